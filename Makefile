@@ -1,0 +1,54 @@
+# Every target does its own set-up; a second call finds it done. On a fresh clone python3, pip and make are enough.
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint format bench soak rules lock clean
+
+help: ## what can be made
+	@echo "make run     set up and start Easel (API, worker, UI); ARGS=\"--port 9000\""
+	@echo "make test    set up, lint and run the whole suite; ARGS=\"-k cancel\" narrows it"
+	@echo "make lint    ruff and basedpyright only"
+	@echo "make format  let ruff format and sort what it can"
+	@echo "make bench   ratios against floors and peers, measured in one run; ARGS picks some"
+	@echo "make soak    the long fault drills at full length (SOAK_SECONDS=600)"
+	@echo "make rules   which rules and fault cases have a test"
+	@echo "make lock    make the hashed locks anew; ARGS=--upgrade takes newer versions"
+	@echo "make clean   remove what make made, your data excepted"
+
+run:
+	@$(PYTHON) scripts/prepare.py runtime
+	@exec $(VENV)/easel up $(ARGS)
+
+test:
+	@$(PYTHON) scripts/prepare.py test
+	@exec $(VENV)/python scripts/run_tests.py all -- $(ARGS)
+
+lint:
+	@$(PYTHON) scripts/prepare.py test-python
+	@exec $(VENV)/python scripts/run_tests.py lint
+
+format:
+	@$(PYTHON) scripts/prepare.py test-python
+	@$(VENV)/ruff check --quiet --fix . ; $(VENV)/ruff format .
+
+bench:
+	@$(PYTHON) scripts/prepare.py bench
+	@exec .venv-bench/bin/python -m bench $(ARGS)
+
+SOAK_SECONDS ?= 600
+soak:
+	@$(PYTHON) scripts/prepare.py test
+	@EASEL_SOAK_SECONDS=$(SOAK_SECONDS) exec $(VENV)/python scripts/run_tests.py soak -- $(ARGS)
+
+rules:
+	@$(PYTHON) -m tests.requirements $(ARGS)
+
+lock:
+	@$(PYTHON) scripts/prepare.py lock
+	@UV=$(CURDIR)/.venv-lock/bin/uv scripts/lock.sh $(ARGS)
+
+clean:
+	rm -rf .venv .venv-bench .venv-lock build dist .pytest_cache .ruff_cache .hypothesis .test-results src/*.egg-info
+	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +

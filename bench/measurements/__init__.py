@@ -1,0 +1,25 @@
+"""The measurements, one module each; a measurement's docstring is what the bench says while it is taken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bench.measurements.appends import appends
+from bench.measurements.claims import claims
+from bench.measurements.fanout import fanout
+from bench.measurements.footprint import footprint
+from bench.measurements.idle import idle
+from bench.measurements.latency import latency
+from bench.measurements.long_logs import replay, resume
+from bench.measurements.runs import runs
+from bench.measurements.takeover import takeover
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from bench.figures import Figure
+    from bench.setting import Setting
+
+MEASUREMENTS: Mapping[str, Callable[[Setting], Awaitable[list[Figure]]]] = {
+    measure.__name__: measure for measure in (latency, runs, appends, fanout, replay, resume, idle, claims, takeover, footprint)
+}

@@ -1,0 +1,66 @@
+"""Easel's own store, opened as a worker opens it, for what is measured below the processes: appends and claims."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import TYPE_CHECKING
+
+from easel.core.run.batch import Batch
+from easel.core.run.events import RunEvents
+from easel.core.run.life import Status
+from easel.core.run.run import Claim, NewRun
+from easel.ids import OWNER, SessionId, WorkerId, answer_id, new_run_id, new_worker_id
+from easel.settings import Settings
+from easel.stores.postgres.database import PostgresDatabase, open_postgres
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from bench.setting import Setting
+
+CLAIM_SECONDS = 600.0
+# Longer than any measurement: renewing is not what is measured.
+_sessions = count(1)
+
+
+@asynccontextmanager
+async def opened(setting: Setting) -> AsyncIterator[tuple[PostgresDatabase, str]]:
+    """The store on a fresh, migrated database, with the pool that one process has by default."""
+    async with setting.database() as url:
+        database = await open_postgres(url, pool=Settings().database_pool)
+        try:
+            await database.migrate()
+            yield database, url
+        finally:
+            await database.close()
+
+
+async def enqueue(database: PostgresDatabase, runs: int) -> None:
+    """Queue no-op runs, each in a session of its own."""
+    new = (
+        NewRun(new_run_id(), OWNER, SessionId(f"bench-{next(_sessions)}"), "noop", max_attempts=Settings().max_attempts)
+        for _ in range(runs)
+    )
+    await asyncio.gather(*(database.runs.enqueue(one) for one in new))
+
+
+def worker() -> WorkerId:
+    return new_worker_id()
+
+
+async def claim(database: PostgresDatabase, worker_id: WorkerId, room: int, after_turn: int = 0) -> list[Claim]:
+    return await database.runs.claim_queued(worker_id, room, CLAIM_SECONDS, after_turn)
+
+
+async def finish(database: PostgresDatabase, claims: Sequence[Claim]) -> None:
+    """End each run as a worker does: all its events and its status in one append."""
+
+    async def one(claim: Claim) -> None:
+        events = RunEvents(claim.run_id, agent_id="main", node_id="bench")
+        log = [events.started(claim.attempt), *events.ending(answer_id(claim.run_id), "", Status.COMPLETED, None)]
+        if await database.runs.append(Batch(claim, 1, log, Status.COMPLETED)) is None:
+            raise RuntimeError(f"{claim.run_id} could not be ended")
+
+    await asyncio.gather(*(one(claim) for claim in claims))

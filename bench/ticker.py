@@ -1,0 +1,43 @@
+"""A worker that writes at a set pace: it claims the one queued run and adds an event to its log every so often, each on its own.
+
+A real worker gathers a model's deltas for a moment before they become events, so it cannot be told to make 50 a second; this one uses the same pen,
+store and bell. Run as `python -m bench.ticker DATABASE_URL WAIT_MS TICKS EVERY_MS`; it says `ended` when the run is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import uvloop
+
+from bench import our_store
+from easel.core.run.life import Status
+from easel.host.run_log import RunLog
+from easel.ids import answer_id
+from easel.stores.postgres.database import open_postgres
+
+
+async def tick(database_url: str, wait_ms: int, ticks: int, every_ms: int) -> None:
+    database = await open_postgres(database_url)
+    try:
+        (claim,) = await our_store.claim(database, our_store.worker(), 1)
+        message_id = answer_id(claim.run_id)
+        log = RunLog(claim, message_id, database.runs, database.bell, cancel_asked=lambda: None)
+        log.write(log.events.started(claim.attempt))
+        await asyncio.sleep(wait_ms / 1000)
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        for number in range(1, ticks + 1):
+            due += every_ms / 1000
+            await asyncio.sleep(max(0.0, due - loop.time()))
+            log.write(log.events.delta(message_id, f"tick {number}\n"))
+        await log.end("", Status.COMPLETED, None)
+    finally:
+        await database.close()
+    print("ended", flush=True)
+
+
+if __name__ == "__main__":
+    url, *numbers = sys.argv[1:]
+    uvloop.run(tick(url, *(int(number) for number in numbers)))

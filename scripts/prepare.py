@@ -1,0 +1,193 @@
+"""Make this clone ready: `python3 scripts/prepare.py runtime|test|test-python|bench|lock`.
+
+Owns the virtual environments, the hash-locked installs and, for tests, the system's parts (Chromium, nginx, Postgres).
+Runs on a bare python3 with pip, so it uses the standard library only. What is ready already is recognised by a stamp
+and costs nothing; the stamp is a digest of everything that went in, so a changed lock or a moved clone is set up anew.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HOME = Path(__file__).resolve().parent.parent
+LOCKS = HOME / "requirements"
+OLDEST_PYTHON = (3, 11)
+
+# environment: (folder, lock files in order)
+ENVIRONMENTS = {
+    "runtime": (".venv", ["runtime.txt"]),
+    "test": (".venv", ["test.txt"]),
+    "bench": (".venv-bench", ["bench.txt"]),
+    "lock": (".venv-lock", ["lock.txt"]),
+}
+# A lock that holds another one whole: a ready `test` is a ready `runtime`.
+INCLUDED_IN = {"runtime": "test"}
+WITH_PACKAGE = {"runtime", "test", "bench"}
+
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM_ON_MACOS = ("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome", "/Applications/Chromium.app/Contents/MacOS/Chromium")
+
+
+def say(line: str) -> None:
+    print(f"easel: {line}", flush=True)
+
+
+def stop(line: str) -> None:
+    sys.exit(f"easel: {line}")
+
+
+def run(*command: str, env: dict[str, str] | None = None) -> None:
+    done = subprocess.run(command, cwd=HOME, env=env, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        stop(f"this command failed with code {done.returncode}: {' '.join(command)}")
+
+
+# --- virtual environments ---------------------------------------------------------------------------------------------
+
+
+def digest_of(name: str) -> str:
+    """Everything that decides how the environment looks: interpreter, place, locks, package metadata."""
+    folder, locks = ENVIRONMENTS[name]
+    files = [LOCKS / "build.txt", LOCKS / "runtime.in", Path(__file__), *(LOCKS / lock for lock in locks)]
+    # What stands below in pyproject.toml sets up linters and pytest, not the package.
+    package = (HOME / "pyproject.toml").read_text(encoding="utf-8").partition("[tool.ruff]")[0]
+    parts = [
+        sys.version,
+        os.path.realpath(sys.executable),
+        str(HOME / folder),
+        package,
+        *(path.read_text(encoding="utf-8") for path in files),
+    ]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def stamp_of(name: str) -> Path:
+    return HOME / ENVIRONMENTS[name][0] / f".ready-{name}"
+
+
+def is_ready(name: str) -> bool:
+    try:
+        if stamp_of(name).read_text() == digest_of(name):
+            return True
+    except OSError:
+        pass
+    return name in INCLUDED_IN and is_ready(INCLUDED_IN[name])
+
+
+def make_environment(folder: Path) -> None:
+    """A virtual environment with pip, also where the system's python has no ensurepip (Debian without python3-venv)."""
+    say(f"making a virtual environment in {folder.name} with Python {sys.version.split()[0]}")
+    shutil.rmtree(folder, ignore_errors=True)
+    made = subprocess.run([sys.executable, "-m", "venv", str(folder)], cwd=HOME, capture_output=True, check=False)
+    if made.returncode == 0:
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    run(sys.executable, "-m", "venv", "--without-pip", str(folder))
+    run(sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet", "pip")
+
+
+def works(folder: Path) -> bool:
+    """Whether the environment's python starts, is ours and has pip: a moved clone or an upgraded system python breaks it."""
+    python = folder / "bin" / "python"
+    if not python.exists():
+        return False
+    probe = "import sys, pip; print(sys.prefix, *sys.version_info[:2])"
+    asked = subprocess.run([str(python), "-c", probe], capture_output=True, text=True, check=False)
+    return asked.returncode == 0 and asked.stdout.split() == [str(folder), *map(str, sys.version_info[:2])]
+
+
+def prepare_environment(name: str) -> None:
+    if is_ready(name):
+        return
+    with (LOCKS / "build.txt").open() as one_at_a_time:  # two calls of make at once take turns
+        fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
+        if not is_ready(name):
+            fill_environment(name)
+
+
+def fill_environment(name: str) -> None:
+    folder = HOME / ENVIRONMENTS[name][0]
+    began = time.monotonic()
+    if not works(folder):
+        make_environment(folder)
+    for stamp in folder.glob(".ready-*"):
+        stamp.unlink()
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    # Twice quiet: a warning about this machine's own pip settings is no news about Easel.
+    quiet = ["-qq", "--no-input"]
+    for lock in [*ENVIRONMENTS[name][1], "build.txt"]:
+        say(f"installing requirements/{lock} into {folder.name}, every file checked against its hash")
+        run(*pip, "install", *quiet, "--require-hashes", "--requirement", str(LOCKS / lock))
+    if name in WITH_PACKAGE:
+        say("linking the easel package into it")
+        run(*pip, "install", *quiet, "--no-deps", "--no-build-isolation", "--no-index", "--editable", str(HOME))
+    stamp_of(name).write_text(digest_of(name))
+    say(f"{folder.name} is ready ({time.monotonic() - began:.0f} s)")
+
+
+# --- parts of the system that the tests use ---------------------------------------------------------------------------
+
+
+def find_program(*names: str) -> str | None:
+    """A program on the path, or where Debian keeps what is meant for root."""
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+    return next((found for name in names if (found := shutil.which(name, path=path))), None)
+
+
+def find_chromium() -> str | None:
+    return find_program(*CHROMIUM_NAMES) or next((path for path in CHROMIUM_ON_MACOS if Path(path).exists()), None)
+
+
+def find_nginx() -> str | None:
+    return find_program("nginx")
+
+
+# package of Debian, what it is for, how to find it
+SYSTEM_PARTS = {
+    "chromium": ("browser", find_chromium),
+    "nginx-light": ("nginx", find_nginx),
+}
+
+
+def missing_parts() -> list[str]:
+    return [package for package, (_, find) in SYSTEM_PARTS.items() if not find()]
+
+
+def prepare_system() -> None:
+    """Install what is missing where we may; elsewhere the test run says which tests it leaves out, and CI fails."""
+    missing = missing_parts()
+    if not missing or os.geteuid() != 0 or not shutil.which("apt-get"):
+        return
+    say(f"installing from Debian: {', '.join(missing)}")
+    # RUNLEVEL=1 keeps nginx's package from starting a server of its own.
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    options = ["-qq", "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"]
+    # A third-party source that is down must not stop us: the install below decides.
+    subprocess.run(["apt-get", *options, "update"], env=env, stdin=subprocess.DEVNULL, check=False)
+    install = ["apt-get", *options, "install", "--yes", "--no-install-recommends", *missing]
+    done = subprocess.run(install, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        say(f"apt-get could not install {', '.join(missing)}")
+
+
+def main(arguments: list[str]) -> None:
+    if sys.version_info < OLDEST_PYTHON:
+        stop(
+            f"Python {'.'.join(map(str, OLDEST_PYTHON))} or newer is needed, this is {sys.version.split()[0]}; try: make PYTHON=python3.12 …"
+        )
+    if len(arguments) != 1 or arguments[0] not in {*ENVIRONMENTS, "test-python"}:
+        stop(f"usage: python3 scripts/prepare.py {'|'.join(ENVIRONMENTS)}|test-python")
+    prepare_environment(arguments[0].removesuffix("-python"))
+    if arguments[0] == "test":
+        prepare_system()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

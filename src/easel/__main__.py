@@ -1,0 +1,3 @@
+from easel.cli import main
+
+main()

@@ -1,0 +1,25 @@
+"""Who acts. Every story and every query of a user's things carries one."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from easel.ids import OWNER, UserId
+
+
+class Scope(StrEnum):
+    DEBUG = "debug"  # may see internal events
+    ADMIN = "admin"  # may read metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    user_id: UserId
+    name: str
+    scopes: frozenset[Scope] = frozenset()
+
+    def may(self, scope: Scope) -> bool:
+        return scope in self.scopes
+
+
+THE_OWNER = Principal(OWNER, "owner", frozenset(Scope))
+NOBODY = Principal(UserId(""), "nobody")  # whoever asks for what is open to all: owns nothing and may do nothing

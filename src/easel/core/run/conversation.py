@@ -1,0 +1,65 @@
+"""What was said in a run so far, in our own parts: no provider's shapes."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from easel.ids import CallId
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    call_id: CallId
+    tool: str
+    args: Any
+
+
+Part = Text | Thought | ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    call_id: CallId
+    tool: str
+    value: Any
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One answer of the model and the results of the calls in it."""
+
+    text: str
+    calls: tuple[ToolCall, ...]
+    results: tuple[ToolResult, ...] = ()
+
+    @property
+    def is_finished(self) -> bool:
+        return len(self.results) == len(self.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    user_message: str
+    steps: tuple[Step, ...] = field(default=())
+
+    @property
+    def results(self) -> list[ToolResult]:
+        return [result for step in self.steps for result in step.results]
+
+
+STEP_BREAK = "\n\n"  # between what was said before a tool call and after it
+
+
+def said(steps: tuple[Step, ...]) -> str:
+    """The assistant's message: the text of all steps, exactly as its deltas spelled it."""
+    return STEP_BREAK.join(step.text for step in steps if step.text)

@@ -1,0 +1,70 @@
+"""A run as it is told, and as it is held by the worker that claimed it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from easel.core.run.life import Status, is_terminal
+from easel.ids import RunId, SessionId, UserId, WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    run_id: RunId
+    user_id: UserId
+    session_id: SessionId
+    status: Status
+    input_text: str
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    cancel_requested_at: datetime | None
+    error_message: str | None
+    attempt: int
+    max_attempts: int
+    oldest_seq: int
+    last_seq: int
+    queue_no: int
+
+    @property
+    def is_terminal(self) -> bool:
+        return is_terminal(self.status)
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """What is asked for; the digest tells a repeated request from another one under the same key."""
+
+    run_id: RunId
+    user_id: UserId
+    session_id: SessionId
+    input_text: str
+    max_attempts: int
+    idempotency_key: str | None = None
+    request_digest: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A worker's hold on one attempt of a run. Append, renew and finish all compare (worker_id, attempt). RX-13, RS-39"""
+
+    run_id: RunId
+    worker_id: WorkerId
+    attempt: int
+    user_id: UserId
+    session_id: SessionId
+    input_text: str
+    max_attempts: int
+    last_seq: int
+    turn_no: int
+    queued_seconds: float  # from enqueue to this claim, by the database's clock
+    running_seconds: float  # since the first attempt started, by the database's clock
+    cancel_requested: bool
+
+    @property
+    def is_takeover(self) -> bool:
+        return self.attempt > 1
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Claimed only to be ended: every attempt it had was lost with its worker. RS-38"""
+        return self.attempt > self.max_attempts

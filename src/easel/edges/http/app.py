@@ -1,0 +1,174 @@
+"""The HTTP edge as one ASGI app: checks every request the same way, then hands it to its row.
+
+Order: the host and origin before anything else (DNS rebinding, cross-site calls), then who calls, then what was sent.
+Every failure becomes the same JSON error here and nowhere else.
+"""
+
+import ipaddress
+import time
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from easel.core.principal import NOBODY, Principal
+from easel.core.principal import Scope as PrincipalScope
+from easel.edges.http.calls import Access, Call, caller, read_body, shaped, shaped_query
+from easel.edges.http.routes import ROUTES, Row
+from easel.edges.http.wire import error_answer
+from easel.errors import Forbidden, HostError, InternalError, MethodNotAllowed, NotFound, NotSignedIn, WrongHost
+from easel.host.host import Host
+from easel.host.metrics import REQUEST_SECONDS, REQUESTS
+from easel.ids import new_reference
+
+SAFE_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),  # the first address holds the token
+    (b"x-frame-options", b"DENY"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        b"form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    ),
+)
+
+log = structlog.get_logger("http")
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeSettings:
+    max_body_bytes: int
+    public_url: str
+    allowed_hosts: frozenset[str]
+    open_metrics: bool
+
+
+class HttpEdge:
+    def __init__(self, host: Host, settings: EdgeSettings) -> None:
+        self._host = host
+        self._settings = settings
+        self._public = urlsplit(settings.public_url)
+        self._router = Router([Route(row.path, self._endpoint(row), methods=[row.method]) for row in ROUTES])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        scope["app"] = self  # so that the router raises its refusals instead of answering them itself
+        scope["state"] = {"secure_cookies": self._public.scheme == "https"}
+        answering = _Answering(scope, send)
+        try:
+            self._check_where_from(Request(scope))
+            await self._router(scope, receive, answering)
+        except Exception as problem:
+            refusal = self._refusal(scope, problem)
+            if answering.status is not None:
+                raise  # a stream broke in the middle: the server closes the connection and the reader resumes
+            await refusal(scope, receive, answering)
+        finally:
+            answering.count()
+
+    def _endpoint(self, row: Row) -> ASGIApp:
+        async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+            scope["state"]["route"] = row.path
+            request = Request(scope, receive)
+            who = self._admit(row, request)
+            asked = None
+            if row.body is not None:
+                asked = shaped(await read_body(request, self._settings.max_body_bytes), row.body)
+            elif row.query is not None:
+                asked = shaped_query(request, row.query)
+            answer = await row.handler(Call(self._host, who, request, asked))
+            await answer(scope, receive, send)
+
+        # A class instance, so that the router passes the bare ASGI call through.
+        return _Asgi(endpoint)
+
+    def _admit(self, row: Row, request: Request) -> Principal:
+        if row.access is Access.OPEN or (row.path == "/metrics" and self._settings.open_metrics):
+            return NOBODY
+        who = caller(request, self._host.sign_in, time.time())
+        if who is None:
+            raise NotSignedIn
+        if row.access is Access.ADMIN and not who.may(PrincipalScope.ADMIN):
+            raise Forbidden(problem="this needs an administrator.")
+        return who
+
+    def _check_where_from(self, request: Request) -> None:
+        host = request.headers.get("host", "")
+        name = urlsplit(f"//{host}").hostname or ""
+        if not self._answers_for(name):
+            raise WrongHost(host=name)
+        origin = request.headers.get("origin")
+        if origin is not None and origin.rstrip("/") != self._settings.public_url.rstrip("/") and urlsplit(origin).netloc != host:
+            raise Forbidden(problem="this request comes from another site.")
+
+    def _answers_for(self, name: str) -> bool:
+        """An address cannot be rebound, a name can: names must be ours."""
+        if name == "localhost" or name.endswith(".localhost") or name == self._public.hostname:
+            return True
+        if name in self._settings.allowed_hosts or "*" in self._settings.allowed_hosts:
+            return True
+        try:
+            return bool(ipaddress.ip_address(name))
+        except ValueError:
+            return False
+
+    def _refusal(self, scope: Scope, problem: Exception) -> Response:
+        if isinstance(problem, HTTPException):  # the router's own
+            path = scope["path"]
+            allowed = (problem.headers or {}).get("Allow", "")
+            problem = (
+                MethodNotAllowed(method=scope["method"], path=path, allowed=allowed)
+                if problem.status_code == 405
+                else NotFound(what="page", id=path)
+            )
+            headers = {"allow": allowed} if allowed else {}
+        else:
+            headers: dict[str, str] = {}
+        if not isinstance(problem, HostError):
+            reference = new_reference()
+            log.error("http.broke", path=scope["path"], reference=reference, exc_info=problem)
+            problem = InternalError(reference=reference)
+        if problem.retry_after is not None:
+            headers["retry-after"] = str(problem.retry_after)
+        if isinstance(problem, NotSignedIn):
+            headers["www-authenticate"] = "Bearer"
+        return Response(error_answer(problem), problem.http, headers, "application/json")
+
+
+class _Asgi:
+    def __init__(self, call: ASGIApp) -> None:
+        self._call = call
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._call(scope, receive, send)
+
+
+class _Answering:
+    """Passes an answer on, adds the safe headers, and remembers what was answered."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope = scope
+        self._send = send
+        self._began = time.perf_counter()
+        self.status: int | None = None
+        self._is_stream = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self._is_stream = any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in message["headers"])
+            message["headers"] = [*message["headers"], *SAFE_HEADERS]
+        await self._send(message)
+
+    def count(self) -> None:
+        route = self._scope["state"].get("route", "none")
+        REQUESTS.labels(self._scope["method"], route, str(self.status or 500)).inc()
+        if not self._is_stream:
+            REQUEST_SECONDS.labels(route).observe(time.perf_counter() - self._began)
+        log.debug("http.answered", method=self._scope["method"], path=self._scope["path"], status=self.status)

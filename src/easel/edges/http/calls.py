@@ -1,0 +1,91 @@
+"""From a request to a call of a story and back: who calls, what was sent, what is answered."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, cast
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from easel.core.principal import Principal
+from easel.errors import BadInput, TooLarge
+from easel.host.host import Host
+from easel.host.sign_in import COOKIE_SECONDS, SignIn
+
+COOKIE = "easel"
+
+
+class Access(Enum):
+    OPEN = auto()
+    USER = auto()
+    ADMIN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, already checked: `asked` is the body or the query in its shape."""
+
+    host: Host
+    who: Principal
+    request: Request
+    asked: Any = None
+
+    @property
+    def path(self) -> Mapping[str, str]:
+        return self.request.path_params
+
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+def json_answer(value: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def caller(request: Request, sign_in: SignIn, now: float) -> Principal | None:
+    """The principal by bearer token or by cookie; a wrong token is not saved by a good cookie."""
+    header = request.headers.get("authorization")
+    if header is not None:
+        scheme, _, token = header.partition(" ")
+        return sign_in.by_token(token.strip()) if scheme.lower() == "bearer" else None
+    cookie = request.cookies.get(COOKIE)
+    return sign_in.by_cookie(cookie, now) if cookie else None
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The whole body, if it is within the limit: told early where the sender declares its size, counted where not."""
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise BadInput(problem="Send the body as it is; compressed bodies are not taken.")
+    declared = request.headers.get("content-length", "0")
+    if declared.isdigit() and int(declared) > limit:
+        raise TooLarge(what="The body", limit=limit)
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise TooLarge(what="The body", limit=limit)
+    return bytes(body)
+
+
+def shaped(body: bytes, shape: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except msgspec.ValidationError as problem:
+        raise BadInput(problem=f"The body does not fit: {problem}.") from None
+    except (msgspec.DecodeError, RecursionError) as problem:
+        raise BadInput(problem=f"The body is not valid JSON: {problem}.") from None
+
+
+def shaped_query(request: Request, shape: type[Any]) -> Any:
+    query = cast("Mapping[str, str]", request.query_params)
+    try:
+        return msgspec.convert(dict(query), type=shape, strict=False)
+    except msgspec.ValidationError as problem:
+        raise BadInput(problem=f"The query does not fit: {problem}.") from None
+
+
+def set_cookie(answer: Response, value: str, *, secure: bool) -> None:
+    # Lax, so that the printed link works from a mail or a terminal; every change also needs a matching Origin.
+    answer.set_cookie(COOKIE, value, max_age=COOKIE_SECONDS, httponly=True, samesite="lax", secure=secure, path="/")

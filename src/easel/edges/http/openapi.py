@@ -1,0 +1,76 @@
+"""The HTTP surface described: made from the rows, so it cannot say anything else than what is served."""
+
+import re
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from easel import __version__
+from easel.edges.http.calls import Access
+from easel.edges.http.routes import ROUTES, Row
+from easel.edges.http.wire import ErrorAnswer
+from easel.errors import HostError, NotSignedIn
+
+_PLACE = re.compile(r"\{(\w+)\}")
+_REF = "#/components/schemas/{name}"
+
+
+@cache
+def document() -> dict[str, Any]:
+    listed = [row for row in ROUTES if row.is_listed]
+    shapes = [shape for row in listed for shape in (row.body, row.answer) if isinstance(shape, type)]
+    _, components = msgspec.json.schema_components([*shapes, ErrorAnswer], ref_template=_REF)
+    paths: dict[str, dict[str, Any]] = {}
+    for row in listed:
+        paths.setdefault(row.path, {})[row.method.lower()] = _operation(row)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Easel", "version": __version__, "description": "A self-hosted host for agent canvases."},
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "security": [{"token": []}],
+    }
+
+
+def _operation(row: Row) -> dict[str, Any]:
+    operation: dict[str, Any] = {"summary": row.says, "operationId": row.handler.__name__, "parameters": _parameters(row)}
+    if row.body is not None:
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(row.body)}}}
+        operation["parameters"].append({"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"}})
+    if row.access is Access.OPEN:
+        operation["security"] = []
+    operation["responses"] = {str(row.status): _success(row)}
+    if row.answer == "text/event-stream":
+        operation["responses"]["204"] = {"description": "The cursor is at the end of a finished run: nothing is left."}
+    refusals = (*row.errors, *(() if row.access is Access.OPEN else (NotSignedIn,)))
+    for status in sorted({error.http for error in refusals}):
+        operation["responses"][str(status)] = _refused([error for error in refusals if error.http == status])
+    return operation
+
+
+def _parameters(row: Row) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in _PLACE.findall(row.path)
+    ]
+    if row.query is not None:
+        properties = msgspec.json.schema(row.query)["$defs"][row.query.__name__]["properties"]
+        found += [{"name": name, "in": "query", "required": False, "schema": schema} for name, schema in properties.items()]
+    if row.answer == "text/event-stream":
+        found.append({"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}})
+    return found
+
+
+def _success(row: Row) -> dict[str, Any]:
+    if isinstance(row.answer, str):
+        return {"description": row.says, "content": {row.answer: {"schema": {"type": "string"}}}}
+    return {"description": row.says, "content": {"application/json": {"schema": _ref(row.answer)}}}
+
+
+def _refused(errors: list[type[HostError]]) -> dict[str, Any]:
+    words = ", ".join(error.code for error in errors)
+    return {"description": words, "content": {"application/json": {"schema": _ref(ErrorAnswer)}}}
+
+
+def _ref(shape: type[Any]) -> dict[str, str]:
+    return {"$ref": _REF.format(name=shape.__name__)}

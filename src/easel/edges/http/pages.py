@@ -1,0 +1,72 @@
+"""The pages: sign-in, home, the API's description. Plain files with nothing filled in but what is said here."""
+
+import time
+from functools import cache
+from importlib import resources
+from urllib.parse import parse_qs
+
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from easel.edges.http.calls import COOKIE, Call, caller, json_answer, read_body, set_cookie
+
+FORM_LIMIT = 4_096
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_WRONG_TOKEN = "That token is not the right one. `easel up` prints a link that has it."
+
+
+@cache
+def _file(name: str) -> str:
+    return resources.files("easel").joinpath("ui", name).read_text("utf-8")
+
+
+async def home(call: Call) -> Response:
+    """The printed link has the token: it becomes a cookie and leaves the address at once."""
+    token = call.request.query_params.get("token")
+    if token is not None:
+        return _signed_in(call, token)
+    if caller(call.request, call.host.sign_in, time.time()) is None:
+        return _sign_in_page("")
+    return HTMLResponse(_file("home.html"), headers={"cache-control": "no-store"})
+
+
+async def sign_in(call: Call) -> Response:
+    form = parse_qs((await read_body(call.request, FORM_LIMIT)).decode("utf-8", "replace"))
+    return _signed_in(call, form.get("token", [""])[0].strip())
+
+
+async def sign_out(call: Call) -> Response:
+    answer = RedirectResponse("/", 303)
+    answer.delete_cookie(COOKIE, path="/")
+    return answer
+
+
+def _signed_in(call: Call, token: str) -> Response:
+    if call.host.sign_in.by_token(token) is None:
+        return _sign_in_page(_WRONG_TOKEN)
+    answer = RedirectResponse("/", 303, {"cache-control": "no-store"})
+    set_cookie(answer, call.host.sign_in.new_cookie(time.time()), secure=call.request.state.secure_cookies)
+    return answer
+
+
+def _sign_in_page(problem: str) -> Response:
+    page = _file("sign_in.html").replace("{{problem}}", problem)
+    return HTMLResponse(page, 401 if problem else 200, {"cache-control": "no-store"})
+
+
+async def ui_file(call: Call) -> Response:
+    name = call.path["file"]
+    listed = {entry.name for entry in resources.files("easel").joinpath("ui").iterdir()}
+    kind = _TYPES.get(name.rpartition(".")[2])
+    if name not in listed or kind is None:
+        return Response(status_code=404)
+    return Response(_file(name), headers={"content-type": f"{kind}; charset=utf-8", "cache-control": "no-cache"})
+
+
+async def openapi_json(_: Call) -> Response:
+    from easel.edges.http.openapi import document  # the rows are complete only once every handler is imported
+
+    return json_answer(document())
+
+
+async def api_page(_: Call) -> Response:
+    return HTMLResponse(_file("api.html"))

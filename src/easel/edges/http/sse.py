@@ -1,0 +1,61 @@
+"""A tail as server-sent events. RX-33, RX-35"""
+
+import asyncio
+import contextlib
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from easel.core.stream.log import LoggedEvent
+from easel.host.run_tail import Subscription
+
+HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store", "x-accel-buffering": "no"}
+RETRY = b"retry: 1000\n\n"  # a browser comes back after a second
+SIGN_OF_LIFE = b": still here\n\n"
+
+
+def frame(event: LoggedEvent) -> bytes:
+    if event.frame is None:
+        at = event.at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        envelope = f'{{"seq":{event.seq},"type":"{event.type}","ts":"{at}","data":{event.data}}}'
+        event.frame = f"id: {event.seq}\nevent: {event.type}\ndata: {envelope}\n\n".encode()
+    return event.frame
+
+
+class EventStream(Response):
+    """Sends what the subscription gives, until it ends or the reader is gone."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        super().__init__(headers=HEADERS)
+        del self.headers["content-length"]  # its end is when it ends
+        self._subscription = subscription
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        viewer = self._subscription
+        gone = asyncio.create_task(_end_when_gone(receive, viewer))
+        now = asyncio.get_running_loop().time
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await send(_body(RETRY))
+            while (events := await viewer.next()) is not None:
+                body = b"".join(map(frame, events)) or SIGN_OF_LIFE
+                viewer.sending_since = now()
+                await send(_body(body))
+                viewer.sending_since = None
+            await send(_body(RETRY, more=False))
+        finally:
+            viewer.close()
+            gone.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await gone
+
+
+def _body(data: bytes, *, more: bool = True) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": data, "more_body": more}
+
+
+async def _end_when_gone(receive: Receive, viewer: Subscription) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    viewer.end()

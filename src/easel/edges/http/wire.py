@@ -1,0 +1,107 @@
+"""The shapes of HTTP: what is asked and what is answered, checked once at this border."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from easel.core.run.run import Run
+from easel.core.tool.definition import ToolDefinition
+from easel.errors import HostError
+
+SessionName = Annotated[str, Meta(description="A conversation. One of your own making is created by its first run.", examples=["main"])]
+
+
+class StartRun(Struct):
+    session_id: SessionName
+    message: Annotated[str, Meta(description="What the agent is to do.", examples=["noop"])]
+    idempotency_key: Annotated[str | None, Meta(description="The same key gives the same run, however often it is sent.")] = None
+
+
+class RunStarted(Struct):
+    run_id: str
+    status: str
+
+
+class RunView(Struct, omit_defaults=True):
+    run_id: str
+    session_id: str
+    status: Annotated[str, Meta(description="queued, running, completed, failed or cancelled")]
+    input_text: str
+    created_at: datetime
+    attempt: int
+    max_attempts: int
+    last_seq: int
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    cancel_requested_at: datetime | None = None
+    error_message: str | None = None
+
+
+class ListRuns(Struct):
+    session_id: str | None = None
+    statuses: Annotated[str, Meta(description="Comma separated: queued, running, completed, failed, cancelled.")] = ""
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+    before: Annotated[Annotated[int, Meta(ge=0, lt=2**63)] | None, Meta(description="`next` of the page before this one.")] = None
+
+
+class RunPage(Struct, omit_defaults=True):
+    runs: list[RunView]
+    next: int | None = None
+
+
+class WatchRun(Struct):
+    last_event_id: Annotated[str | None, Meta(description="Resume after this event; the Last-Event-ID header wins.")] = None
+    debug: Annotated[str, Meta(description="1 shows internal events too, to those who may see them.")] = ""
+
+
+class ToolView(Struct):
+    name: str
+    description: str
+    schema: dict[str, Any]
+    annotations: dict[str, bool]
+    runs_on: str
+
+
+class ToolList(Struct):
+    tools: list[ToolView]
+
+
+class ErrorDetail(Struct):
+    code: Annotated[int, Meta(description="The number of the gateway's list.")]
+    name: Annotated[str, Meta(description="The word of Easel's closed set of errors.")]
+    message: str
+    details: dict[str, Any] | UnsetType = UNSET
+
+
+class ErrorAnswer(Struct):
+    error: ErrorDetail
+
+
+def run_view(run: Run) -> RunView:
+    return RunView(
+        run_id=run.run_id,
+        session_id=run.session_id,
+        status=run.status.value,
+        input_text=run.input_text,
+        created_at=run.created_at,
+        attempt=min(run.attempt, run.max_attempts),
+        max_attempts=run.max_attempts,
+        last_seq=run.last_seq,
+        started_at=run.started_at,
+        finished_at=run.finished_at,
+        cancel_requested_at=run.cancel_requested_at,
+        error_message=run.error_message,
+    )
+
+
+def tool_view(tool: ToolDefinition) -> ToolView:
+    notes = {"readOnlyHint": tool.read_only, "idempotentHint": tool.idempotent, "destructiveHint": tool.destructive}
+    return ToolView(tool.name, tool.description, dict(tool.schema), notes, "server")
+
+
+def error_answer(problem: HostError) -> bytes:
+    details = {key: value for key, value in problem.details.items() if key not in ("problem", "reason")}
+    answer = ErrorAnswer(ErrorDetail(problem.gateway, problem.code, problem.message, details or UNSET))
+    return msgspec.json.encode(answer, enc_hook=str)

@@ -1,0 +1,141 @@
+"""Every way Easel refuses: a closed set, one class per failure.
+
+The class docstring is the message, filled with the keyword arguments of the raise. Each class has its word
+(`code`), its number on the gateway's list, its JSON-RPC code and its HTTP status, so that a tool result, a gateway
+`res`, a JSON-RPC error and an HTTP answer all come from the same place. Knows no wire and no other module.
+"""
+
+from typing import ClassVar
+
+
+class HostError(Exception):
+    """Something went wrong."""
+
+    code: ClassVar[str] = "HOST_ERROR"
+    gateway: ClassVar[int] = 500
+    rpc: ClassVar[int] = -32000
+    http: ClassVar[int] = 500
+    retry_after: ClassVar[int | None] = None  # seconds a client should wait, where waiting helps
+
+    def __init__(self, **details: object) -> None:
+        template = (type(self).__doc__ or "").strip().split("\n\n", 1)[0]
+        super().__init__(template.format(**details))
+        self.details = details
+
+    @property
+    def message(self) -> str:
+        return str(self)
+
+
+class BadInput(HostError):
+    """{problem}"""
+
+    code, gateway, rpc, http = "BAD_INPUT", 400, -32602, 400
+
+
+class NotSignedIn(HostError):
+    """Sign in first: send `Authorization: Bearer TOKEN`, or open the link that `easel up` printed."""
+
+    code, gateway, rpc, http = "NOT_SIGNED_IN", 401, -32001, 401
+
+
+class Forbidden(HostError):
+    """Refused: {problem}"""
+
+    code, gateway, rpc, http = "FORBIDDEN", 403, -32003, 403
+
+
+class NotFound(HostError):
+    """There is no {what} {id} here."""
+
+    code, gateway, rpc, http = "NOT_FOUND", 404, -32004, 404
+
+
+class MethodNotAllowed(HostError):
+    """{method} does not work on {path}; use {allowed}."""
+
+    code, gateway, rpc, http = "METHOD_NOT_ALLOWED", 400, -32601, 405
+
+
+class IdempotencyConflict(HostError):
+    """The idempotency key {key} was already used for another request; use a new key for a new request."""
+
+    code, gateway, rpc, http = "IDEMPOTENCY_CONFLICT", 409, -32009, 409
+
+
+class RunFinished(HostError):
+    """Run {run_id} has already ended as {status}; nothing can be added to it."""
+
+    code, gateway, rpc, http = "RUN_FINISHED", 409, -32010, 409
+
+
+class CursorGone(HostError):
+    """Cursor {cursor} is outside this log, which holds {oldest} to {newest}; resume with a cursor inside it."""
+
+    code, gateway, rpc, http = "CURSOR_GONE", 404, -32005, 410
+
+
+class TooLarge(HostError):
+    """{what} is larger than the limit of {limit} bytes."""
+
+    code, gateway, rpc, http = "TOO_LARGE", 413, -32013, 413
+
+
+class WrongHost(HostError):
+    """This server does not answer for host {host}; add it to EASEL_ALLOWED_HOSTS if it should."""
+
+    code, gateway, rpc, http = "WRONG_HOST", 400, -32014, 421
+
+
+class TooMany(HostError):
+    """Too many {what} at once (limit {limit}); try again in a moment."""
+
+    code, gateway, rpc, http, retry_after = "TOO_MANY", 429, -32029, 429, 1
+
+
+class ModelFailed(HostError):
+    """The model failed: {reason}"""
+
+    code, gateway, rpc, http = "MODEL_FAILED", 500, -32021, 502
+
+
+class ToolFailed(HostError):
+    """{tool}: {reason}"""
+
+    code, gateway, rpc, http = "TOOL_FAILED", 500, -32022, 502
+
+
+class StepLimit(HostError):
+    """The run used all of its {limit} steps without coming to an end; raise EASEL_MAX_STEPS or ask for less at once."""
+
+    code, gateway, rpc, http = "STEP_LIMIT", 500, -32023, 500
+
+
+class TookTooLong(HostError):
+    """The run took longer than {seconds} s and was stopped; EASEL_RUN_TIMEOUT_SECONDS sets the limit."""
+
+    code, gateway, rpc, http = "TOOK_TOO_LONG", 504, -32024, 504
+
+
+class GaveUp(HostError):
+    """Gave up after {attempts} attempts: each time the worker that held the run was lost."""
+
+    code, gateway, rpc, http = "GAVE_UP", 500, -32025, 500
+
+
+class BadSettings(HostError):
+    """{problem}"""
+
+    code, gateway, rpc, http = "BAD_SETTINGS", 500, -32030, 500
+
+
+class InternalError(HostError):
+    """Something broke inside Easel; the server's log has the details under {reference}."""
+
+    code, gateway, rpc, http = "INTERNAL_ERROR", 500, -32603, 500
+
+
+class Unavailable(HostError):
+    """{what} cannot be reached right now; nothing was changed, try again in a moment."""
+
+    code, gateway, rpc, http, retry_after = "UNAVAILABLE", 503, -32050, 503, 1

@@ -1,0 +1,159 @@
+"""The pen of one claimed run: what its worker writes into its log.
+
+Owns order, coalescing and the batch key: at most one append is under way, what comes meanwhile goes into the next.
+Deltas are gathered for a moment before they become events. A store that cannot be reached is tried again until the
+claim's time is over; a claim that was lost is told to whoever holds the pen.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from easel.core.run.batch import Appended, Batch
+from easel.core.run.events import RunEvents
+from easel.core.run.life import Status
+from easel.core.run.pace import DELTA_BYTES, DELTA_SECONDS, pieces
+from easel.core.run.run import Claim
+from easel.core.stream.envelope import Envelope
+from easel.core.stream.ring import RunGrew, RunReady
+from easel.errors import Unavailable
+from easel.host.metrics import APPEND_SECONDS
+from easel.host.ports import Bell, RunStore
+from easel.ids import MessageId
+
+MOST_PENDING = 1_000  # events not yet durable; a writer that is ahead by more has to wait
+RETRY_SECONDS = 0.05
+
+
+class ClaimLost(Exception):
+    """Another worker holds the run now, or may: stop, and write nothing more."""
+
+
+class RunLog:
+    def __init__(self, claim: Claim, message_id: MessageId, runs: RunStore, bell: Bell, *, cancel_asked: Callable[[], None]) -> None:
+        self.events = RunEvents(claim.run_id, agent_id="main", node_id="tool_loop")
+        self._claim = claim
+        self._message_id = message_id
+        self._runs = runs
+        self._bell = bell
+        self._cancel_asked = cancel_asked
+        self._pending: list[Envelope] = []
+        self._text: list[str] = []
+        self._thoughts: list[str] = []
+        self._gathered = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._next_batch = 1
+        self._ending: tuple[Status, str | None] | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._kicked = False
+        self.is_lost = False
+
+    def write(self, *events: Envelope) -> None:
+        """Will be durable soon, in this order; `flush` waits until it is."""
+        self._gather_up()
+        self._pending.extend(events)
+        self._kick()
+
+    def say(self, text: str) -> None:
+        if self._thoughts:
+            self._gather_up()
+        self._gather(self._text, text)
+
+    def think(self, text: str) -> None:
+        if self._text:
+            self._gather_up()
+        self._gather(self._thoughts, text)
+
+    async def flush(self) -> None:
+        """Everything written so far is durable. Raises `ClaimLost` when it never will be."""
+        self._gather_up()
+        while (self._pending or self._pump) and not self.is_lost:
+            self._start_pump()
+            assert self._pump is not None
+            await asyncio.shield(self._pump)
+        if self.is_lost:
+            raise ClaimLost
+
+    async def breathe(self) -> None:
+        """Wait only when far ahead of the store."""
+        if len(self._pending) > MOST_PENDING:
+            await self.flush()
+
+    async def end(self, text: str, status: Status, error: str | None) -> None:
+        """The closing events and the run's outcome, in one transaction with whatever is still pending. RX-28"""
+        self.write(*self.events.ending(self._message_id, text, status, error))
+        self._ending = (status, error if status is Status.FAILED else None)
+        await self.flush()
+
+    def lose(self) -> None:
+        """Nothing more may be written."""
+        self.is_lost = True
+        self._stop_timer()
+
+    def _gather(self, pot: list[str], text: str) -> None:
+        if not text:
+            return
+        pot.append(text)
+        self._gathered += len(text)
+        if self._gathered >= DELTA_BYTES:
+            self._gather_up()
+            self._kick()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(DELTA_SECONDS, self._gathered_long_enough)
+
+    def _gathered_long_enough(self) -> None:
+        self._gather_up()
+        self._kick()
+
+    def _gather_up(self) -> None:
+        self._stop_timer()
+        if self._gathered:
+            self._pending += [self.events.delta(self._message_id, piece) for piece in pieces("".join(self._text))]
+            self._pending += [self.events.thought(self._message_id, piece) for piece in pieces("".join(self._thoughts))]
+            self._text.clear()
+            self._thoughts.clear()
+            self._gathered = 0
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _kick(self) -> None:
+        # Not at once but when the writer next waits: what it writes in one go becomes one batch.
+        if self._pump is None and not self._kicked:
+            self._kicked = True
+            asyncio.get_running_loop().call_soon(self._start_pump)
+
+    def _start_pump(self) -> None:
+        self._kicked = False
+        if self._pump is None and self._pending and not self.is_lost:
+            self._pump = asyncio.create_task(self._drain())
+
+    async def _drain(self) -> None:
+        try:
+            while self._pending and not self.is_lost:
+                events, self._pending = self._pending, []
+                ends_as, error = self._ending or (None, None)
+                batch = Batch(self._claim, self._next_batch, events, ends_as, error)
+                answer = await self._append(batch)
+                if answer is None:
+                    self.lose()
+                    return
+                self._next_batch += 1
+                self._bell.ring(RunGrew(self._claim.run_id, answer.last_seq))
+                if answer.turn_passed:
+                    self._bell.ring(RunReady())
+                if answer.cancel_requested and ends_as is None:
+                    self._cancel_asked()
+        finally:
+            self._pump = None
+
+    async def _append(self, batch: Batch) -> Appended | None:
+        """The same batch until the store has answered: its key makes a repetition harmless. RX-29"""
+        while not self.is_lost:
+            try:
+                with APPEND_SECONDS.time():
+                    return await self._runs.append(batch)
+            except Unavailable:
+                await asyncio.sleep(RETRY_SECONDS)
+        return None

@@ -1,0 +1,77 @@
+"""Starting, finding and cancelling runs."""
+
+import hashlib
+from collections.abc import Sequence
+
+from easel.core.principal import Principal
+from easel.core.run.events import RunEvents
+from easel.core.run.life import Status
+from easel.core.run.run import NewRun, Run
+from easel.core.stream.ring import CancelAsked, RunGrew, RunReady
+from easel.errors import BadInput, NotFound, RunFinished, TooLarge
+from easel.host.metrics import QUEUE_DEPTH, RUNS_ENQUEUED
+from easel.host.ports import Bell, RunStore
+from easel.ids import RunId, SessionId, is_made_here, is_session_name, new_run_id
+
+LONGEST_KEY = 200
+
+
+class RunQueue:
+    def __init__(self, runs: RunStore, bell: Bell, *, max_attempts: int, max_message_bytes: int) -> None:
+        self._runs = runs
+        self._bell = bell
+        self._max_attempts = max_attempts
+        self._max_message = max_message_bytes
+
+    async def start(self, who: Principal, session_id: str, message: str, idempotency_key: str | None = None) -> Run:
+        """Durable when it returns; a worker is woken, but nothing depends on it hearing. RX-31"""
+        new = self._checked(who, session_id, message, idempotency_key)
+        enqueued = await self._runs.enqueue(new)
+        if enqueued.is_new:
+            RUNS_ENQUEUED.inc()
+            self._bell.ring(RunReady())
+        return enqueued.run
+
+    def _checked(self, who: Principal, session_id: str, message: str, key: str | None) -> NewRun:
+        if not is_session_name(session_id):
+            raise BadInput(problem="session_id is 1 to 128 characters: letters, digits and . _ : - (a letter or digit first).")
+        if len(message.encode()) > self._max_message:
+            raise TooLarge(what="message", limit=self._max_message)
+        if not message or "\x00" in message:
+            raise BadInput(problem="message is some text, without NUL characters.")
+        if key is not None and (not 0 < len(key) <= LONGEST_KEY or not key.isprintable()):
+            raise BadInput(problem=f"idempotency_key is 1 to {LONGEST_KEY} printable characters.")
+        digest = hashlib.sha256(f"{session_id}\x00{message}".encode()).hexdigest() if key is not None else None
+        return NewRun(new_run_id(), who.user_id, SessionId(session_id), message, self._max_attempts, key, digest)
+
+    async def get(self, who: Principal, run_id: str) -> Run:
+        run = await self._runs.get(who.user_id, RunId(run_id)) if is_made_here(run_id) else None
+        if run is None:
+            raise NotFound(what="run", id=run_id)
+        return run
+
+    async def list_runs(self, who: Principal, session_id: str | None, statuses: Sequence[Status], before: int | None, limit: int) -> list[Run]:
+        session = SessionId(session_id) if session_id is not None else None
+        return await self._runs.list_runs(who.user_id, session_id=session, statuses=statuses, before=before, limit=limit)
+
+    async def cancel(self, who: Principal, run_id: str) -> Run:
+        """A queued run ends here; a running one is told to stop and this does not wait for it. RX-12, RS-37"""
+        if not is_made_here(run_id):
+            raise NotFound(what="run", id=run_id)
+        closing = RunEvents(RunId(run_id), agent_id=who.user_id, node_id="cancel").stopping(Status.CANCELLED)
+        answer = await self._runs.request_cancel(who.user_id, RunId(run_id), closing)
+        if answer is None:
+            raise NotFound(what="run", id=run_id)
+        run = answer.run
+        if run.is_terminal and not answer.changed:
+            raise RunFinished(run_id=run_id, status=run.status.value)
+        self._bell.ring(RunGrew(run.run_id, run.last_seq) if run.is_terminal else CancelAsked(run.run_id))
+        if answer.turn_passed:
+            self._bell.ring(RunReady())
+        return run
+
+    async def measure(self) -> None:
+        """Put the depth of the queue where /metrics reads it."""
+        depth = await self._runs.queue_depth()
+        for state in ("ready", "waiting", "running"):
+            QUEUE_DEPTH.labels(state).set(getattr(depth, state))

@@ -1,0 +1,253 @@
+"""Tails of run logs: one reader per instance and log, however many viewers it has.
+
+A viewer holds a cursor, not a queue: it takes what lies after its cursor from the log's newest stretch, which all
+viewers share, or pages through the store while it is further behind. So a slow viewer costs no memory and an idle one
+no query. The bell says when a log grew; one query a second for all watched logs finds what the bell did not say.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+import structlog
+
+from easel.core.principal import Principal
+from easel.core.stream.envelope import Visibility
+from easel.core.stream.log import LoggedEvent, check_cursor
+from easel.core.stream.ring import Ring, RunGrew
+from easel.errors import NotFound, TooMany, Unavailable
+from easel.host.metrics import EVENTS_SENT, STALLED, SUBSCRIBERS, WATCHED_LOGS
+from easel.host.ports import Bell, RunStore
+from easel.ids import RunId, is_made_here
+
+PAGE = 100  # RX-36
+LAST = "done"  # the last event of a run's log
+
+log = structlog.get_logger("tails")
+
+
+class LogTail:
+    """The newest stretch of one log and those who watch it."""
+
+    def __init__(self, run_id: RunId) -> None:
+        self.run_id = run_id
+        self.head = -1  # up to here the stretch is read; -1: nobody has looked yet
+        self.known = 0  # up to here the bell says there is something
+        self.stretch: list[LoggedEvent] = []
+        self.viewers: set[Subscription] = set()
+        self.reader: asyncio.Task[None] | None = None
+
+    def begin_at(self, head: int) -> None:
+        if self.head < 0:
+            self.head = head
+
+    def after(self, cursor: int) -> Sequence[LoggedEvent] | None:
+        """What follows the cursor, or None when that is further back than what is kept."""
+        if cursor >= self.head:
+            return ()
+        if not self.stretch or cursor + 1 < self.stretch[0].seq:
+            return None
+        start = cursor + 1 - self.stretch[0].seq
+        return self.stretch[start : start + PAGE]
+
+    def grow(self, page: list[LoggedEvent], window: int) -> None:
+        self.stretch += page
+        self.head = page[-1].seq
+        if len(self.stretch) > 2 * window:
+            del self.stretch[:-window]
+        for viewer in self.viewers:
+            viewer.wake()
+
+
+class Subscription:
+    """One viewer's place in a log."""
+
+    def __init__(self, tails: "RunTails", tail: LogTail, cursor: int, *, sees_internal: bool) -> None:
+        self._tails = tails
+        self._tail = tail
+        self._cursor = cursor
+        self._sees_internal = sees_internal
+        self._bell: asyncio.Future[None] | None = None
+        self._is_over = False
+        self.sending_since: float | None = None
+        self.task = asyncio.current_task()
+
+    async def next(self) -> list[LoggedEvent] | None:
+        """The next events in order; an empty list when it is time for a sign of life; None when there is nothing more."""
+        while not self._is_over:
+            page = self._tail.after(self._cursor)
+            if page is None:
+                page = await self._tails.read(self._tail.run_id, self._cursor)
+            if not page:
+                self._bell = asyncio.get_running_loop().create_future()
+                await self._bell
+                self._bell = None
+                if self._tail.head <= self._cursor and not self._is_over:
+                    return []
+                continue
+            self._cursor = page[-1].seq
+            self._is_over = page[-1].type == LAST
+            shown = [event for event in page if event.visibility is Visibility.PUBLIC or self._sees_internal]
+            if shown:
+                EVENTS_SENT.inc(len(shown))
+                return shown
+        return None
+
+    def wake(self) -> None:
+        if self._bell is not None and not self._bell.done():
+            self._bell.set_result(None)
+
+    def end(self) -> None:
+        """No more events; the viewer may come back with its cursor."""
+        self._is_over = True
+        self.wake()
+
+    def close(self) -> None:
+        self._tails.leave(self._tail, self)
+
+
+class RunTails:
+    def __init__(
+        self,
+        runs: RunStore,
+        bell: Bell,
+        *,
+        poll_seconds: float,
+        heartbeat_seconds: float,
+        stall_seconds: float,
+        max_streams: int,
+        window: int,
+    ) -> None:
+        self._runs = runs
+        self._poll_seconds = poll_seconds
+        self._heartbeat_seconds = heartbeat_seconds
+        self._stall_seconds = stall_seconds
+        self._max_streams = max_streams
+        self._window = window
+        self._tails: dict[RunId, LogTail] = {}
+        self._count = 0
+        self._is_closing = False
+        self._duties: list[asyncio.Task[None]] = []
+        bell.listen(self._hear)
+
+    async def open(self, who: Principal, run_id: str, cursor: int, *, sees_internal: bool = False) -> Subscription | None:
+        """A place after `cursor`; None when there is nothing more to come. Raises for a foreign run or a cursor outside the log."""
+        if self._is_closing:
+            raise Unavailable(what="This instance")
+        if self._count >= self._max_streams:
+            raise TooMany(what="open streams", limit=self._max_streams)
+        if not is_made_here(run_id):
+            raise NotFound(what="run", id=run_id)
+        self._start_duties()
+        # Watched before looked at: a ring between the look and the watch would otherwise be lost.
+        tail = self._tails.setdefault(RunId(run_id), LogTail(RunId(run_id)))
+        viewer = Subscription(self, tail, cursor, sees_internal=sees_internal)
+        tail.viewers.add(viewer)
+        self._counted(+1)
+        try:
+            bounds = await self._runs.bounds(who.user_id, tail.run_id)
+            if bounds is None:
+                raise NotFound(what="run", id=run_id)
+            check_cursor(cursor, bounds)
+            if bounds.ended and cursor == bounds.newest:
+                viewer.close()
+                return None
+        except BaseException:
+            viewer.close()
+            raise
+        tail.begin_at(bounds.newest)
+        self._note(tail, bounds.newest)
+        return viewer
+
+    def leave(self, tail: LogTail, viewer: Subscription) -> None:
+        if viewer not in tail.viewers:
+            return
+        tail.viewers.discard(viewer)
+        self._counted(-1)
+        if not tail.viewers and self._tails.get(tail.run_id) is tail:
+            del self._tails[tail.run_id]
+            WATCHED_LOGS.set(len(self._tails))
+
+    async def read(self, run_id: RunId, cursor: int) -> list[LoggedEvent]:
+        return await self._runs.events_after(run_id, cursor, PAGE)
+
+    async def close(self) -> None:
+        """Every stream ends in good order; its viewer resumes elsewhere by its cursor."""
+        self._is_closing = True
+        for duty in self._duties:
+            duty.cancel()
+        for tail in self._tails.values():
+            for viewer in tail.viewers:
+                viewer.end()
+        await asyncio.gather(*self._duties, return_exceptions=True)
+
+    def _counted(self, change: int) -> None:
+        self._count += change
+        SUBSCRIBERS.set(self._count)
+        WATCHED_LOGS.set(len(self._tails))
+
+    # -- growing ---------------------------------------------------------------------------------------------------
+
+    def _hear(self, ring: Ring) -> None:
+        if isinstance(ring, RunGrew) and (tail := self._tails.get(ring.run_id)):
+            self._note(tail, ring.seq)
+
+    def _note(self, tail: LogTail, seq: int) -> None:
+        tail.known = max(tail.known, seq)
+        if 0 <= tail.head < tail.known and tail.reader is None:
+            tail.reader = asyncio.create_task(self._read_on(tail))
+
+    async def _read_on(self, tail: LogTail) -> None:
+        """Read what was added. A store that is away is asked again by the poll."""
+        try:
+            while tail.viewers and tail.head < tail.known:
+                page = await self.read(tail.run_id, tail.head)
+                if not page:
+                    return
+                tail.grow(page, self._window)
+        except Unavailable:
+            log.info("tail.no_database", run_id=tail.run_id)
+        finally:
+            tail.reader = None
+
+    # -- what time brings ------------------------------------------------------------------------------------------
+
+    def _start_duties(self) -> None:
+        if not self._duties:
+            self._duties = [asyncio.create_task(self._poll_forever()), asyncio.create_task(self._beat_forever())]
+
+    async def _poll_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._poll_seconds)
+            with contextlib.suppress(Unavailable):
+                await self.poll()
+
+    async def poll(self) -> None:
+        """One query for all watched logs."""
+        watched = [run_id for run_id, tail in self._tails.items() if tail.head >= 0]
+        if watched:
+            for run_id, head in (await self._runs.heads(watched)).items():
+                if tail := self._tails.get(run_id):
+                    self._note(tail, head)
+
+    async def _beat_forever(self) -> None:
+        beats_in = self._heartbeat_seconds
+        tick = min(1.0, self._heartbeat_seconds, self._stall_seconds / 4)
+        while True:
+            await asyncio.sleep(tick)
+            beats_in -= tick
+            self._cut_stalled()
+            if beats_in <= 0:
+                beats_in = self._heartbeat_seconds
+                for tail in list(self._tails.values()):
+                    for viewer in tail.viewers:
+                        viewer.wake()
+
+    def _cut_stalled(self) -> None:
+        latest = asyncio.get_running_loop().time() - self._stall_seconds
+        for tail in list(self._tails.values()):
+            for viewer in list(tail.viewers):
+                if viewer.sending_since is not None and viewer.sending_since < latest and viewer.task is not None:
+                    STALLED.inc()
+                    log.info("stream.stalled", run_id=tail.run_id)
+                    viewer.task.cancel()

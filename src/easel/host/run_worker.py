@@ -1,0 +1,322 @@
+"""The worker: claims runs, executes many at once, keeps its claims alive and lets go in time.
+
+Owns the holding of runs: room, renewal, cancel, take-over, drain. A claim's end is decided by the store's clock; the
+worker only makes sure, by its own monotonic clock, that it has stopped before that. What a run does is the tool
+loop's business, what it writes is the run log's.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from enum import Enum, auto
+
+import msgspec
+import structlog
+
+from easel.core.run.life import Status
+from easel.core.run.resume import Progress, progress
+from easel.core.run.run import Claim
+from easel.core.stream.log import LoggedEvent
+from easel.core.stream.ring import CancelAsked, Ring, RunReady
+from easel.errors import GaveUp, HostError, InternalError, TookTooLong, Unavailable
+from easel.host.metrics import CLAIM_SECONDS, CLAIMS_LOST, HANDED_BACK, QUEUE_SECONDS, RUNS_ENDED, RUNS_HELD, TAKEOVERS
+from easel.host.ports import Bell, RunStore
+from easel.host.run_log import ClaimLost, RunLog
+from easel.host.tool_loop import HandBack, Spoken, ToolLoop
+from easel.ids import RunId, WorkerId, answer_id, new_reference
+
+NEAR_TURNS = 1_000  # claims look this far back; once a poll they look everywhere, so a pinned past costs one look a second
+PAGE = 100  # RX-36
+SAFETY = 0.1  # the part of a claim that is kept in reserve: by then a worker that could not renew has stopped
+PRUNE_SECONDS = 60.0
+
+log = structlog.get_logger("worker")
+
+
+class Stop(Enum):
+    """Why a run is being stopped from outside."""
+
+    CANCEL = auto()
+    LOST = auto()
+    HAND_BACK = auto()
+
+
+class Held:
+    """One run in this worker's hands."""
+
+    def __init__(self, claim: Claim, good_until: float) -> None:
+        self.claim = claim
+        self.good_until = good_until
+        self.log: RunLog
+        self.task: asyncio.Task[None]
+        self.stop: Stop | None = None
+        self.is_ending = False
+
+    def end_by(self, stop: Stop) -> None:
+        """The first reason counts, except that a lost claim overrides everything; a run that is ending needs no cancel."""
+        if stop is Stop.LOST:
+            self.log.lose()
+        elif self.is_ending or self.stop is not None:
+            return
+        self.stop = stop
+        self.task.cancel()
+
+
+class RunWorker:
+    def __init__(
+        self,
+        worker_id: WorkerId,
+        runs: RunStore,
+        bell: Bell,
+        tool_loop: ToolLoop,
+        *,
+        slots: int,
+        claim_seconds: float,
+        poll_seconds: float,
+        drain_seconds: float,
+        run_timeout_seconds: float,
+        retention_seconds: float = 0,
+    ) -> None:
+        self.worker_id = worker_id
+        self._runs = runs
+        self._bell = bell
+        self._tool_loop = tool_loop
+        self._slots = slots
+        self._claim_seconds = claim_seconds
+        self._poll_seconds = poll_seconds
+        self._drain_seconds = drain_seconds
+        self._run_timeout = run_timeout_seconds
+        self._retention = retention_seconds
+        self._held: dict[RunId, Held] = {}
+        self._wake = asyncio.Event()
+        self._latest_turn = 0
+        self._sweep_at = 0.0
+        self._is_draining = False
+        bell.listen(self._hear)
+
+    # -- the life of the worker ------------------------------------------------------------------------------------
+
+    async def work(self, stop: asyncio.Event) -> None:
+        """Until told to stop; then lets steps end for a while and hands the rest back, so that others go on at once."""
+        duties = [self._claim_forever, self._renew_forever, self._guard_forever, self._look_for_cancels_forever]
+        if self._retention:
+            duties.append(self._prune_forever)
+        tasks = [asyncio.create_task(self._keep_at(duty), name=duty.__name__) for duty in duties]
+        log.info("worker.started", worker_id=self.worker_id, slots=self._slots, claim_seconds=self._claim_seconds)
+        await stop.wait()
+        tasks.pop(0).cancel()
+        await self._drain()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        log.info("worker.stopped", worker_id=self.worker_id)
+
+    async def _keep_at(self, duty: Callable[[], Awaitable[None]]) -> None:
+        """A duty is never given up: what goes wrong is logged and it begins again."""
+        while True:
+            try:
+                await duty()
+            except Unavailable:
+                log.warning("worker.no_database", duty=duty.__name__)
+            except Exception:
+                log.exception("worker.duty_broke", duty=duty.__name__)
+            await asyncio.sleep(min(self._poll_seconds, self._claim_seconds / 4))
+
+    async def _drain(self) -> None:
+        self._is_draining = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._drain_seconds):
+                while self._held:
+                    await asyncio.wait([held.task for held in self._held.values()])
+        for held in list(self._held.values()):
+            held.end_by(Stop.HAND_BACK)
+        while self._held:
+            await asyncio.wait([held.task for held in self._held.values()])
+
+    def _hear(self, ring: Ring) -> None:
+        match ring:
+            case RunReady(anywhere):
+                if anywhere:
+                    self._sweep_at = 0.0
+                self._wake.set()
+            case CancelAsked(run_id):
+                if held := self._held.get(run_id):
+                    held.end_by(Stop.CANCEL)
+            case _:
+                pass
+
+    # -- claiming --------------------------------------------------------------------------------------------------
+
+    async def _claim_forever(self) -> None:
+        while True:
+            self._wake.clear()
+            if not await self.once():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._poll_seconds):
+                        await self._wake.wait()
+
+    async def once(self) -> int:
+        """Claim what there is room for and start it; how many."""
+        room = self._slots - len(self._held)
+        if room <= 0:
+            return 0
+        now = time.monotonic()
+        claims: list[Claim] = []
+        with CLAIM_SECONDS.time():
+            if now >= self._sweep_at:
+                claims = await self._take_over(room)
+                claims += await self._runs.claim_queued(self.worker_id, room - len(claims), self._claim_seconds, 0)
+                self._sweep_at = now + self._poll_seconds
+            else:
+                near = max(0, self._latest_turn - NEAR_TURNS)
+                claims = await self._runs.claim_queued(self.worker_id, room, self._claim_seconds, near)
+        for claim in claims:
+            self._start(claim, good_until=now + self._claim_seconds)
+        return len(claims)
+
+    async def _take_over(self, room: int) -> list[Claim]:
+        claims = await self._runs.claim_expired(self.worker_id, room, self._claim_seconds)
+        for claim in claims:
+            TAKEOVERS.inc()
+            log.info("run.taken_over", run_id=claim.run_id, attempt=claim.attempt, max_attempts=claim.max_attempts)
+            if (stale := self._held.get(claim.run_id)) is not None:  # our own, which we failed to keep
+                stale.end_by(Stop.LOST)
+        return claims
+
+    def _start(self, claim: Claim, good_until: float) -> None:
+        self._latest_turn = max(self._latest_turn, claim.turn_no)
+        QUEUE_SECONDS.observe(claim.queued_seconds)
+        held = Held(claim, good_until)
+        held.log = RunLog(claim, answer_id(claim.run_id), self._runs, self._bell, cancel_asked=lambda: held.end_by(Stop.CANCEL))
+        held.task = asyncio.create_task(self._hold(held))
+        self._held[claim.run_id] = held
+        RUNS_HELD.set(len(self._held))
+        held.task.add_done_callback(lambda _: self._let_go(held))
+
+    def _let_go(self, held: Held) -> None:
+        if self._held.get(held.claim.run_id) is held:
+            del self._held[held.claim.run_id]
+        RUNS_HELD.set(len(self._held))
+        self._wake.set()
+
+    # -- executing one run -----------------------------------------------------------------------------------------
+
+    async def _hold(self, held: Held) -> None:
+        spoken = Spoken()
+        try:
+            outcome = await self._outcome(held, spoken)
+            if outcome is None:
+                await self._hand_back(held)
+                return
+            status, error = outcome
+            held.is_ending = True
+            await held.log.end(spoken.text, status, error)
+            RUNS_ENDED.labels(status.value).inc()
+        except (ClaimLost, asyncio.CancelledError):
+            if held.stop is not Stop.LOST and not held.log.is_lost:
+                raise
+            CLAIMS_LOST.inc()
+            log.warning("run.claim_lost", run_id=held.claim.run_id, attempt=held.claim.attempt)
+
+    async def _outcome(self, held: Held, spoken: Spoken) -> tuple[Status, str | None] | None:
+        """How the run ends: its status and why; None when it is to go back into the queue."""
+        claim = held.claim
+        limit = asyncio.timeout(max(0.0, self._run_timeout - claim.running_seconds))
+        try:
+            if claim.is_exhausted:
+                raise GaveUp(attempts=claim.max_attempts)
+            held.log.write(held.log.events.started(claim.attempt))
+            if claim.cancel_requested:
+                return Status.CANCELLED, None
+            async with limit:
+                done = await self._progress(claim) if claim.last_seq else Progress()
+                await self._tool_loop.play(claim.input_text, done, held.log, lambda: self._is_draining, spoken)
+        except HandBack:
+            return None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if held.stop is None or held.stop is Stop.LOST or task is None:
+                raise
+            task.uncancel()
+            return None if held.stop is Stop.HAND_BACK else (Status.CANCELLED, None)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return Status.FAILED, TookTooLong(seconds=f"{self._run_timeout:g}").message
+        except HostError as problem:
+            log.info("run.failed", run_id=claim.run_id, reason=problem.message)
+            return Status.FAILED, problem.message
+        except ClaimLost:
+            raise
+        except Exception:
+            reference = new_reference()
+            log.exception("run.broke", run_id=claim.run_id, reference=reference)
+            return Status.FAILED, InternalError(reference=reference).message
+        return Status.COMPLETED, None
+
+    async def _progress(self, claim: Claim) -> Progress:
+        """What earlier attempts did, from the log."""
+        events: list[LoggedEvent] = []
+        cursor = 0
+        while cursor < claim.last_seq:
+            page = await self._runs.events_after(claim.run_id, cursor, PAGE)
+            if not page:
+                break
+            events += page
+            cursor = page[-1].seq
+        return progress((event.type, msgspec.json.decode(event.data)) for event in events)
+
+    async def _hand_back(self, held: Held) -> None:
+        await held.log.flush()
+        if await self._runs.hand_back(held.claim):
+            HANDED_BACK.inc()
+            log.info("run.handed_back", run_id=held.claim.run_id, attempt=held.claim.attempt)
+            self._bell.ring(RunReady(anywhere=True))
+
+    # -- keeping claims --------------------------------------------------------------------------------------------
+
+    async def _renew_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._claim_seconds / 3)
+            await self.renew()
+
+    async def renew(self) -> None:
+        asked = list(self._held.values())
+        if not asked:
+            return
+        now = time.monotonic()
+        still = await self._runs.renew([held.claim for held in asked], self._claim_seconds)
+        for held in asked:
+            cancel = still.get(held.claim.run_id)
+            if cancel is None:
+                if not held.is_ending and not held.task.done():
+                    held.end_by(Stop.LOST)
+            else:
+                held.good_until = now + self._claim_seconds
+                if cancel:
+                    held.end_by(Stop.CANCEL)
+
+    async def _guard_forever(self) -> None:
+        """Stop what could not be renewed before its claim ends, so that two workers never act for one run. J7"""
+        reserve = self._claim_seconds * SAFETY
+        while True:
+            await asyncio.sleep(reserve / 2)
+            now = time.monotonic()
+            for held in list(self._held.values()):
+                if held.good_until - reserve <= now and not held.task.done():
+                    held.end_by(Stop.LOST)
+
+    async def _look_for_cancels_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._poll_seconds)
+            if self._held:
+                for run_id in await self._runs.cancels_asked(self.worker_id):
+                    if held := self._held.get(run_id):
+                        held.end_by(Stop.CANCEL)
+
+    async def _prune_forever(self) -> None:
+        while True:
+            while pruned := await self._runs.prune(self._retention):
+                log.info("logs.pruned", runs=pruned)
+            await asyncio.sleep(PRUNE_SECONDS)

@@ -1,0 +1,123 @@
+"""The model that needs no key: plays the script in the user's message, exactly as a model would.
+
+Knows no state: where it is in the script follows from the results that the conversation already holds, so a worker
+that takes over can ask it again.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from easel.core.run.conversation import Conversation, Part, Text, Thought, ToolCall, ToolResult
+from easel.core.tool.definition import ToolDefinition
+from easel.errors import ModelFailed
+from easel.ids import CallId
+
+LONGEST_WAIT_MS = 3_600_000
+MOST_TICKS = 1_000_000
+_REFERENCE = re.compile(r"\$(last|[1-9]\d{0,5})((?:\.[^.]+)*)")
+
+
+class ScriptedModel:
+    async def reply(self, conversation: Conversation, tools: Sequence[ToolDefinition]) -> AsyncIterator[Part]:
+        message = conversation.user_message.strip()
+        if message == "noop":
+            return
+        script = _script(message)
+        if script is None:
+            yield Text(_welcome(tools))
+            return
+        results = conversation.results
+        calls_to_skip = len(results)
+        for step in script:
+            if calls_to_skip:
+                calls_to_skip -= "call" in step
+                continue
+            async for part in _play(step, results):
+                yield part
+                if isinstance(part, ToolCall):
+                    return
+
+
+async def _play(step: dict[str, Any], results: list[ToolResult]) -> AsyncIterator[Part]:
+    if "say" in step:
+        yield Text(str(step["say"]))
+    elif "think" in step:
+        yield Thought(str(step["think"]))
+    elif "call" in step:
+        yield ToolCall(CallId(f"call_{len(results) + 1}"), str(step["call"]), _filled(step.get("args", {}), results))
+    elif "wait_ms" in step:
+        await asyncio.sleep(_number(step, "wait_ms", LONGEST_WAIT_MS) / 1000)
+    elif "ticks" in step:
+        pause = _number(step, "every_ms", LONGEST_WAIT_MS) / 1000 if "every_ms" in step else 0
+        for tick in range(1, int(_number(step, "ticks", MOST_TICKS)) + 1):
+            yield Text(f"tick {tick}\n")
+            await asyncio.sleep(pause)
+    elif "fail" in step:
+        raise ModelFailed(reason=str(step["fail"]))
+    else:
+        known = "say, think, call, wait_ms, ticks, fail"
+        raise ModelFailed(reason=f"a script step has one of {known}; this one has {', '.join(sorted(step)) or 'nothing'}.")
+
+
+def _script(message: str) -> list[dict[str, Any]] | None:
+    """The steps, or None when the message is no script: then it is ordinary text."""
+    if not message.startswith("{"):
+        return None
+    try:
+        parsed: Any = msgspec.json.decode(message)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if not isinstance(parsed, dict) or not isinstance(script := cast("dict[str, Any]", parsed).get("script"), list):
+        return None
+    steps = cast("list[Any]", script)
+    for number, step in enumerate(steps, 1):
+        if not isinstance(step, dict):
+            raise ModelFailed(reason=f"step {number} of the script is not an object.")
+    return steps
+
+
+def _number(step: dict[str, Any], key: str, most: float) -> float:
+    value = step[key]
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
+        raise ModelFailed(reason=f"{key} in a script step is a number from 0 to {most:g}.")
+    return value
+
+
+def _filled(args: Any, results: list[ToolResult]) -> Any:
+    """Arguments with each "$last.path" or "$2.path" replaced by what it points to."""
+    if isinstance(args, dict):
+        return {key: _filled(value, results) for key, value in cast("dict[str, Any]", args).items()}
+    if isinstance(args, list):
+        return [_filled(value, results) for value in cast("list[Any]", args)]
+    if isinstance(args, str) and (match := _REFERENCE.fullmatch(args)):
+        return _pointed(args, match[1], match[2].split(".")[1:], results)
+    return args
+
+
+def _pointed(text: str, which: str, path: list[str], results: list[ToolResult]) -> Any:
+    number = len(results) if which == "last" else int(which)
+    if not 1 <= number <= len(results):
+        raise ModelFailed(reason=f"{text} points to tool result {which}, and there are {len(results)}.")
+    value: Any = results[number - 1].value
+    for key in path:
+        if isinstance(value, dict) and key in value:
+            value = cast("dict[str, Any]", value)[key]
+        elif isinstance(value, list) and key.isdigit() and int(key) < len(cast("list[Any]", value)):
+            value = cast("list[Any]", value)[int(key)]
+        else:
+            raise ModelFailed(reason=f"{text} points to nothing: there is no {key!r} in the result.")
+    return value
+
+
+def _welcome(tools: Sequence[ToolDefinition]) -> str:
+    names = ", ".join(tool.name for tool in tools)
+    return (
+        "Hello! I am the scripted model: I need no key and do exactly what you write. Send me a script, for example\n\n"
+        '{"script": [{"say": "Let me look at the clock."}, {"call": "gsv__Clock", "args": {}}, {"say": "Done."}]}\n\n'
+        f"and I will play it as a durable run: it survives a crashed worker, and you can close this page and come back. "
+        f"Steps are say, think, call, wait_ms, ticks and fail. Tools I can call here: {names}."
+    )

@@ -1,0 +1,38 @@
+"""Structured logs: one line per thing that happened, readable or as JSON, never with a secret in it."""
+
+import logging
+import sys
+
+import structlog
+
+from easel.errors import BadSettings
+
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def set_up(wish: str) -> None:
+    """`wish` is a level and perhaps a format: `info`, `debug,json`."""
+    words = [word.strip().lower() for word in wish.split(",") if word.strip()]
+    levels = [word for word in words if word in _LEVELS]
+    if len(levels) > 1 or any(word not in (*_LEVELS, "json", "text") for word in words):
+        raise BadSettings(problem=f"EASEL_LOG is {wish!r}; it is one of {', '.join(_LEVELS)}, with `,json` or `,text` behind it.")
+    level = _LEVELS[levels[0]] if levels else logging.INFO
+    as_json = "json" in words
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info if as_json else structlog.dev.set_exc_info,
+            structlog.processors.JSONRenderer() if as_json else _readable(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    logging.basicConfig(level=max(level, logging.WARNING), stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
+
+
+def _readable() -> structlog.dev.ConsoleRenderer:
+    # Plain tracebacks: the pretty ones print local variables, and with them every token of a request.
+    return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)

@@ -1,0 +1,128 @@
+"""Every setting, one row each: its name, default and what it does.
+
+A row is read from `EASEL_<NAME>`, listed by `easel settings` and in docs/reference/settings.md. Values are handed down
+as a frozen `Settings`; nothing else in Easel reads the environment.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, cast
+
+from easel.errors import BadSettings
+
+PREFIX = "EASEL_"
+
+
+def _row(default: Any, says: str, *, least: float | None = None, most: float | None = None, secret: bool = False) -> Any:
+    return field(default=default, metadata={"says": says, "least": least, "most": most, "secret": secret})
+
+
+def _default_data() -> str:
+    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return str(Path(base) / "easel")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    # where it listens and what it keeps
+    host: str = _row("127.0.0.1", "Address to listen on.")
+    port: int = _row(8800, "Port to listen on; 0 picks a free one.", least=0, most=65535)
+    data: str = _row("", "Data folder: the SQLite database, blobs, the owner's token. Empty: the user's data folder.")
+    database_url: str = _row("", "postgresql://… for several processes; empty: SQLite in the data folder.", secret=True)
+    blob_url: str = _row("", "Where artifacts are kept: a folder or s3://bucket/prefix; empty: `blobs` in the data folder.")
+    token: str = _row("", "The owner's token; empty: one is made at first start and kept in DATA/owner-token.", secret=True)
+    public_url: str = _row("", "The address people use when a proxy stands in front, such as https://easel.example.org.")
+    allowed_hosts: str = _row("", "More host names this server answers for, separated by commas; * allows any.")
+    open_metrics: bool = _row(False, "Serve /metrics without a token.")
+    log: str = _row("info", "What is logged and how: debug, info, warning or error, with `,json` for JSON lines.")
+    # runs and workers
+    claim_seconds: float = _row(15.0, "How long a worker holds a run without renewing; a dead worker's runs move on after it.", least=0.2)
+    poll_seconds: float = _row(1.0, "How often to look for what a lost bell did not tell.", least=0.05)
+    worker_runs: int = _row(64, "Runs that one worker executes at once.", least=1, most=10_000)
+    worker_port: int = _row(0, "Port of a worker's own /healthz, /readyz and /metrics; 0: none.", least=0, most=65535)
+    drain_seconds: float = _row(5.0, "How long a stopping worker lets steps end before it hands its runs back.", least=0)
+    max_attempts: int = _row(3, "How often a run is tried when its worker is lost.", least=1, most=100)
+    max_steps: int = _row(24, "Model calls in one run before it is ended.", least=1)
+    run_timeout_seconds: float = _row(3600.0, "How long a run may take, over all its attempts.", least=0.1)
+    tool_timeout_seconds: float = _row(600.0, "How long one tool call may take.", least=0.1)
+    retention_days: float = _row(0.0, "Days that the log of a finished run is kept whole; 0: for ever.", least=0)
+    # streams
+    heartbeat_seconds: float = _row(15.0, "A quiet stream gets a comment this often.", least=0.1)
+    stall_seconds: float = _row(20.0, "A reader that takes nothing for this long is cut; it resumes by its cursor.", least=0.5)
+    max_streams: int = _row(10_000, "Open streams of one instance.", least=1)
+    tail_window: int = _row(1_000, "Newest events of a watched log kept in memory for its viewers.", least=100)
+    # limits
+    max_body_bytes: int = _row(1_048_576, "Largest request body.", least=1_024)
+    max_message_bytes: int = _row(262_144, "Largest message that starts a run.", least=16)
+    max_result_bytes: int = _row(262_144, "Largest result of a tool; more is refused and the model is told.", least=1_024)
+    # database
+    database_pool: int = _row(8, "Postgres connections of one process, beside the bell's.", least=1, most=1_000)
+    database_timeout_seconds: float = _row(8.0, "How long one statement may take before the connection counts as lost.", least=0.5)
+    sqlite_synchronous: str = _row("full", "SQLite durability: full, or normal (faster; a power cut may lose the last moments).")
+
+    @property
+    def data_folder(self) -> Path:
+        return Path(self.data or _default_data()).expanduser()
+
+    @property
+    def on_postgres(self) -> bool:
+        return bool(self.database_url)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    name: str
+    variable: str
+    default: Any
+    says: str
+    secret: bool
+
+
+def rows() -> list[Row]:
+    return [Row(f.name, PREFIX + f.name.upper(), f.default, f.metadata["says"], f.metadata["secret"]) for f in fields(Settings)]
+
+
+def load(environment: Mapping[str, str] | None = None, **given: Any) -> Settings:
+    """Settings from the environment; `given` (a command's options) wins where it is not None."""
+    environment = os.environ if environment is None else environment
+    values: dict[str, Any] = {}
+    for f in fields(Settings):
+        variable = PREFIX + f.name.upper()
+        text = given.get(f.name)
+        if text is None:
+            text = environment.get(variable)
+        if text is None or text == "":
+            continue
+        values[f.name] = _checked(variable, str(text).strip(), f.default, f.metadata)
+    settings = Settings(**values)
+    if settings.sqlite_synchronous not in ("full", "normal"):
+        raise BadSettings(problem=f"EASEL_SQLITE_SYNCHRONOUS is {settings.sqlite_synchronous!r}; it is `full` or `normal`.")
+    return settings
+
+
+def unknown_variables(environment: Mapping[str, str] | None = None) -> list[str]:
+    """Variables with our prefix that no row reads: most often a slip of the pen."""
+    environment = os.environ if environment is None else environment
+    known = {row.variable for row in rows()}
+    return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
+
+
+def _checked(variable: str, text: str, default: Any, metadata: Mapping[str, Any]) -> Any:
+    kind = cast("type[object]", type(default))
+    try:
+        if kind is bool:
+            return {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}[text.lower()]
+        value = int(text) if kind is int else float(text) if kind is float else text
+    except (ValueError, KeyError):
+        wants = {"bool": "yes or no", "int": "a whole number", "float": "a number"}[kind.__name__]
+        shown = "that is not" if metadata["secret"] else f"{text!r} is not"
+        raise BadSettings(problem=f"{variable} takes {wants}; {shown}.") from None
+    least, most = metadata["least"], metadata["most"]
+    if isinstance(value, (int, float)):
+        if least is not None and not value >= least:
+            raise BadSettings(problem=f"{variable} is {value}; the least is {least}.")
+        if most is not None and value > most:
+            raise BadSettings(problem=f"{variable} is {value}; the most is {most}.")
+    return value

@@ -1,0 +1,217 @@
+"""Blobs as files under a folder.
+
+Owns how a file becomes durable before it has its name, and that nothing under the folder leads a reader or a writer out
+of it. Knows no key rules and no limits: `blobs` has checked them.
+
+The standard library, and not obstore's local store: that one syncs nothing that it wrote, follows links out of its root
+and replaces what is there when it streams.
+"""
+
+import asyncio
+import errno
+import os
+import stat
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+from uuid import uuid4
+
+from easel.errors import BadInput, NotFound, Unavailable
+from easel.stores.blobs import ASIDE, CHUNK, RACES, settled
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+BLOCK = 1024 * 1024  # what is written at once
+ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}  # the last two: the way leads through a file or a link
+
+
+def threaded(work: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """A disk makes a thread wait, never the loop."""
+
+    @wraps(work)
+    async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await settled(asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs)))
+
+    return in_thread
+
+
+@contextmanager
+def disk_faults(key: str) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in ABSENT:
+            raise NotFound(what="blob", id=key) from error
+        raise Unavailable(what="The blob store") from error
+
+
+def regular(found: os.stat_result) -> os.stat_result:
+    """Links, folders and pipes are no blobs."""
+    if not stat.S_ISREG(found.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    return found
+
+
+class Draft:
+    """A file that waits aside for its name."""
+
+    def __init__(self) -> None:
+        self.name = uuid4().hex
+        self.file = -1  # its descriptor, once open
+
+
+class Disk:
+    """Each step of a path is opened without following links, so nothing under the root leads out of it."""
+
+    block = BLOCK
+    limit = None
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        try:
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise Unavailable(what="The blob store") from error
+
+    async def put(self, key: str, source: AsyncGenerator[bytes, None]) -> int:
+        draft = Draft()
+        try:
+            await self._begin(draft)
+            async for block in source:
+                await self._write(draft, block)
+            return await self._publish(draft, key)
+        finally:
+            await self._discard(draft)
+
+    async def read(self, key: str, start: int, end: int | None) -> AsyncIterator[bytes]:
+        size = await self.size(key)
+        if size is None:
+            raise NotFound(what="blob", id=key)
+        return self._chunks(key, start, size if end is None else min(end, size))
+
+    async def _chunks(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
+        # Opened anew for each chunk: a thousand slow readers hold no descriptor.
+        for at in range(start, end, CHUNK):
+            yield await self._read(key, at, min(CHUNK, end - at))
+
+    @threaded
+    def size(self, key: str) -> int | None:
+        *path, name = key.split("/")
+        with suppress(NotFound), disk_faults(key), self._folder(path) as folder:
+            return regular(os.stat(name, dir_fd=folder, follow_symlinks=False)).st_size
+        return None
+
+    @threaded
+    def delete(self, key: str) -> None:
+        *path, name = key.split("/")
+        with suppress(NotFound), disk_faults(key), self._folder(path) as folder:
+            regular(os.stat(name, dir_fd=folder, follow_symlinks=False))
+            os.unlink(name, dir_fd=folder)
+            os.fsync(folder)
+        with suppress(OSError):  # the first folder that is not empty ends it
+            while path and path[0] != ASIDE:
+                *path, name = path
+                with self._folder(path) as folder:
+                    os.rmdir(name, dir_fd=folder)
+
+    async def list(self, folder: str) -> AsyncIterator[str]:
+        waiting = [folder]
+        while waiting:
+            folders, files = await self._entries(waiting.pop())
+            waiting += folders
+            for key in files:
+                yield key
+
+    @threaded
+    def sweep(self, before: datetime) -> int:
+        swept = 0
+        with suppress(NotFound), disk_faults(ASIDE), self._folder([ASIDE]) as aside, os.scandir(aside) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # its writer, or another sweep, was quicker
+                    if entry.stat(follow_symlinks=False).st_mtime < before.timestamp():
+                        os.unlink(entry.name, dir_fd=aside)
+                        swept += 1
+        return swept
+
+    @contextmanager
+    def _folder(self, path: Sequence[str], *, make: bool = False) -> Generator[int]:
+        """A folder under the root, open. With `make` it is there, and durably so, whoever made it."""
+        try:
+            folder = os.open(self._root, os.O_DIRECTORY)  # may be a link: whoever set up the server put it there
+        except OSError as error:
+            raise Unavailable(what="The blob store") from error
+        try:
+            for name in path:
+                if make:
+                    with suppress(FileExistsError):
+                        os.mkdir(name, 0o700, dir_fd=folder)
+                    os.fsync(folder)
+                deeper = os.open(name, os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+                os.close(folder)
+                folder = deeper
+            yield folder
+        finally:
+            os.close(folder)
+
+    @threaded
+    def _begin(self, draft: Draft) -> None:
+        with disk_faults(ASIDE), self._folder([ASIDE], make=True) as aside:
+            draft.file = os.open(draft.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=aside)
+
+    @threaded
+    def _write(self, draft: Draft, block: bytes) -> None:
+        left = memoryview(block)
+        with disk_faults(ASIDE):
+            while left:
+                left = left[os.write(draft.file, left) :]
+
+    @threaded
+    def _publish(self, draft: Draft, key: str) -> int:
+        """Give the draft its name, unless something has that name. Durable when it returns."""
+        *path, name = key.split("/")
+        try:
+            os.fsync(draft.file)
+            for _ in range(RACES):
+                # A delete takes away the folders that it emptied, perhaps the one we just opened: then from the top.
+                with suppress(FileNotFoundError), self._folder([ASIDE]) as aside, self._folder(path, make=True) as folder:
+                    with suppress(FileExistsError):
+                        os.link(draft.name, name, src_dir_fd=aside, dst_dir_fd=folder, follow_symlinks=False)
+                    os.fsync(folder)
+                    return regular(os.stat(name, dir_fd=folder, follow_symlinks=False)).st_size
+        except OSError as error:
+            if error.errno in ABSENT:
+                raise BadInput(problem=f"The blob key {key} leads through a blob or a link, or ends at a folder.") from error
+            raise Unavailable(what="The blob store") from error
+        raise Unavailable(what="The blob store")
+
+    @threaded
+    def _discard(self, draft: Draft) -> None:
+        if draft.file >= 0:
+            os.close(draft.file)
+            with suppress(OSError, Unavailable), self._folder([ASIDE]) as aside:  # else a sweep will
+                os.unlink(draft.name, dir_fd=aside)
+
+    @threaded
+    def _read(self, key: str, at: int, length: int) -> bytes:
+        *path, name = key.split("/")
+        with disk_faults(key), self._folder(path) as folder:
+            # O_NONBLOCK: a pipe in the place of a blob must not hold us.
+            file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+            try:
+                regular(os.fstat(file))
+                return os.pread(file, length, at)
+            finally:
+                os.close(file)
+
+    @threaded
+    def _entries(self, folder: str) -> tuple[Sequence[str], Sequence[str]]:
+        path = folder.split("/") if folder else []
+        with suppress(NotFound), disk_faults(folder), self._folder(path) as opened, os.scandir(opened) as entries:
+            found = [("/".join([*path, entry.name]), entry) for entry in entries]
+            folders = [key for key, entry in found if entry.is_dir(follow_symlinks=False)]
+            return folders, [key for key, entry in found if entry.is_file(follow_symlinks=False)]
+        return [], []

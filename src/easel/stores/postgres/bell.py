@@ -1,0 +1,122 @@
+"""The bell across instances: LISTEN/NOTIFY on one connection of its own.
+
+Rings are collected while one is on its way and sent together, after the commit they tell of and beside it: a NOTIFY
+inside the writing transaction would hold a global lock over its fsync. A bell that is out of order loses rings and
+nothing else, and mends itself.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import asyncpg
+import structlog
+
+from easel.core.stream.ring import Ring, RunGrew, from_text, to_text
+from easel.stores.postgres.database import is_passing
+
+CHANNEL = "easel"
+MOST_WAITING = 10_000  # rings kept while the bell is out of order; beyond that the poll serves
+LONGEST_PAYLOAD = 7_900  # Postgres refuses 8,000 bytes
+CHECK_SECONDS = 5.0  # how often a quiet connection is asked whether it still lives
+FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 5.0
+
+log = structlog.get_logger("bell")
+
+
+class PostgresBell:
+    def __init__(self, options: dict[str, Any], timeout: float) -> None:
+        self._options = options
+        self._timeout = timeout
+        self._listeners: list[Callable[[Ring], None]] = []
+        self._outbox: dict[object, Ring] = {}
+        self._something = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+        self.connected = asyncio.Event()
+
+    def listen(self, hear: Callable[[Ring], None]) -> None:
+        self._listeners.append(hear)
+        self._start()
+
+    def ring(self, ring: Ring) -> None:
+        self._tell(ring)  # who waits in this process need not wait for the round trip
+        if len(self._outbox) < MOST_WAITING:
+            self._outbox[ring.run_id if isinstance(ring, RunGrew) else ring] = ring  # of a growing log only the newest matters
+            self._something.set()
+        self._start()
+
+    def _start(self) -> None:
+        if self._keeper is None:
+            self._keeper = asyncio.create_task(self._keep(), name="bell")
+
+    def _tell(self, ring: Ring) -> None:
+        for hear in self._listeners:
+            hear(ring)
+
+    async def _keep(self) -> None:
+        wait = FIRST_RETRY_SECONDS
+        while True:
+            try:
+                await self._serve()
+            except Exception as problem:
+                if not is_passing(problem):
+                    raise
+                self.connected.clear()
+                log.info("bell.lost", problem=type(problem).__name__, retry_in=wait)
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, LAST_RETRY_SECONDS) if not self.connected.is_set() else FIRST_RETRY_SECONDS
+
+    async def _serve(self) -> None:
+        connection = await asyncpg.connect(command_timeout=self._timeout, **self._options)
+        try:
+            own = connection.get_server_pid()
+            # A ring tells of what is durable already, so it need not be durable itself.
+            await connection.execute("set synchronous_commit = off")
+            await connection.add_listener(CHANNEL, lambda _, pid, __, payload: None if pid == own else self._hear(str(payload)))
+            self.connected.set()
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(CHECK_SECONDS):
+                        await self._something.wait()
+                self._something.clear()
+                rings, self._outbox = self._outbox, {}
+                if rings:
+                    payloads = _packed(map(to_text, rings.values()))
+                    await connection.execute("select pg_notify($1, payload) from unnest($2::text[]) payload", CHANNEL, payloads)
+                else:
+                    await connection.execute("select 1")
+        finally:
+            connection.terminate()
+
+    def _hear(self, payload: str) -> None:
+        for text in payload.split(" "):
+            if (ring := from_text(text)) is not None:
+                self._tell(ring)
+
+    async def close(self) -> None:
+        """Sends what it still holds: the last rings tell other instances of runs that were handed back."""
+        if self._keeper is None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                while self._outbox and self.connected.is_set():
+                    await asyncio.sleep(0.005)
+        self._keeper.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._keeper
+        self._keeper = None
+
+
+def _packed(texts: Iterable[str]) -> list[str]:
+    """As many rings in one notification as fit."""
+    packed: list[str] = []
+    size = LONGEST_PAYLOAD
+    for text in texts:
+        if size + len(text) >= LONGEST_PAYLOAD:
+            packed.append(text)
+            size = len(text)
+        else:
+            packed[-1] += " " + text
+            size += len(text) + 1
+    return packed

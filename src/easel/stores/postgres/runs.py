@@ -1,0 +1,243 @@
+"""Runs, their queue and their logs in Postgres. The rules are in the statements of `sql/postgres/runs.sql`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from easel.core.run.batch import Appended, Batch, CancelAnswer, Enqueued, QueueDepth
+from easel.core.run.life import Status, is_terminal
+from easel.core.run.run import Claim, NewRun, Run
+from easel.core.stream.envelope import Envelope, Visibility
+from easel.core.stream.log import Bounds, LoggedEvent
+from easel.errors import IdempotencyConflict
+from easel.ids import RunId, SessionId, UserId, WorkerId
+from easel.stores import named_sql
+from easel.stores.payload import to_json
+from easel.stores.postgres.combiner import Combiner
+
+if TYPE_CHECKING:
+    from easel.stores.postgres.database import Connection, PostgresDatabase
+
+SQL = named_sql.load("postgres", "runs")
+MOST_BATCHES = 128  # runs that share one commit
+LANES = 2  # one transaction is prepared while the other waits for its fsync
+
+
+class PostgresRuns:
+    def __init__(self, database: "PostgresDatabase") -> None:
+        self._database = database
+        self._appends = Combiner(self._append_all, most=MOST_BATCHES, lanes=LANES)
+
+    async def close(self) -> None:
+        await self._appends.close()
+
+    async def enqueue(self, new: NewRun) -> Enqueued:
+        if new.idempotency_key is not None and (earlier := await self._under_same_key(new)):
+            return earlier
+        try:
+            row = await self._database.row(
+                SQL["enqueue_run"],
+                run_id=new.run_id,
+                user_id=new.user_id,
+                session_id=new.session_id,
+                input_text=new.input_text,
+                max_attempts=new.max_attempts,
+                idempotency_key=new.idempotency_key,
+                request_digest=new.request_digest,
+            )
+        except asyncpg.UniqueViolationError:
+            earlier = await self._under_same_key(new)  # another request with this key was quicker
+            if earlier is None:
+                raise
+            return earlier
+        return Enqueued(_run(row), is_new=True)
+
+    async def _under_same_key(self, new: NewRun) -> Enqueued | None:
+        row = await self._database.row(SQL["run_by_key"], user_id=new.user_id, idempotency_key=new.idempotency_key)
+        if row is None:
+            return None
+        if row["request_digest"] != new.request_digest:
+            raise IdempotencyConflict(key=new.idempotency_key)
+        return Enqueued(_run(row), is_new=False)
+
+    async def get(self, user_id: UserId, run_id: RunId) -> Run | None:
+        row = await self._database.row(SQL["get_run"], user_id=user_id, run_id=run_id)
+        return _run(row) if row else None
+
+    async def list_runs(
+        self, user_id: UserId, *, session_id: SessionId | None, statuses: Sequence[Status], before: int | None, limit: int
+    ) -> list[Run]:
+        statement = SQL["list_runs" if session_id is None else "list_session_runs"]
+        wanted = [status.value for status in statuses]
+        found = await self._database.rows(statement, user_id=user_id, session_id=session_id, statuses=wanted, before=before, limit=limit)
+        return [_run(row) for row in found]
+
+    async def request_cancel(self, user_id: UserId, run_id: RunId, closing: Sequence[Envelope]) -> CancelAnswer | None:
+        run = await self.get(user_id, run_id)
+        if run is None:
+            return None
+        async with self._database.connection() as lent, lent.transaction():
+            await _fetch(lent, "lock_session", user_id=user_id, session_id=run.session_id)
+            run = _run((await _fetch(lent, "lock_run", user_id=user_id, run_id=run_id))[0])
+            if run.is_terminal:
+                return CancelAnswer(run, changed=False)
+            if run.status is Status.RUNNING:
+                return CancelAnswer(_run((await _fetch(lent, "flag_cancel", run_id=run_id))[0]), changed=run.cancel_requested_at is None)
+            cancelled = _run((await _fetch(lent, "cancel_queued", run_id=run_id, **_columns(closing)))[0])
+            return CancelAnswer(cancelled, changed=True, turn_passed=bool(await _pass_turns(lent, [cancelled])))
+
+    async def claim_queued(self, worker_id: WorkerId, room: int, seconds: float, after_turn: int) -> list[Claim]:
+        taken = await self._database.rows(SQL["claim_queued"], worker_id=worker_id, room=room, seconds=seconds, after_turn=after_turn)
+        return sorted((_claim(worker_id, row) for row in taken), key=lambda claim: claim.turn_no)
+
+    async def claim_expired(self, worker_id: WorkerId, room: int, seconds: float) -> list[Claim]:
+        taken = await self._database.rows(SQL["claim_expired"], worker_id=worker_id, room=room, seconds=seconds)
+        return [_claim(worker_id, row) for row in taken]
+
+    async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool]:
+        if not claims:
+            return {}
+        held = await self._database.rows(
+            SQL["renew_claims"],
+            worker_id=claims[0].worker_id,
+            run_ids=[claim.run_id for claim in claims],
+            attempts=[claim.attempt for claim in claims],
+            seconds=seconds,
+        )
+        return {RunId(row["run_id"]): row["cancel_requested"] for row in held}
+
+    async def cancels_asked(self, worker_id: WorkerId) -> set[RunId]:
+        return {RunId(row["run_id"]) for row in await self._database.rows(SQL["cancels_asked"], worker_id=worker_id)}
+
+    async def append(self, batch: Batch) -> Appended | None:
+        return await self._appends.submit(batch)
+
+    async def _append_all(self, batches: Sequence[Batch]) -> list[Appended | None]:
+        """All batches in one transaction; each run's fence decides for that run alone."""
+        given = _append_arguments(batches)
+        statement = SQL["append_batches"]
+        ending = [batch.claim for batch in batches if batch.ends_as is not None]
+        passed: set[tuple[str, str]] = set()
+        async with self._database.connection() as lent:
+            if not ending:  # the common case is one statement that commits itself
+                grown = await lent.fetch(statement.sql, *statement.arguments(given))
+            else:
+                async with lent.transaction():
+                    await _fetch(
+                        lent,
+                        "lock_sessions",
+                        user_ids=[claim.user_id for claim in ending],
+                        session_ids=[claim.session_id for claim in ending],
+                    )
+                    grown = await lent.fetch(statement.sql, *statement.arguments(given))
+                    stored = {row["run_id"] for row in grown}
+                    passed = await _pass_turns(lent, [claim for claim in ending if claim.run_id in stored])
+        answers = {row["run_id"]: row for row in grown}
+        return [
+            Appended(row["last_seq"], row["cancel_requested"], (batch.claim.user_id, batch.claim.session_id) in passed)
+            if (row := answers.get(batch.claim.run_id))
+            else await self._first_answer(batch)
+            for batch in batches
+        ]
+
+    async def _first_answer(self, batch: Batch) -> Appended | None:
+        claim = batch.claim
+        row = await self._database.row(
+            SQL["repeated_batch"], run_id=claim.run_id, worker_id=claim.worker_id, attempt=claim.attempt, batch_no=batch.number
+        )
+        # Whether the turn was passed is not kept: saying so once more only rings the bell once more.
+        return Appended(row["last_seq"], row["cancel_requested"], batch.ends_as is not None) if row else None
+
+    async def hand_back(self, claim: Claim) -> bool:
+        row = await self._database.row(SQL["hand_back"], run_id=claim.run_id, worker_id=claim.worker_id, attempt=claim.attempt)
+        return row is not None
+
+    async def bounds(self, user_id: UserId, run_id: RunId) -> Bounds | None:
+        row = await self._database.row(SQL["log_bounds"], user_id=user_id, run_id=run_id)
+        return Bounds(row["oldest_seq"], row["last_seq"], is_terminal(Status(row["status"]))) if row else None
+
+    async def heads(self, run_ids: Sequence[RunId]) -> dict[RunId, int]:
+        return {RunId(row["run_id"]): row["last_seq"] for row in await self._database.rows(SQL["log_heads"], run_ids=list(run_ids))}
+
+    async def events_after(self, run_id: RunId, cursor: int, limit: int) -> list[LoggedEvent]:
+        found = await self._database.rows(SQL["events_after"], run_id=run_id, cursor=cursor, limit=limit)
+        return [LoggedEvent(seq, event_type, _VISIBILITY[visible], at, data) for seq, event_type, visible, at, data in found]
+
+    async def queue_depth(self) -> QueueDepth:
+        return QueueDepth(**await self._database.row(SQL["queue_depth"]))
+
+    async def prune(self, older_than_seconds: float) -> int:
+        return (await self._database.row(SQL["prune_logs"], seconds=older_than_seconds))["runs"]
+
+    async def probe(self) -> None:
+        await self._database.row(SQL["probe"])
+
+
+_VISIBILITY = {visibility.value: visibility for visibility in Visibility}
+
+
+async def _fetch(lent: "Connection", name: str, **given: Any) -> list[Any]:
+    return await lent.fetch(SQL[name].sql, *SQL[name].arguments(given))
+
+
+async def _pass_turns(lent: "Connection", ended: Sequence[Run | Claim]) -> set[tuple[str, str]]:
+    """The sessions in which another run's turn has come."""
+    if not ended:
+        return set()
+    passed = await _fetch(
+        lent,
+        "pass_turn",
+        user_ids=[run.user_id for run in ended],
+        session_ids=[run.session_id for run in ended],
+        run_ids=[run.run_id for run in ended],
+    )
+    return {(row["user_id"], row["session_id"]) for row in passed}
+
+
+def _columns(events: Sequence[Envelope]) -> dict[str, list[str]]:
+    return {
+        "event_types": [event.type for event in events],
+        "visibilities": [event.visibility.value for event in events],
+        "payloads": [to_json(event.data) for event in events],
+    }
+
+
+def _append_arguments(batches: Sequence[Batch]) -> dict[str, list[Any]]:
+    claims = [batch.claim for batch in batches]
+    return {
+        "run_ids": [claim.run_id for claim in claims],
+        "owner_ids": [claim.worker_id for claim in claims],
+        "attempts": [claim.attempt for claim in claims],
+        "batch_nos": [batch.number for batch in batches],
+        "counts": [len(batch.events) for batch in batches],
+        "ends_as": [batch.ends_as.value if batch.ends_as else None for batch in batches],
+        "errors": [batch.error for batch in batches],
+        "event_run_ids": [batch.claim.run_id for batch in batches for _ in batch.events],
+        "event_nths": [nth for batch in batches for nth in range(1, len(batch.events) + 1)],
+        **_columns([event for batch in batches for event in batch.events]),
+    }
+
+
+def _run(row: Any) -> Run:
+    return Run(
+        run_id=row["run_id"],
+        user_id=row["user_id"],
+        session_id=row["session_id"],
+        status=Status(row["status"]),
+        input_text=row["input_text"],
+        created_at=row["created_at"],
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+        cancel_requested_at=row["cancel_requested_at"],
+        error_message=row["error_message"],
+        attempt=row["attempt"],
+        max_attempts=row["max_attempts"],
+        oldest_seq=row["oldest_seq"],
+        last_seq=row["last_seq"],
+        queue_no=row["queue_no"],
+    )
+
+
+def _claim(worker_id: WorkerId, row: Any) -> Claim:
+    return Claim(worker_id=worker_id, **row)

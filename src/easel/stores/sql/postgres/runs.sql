@@ -1,0 +1,229 @@
+-- name: enqueue_run
+-- Store a run and give it its session's turn if nobody has it. The session row is locked first, so arrivals have one order. RX-31
+with place as (
+  insert into sessions (user_id, session_id, active_run_id) values (:user_id, :session_id, :run_id)
+  on conflict (user_id, session_id) do update
+    set active_run_id = coalesce(sessions.active_run_id, excluded.active_run_id), updated_at = now()
+  returning active_run_id = :run_id as has_turn
+)
+insert into runs (run_id, user_id, session_id, status, input_text, max_attempts, idempotency_key, request_digest, turn_no)
+select :run_id, :user_id, :session_id, 'queued', :input_text, :max_attempts, :idempotency_key, :request_digest,
+       case when has_turn then nextval('run_turns') end
+  from place
+returning *;
+
+-- name: run_by_key
+-- The run that this user already started under this idempotency key.
+select * from runs where user_id = :user_id and idempotency_key = :idempotency_key;
+
+-- name: get_run
+-- One run of this user. RX-32
+select * from runs where run_id = :run_id and user_id = :user_id;
+
+-- name: list_runs
+-- A user's runs, newest first; every filter is applied before the limit.
+select * from runs
+ where user_id = :user_id
+   and (cardinality(:statuses::text[]) = 0 or status = any(:statuses))
+   and (:before::bigint is null or queue_no < :before)
+ order by queue_no desc
+ limit :limit;
+
+-- name: list_session_runs
+-- The same within one session, by its own index.
+select * from runs
+ where user_id = :user_id and session_id = :session_id
+   and (cardinality(:statuses::text[]) = 0 or status = any(:statuses))
+   and (:before::bigint is null or queue_no < :before)
+ order by queue_no desc
+ limit :limit;
+
+-- name: lock_session
+-- The first lock of every change that passes a turn: sessions before runs, always.
+select 1 from sessions where user_id = :user_id and session_id = :session_id for update;
+
+-- name: lock_sessions
+-- The same for many, in one order for everyone, so that two batches never wait for each other in a circle.
+select 1
+  from sessions s
+  join (select distinct * from unnest(:user_ids::text[], :session_ids::text[]) as a(user_id, session_id)) a using (user_id, session_id)
+ order by s.user_id, s.session_id
+   for update of s;
+
+-- name: lock_run
+-- Read a run as it is now and keep it so until commit.
+select * from runs where run_id = :run_id and user_id = :user_id for update;
+
+-- name: flag_cancel
+-- Ask the worker that holds the run to stop; the first asking counts. RX-12
+update runs set cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp())
+ where run_id = :run_id and status = 'running'
+returning *;
+
+-- name: cancel_queued
+-- End a run that nobody has started, with its closing events, under its row lock. RS-37
+with ended as (
+  update runs
+     set status = 'cancelled', finished_at = clock_timestamp(), last_seq = last_seq + cardinality(:event_types::text[]),
+         cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp()), lease_until = null
+   where run_id = :run_id and status = 'queued'
+  returning *
+), logged as (
+  insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
+  select ended.run_id, ended.last_seq - cardinality(:event_types::text[]) + e.nth, e.event_type, e.visibility, e.payload::jsonb, clock_timestamp()
+    from ended, unnest(:event_types::text[], :visibilities::text[], :payloads::text[]) with ordinality as e(event_type, visibility, payload, nth)
+)
+select * from ended;
+
+-- name: claim_queued
+-- Take the oldest turns, each by its own row lock; a row that someone else is taking is passed over. RX-22, RX-23, RS-60
+with next as (
+  select run_id from runs
+   where status = 'queued' and turn_no > :after_turn
+   order by turn_no
+   limit :room
+     for update skip locked
+)
+update runs r
+   set status = 'running', owner_id = :worker_id, attempt = r.attempt + 1, batch_no = 0,
+       started_at = coalesce(r.started_at, clock_timestamp()),
+       lease_until = clock_timestamp() + make_interval(secs => :seconds)
+  from next
+ where r.run_id = next.run_id
+returning r.run_id, r.attempt, r.user_id, r.session_id, r.input_text, r.max_attempts, r.last_seq, r.turn_no,
+          extract(epoch from clock_timestamp() - r.created_at)::float8 as queued_seconds,
+          extract(epoch from clock_timestamp() - r.started_at)::float8 as running_seconds,
+          r.cancel_requested_at is not null as cancel_requested;
+
+-- name: claim_expired
+-- Take over runs whose worker did not renew in time, by the database's clock alone. RX-22, RX-37
+with lost as (
+  select run_id from runs
+   where status = 'running' and lease_until < clock_timestamp()
+   order by lease_until
+   limit :room
+     for update skip locked
+)
+update runs r
+   set owner_id = :worker_id, attempt = r.attempt + 1, batch_no = 0,
+       lease_until = clock_timestamp() + make_interval(secs => :seconds)
+  from lost
+ where r.run_id = lost.run_id
+returning r.run_id, r.attempt, r.user_id, r.session_id, r.input_text, r.max_attempts, r.last_seq, r.turn_no,
+          extract(epoch from clock_timestamp() - r.created_at)::float8 as queued_seconds,
+          extract(epoch from clock_timestamp() - r.started_at)::float8 as running_seconds,
+          r.cancel_requested_at is not null as cancel_requested;
+
+-- name: renew_claims
+-- Push claims out, where this worker still holds this attempt and its time is not over. Says whether to stop. RX-26
+with held as (
+  select r.run_id
+    from runs r join unnest(:run_ids::text[], :attempts::int[]) as a(run_id, attempt) using (run_id)
+   where r.owner_id = :worker_id and r.attempt = a.attempt and r.status = 'running'
+   order by r.run_id
+     for update of r
+)
+update runs r set lease_until = clock_timestamp() + make_interval(secs => :seconds)
+  from held
+ where r.run_id = held.run_id and r.owner_id = :worker_id and r.status = 'running' and r.lease_until > clock_timestamp()
+returning r.run_id, r.cancel_requested_at is not null as cancel_requested;
+
+-- name: cancels_asked
+-- What this worker holds and should stop. RX-27
+select run_id from runs where owner_id = :worker_id and status = 'running' and cancel_requested_at is not null;
+
+-- name: append_batches
+-- Add each batch to its run's log and end the run if it says so: only while its worker still holds its attempt. RX-13, RX-25, RX-28
+with asked as (
+  select *
+    from unnest(:run_ids::text[], :owner_ids::text[], :attempts::int[], :batch_nos::int[], :counts::int[], :ends_as::text[], :errors::text[])
+      as a(run_id, owner_id, attempt, batch_no, count, ends_as, error)
+), held as (
+  select r.run_id from runs r join asked a using (run_id) where r.owner_id = a.owner_id and r.attempt = a.attempt order by r.run_id for update of r
+), grown as (
+  update runs r
+     set last_seq = r.last_seq + a.count, batch_no = a.batch_no, batch_seq = r.last_seq + a.count,
+         status = coalesce(a.ends_as, r.status), error_message = a.error,
+         finished_at = case when a.ends_as is not null then clock_timestamp() end,
+         lease_until = case when a.ends_as is null then r.lease_until end
+    from held join asked a using (run_id)
+   where r.run_id = held.run_id and r.owner_id = a.owner_id and r.attempt = a.attempt
+     and r.status = 'running' and r.lease_until > clock_timestamp() and r.batch_no = a.batch_no - 1
+  returning r.run_id, r.last_seq - a.count as base, r.last_seq, r.cancel_requested_at is not null as cancel_requested
+), logged as (
+  insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
+  select e.run_id, grown.base + e.nth, e.event_type, e.visibility, e.payload::jsonb, clock_timestamp()
+    from unnest(:event_run_ids::text[], :event_nths::int[], :event_types::text[], :visibilities::text[], :payloads::text[])
+      as e(run_id, nth, event_type, visibility, payload)
+    join grown using (run_id)
+)
+select run_id, last_seq, cancel_requested from grown;
+
+-- name: repeated_batch
+-- The first answer to a batch that was stored although its sender never heard so. RX-29
+select batch_seq as last_seq, cancel_requested_at is not null as cancel_requested
+  from runs
+ where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and batch_no = :batch_no;
+
+-- name: pass_turn
+-- Give the turn of sessions whose active run has ended to their oldest waiting run, or to nobody. Needs the sessions' locks.
+with ended as (
+  select * from unnest(:user_ids::text[], :session_ids::text[], :run_ids::text[]) as e(user_id, session_id, run_id)
+), passed as (
+  update sessions s
+     set updated_at = now(),
+         active_run_id = (select w.run_id from runs w
+                           where w.user_id = s.user_id and w.session_id = s.session_id and w.status = 'queued' and w.turn_no is null
+                           order by w.queue_no limit 1)
+    from ended e
+   where s.user_id = e.user_id and s.session_id = e.session_id and s.active_run_id = e.run_id
+  returning s.active_run_id
+)
+update runs r set turn_no = nextval('run_turns') from passed where r.run_id = passed.active_run_id
+returning r.run_id, r.user_id, r.session_id;
+
+-- name: hand_back
+-- Return a run to its old place in the queue; the attempt that was not used up is given back. RX-49
+update runs
+   set status = 'queued', owner_id = null, lease_until = null, max_attempts = max_attempts + 1
+ where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and status = 'running'
+returning run_id;
+
+-- name: log_bounds
+-- What a run's log holds, for the user whose run it is. RX-54
+select oldest_seq, last_seq, status from runs where run_id = :run_id and user_id = :user_id;
+
+-- name: log_heads
+-- How far each watched log has grown: the one fallback query of an instance, whatever the number of its viewers.
+select run_id, last_seq from runs where run_id = any(:run_ids::text[]);
+
+-- name: events_after
+-- A page of a log. RX-36
+select seq, event_type, visibility, created_at, payload::text as payload
+  from run_events where run_id = :run_id and seq > :cursor order by seq limit :limit;
+
+-- name: queue_depth
+-- Runs that have not ended, by where they stand.
+select count(*) filter (where status = 'queued' and turn_no is not null) as ready,
+       count(*) filter (where status = 'queued' and turn_no is null) as waiting,
+       count(*) filter (where status = 'running') as running
+  from runs where status in ('queued', 'running');
+
+-- name: prune_logs
+-- Shorten the logs of runs that ended long ago to their last event, some at a time.
+with old as (
+  select run_id, last_seq from runs
+   where status in ('completed', 'failed', 'cancelled') and oldest_seq < last_seq
+     and finished_at < clock_timestamp() - make_interval(secs => :seconds)
+   order by run_id limit 500 for update skip locked
+), shortened as (
+  update runs r set oldest_seq = r.last_seq from old where r.run_id = old.run_id
+  returning r.run_id, r.last_seq
+), gone as (
+  delete from run_events e using shortened s where e.run_id = s.run_id and e.seq < s.last_seq
+)
+select count(*) as runs from shortened;
+
+-- name: probe
+-- Write one row durably, or fail.
+insert into probes (probed_at) values (clock_timestamp()) on conflict (only_row) do update set probed_at = excluded.probed_at;

@@ -1,0 +1,168 @@
+-- name: open_session
+-- Make the session if need be and give the run its turn if nobody has it. RX-31
+insert into sessions (user_id, session_id, active_run_id, created_at, updated_at) values (:user_id, :session_id, :run_id, :now, :now)
+on conflict (user_id, session_id) do update
+  set active_run_id = coalesce(sessions.active_run_id, excluded.active_run_id), updated_at = excluded.updated_at
+returning active_run_id = :run_id as has_turn;
+
+-- name: take_numbers
+-- The next number of arrival, of turn, or of both.
+update run_counters set queue_no = queue_no + :arrivals, turn_no = turn_no + :turns returning queue_no, turn_no;
+
+-- name: enqueue_run
+-- Store a run in the order of its arrival, with its turn or without. RX-31
+insert into runs (run_id, user_id, session_id, status, input_text, created_at, max_attempts, idempotency_key, request_digest, queue_no, turn_no)
+values (:run_id, :user_id, :session_id, 'queued', :input_text, :now, :max_attempts, :idempotency_key, :request_digest, :queue_no, :turn_no)
+returning *;
+
+-- name: run_by_key
+-- The run that this user already started under this idempotency key.
+select * from runs where user_id = :user_id and idempotency_key = :idempotency_key;
+
+-- name: get_run
+-- One run of this user. RX-32
+select * from runs where run_id = :run_id and user_id = :user_id;
+
+-- name: list_runs
+-- Newest first; every filter is applied before the limit.
+select * from runs
+ where user_id = :user_id and queue_no < :before
+   and (:statuses = '[]' or status in (select value from json_each(:statuses)))
+ order by queue_no desc
+ limit :limit;
+
+-- name: list_session_runs
+-- The same within one session, by the index of that session.
+select * from runs indexed by runs_session_idx
+ where user_id = :user_id and session_id = :session_id and queue_no < :before
+   and (:statuses = '[]' or status in (select value from json_each(:statuses)))
+ order by queue_no desc
+ limit :limit;
+
+-- name: flag_cancel
+-- Ask the worker that holds the run to stop; the first asking counts. RX-12
+update runs set cancel_requested_at = coalesce(cancel_requested_at, :now)
+ where run_id = :run_id and status = 'running'
+returning *;
+
+-- name: cancel_queued
+-- End a run that nobody has started; its closing events follow in the same transaction. RS-37
+update runs
+   set status = 'cancelled', finished_at = :now, last_seq = last_seq + :count,
+       cancel_requested_at = coalesce(cancel_requested_at, :now), lease_until = null
+ where run_id = :run_id and status = 'queued'
+returning *;
+
+-- name: claim_queued
+-- Take the oldest turns. There is one writer, so nobody else is taking them meanwhile. RX-22, RX-23, RS-60
+update runs
+   set status = 'running', owner_id = :worker_id, attempt = attempt + 1, batch_no = 0,
+       started_at = coalesce(started_at, :now), lease_until = :until
+ where run_id in (select run_id from runs where status = 'queued' and turn_no > :after_turn order by turn_no limit :room)
+returning run_id, attempt, user_id, session_id, input_text, max_attempts, last_seq, turn_no,
+          (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
+          cancel_requested_at;
+
+-- name: claim_expired
+-- Take over runs whose worker did not renew in time, by the database's clock alone. RX-22, RX-37
+update runs
+   set owner_id = :worker_id, attempt = attempt + 1, batch_no = 0, lease_until = :until
+ where run_id in (select run_id from runs indexed by runs_held_idx
+                   where status = 'running' and lease_until < :now order by lease_until limit :room)
+returning run_id, attempt, user_id, session_id, input_text, max_attempts, last_seq, turn_no,
+          (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
+          cancel_requested_at;
+
+-- name: renew_claim
+-- Push a claim out, where this worker still holds this attempt and its time is not over. Says whether to stop. RX-26
+update runs set lease_until = :until
+ where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and status = 'running' and lease_until > :now
+returning run_id, cancel_requested_at;
+
+-- name: cancels_asked
+-- What this worker holds and should stop. RX-27
+select run_id from runs where owner_id = :worker_id and status = 'running' and cancel_requested_at is not null;
+
+-- name: append_batch
+-- Make room for a batch in its run's log and end the run if it says so: only while its worker still holds its attempt. RX-13, RX-25, RX-28
+update runs
+   set last_seq = last_seq + :count, batch_no = :batch_no, batch_seq = last_seq + :count,
+       status = coalesce(:ends_as, status), error_message = :error,
+       finished_at = case when :ends_as is not null then :now end,
+       lease_until = case when :ends_as is null then lease_until end
+ where run_id = :run_id and owner_id = :worker_id and attempt = :attempt
+   and status = 'running' and lease_until > :now and batch_no = :batch_no - 1
+returning last_seq, cancel_requested_at;
+
+-- name: add_event
+-- One event at the place that was made for it. RX-25
+insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
+values (:run_id, :seq, :event_type, :visibility, :payload, :now);
+
+-- name: repeated_batch
+-- The first answer to a batch that was stored although its sender never heard so. RX-29
+select batch_seq as last_seq, cancel_requested_at
+  from runs
+ where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and batch_no = :batch_no;
+
+-- name: pass_turn
+-- Take the turn of a session from its run that has ended and name its oldest waiting run, or nobody.
+update sessions
+   set updated_at = :now,
+       active_run_id = (select w.run_id from runs w
+                         where w.user_id = sessions.user_id and w.session_id = sessions.session_id
+                           and w.status = 'queued' and w.turn_no is null
+                         order by w.queue_no limit 1)
+ where user_id = :user_id and session_id = :session_id and active_run_id = :run_id
+returning active_run_id;
+
+-- name: give_turn
+-- From now on this run can be claimed.
+update runs set turn_no = :turn_no where run_id = :run_id;
+
+-- name: hand_back
+-- Return a run to its old place in the queue; the attempt that was not used up is given back. RX-49
+update runs
+   set status = 'queued', owner_id = null, lease_until = null, max_attempts = max_attempts + 1
+ where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and status = 'running'
+returning run_id;
+
+-- name: log_bounds
+-- What a run's log holds, for the user whose run it is. RX-54
+select oldest_seq, last_seq, status from runs where run_id = :run_id and user_id = :user_id;
+
+-- name: log_heads
+-- How far each watched log has grown: the one fallback query of an instance, whatever the number of its viewers.
+select run_id, last_seq from runs where run_id in (select value from json_each(:run_ids));
+
+-- name: events_after
+-- A page of a log. RX-36
+select seq, event_type, visibility, created_at, payload
+  from run_events where run_id = :run_id and seq > :cursor order by seq limit :limit;
+
+-- name: queue_depth
+-- Runs that have not ended, by where they stand.
+select count(*) filter (where status = 'queued' and turn_no is not null) as ready,
+       count(*) filter (where status = 'queued' and turn_no is null) as waiting,
+       count(*) filter (where status = 'running') as running
+  from runs where status in ('queued', 'running');
+
+-- name: prunable_runs
+-- Runs that ended long ago and whose logs are still longer than their last event, some at a time.
+select run_id from runs
+ where finished_at is not null and oldest_seq < last_seq and finished_at < :before
+ order by finished_at limit :limit;
+
+-- name: shorten_log
+-- Move the start of an ended run's log forward, by a step that does not keep other writers waiting.
+update runs set oldest_seq = min(last_seq, oldest_seq + :step)
+ where run_id = :run_id and finished_at is not null and oldest_seq < last_seq
+returning oldest_seq, oldest_seq < last_seq as is_unfinished;
+
+-- name: drop_events
+-- Remove what lies before the start of a log.
+delete from run_events where run_id = :run_id and seq < :oldest_seq;
+
+-- name: probe
+-- Write one row durably, or fail.
+insert into probes (probed_at) values (:now) on conflict (only_row) do update set probed_at = excluded.probed_at;

@@ -1,0 +1,27 @@
+"""The bell within one process: who waits is told on the event loop, soon after and never inside the call that rang."""
+
+import asyncio
+from collections.abc import Callable
+
+from easel.core.stream.ring import Ring, RunGrew
+
+
+class LocalBell:
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[Ring], None]] = []
+        self._rung: dict[object, Ring] = {}
+
+    def listen(self, hear: Callable[[Ring], None]) -> None:
+        self._listeners.append(hear)
+
+    def ring(self, ring: Ring) -> None:
+        if not self._rung:
+            asyncio.get_running_loop().call_soon(self._tell)
+        self._rung[ring.run_id if isinstance(ring, RunGrew) else ring] = ring  # of a growing log only the newest matters
+
+    def _tell(self) -> None:
+        rung, self._rung = self._rung, {}
+        loop = asyncio.get_running_loop()
+        for ring in rung.values():
+            for hear in self._listeners:
+                loop.call_soon(hear, ring)  # one that fails keeps no other from hearing

@@ -1,0 +1,281 @@
+"""Runs, their queue and their logs in SQLite. The rules are in the statements of `sql/sqlite/runs.sql`.
+
+What Postgres does in one statement with several effects, SQLite does in several statements of one transaction; there is
+one writer, so nothing comes between them.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from easel.core.run.batch import Appended, Batch, CancelAnswer, Enqueued, QueueDepth
+from easel.core.run.life import Status, is_terminal
+from easel.core.run.run import Claim, NewRun, Run
+from easel.core.stream.envelope import Envelope, Visibility
+from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
+from easel.errors import IdempotencyConflict
+from easel.ids import RunId, SessionId, UserId, WorkerId
+from easel.stores import named_sql
+from easel.stores.payload import to_json
+
+if TYPE_CHECKING:
+    from easel.stores.sqlite.database import SqliteDatabase
+
+SQL = named_sql.load("sqlite", "runs")
+PRUNED_AT_ONCE = 500  # runs per call
+DROPPED_AT_ONCE = 5_000  # events per transaction: other writers wait for no more than that
+
+Row = Any  # sqlite3.Row: what it holds is known by the statement alone
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_VISIBILITY = {visibility.value: visibility for visibility in Visibility}
+
+
+class SqliteRuns:
+    def __init__(self, database: "SqliteDatabase") -> None:
+        self._database = database
+
+    async def enqueue(self, new: NewRun) -> Enqueued:
+        return await self._database.write(lambda connection: _enqueue(connection, new, self._now()))
+
+    async def get(self, user_id: UserId, run_id: RunId) -> Run | None:
+        row = await self._read_row("get_run", user_id=user_id, run_id=run_id)
+        return _run(row) if row else None
+
+    async def list_runs(
+        self, user_id: UserId, *, session_id: SessionId | None, statuses: Sequence[Status], before: int | None, limit: int
+    ) -> list[Run]:
+        found = await self._read(
+            "list_runs" if session_id is None else "list_session_runs",
+            user_id=user_id,
+            session_id=session_id,
+            statuses=_json([status.value for status in statuses]),
+            before=LAST_CURSOR if before is None else before,
+            limit=limit,
+        )
+        return [_run(row) for row in found]
+
+    async def request_cancel(self, user_id: UserId, run_id: RunId, closing: Sequence[Envelope]) -> CancelAnswer | None:
+        events = _stored(closing)
+        return await self._database.write(lambda connection: _request_cancel(connection, user_id, run_id, events, self._now()))
+
+    async def claim_queued(self, worker_id: WorkerId, room: int, seconds: float, after_turn: int) -> list[Claim]:
+        taken = await self._database.write(
+            lambda connection: self._claim(connection, "claim_queued", worker_id, room, seconds, after_turn=after_turn)
+        )
+        return sorted(taken, key=lambda claim: claim.turn_no)
+
+    async def claim_expired(self, worker_id: WorkerId, room: int, seconds: float) -> list[Claim]:
+        return await self._database.write(lambda connection: self._claim(connection, "claim_expired", worker_id, room, seconds))
+
+    def _claim(
+        self, connection: sqlite3.Connection, name: str, worker_id: WorkerId, room: int, seconds: float, **given: Any
+    ) -> list[Claim]:
+        now = self._now()
+        rows = _rows(connection, name, worker_id=worker_id, room=max(room, 0), now=now, until=now + _microseconds(seconds), **given)
+        return [_claim(worker_id, row) for row in rows]
+
+    async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool]:
+        if not claims:
+            return {}
+
+        def work(connection: sqlite3.Connection) -> dict[RunId, bool]:
+            now = self._now()
+            until = now + _microseconds(seconds)
+            kept = [_row(connection, "renew_claim", **_fence(claim), now=now, until=until) for claim in claims]
+            return {RunId(row["run_id"]): _is_asked(row) for row in kept if row}
+
+        return await self._database.write(work)
+
+    async def cancels_asked(self, worker_id: WorkerId) -> set[RunId]:
+        return {RunId(row["run_id"]) for row in await self._read("cancels_asked", worker_id=worker_id)}
+
+    async def append(self, batch: Batch) -> Appended | None:
+        events = _stored(batch.events)
+        return await self._database.write(lambda connection: _append(connection, batch, events, self._now()))
+
+    async def hand_back(self, claim: Claim) -> bool:
+        return await self._database.write(lambda connection: _row(connection, "hand_back", **_fence(claim)) is not None)
+
+    async def bounds(self, user_id: UserId, run_id: RunId) -> Bounds | None:
+        row = await self._read_row("log_bounds", user_id=user_id, run_id=run_id)
+        return Bounds(row["oldest_seq"], row["last_seq"], is_terminal(Status(row["status"]))) if row else None
+
+    async def heads(self, run_ids: Sequence[RunId]) -> dict[RunId, int]:
+        return {RunId(row["run_id"]): row["last_seq"] for row in await self._read("log_heads", run_ids=_json(run_ids))}
+
+    async def events_after(self, run_id: RunId, cursor: int, limit: int) -> list[LoggedEvent]:
+        found = await self._read("events_after", run_id=run_id, cursor=cursor, limit=limit)
+        return [LoggedEvent(seq, event_type, _VISIBILITY[visible], _time(at), data) for seq, event_type, visible, at, data in found]
+
+    async def queue_depth(self) -> QueueDepth:
+        return QueueDepth(**dict((await self._read("queue_depth"))[0]))
+
+    async def prune(self, older_than_seconds: float) -> int:
+        old = await self._read("prunable_runs", before=self._now() - _microseconds(older_than_seconds), limit=PRUNED_AT_ONCE)
+        waiting = [RunId(row["run_id"]) for row in old]
+        while waiting:
+            waiting = await self._database.write(lambda connection, run_ids=waiting: _shorten(connection, run_ids))
+        return len(old)
+
+    async def probe(self) -> None:
+        await self._database.write(lambda connection: _row(connection, "probe", now=self._now()))
+
+    def _now(self) -> int:
+        return self._database.clock()
+
+    async def _read(self, name: str, **given: Any) -> list[Row]:
+        return await self._database.read(lambda connection: _rows(connection, name, **given))
+
+    async def _read_row(self, name: str, **given: Any) -> Row | None:
+        return next(iter(await self._read(name, **given)), None)
+
+
+def _rows(connection: sqlite3.Connection, name: str, **given: Any) -> list[Row]:
+    # Read to the end: a statement that still stands open would keep its transaction from being committed.
+    return connection.execute(SQL[name].sql, given).fetchall()
+
+
+def _row(connection: sqlite3.Connection, name: str, **given: Any) -> Row | None:
+    return next(iter(_rows(connection, name, **given)), None)
+
+
+def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued:
+    if new.idempotency_key is not None:
+        earlier = _row(connection, "run_by_key", user_id=new.user_id, idempotency_key=new.idempotency_key)
+        if earlier is not None:
+            if earlier["request_digest"] != new.request_digest:
+                raise IdempotencyConflict(key=new.idempotency_key)
+            return Enqueued(_run(earlier), is_new=False)
+    whose = {"run_id": new.run_id, "user_id": new.user_id, "session_id": new.session_id}
+    has_turn = bool(_rows(connection, "open_session", now=now, **whose)[0]["has_turn"])
+    numbers = _rows(connection, "take_numbers", arrivals=1, turns=int(has_turn))[0]
+    stored = _rows(
+        connection,
+        "enqueue_run",
+        input_text=new.input_text,
+        max_attempts=new.max_attempts,
+        idempotency_key=new.idempotency_key,
+        request_digest=new.request_digest,
+        queue_no=numbers["queue_no"],
+        turn_no=numbers["turn_no"] if has_turn else None,
+        now=now,
+        **whose,
+    )
+    return Enqueued(_run(stored[0]), is_new=True)
+
+
+def _request_cancel(
+    connection: sqlite3.Connection, user_id: UserId, run_id: RunId, closing: Sequence[dict[str, str]], now: int
+) -> CancelAnswer | None:
+    row = _row(connection, "get_run", user_id=user_id, run_id=run_id)
+    if row is None:
+        return None
+    run = _run(row)
+    if run.is_terminal:
+        return CancelAnswer(run, changed=False)
+    if run.status is Status.RUNNING:
+        flagged = _run(_rows(connection, "flag_cancel", run_id=run_id, now=now)[0])
+        return CancelAnswer(flagged, changed=run.cancel_requested_at is None)
+    cancelled = _run(_rows(connection, "cancel_queued", run_id=run_id, count=len(closing), now=now)[0])
+    _log(connection, run_id, run.last_seq, closing, now)
+    return CancelAnswer(cancelled, changed=True, turn_passed=_pass_turn(connection, cancelled, now))
+
+
+def _append(connection: sqlite3.Connection, batch: Batch, events: Sequence[dict[str, str]], now: int) -> Appended | None:
+    fence, ends_as = _fence(batch.claim), batch.ends_as.value if batch.ends_as else None
+    grown = _row(connection, "append_batch", count=len(events), batch_no=batch.number, ends_as=ends_as, error=batch.error, now=now, **fence)
+    if grown is None:
+        first = _row(connection, "repeated_batch", batch_no=batch.number, **fence)
+        # Whether the turn was passed is not kept: saying so once more only rings the bell once more.
+        return Appended(first["last_seq"], _is_asked(first), batch.ends_as is not None) if first else None
+    _log(connection, batch.claim.run_id, grown["last_seq"] - len(events), events, now)
+    passed = batch.ends_as is not None and _pass_turn(connection, batch.claim, now)
+    return Appended(grown["last_seq"], _is_asked(grown), passed)
+
+
+def _log(connection: sqlite3.Connection, run_id: RunId, last_seq: int, events: Sequence[dict[str, str]], now: int) -> None:
+    places = ({"run_id": run_id, "seq": seq, "now": now, **event} for seq, event in enumerate(events, last_seq + 1))
+    connection.executemany(SQL["add_event"].sql, places)
+
+
+def _pass_turn(connection: sqlite3.Connection, ended: Run | Claim, now: int) -> bool:
+    """Whether the turn of another run of the session has come."""
+    session = _row(connection, "pass_turn", user_id=ended.user_id, session_id=ended.session_id, run_id=ended.run_id, now=now)
+    if session is None or session["active_run_id"] is None:
+        return False
+    turn_no = _rows(connection, "take_numbers", arrivals=0, turns=1)[0]["turn_no"]
+    _rows(connection, "give_turn", run_id=session["active_run_id"], turn_no=turn_no)
+    return True
+
+
+def _shorten(connection: sqlite3.Connection, run_ids: Sequence[RunId]) -> list[RunId]:
+    """Shortens the logs one after another until enough was dropped for one transaction; what is left to do."""
+    room = DROPPED_AT_ONCE
+    for nth, run_id in enumerate(run_ids):
+        if room <= 0:
+            return list(run_ids[nth:])
+        log = _row(connection, "shorten_log", run_id=run_id, step=room)
+        if log is None:
+            continue
+        room -= connection.execute(SQL["drop_events"].sql, {"run_id": run_id, "oldest_seq": log["oldest_seq"]}).rowcount
+        if log["is_unfinished"]:
+            return list(run_ids[nth:])
+    return []
+
+
+def _fence(claim: Claim) -> dict[str, Any]:
+    return {"run_id": claim.run_id, "worker_id": claim.worker_id, "attempt": claim.attempt}
+
+
+def _stored(events: Sequence[Envelope]) -> list[dict[str, str]]:
+    return [{"event_type": event.type, "visibility": event.visibility.value, "payload": to_json(event.data)} for event in events]
+
+
+def _json(values: Sequence[str]) -> str:
+    return msgspec.json.encode(values).decode()
+
+
+def _microseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000)
+
+
+def _time(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def _time_or_none(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else _time(microseconds)
+
+
+def _run(row: Row) -> Run:
+    return Run(
+        run_id=row["run_id"],
+        user_id=row["user_id"],
+        session_id=row["session_id"],
+        status=Status(row["status"]),
+        input_text=row["input_text"],
+        created_at=_time(row["created_at"]),
+        started_at=_time_or_none(row["started_at"]),
+        finished_at=_time_or_none(row["finished_at"]),
+        cancel_requested_at=_time_or_none(row["cancel_requested_at"]),
+        error_message=row["error_message"],
+        attempt=row["attempt"],
+        max_attempts=row["max_attempts"],
+        oldest_seq=row["oldest_seq"],
+        last_seq=row["last_seq"],
+        queue_no=row["queue_no"],
+    )
+
+
+def _claim(worker_id: WorkerId, row: Row) -> Claim:
+    given: dict[str, Any] = dict(row)
+    del given["cancel_requested_at"]
+    return Claim(worker_id=worker_id, cancel_requested=_is_asked(row), **given)
+
+
+def _is_asked(row: Row) -> bool:
+    # Asked here and not in SQL: SQLite 3.38 to 3.40 take `is not null` in a `returning` clause for true, whatever is stored.
+    return row["cancel_requested_at"] is not None

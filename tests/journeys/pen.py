@@ -1,0 +1,62 @@
+"""A worker's pen in a test's hand: writes into a real run's log through the real store, as fast as the test wants.
+
+For drills on the reading side, where what is written has to be exact and no worker's pace may matter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from easel.core.run.batch import Batch
+from easel.core.run.events import RunEvents
+from easel.core.run.life import Status
+from easel.core.stream.ring import RunGrew
+from easel.ids import answer_id, new_worker_id
+from easel.stores.postgres.database import PostgresDatabase, open_postgres
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from easel.core.run.run import Claim
+    from easel.core.stream.envelope import Envelope
+    from tests.journeys.client import Client
+
+LONG_CLAIM_SECONDS = 300.0
+# No drill with a pen is about losing a claim.
+
+
+class Pen:
+    def __init__(self, database: PostgresDatabase, claim: Claim) -> None:
+        self.run_id = claim.run_id
+        self._database, self._claim = database, claim
+        self._events = RunEvents(claim.run_id, agent_id="main", node_id="pen")
+        self._batches = 0
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def claim(cls, client: Client, database_url: str) -> AsyncIterator[Pen]:
+        """A new run, claimed by the test. There must be no other worker."""
+        run_id = await client.start("written by a test")
+        database = await open_postgres(database_url, pool=2)
+        try:
+            (claim,) = await database.runs.claim_queued(new_worker_id(), 1, LONG_CLAIM_SECONDS, 0)
+            assert claim.run_id == run_id, "another worker or another run is about"
+            pen = cls(database, claim)
+            await pen._append([pen._events.started(claim.attempt)])
+            yield pen
+        finally:
+            await database.close()
+
+    async def say(self, texts: Sequence[str]) -> None:
+        """One event for each text, all in one commit, and the bell."""
+        await self._append([self._events.delta(answer_id(self._claim.run_id), text) for text in texts])
+
+    async def end(self, text: str = "") -> None:
+        await self._append(self._events.ending(answer_id(self._claim.run_id), text, Status.COMPLETED, None), Status.COMPLETED)
+
+    async def _append(self, events: Sequence[Envelope], ends_as: Status | None = None) -> None:
+        self._batches += 1
+        answer = await self._database.runs.append(Batch(self._claim, self._batches, events, ends_as))
+        assert answer is not None
+        self._database.bell.ring(RunGrew(self._claim.run_id, answer.last_seq))

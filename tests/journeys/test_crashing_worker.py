@@ -1,0 +1,158 @@
+"""Workers die at the worst moments, and every run still comes to one end."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.journeys.client import Client, call, new_session, say, script, spread, ticked, ticks, wait_ms
+from tests.journeys.conftest import CLAIM_SECONDS
+from tests.journeys.ledger import answer_in, check_delivery, starts_in
+from tests.journeys.storm import KillStorm
+from tests.requirements import case, rule
+from tests.support.processes import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.journeys.ledger import Ledger
+    from tests.support.processes import Launcher
+    from tests.support.sse import Follower
+
+TAKE_OVER_SECONDS = CLAIM_SECONDS + 2.0
+# "take-over within the claim window + 2 s"
+MANY_ATTEMPTS = "50"
+# In a storm a run may be unlucky often; here we count losses, not patience.
+
+CRASH_POINTS = ["after_claim", "after_first_append", "before_finish", "after_finish"]
+
+
+@case("J5")
+@rule("RX-06", "RX-24", "RX-30", "RX-49", "RS-38")
+@pytest.mark.parametrize("point", CRASH_POINTS)
+async def test_a_crash_at_any_point_ends_as_if_there_had_been_none(launcher: Launcher, ledger: Ledger, point: str) -> None:
+    message = script(say("one"), call("gsv__Echo", value="two"), say("three"))
+    (api,) = launcher.ready(launcher.api())
+    crashing = launcher.test_worker({"JOURNEY_CRASH_AT": point})
+    async with Client(api) as client:
+        run_id = await client.start(message)
+        await asyncio.to_thread(wait_until, lambda: not crashing.is_alive, within=20, what=f"the worker crashed {point}")
+        assert crashing.process.returncode == 77, crashing.last_words()
+        expected = "completed" if point == "after_finish" else "running"
+        assert (await client.run(run_id))["status"] == expected
+        launcher.test_worker()
+        # A second run as a witness: the healthy worker has looked at the queue more than once.
+        await client.wait_for(await client.start("noop"), within=20)
+        await ledger.wait_until_all_ended([run_id], within=20)
+    await ledger.check([run_id], says="one\n\nthree")
+    log = await ledger.log(run_id)
+    types = [row.type for row in log]
+    assert types.count("tool.result") == 1, types
+    lost_one = [2] if point == "after_claim" else [1] if point == "after_finish" else [1, 2]
+    assert [row.data["attempt"] for row in starts_in(log)] == lost_one
+
+
+@case("J6")
+@rule("RX-28", "RX-38", "RS-38")
+async def test_a_run_that_kills_its_worker_fails_and_takes_no_other_with_it(launcher: Launcher, ledger: Ledger) -> None:
+    (api,) = launcher.ready(launcher.api())
+    workers = [launcher.test_worker(), launcher.test_worker()]
+    async with Client(api) as client, KillStorm(launcher, workers).only_revive():
+        healthy_message = script(ticks(20, 100), say("well"))
+        before = [await client.start(healthy_message) for _ in range(10)]
+        poison = await client.start(script(say("careful"), call("test__Die")))
+        after = [await client.start(healthy_message) for _ in range(10)]
+        await ledger.wait_until_all_ended([poison, *before, *after], within=60)
+        view = await client.run(poison)
+    assert view["status"] == "failed"
+    assert "3 attempts" in view["error_message"]
+    await ledger.check([poison], ends="failed")
+    log = await ledger.log(poison)
+    assert [row.data["attempt"] for row in starts_in(log)] == [1, 2, 3]
+    assert answer_in(log)["error"]
+    await ledger.check([*before, *after], says=ticked(20) + "well")
+
+
+@rule("RX-30", "RS-38")
+async def test_finished_steps_are_not_repeated_and_an_unrepeatable_call_in_flight_is_not_made_again(
+    launcher: Launcher, ledger: Ledger, tmp_path: Path
+) -> None:
+    """The worker dies inside the second call: the first one is history, the second may or may not have happened."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    (api,) = launcher.ready(launcher.api())
+    dying = launcher.test_worker()
+    async with Client(api) as client:
+        run_id = await client.start(script(call("test__Count", file=str(first)), call("test__CountAndHold", file=str(second)), say("over")))
+        await asyncio.to_thread(wait_until, second.exists, within=20, what="the second call has begun")
+        dying.kill()
+        launcher.test_worker()
+        await ledger.wait_until_all_ended([run_id], within=20)
+    await ledger.check([run_id])
+    assert first.read_text() == "x"
+    assert second.read_text() == "x"
+    results = [row.data for row in await ledger.log(run_id) if row.type == "tool.result"]
+    assert results[0]["result"] == 1
+    assert "unknown" in str(results[1]["error"])
+
+
+@rule("RX-30", "RS-38")
+async def test_a_repeatable_call_in_flight_is_made_again(launcher: Launcher, ledger: Ledger, tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    (api,) = launcher.ready(launcher.api())
+    dying = launcher.test_worker()
+    async with Client(api) as client:
+        run_id = await client.start(script(call("test__CountAndHoldOnce", file=str(note)), say("over")))
+        await asyncio.to_thread(wait_until, note.exists, within=20, what="the call has begun")
+        dying.kill()
+        launcher.test_worker()
+        await ledger.wait_until_all_ended([run_id], within=20)
+    await ledger.check([run_id], says="over")
+    assert note.read_text() == "xx"
+
+
+@case("J4")
+@rule("RX-23", "RX-37", "RX-49")
+async def test_three_hundred_runs_survive_a_storm_of_kills(launcher: Launcher, ledger: Ledger) -> None:
+    launcher.settings["MAX_ATTEMPTS"] = MANY_ATTEMPTS
+    (api,) = launcher.ready(launcher.api())
+    workers = [launcher.worker() for _ in range(3)]
+    async with Client(api) as client:
+        run_ids = await spread([functools.partial(client.start, script(ticks(20, 50)))] * 300, at_once=30)
+        async with KillStorm(launcher, workers).every(1.2):
+            await ledger.wait_until_all_ended(run_ids, within=90)
+    await ledger.check(run_ids, says=ticked(20))
+    logs = await ledger.logs(run_ids)
+    take_overs = [log[start.seq - 1].at - log[start.seq - 2].at for log in logs.values() for start in starts_in(log)[1:]]
+    assert take_overs, "the storm hit nothing"
+    assert max(take_overs).total_seconds() < TAKE_OVER_SECONDS
+
+
+@rule("RX-01", "RX-23", "RX-28", "RX-34", "RX-48", "RX-49")
+async def test_a_thousand_runs_with_random_kills_lose_nothing(launcher: Launcher, ledger: Ledger) -> None:
+    """Workers and APIs die at random while clients start runs and read some of them as they happen."""
+    launcher.settings["MAX_ATTEMPTS"] = MANY_ATTEMPTS
+    apis = list(launcher.ready(launcher.api(), launcher.api()))
+    workers = [launcher.worker() for _ in range(3)]
+    message, text = script(say("a"), call("gsv__Echo", value=1), ticks(3, 20), wait_ms(20), say("b")), "a\n\n" + ticked(3) + "b"
+    sessions = [new_session() for _ in range(250)]
+    read: dict[str, Follower] = {}
+    async with Client(*apis) as client, KillStorm(launcher, workers).every(0.9), KillStorm(launcher, apis).every(2.5):
+
+        async def one(number: int) -> str:
+            run_id = await client.start_surely(message, within=60, session_id=sessions[number % len(sessions)], first_at=number % 2)
+            if number % 10 == 0:
+                read[run_id] = client.follower(run_id)
+                await read[run_id].read_to_end(within=60)
+            return run_id
+
+        run_ids = await spread([functools.partial(one, number) for number in range(1000)], at_once=40)
+        await ledger.wait_until_all_ended(run_ids, within=60)
+    assert len(set(run_ids)) == 1000
+    assert await ledger.value("select count(*) from runs") == 1000, "an idempotency key made two runs"
+    await ledger.check(run_ids, says=text)
+    logs = await ledger.logs(list(read))
+    for run_id, follower in read.items():
+        check_delivery(follower.events, logs[run_id])

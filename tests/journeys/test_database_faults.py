@@ -1,0 +1,209 @@
+"""Postgres crashes, restarts and falls silent under load: what was acknowledged stays, and work goes on by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.journeys import soak
+from tests.journeys.client import Client, call, eventually, new_session, say, script, ticked, ticks
+from tests.journeys.conftest import CLAIM_SECONDS
+from tests.journeys.ledger import Ledger, check_delivery
+from tests.requirements import case, rule
+from tests.support.postgres import Postgres
+from tests.support.processes import EaselProcess, Launcher
+from tests.support.proxy import Proxy
+from tests.support.sse import Follower
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+
+RECOVERY_SECONDS = 10.0
+# D1: the app reconnects by itself within this time of the database being back.
+DETECTION_SECONDS = 15.0
+# D4: a connection that is dead without a word is found out and replaced within this time.
+CRASHES = int(soak.either(5, 20))
+CHAOS_SECONDS = soak.either(60, soak.SECONDS)
+CHAOS_PAUSE_SECONDS = soak.either(9, 40)  # the longest quiet time between two restarts
+PATIENCE_SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def own_postgres() -> Iterator[Postgres]:
+    """A server that these drills may break; durable, since that is what they are about."""
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def faulty(own_postgres: Postgres, tmp_path: Path) -> Iterator[Launcher]:
+    own_postgres.start()
+    with Launcher(tmp_path, own_postgres.create_database(), {"CLAIM_SECONDS": str(CLAIM_SECONDS), "MAX_ATTEMPTS": "100"}) as launcher:
+        yield launcher
+
+
+@dataclass
+class Load:
+    """Clients that start runs without a pause and remember every promise the server made."""
+
+    client: Client
+    message: str
+    acknowledged: list[str] = field(default_factory=list[str])
+    followers: list[Follower] = field(default_factory=list[Follower])
+    last_accepted: float = 0.0
+
+    @contextlib.asynccontextmanager
+    async def going(self, clients: int, *, pause: float = 0.0) -> AsyncIterator[Load]:
+        """`pause` bounds the load: two cores carry the clients, the servers and the database together."""
+        over = asyncio.Event()
+
+        async def one(number: int) -> None:
+            session_id = new_session()
+            while not over.is_set():
+                run_id = await self.client.start_surely(self.message, within=PATIENCE_SECONDS, session_id=session_id, first_at=number)
+                self.acknowledged.append(run_id)
+                self.last_accepted = time.monotonic()
+                if len(self.acknowledged) % 5 == 0:
+                    follower = self.client.follower(run_id)
+                    self.followers.append(follower)
+                    await follower.read_to_end(within=PATIENCE_SECONDS)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await over.wait()
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(clients):
+                group.create_task(one(number))
+            try:
+                yield self
+            finally:
+                over.set()
+
+    async def check(self, ledger: Ledger, text: str) -> None:
+        """Nothing acknowledged is lost, all ended right, and whoever read has exactly the log."""
+        await ledger.wait_until_all_ended(self.acknowledged, within=PATIENCE_SECONDS)
+        await ledger.check(self.acknowledged, says=text)
+        logs = await ledger.logs([one.run_id for one in self.followers])
+        for follower in self.followers:
+            check_delivery(follower.events, logs[follower.run_id])
+
+
+MESSAGE, TEXT = script(say("in"), call("gsv__Echo", value=1), ticks(5, 40)), "in\n\n" + ticked(5)
+
+
+def start_two_of_each(launcher: Launcher) -> tuple[EaselProcess, ...]:
+    apis = launcher.ready(launcher.api(), launcher.api())
+    launcher.worker()
+    launcher.worker()
+    return apis
+
+
+@case("D1")
+@rule("RX-01", "RX-31", "RX-49")
+@pytest.mark.soak
+async def test_a_crashing_database_loses_nothing_that_was_acknowledged(faulty: Launcher, own_postgres: Postgres) -> None:
+    apis = start_two_of_each(faulty)
+    slowest = 0.0
+    async with Client(*apis) as client, Load(client, MESSAGE).going(12, pause=0.05) as load:
+        for _ in range(CRASHES):
+            before = len(load.acknowledged)
+            await eventually(lambda before=before: _more(load, before + 40), within=PATIENCE_SECONDS, what="runs under way")
+            await asyncio.to_thread(own_postgres.stop, "immediate")
+            assert [api.answers("/readyz", seconds=12) for api in apis] == [503, 503]
+            assert [api.answers("/healthz") for api in apis] == [200, 200]
+            await asyncio.to_thread(own_postgres.start)
+            back = time.monotonic()
+            await eventually(lambda: _all_ready(apis), within=RECOVERY_SECONDS, what="both APIs are ready again")
+            await eventually(lambda back=back: _accepted_since(load, back), within=RECOVERY_SECONDS, what="runs are accepted again")
+            slowest = max(slowest, time.monotonic() - back)
+    assert slowest < RECOVERY_SECONDS
+    await load.check(Ledger(faulty.database_url), TEXT)
+    assert all(one.is_alive for one in faulty.started), "a process did not survive and needed a hand"
+
+
+async def _more(load: Load, count: int) -> bool:
+    return len(load.acknowledged) >= count
+
+
+async def _accepted_since(load: Load, moment: float) -> bool:
+    return load.last_accepted > moment
+
+
+async def _all_ready(apis: tuple[EaselProcess, ...]) -> bool:
+    return all([await asyncio.to_thread(api.answers, "/readyz") == 200 for api in apis])
+
+
+@case("D2")
+@rule("RX-49")
+@pytest.mark.soak
+async def test_restarts_at_random_leave_every_output_right_and_no_run_stuck(faulty: Launcher, own_postgres: Postgres) -> None:
+    apis = start_two_of_each(faulty)
+    chance = random.Random(20261102)
+    deadline = time.monotonic() + CHAOS_SECONDS
+    restarts = 0
+    async with Client(*apis) as client, Load(client, MESSAGE).going(16, pause=0.1) as load:
+        while (left := deadline - time.monotonic()) > 0:
+            # The drill is defined by its times: 5 to 40 s up, 0 to 2 s down.
+            await asyncio.sleep(min(left, chance.uniform(5, CHAOS_PAUSE_SECONDS)))
+            await asyncio.to_thread(own_postgres.stop, chance.choice(("fast", "immediate")))
+            await asyncio.sleep(chance.uniform(0, 2))
+            await asyncio.to_thread(own_postgres.start)
+            restarts += 1
+    assert restarts >= 4
+    assert len(load.acknowledged) > CHAOS_SECONDS * 10
+    await load.check(Ledger(faulty.database_url), TEXT)
+
+
+@rule("RX-06", "RX-30", "RX-49")
+async def test_a_restart_of_the_database_in_the_middle_of_a_run_costs_nothing(faulty: Launcher, own_postgres: Postgres) -> None:
+    """With a claim as long as a user's, the same worker goes on after the restart: no attempt is lost, no word said twice."""
+    faulty.settings["CLAIM_SECONDS"] = "15"
+    apis = start_two_of_each(faulty)
+    ledger = Ledger(faulty.database_url)
+    async with Client(*apis) as client:
+        run_ids = [await client.start(script(ticks(100, 50))) for _ in range(10)]
+        followers = [client.follower(run_id) for run_id in run_ids]
+        await asyncio.gather(*(one.read_until(lambda event: "tick 10" in event.data.get("text", ""), within=20) for one in followers))
+        await asyncio.to_thread(own_postgres.restart, "fast")
+        seen = await asyncio.gather(*(one.read_to_end(within=30) for one in followers))
+    await ledger.check(run_ids, says=ticked(100))
+    logs = await ledger.logs(run_ids)
+    for run_id, events in zip(run_ids, seen, strict=True):
+        check_delivery(events, logs[run_id])
+        assert [event.data["attempt"] for event in events if event.type == "run.start"] == [1]
+        assert "".join(event.data["text"] for event in events if event.type == "message.delta") == ticked(100)
+
+
+@case("D4")
+@rule("RX-11", "RX-49")
+@pytest.mark.parametrize("whose", ["api", "worker"])
+async def test_connections_that_died_without_a_word_are_replaced(launcher: Launcher, ledger: Ledger, whose: str) -> None:
+    """The database's answers vanish on every present connection, the bell's too; new connections would work."""
+    with Proxy.before(launcher.database_url) as network:
+        through_proxy = network.url(launcher.database_url)
+        (api,) = launcher.ready(launcher.api(DATABASE_URL=through_proxy if whose == "api" else launcher.database_url))
+        launcher.worker(DATABASE_URL=through_proxy if whose == "worker" else launcher.database_url)
+        async with Client(api) as client:
+            await client.wait_for(await client.start("noop"), within=20)
+            watched = await client.start(script(ticks(100, 50)))
+            follower = client.follower(watched)
+            await follower.read_until(lambda event: event.type == "message.delta", within=20)
+            network.black_hole("to_client", new_connections=False)
+            began = time.monotonic()
+            started = await asyncio.gather(*(client.start_surely("noop", within=DETECTION_SECONDS) for _ in range(20)))
+            await ledger.wait_until_all_ended(started, within=DETECTION_SECONDS)
+            assert time.monotonic() - began < DETECTION_SECONDS
+            # Who was watching all the time has the rest too, although the bell's connection is among the dead.
+            await follower.read_to_end(within=DETECTION_SECONDS)
+            assert api.answers("/readyz") == 200
+        await ledger.wait_until_all_ended([watched], within=20)
+        await ledger.check([*started, watched])
+        check_delivery(follower.events, await ledger.log(watched))

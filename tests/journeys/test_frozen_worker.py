@@ -1,0 +1,165 @@
+"""A worker that loses its claim without knowing it: paused, cut off from the database, or with a wrong clock.
+
+Nothing that such a worker still believes may reach the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.journeys.client import Client, call, eventually, say, script, ticked, ticks
+from tests.journeys.conftest import CLAIM_SECONDS
+from tests.journeys.ledger import after_last_start, said_in, starts_in
+from tests.requirements import case, rule
+from tests.support.processes import wait_until
+from tests.support.proxy import Proxy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.journeys.ledger import Ledger
+    from tests.support.processes import Launcher
+
+RACES = 200
+# "each race drill runs at least 200 times": that many runs are frozen at once, each somewhere else in its life.
+TICKS = 40
+
+
+async def owner_of_all(ledger: Ledger, run_ids: list[str], attempt: int) -> bool:
+    found = await ledger.value("select count(*) from runs where run_id = any($1) and attempt >= $2", run_ids, attempt)
+    return found == len(run_ids)
+
+
+@case("J2", "J3")
+@rule("RX-13", "RX-22", "RX-29", "RX-30", "RX-37", "RS-38", "RS-39")
+async def test_a_frozen_worker_that_wakes_after_a_take_over_changes_nothing(launcher: Launcher, ledger: Ledger) -> None:
+    """Half of the runs stream while A is frozen (J3), half wait in a tool whose time is long over at the thaw, so that A
+    goes straight for the finish (J2)."""
+    (api,) = launcher.ready(launcher.api())
+    first = launcher.worker(WORKER_RUNS=str(RACES))
+    streaming, finishing = script(ticks(TICKS, 60)), script(say("nearly"), call("gsv__Sleep", ms=2500), say(" there"))
+    async with Client(api) as client:
+        messages = [streaming, finishing] * (RACES // 2)
+        run_ids = list(await asyncio.gather(*(client.start(message) for message in messages)))
+        await eventually(lambda: owner_of_all(ledger, run_ids, 1), within=20, what="A has claimed all")
+        probe = client.follower(run_ids[-2])
+        await probe.read_until(lambda event: "tick" in event.data.get("text", ""), within=20)
+        first.freeze()
+        second = launcher.worker(WORKER_RUNS=str(RACES))
+        unfinished = [run_id for run_id, status in (await ledger.statuses(run_ids)).items() if status == "running"]
+        assert len(unfinished) >= RACES // 2, "too late: most runs ended before the freeze"
+        await eventually(lambda: owner_of_all(ledger, unfinished, 2), within=20, what="B has taken over all")
+        await probe.read_until(lambda event: event.type == "run.start" and event.data["attempt"] == 2, within=10)
+        before = {run_id: (await ledger.run(run_id))["owner_id"] for run_id in unfinished[:1]}
+        first.thaw()
+        await ledger.wait_until_all_ended(run_ids, within=40)
+        await probe.close()
+
+        for run_id, owner in before.items():
+            assert (await ledger.run(run_id))["owner_id"] in (owner, None), "the row does not show B"
+        says = {
+            run_id: ticked(TICKS) if message == streaming else "nearly\n\n there" for run_id, message in zip(run_ids, messages, strict=True)
+        }
+        await ledger.check(run_ids, says=says)
+        for run_id, log in (await ledger.logs(run_ids)).items():
+            if run_id in unfinished and says[run_id] == ticked(TICKS):
+                assert [row.data["attempt"] for row in starts_in(log)] == [1, 2]
+                # Any word of A among B's would break the count.
+                assert said_in(after_last_start(log)) == ticked(TICKS)
+
+        # A noticed, let go and is still of use.
+        second.kill()
+        await client.wait_for(await client.start("noop"), within=20)
+        assert first.is_alive
+
+
+@case("J7")
+@rule("RX-13", "RX-26")
+async def test_a_worker_cut_off_from_the_database_stops_before_its_claim_ends(launcher: Launcher, ledger: Ledger, tmp_path: Path) -> None:
+    """The cut keeps what was sent and delivers it at the end, as TCP does: even the late writes must change nothing."""
+    claim_seconds = 2.0
+    beats = tmp_path / "beats"
+    (api,) = launcher.ready(launcher.api())
+    with Proxy.before(launcher.database_url) as network:
+        cut_off = launcher.test_worker(CLAIM_SECONDS=str(claim_seconds), DATABASE_URL=network.url(launcher.database_url))
+        async with Client(api) as client:
+            run_id = await client.start(script(call("test__Heartbeat", file=str(beats), every_ms=20), say("end")))
+            streaming = await client.start(script(ticks(1000, 20)))
+            await eventually(lambda: owner_of_all(ledger, [run_id, streaming], 1), within=20, what="the worker has both runs")
+            follower = client.follower(streaming)
+            await follower.read_until(lambda event: event.type == "message.delta", within=20)
+            await asyncio.to_thread(wait_for_text, beats)
+            network.black_hole()
+            # No other worker yet: the row itself must show when the last write of the cut-off one landed.
+            await eventually(lambda: claims_are_over(ledger), within=10, what="the claims have run out by the database's clock")
+            claim_end: datetime = (await ledger.run(run_id))["lease_until"]
+            last_beat = datetime.fromtimestamp(float(beats.read_text().split()[-1]), UTC)
+            assert last_beat < claim_end, "the tool went on after the claim had run out"
+            quiet = await ledger.log(streaming)
+            assert quiet[-1].at < (await ledger.run(streaming))["lease_until"]
+
+            healthy = launcher.test_worker(CLAIM_SECONDS=str(claim_seconds))
+            began = time.monotonic()
+            await follower.read_until(lambda event: event.type == "run.start" and event.data["attempt"] == 2, within=claim_seconds + 5)
+            taken_over = await ledger.log(streaming)
+            assert starts_in(taken_over)[-1].seq == len(quiet) + 1, "something landed between the end of the claim and the take-over"
+            await asyncio.sleep(max(0.0, began + 5 - time.monotonic()))  # the cut lasts the claim and 5 s, as the case says
+            network.heal()
+            assert (await client.cancel(streaming)).status_code == 202
+            await follower.read_to_end(within=10)
+            assert (await client.cancel(run_id)).status_code == 202
+            await ledger.wait_until_all_ended([run_id, streaming], within=10)
+            await ledger.check([run_id, streaming], ends="cancelled")
+            log = await ledger.log(streaming)
+            assert ticked(1000).startswith(said_in(after_last_start(log)))
+
+            # Healed, it works again; the other one is gone now.
+            healthy.kill()
+            await client.wait_for(await client.start("noop"), within=20)
+            assert cut_off.is_alive
+
+
+def wait_for_text(path: Path) -> None:
+    wait_until(lambda: path.exists() and path.stat().st_size > 0, within=20, what=f"{path.name} is written")
+
+
+async def claims_are_over(ledger: Ledger) -> bool:
+    return await ledger.value("select bool_and(clock_timestamp() > lease_until) from runs where status = 'running'")
+
+
+@case("J8")
+@rule("RX-22", "RX-26", "RX-37")
+@pytest.mark.parametrize("skew_seconds", [3600, -3600])
+async def test_a_workers_wrong_clock_has_no_effect(launcher: Launcher, ledger: Ledger, skew_seconds: int) -> None:
+    """Runs longer than the claim stay with a skewed owner, and a dead owner's runs pass to a skewed heir in time."""
+    (api,) = launcher.ready(launcher.api())
+    skewed = launcher.test_worker({"JOURNEY_CLOCK_SKEW_SECONDS": str(skew_seconds)})
+    async with Client(api) as client:
+        run_ids = list(await asyncio.gather(*(client.start(script(ticks(int(CLAIM_SECONDS * 2.5 / 0.05), 50))) for _ in range(10))))
+        await eventually(lambda: owner_of_all(ledger, run_ids, 1), within=20, what="the skewed worker has all")
+        true = launcher.test_worker()
+        await ledger.wait_until_all_ended(run_ids, within=20)
+        await ledger.check(run_ids)
+        assert await ledger.value("select max(attempt) from runs") == 1, "a run was taken from a healthy worker"
+        assert skewed.is_alive
+
+        skewed.kill()
+        orphan = await client.start(script(ticks(400, 20)))
+        await client.follower(orphan).read_until(lambda event: event.type == "message.delta", within=20)
+        heir = launcher.test_worker({"JOURNEY_CLOCK_SKEW_SECONDS": str(skew_seconds)})
+        true.kill()
+        died = time.monotonic()
+        follower = client.follower(orphan)
+        await follower.read_until(lambda event: event.type == "run.start" and event.data["attempt"] == 2, within=20)
+        assert time.monotonic() - died < CLAIM_SECONDS + 2 + 2, "later than the claim and a poll, and the heir's own start"
+        await client.cancel(orphan)
+        await follower.read_to_end(within=10)
+        assert heir.is_alive
+    times = await ledger.fetch("select created_at, started_at, finished_at, now() as now from runs")
+    for row in times:
+        assert row["created_at"] <= row["started_at"] <= row["finished_at"] <= row["now"], "a worker's clock reached the table"

@@ -1,0 +1,76 @@
+"""The bell only saves waiting: with its connections killed again and again, every event still arrives within a poll."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tests.journeys.client import eventually, script, ticked, ticks
+from tests.journeys.ledger import LISTENERS, check_delivery
+from tests.requirements import case, rule
+
+if TYPE_CHECKING:
+    from tests.journeys.conftest import Cluster
+    from tests.journeys.ledger import Ledger
+
+POLL_SECONDS = 1.0
+# EASEL_POLL_SECONDS by default; a late event may wait for one poll and the reading after it.
+SLACK_SECONDS = 0.7
+STORM_SECONDS = 6.0
+
+
+async def kill_listeners(ledger: Ledger) -> int:
+    """How many backends that hear or ring the bell were terminated."""
+    return await ledger.value(f"select count(pg_terminate_backend(pid)) {LISTENERS}")
+
+
+@case("E6")
+@rule("RX-11")
+async def test_delivery_goes_on_by_the_poll_while_every_listener_is_killed_each_second(cluster: Cluster) -> None:
+    killed = 0
+
+    async def storm() -> None:
+        nonlocal killed
+        while True:
+            killed += await kill_listeners(cluster.ledger)
+            await asyncio.sleep(1.0)  # the drill is defined by it: each second
+
+    count = int(STORM_SECONDS / 0.1)
+    async with cluster.client() as client:
+        weather = asyncio.create_task(storm())
+        try:
+            late: list[float] = []
+            run_ids = [await client.start(script(ticks(count, 100)), at=index) for index in (0, 1)]
+
+            async def watch(run_id: str, index: int) -> None:
+                follower = client.follower(run_id, at=[index])
+                while not follower.is_done:
+                    event = await follower.read_until(lambda _: True, within=20)
+                    late.append((datetime.now(UTC) - datetime.fromisoformat(event.ts)).total_seconds())
+                check_delivery(follower.events, await cluster.ledger.log(run_id))
+
+            await asyncio.gather(*(watch(run_id, index) for run_id in run_ids for index in (0, 1)))
+            # Short runs too: being claimed waits for a bell or a poll as well.
+            began = time.monotonic()
+            await client.wait_for(await client.start("noop"), within=20)
+            assert time.monotonic() - began < 2 * (POLL_SECONDS + SLACK_SECONDS)
+        finally:
+            weather.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await weather
+    await cluster.ledger.check(run_ids, says=ticked(count))
+    assert killed >= STORM_SECONDS, "the listeners were not found, so nothing was proven"
+    assert max(late) < POLL_SECONDS + SLACK_SECONDS
+
+
+@case("E6")
+@rule("RX-11")
+async def test_a_killed_listener_comes_back(cluster: Cluster) -> None:
+    await kill_listeners(cluster.ledger)
+
+    async with cluster.client() as client:
+        await client.wait_for(await client.start("noop"), within=20)  # something to ring about
+        await eventually(lambda: cluster.ledger.is_heard_by(4), within=10, what="every process listens again")

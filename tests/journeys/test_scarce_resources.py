@@ -1,0 +1,244 @@
+"""Too few connections, too little disk: a plain 503 and not a hang, no false promise, and work again when there is room."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import pytest
+
+from tests.journeys.client import Client, eventually, new_session, say, script, ticks
+from tests.journeys.conftest import CLAIM_SECONDS
+from tests.journeys.ledger import Ledger, check_delivery
+from tests.journeys.small_disk import small_disk
+from tests.requirements import case, rule
+from tests.support.postgres import Postgres, temporary_parent, unprivileged_account
+from tests.support.processes import Launcher
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Iterator
+
+    import httpx2
+
+    from tests.support.processes import EaselProcess
+
+VIEWERS = 200
+CONNECTIONS = 20
+POOL = 3
+ANSWERED_WITHIN_SECONDS = 10.0
+# "answers 503 + Retry-After, not hang": the database's time limit and a little.
+RECOVERY_SECONDS = 10.0
+
+
+@pytest.fixture
+def tight_postgres() -> Iterator[Postgres]:
+    with Postgres(fsync=False, max_connections=CONNECTIONS, settings={"superuser_reserved_connections": 1}) as server:
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def every_connection_taken(database_url: str) -> AsyncIterator[None]:
+    """Easel's connections are ended and all that the server gives are held by us."""
+    taken: list[asyncpg.Connection[asyncpg.Record]] = []
+
+    async def take_all() -> None:
+        with contextlib.suppress(asyncpg.TooManyConnectionsError):
+            while True:
+                taken.append(await asyncpg.connect(database_url, timeout=10))
+
+    async def easels_are_gone() -> bool:
+        return not await taken[0].fetchval("select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name = 'easel'")
+
+    try:
+        await take_all()
+        await eventually(easels_are_gone, within=10, what="Easel's connections are gone")
+        await take_all()
+        yield
+    finally:
+        await asyncio.gather(*(one.close(timeout=10) for one in taken))
+
+
+async def timed(answer: Coroutine[Any, Any, httpx2.Response]) -> tuple[httpx2.Response, float]:
+    began = time.monotonic()
+    return await answer, time.monotonic() - began
+
+
+async def accepts(client: Client) -> bool:
+    return (await client.ask(new_session(), "noop")).status_code == 202
+
+
+async def watches(client: Client, viewers: int) -> bool:
+    """Whether the instance counts that many open streams."""
+    text = (await client.get("/metrics")).text
+    return any(line.split()[-1] == f"{viewers}.0" for line in text.splitlines() if line.startswith("easel_subscribers"))
+
+
+@case("D3")
+@rule("RX-11", "RX-34")
+async def test_two_hundred_viewers_hold_no_connection_and_exhaustion_is_a_503(tight_postgres: Postgres, tmp_path: Path) -> None:
+    url = tight_postgres.create_database()
+    ledger = Ledger(url)
+    with Launcher(
+        tmp_path, url, {"CLAIM_SECONDS": str(CLAIM_SECONDS), "DATABASE_POOL": str(POOL), "DATABASE_TIMEOUT_SECONDS": "3"}
+    ) as launcher:
+        (api,) = launcher.ready(launcher.api())
+        worker = launcher.worker()
+        async with Client(api) as client:
+            # A run that waits behind another in its session: its viewers have nothing to see for now.
+            session_id = new_session()
+            first = await client.start(script(ticks(100_000, 100)), session_id=session_id)
+            run_id = await client.start(script(say("for all of you")), session_id=session_id)
+            watching = [asyncio.create_task(client.follower(run_id).read_to_end(within=90)) for _ in range(VIEWERS)]
+            await eventually(lambda: watches(client, VIEWERS), within=20, what="all viewers are connected")
+            used = await ledger.value(
+                "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+            )
+            assert used <= 2 * (POOL + 1), "viewers hold connections"
+
+            # Every connection of the API waits for a lock, so there is none left for whoever asks.
+            blocker = await asyncpg.connect(url)
+            try:
+                held = blocker.transaction()
+                await held.start()
+                await blocker.execute("lock table runs in access exclusive mode")
+                answers = await asyncio.gather(*(timed(client.ask(new_session(), "noop")) for _ in range(30)))
+                assert await asyncio.to_thread(api.answers, "/healthz") == 200
+                assert await asyncio.to_thread(api.answers, "/readyz", 10) in (200, 503)
+                await held.rollback()
+            finally:
+                await blocker.close()
+            for response, seconds in answers:
+                assert response.status_code == 503, response.text
+                assert int(response.headers["retry-after"]) >= 1
+                assert seconds < ANSWERED_WITHIN_SECONDS
+            await eventually(lambda: accepts(client), within=RECOVERY_SECONDS, what="runs are accepted again")
+
+            # Its connections are gone and nobody gets a new one. Frozen meanwhile, so that it cannot be quicker than we are.
+            for one in (api, worker):
+                one.freeze()
+            async with every_connection_taken(url):
+                for one in (api, worker):
+                    one.thaw()
+                answers = await asyncio.gather(*(timed(client.ask(new_session(), "noop")) for _ in range(10)))
+                assert await asyncio.to_thread(api.answers, "/readyz", ANSWERED_WITHIN_SECONDS) == 503
+            for response, seconds in answers:
+                assert response.status_code == 503, response.text
+                assert int(response.headers["retry-after"]) >= 1
+                assert seconds < ANSWERED_WITHIN_SECONDS
+            await eventually(lambda: accepts(client), within=RECOVERY_SECONDS, what="runs are accepted again")
+
+            assert (await client.cancel(first)).status_code == 202
+            seen = await asyncio.gather(*watching)
+        log = await ledger.log(run_id)
+        for events in seen:
+            check_delivery(events, log)
+        await ledger.check([run_id], says="for all of you")
+
+
+def open_folder(stack: contextlib.ExitStack) -> Path:
+    """A new folder that the database's account can reach; pytest's own are closed to others."""
+    parent = temporary_parent(unprivileged_account())
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="easel-disk-", dir=parent, ignore_cleanup_errors=True)))
+    folder.chmod(0o755)
+    return folder
+
+
+def incompressible(size: int) -> str:
+    return secrets.token_hex(size // 2)
+
+
+async def post_until_refused(client: Client, *, within: float) -> list[str]:
+    """Large messages until the disk cannot take one more. Every 202 is a promise that will be called in."""
+    promised: list[str] = []
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        response = await client.ask(new_session(), incompressible(100_000))
+        if response.status_code != 202:
+            assert response.status_code == 503, response.text
+            assert int(response.headers["retry-after"]) >= 1
+            return promised
+        promised.append(response.json()["run_id"])
+    raise AssertionError(f"a full disk took {len(promised)} messages")
+
+
+async def is_ready(api: EaselProcess, status: int) -> bool:
+    return await asyncio.to_thread(api.answers, "/readyz", ANSWERED_WITHIN_SECONDS) == status
+
+
+@case("D5")
+@rule("RX-31")
+async def test_a_full_disk_under_postgres_is_a_503_and_work_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        server: Postgres | None = None
+        disk = stack.enter_context(
+            small_disk(open_folder(stack) / "disk", 96, lambda: [server.pid] if server and server.is_running else [])
+        )
+        server = stack.enter_context(Postgres(data_folder=disk.folder / "data"))
+        url = server.create_database()
+        ledger = Ledger(url)
+        launcher = stack.enter_context(Launcher(tmp_path, url, {"CLAIM_SECONDS": str(CLAIM_SECONDS), "MAX_ATTEMPTS": "100"}))
+        (api,) = launcher.ready(launcher.api())
+        launcher.worker()
+        async with Client(api) as client:
+            promised = [await client.start(script(say("before"))) for _ in range(5)]
+            running = await client.start(script(ticks(60, 100)))
+            await client.wait_for(running, {"running"}, within=20)
+            disk.fill()
+            promised += await post_until_refused(client, within=30)
+
+            async def says_so() -> bool:
+                """The log of the database has some room left that it made before; it is used up by trying."""
+                response = await client.ask(new_session(), incompressible(100_000))
+                assert response.status_code in (202, 503), response.text
+                if response.status_code == 202:
+                    promised.append(response.json()["run_id"])
+                return await is_ready(api, 503)
+
+            await eventually(says_so, within=30, what="/readyz says that there is no room")
+            assert (await client.ask(new_session(), "noop")).status_code == 503
+            assert api.answers("/healthz") == 200
+
+            disk.free()
+            await asyncio.to_thread(server.start)  # a database that found no room for its log ends itself; its supervisor starts it again
+            await eventually(lambda: is_ready(api, 200), within=RECOVERY_SECONDS, what="the API is ready again")
+            promised.append(await client.start_surely(script(say("after")), within=RECOVERY_SECONDS))
+            await ledger.wait_until_all_ended([*promised, running], within=30)
+        await ledger.check([*promised, running])
+
+
+@case("D5")
+@rule("RX-31", "RS-50")
+async def test_a_full_disk_under_sqlite_is_a_503_and_work_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        started: list[EaselProcess] = []
+        disk = stack.enter_context(small_disk(tmp_path / "disk", 24, lambda: [one.pid for one in started]))
+        launcher = stack.enter_context(
+            Launcher(tmp_path / "logs", "", {"DATA": str(disk.folder / "data"), "CLAIM_SECONDS": str(CLAIM_SECONDS)})
+        )
+        started.append(launcher.up())
+        (easel,) = launcher.ready(*started)
+        async with Client(easel) as client:
+            promised = [await client.start(script(say("before"))) for _ in range(5)]
+            for run_id in promised:
+                await client.wait_for(run_id, within=20)
+            disk.fill()
+            promised += await post_until_refused(client, within=30)
+            await eventually(lambda: is_ready(easel, 503), within=10, what="/readyz says that there is no room")
+            assert easel.answers("/healthz") == 200
+            assert (await client.run(promised[0]))["status"] == "completed", "reading needs no room"
+
+            disk.free()
+            await eventually(lambda: is_ready(easel, 200), within=RECOVERY_SECONDS, what="it is ready again")
+            promised.append(await client.start_surely(script(say("after")), within=RECOVERY_SECONDS))
+            for run_id in promised:
+                view = await client.wait_for(run_id, within=30)
+                assert view["status"] == "completed", view
+                events = await client.follower(run_id).read_to_end(within=10)
+                assert [event.type for event in events].count("done") == 1
+        easel.terminate(10)

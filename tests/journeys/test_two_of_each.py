@@ -1,0 +1,240 @@
+"""Two APIs and two workers on one Postgres are one Easel: what any of them says, all of them say."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import json
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+
+from tests.journeys.client import Client, call, new_session, say, script, spread, ticked, ticks, wait_ms
+from tests.journeys.ledger import check_delivery, starts_in
+from tests.requirements import case, rule
+from tests.support.processes import wait_until
+from tests.support.proxy import Proxy
+from tests.support.sse import Follower, Stream, follow
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.journeys.conftest import Cluster
+    from tests.journeys.ledger import Ledger
+    from tests.support.processes import Launcher
+
+CANCELLED_WITHIN_SECONDS = 1.0
+# "cancelled within a second", however deep in a tool the run is.
+MOST_BYTES = 2000
+# More than the whole answer for a run of four events has.
+A_STORY = script(say("First. "), call("gsv__Echo", value={"answer": 42}), ticks(8, 30), say("Last."))
+
+
+@rule("RX-01", "RX-03", "RX-05", "RX-08", "RX-11", "RX-33", "RX-34", "RX-35")
+async def test_a_run_looks_the_same_on_every_instance(cluster: Cluster) -> None:
+    async with cluster.client() as client:
+        session_id = new_session()
+        run_id = await client.start(A_STORY, session_id=session_id, at=0)
+        seen = await asyncio.gather(*(client.follower(run_id, at=[index]).read_to_end(within=20) for index in (0, 1, 0, 1)))
+        views = [await client.run(run_id, at=index) for index in (0, 1)]
+        lists = [(await client.get(f"/api/runs?session_id={session_id}", at=index)).json() for index in (0, 1)]
+    log = await cluster.ledger.log(run_id)
+    for events in seen:
+        check_delivery(events, log)
+    assert views[0] == views[1]
+    assert views[0]["status"] == "completed"
+    assert views[0]["last_seq"] == log[-1].seq
+    assert lists[0] == lists[1]
+    await cluster.ledger.check([run_id])
+    assert [row.type for row in log if row.type.startswith("tool.")] == ["tool.call", "tool.result"]
+
+
+@rule("RX-08", "RX-46")
+async def test_an_api_runs_nothing_and_a_worker_needs_no_api(launcher: Launcher, ledger: Ledger) -> None:
+    (api,) = launcher.ready(launcher.api())
+    async with Client(api) as client:
+        run_id = await client.start(A_STORY)
+        assert (await client.run(run_id))["status"] == "queued"
+    api.kill()
+    assert (await ledger.run(run_id))["status"] == "queued"
+    launcher.worker()
+    await ledger.wait_until_all_ended([run_id], within=20)
+    await ledger.check([run_id])
+
+
+@case("E2")
+@rule("RX-01", "RX-48")
+async def test_an_api_killed_mid_stream_costs_its_readers_nothing(cluster: Cluster) -> None:
+    async with cluster.client() as client:
+        run_ids = await asyncio.gather(*(client.start(script(ticks(60, 30)), at=number % 2) for number in range(30)))
+        followers = [client.follower(run_id) for run_id in run_ids]  # all begin at the first API
+        await asyncio.gather(*(one.read_until(lambda event: "tick 5" in event.data.get("text", ""), within=20) for one in followers))
+        cluster.apis[0].kill()
+        seen = await asyncio.gather(*(one.read_to_end(within=20) for one in followers))
+    logs = await cluster.ledger.logs(run_ids)
+    for run_id, events, follower in zip(run_ids, seen, followers, strict=True):
+        check_delivery(events, logs[run_id])
+        assert follower.connected >= 2, "it was never cut, so nothing was proven"
+    await cluster.ledger.check(run_ids, says=ticked(60))
+
+
+@case("E2", "E4")
+@rule("RX-33", "RX-34", "RX-48")
+async def test_resuming_at_any_event_on_the_other_instance_gives_the_rest(cluster: Cluster) -> None:
+    calls = [call("gsv__Echo", value=number) for number in range(20)]
+    async with cluster.client() as client:
+        run_id = await client.start(script(*calls))
+        whole = await client.follower(run_id, at=[0]).read_to_end(within=20)
+        log = await cluster.ledger.log(run_id)
+        check_delivery(whole, log)
+        for row in log[:-1]:  # internal events are cursors too
+            by_header = client.follower(run_id, at=[row.seq % 2], after=row.seq)
+            by_query = client.follower(run_id, at=[(row.seq + 1) % 2], after=row.seq, by="query")
+            for follower in (by_header, by_query):
+                check_delivery(await follower.read_to_end(within=10), log, after=row.seq)
+
+
+@case("E3")
+@rule("RX-48")
+async def test_a_stream_cut_after_any_byte_is_made_whole_by_the_other_instance(cluster: Cluster) -> None:
+    async with cluster.client() as client:
+        run_id = await client.start("noop", at=0)
+        await client.follower(run_id).read_to_end(within=20)
+        log = await cluster.ledger.log(run_id)
+        with Proxy.before(client.base_urls[0]) as network:
+            through_proxy = [network.url(client.base_urls[0]), client.base_urls[1]]
+            network.cut_in_turn(range(1, MOST_BYTES))
+            followers = [Follower(through_proxy, run_id, client.token) for _ in range(1, MOST_BYTES)]
+            seen = await spread([functools.partial(one.read_to_end, within=20) for one in followers], at_once=20)
+    for events in seen:
+        check_delivery(events, log)
+    resumed = [one for one in followers if one.connected + one.refused > 1]
+    assert 500 < len(resumed) < MOST_BYTES - 1, "the cuts do not reach from the first byte to the last"
+
+
+@case("E7")
+@rule("RX-35")
+async def test_done_comes_exactly_once_however_the_reader_arrives(cluster: Cluster) -> None:
+    async with cluster.client() as client:
+
+        async def race(number: int) -> str:
+            """Readers that connect while the run ends, and one that connects after."""
+            run_id = await client.start("noop", at=number % 2)
+            readers = [client.follower(run_id, at=[index]) for index in (0, 1, number % 2)]
+            racing = await asyncio.gather(*(one.read_to_end(within=20) for one in readers[:2]))
+            late = await readers[2].read_to_end(within=20)
+            assert racing[0] == racing[1] == late
+            assert all(one.connected == 1 and one.ended_in_order for one in readers)
+            assert [event.type for event in late].count("done") == 1
+            async with Stream.open(client.base_urls[0], run_id, client.token, after=late[-1].seq) as stream:
+                assert stream.status == 204
+            return run_id
+
+        run_ids: list[str] = []
+        for _ in range(10):
+            run_ids += await asyncio.gather(*(race(number) for number in range(20)))
+    await cluster.ledger.check(run_ids)
+
+
+@case("J10")
+@rule("RX-31")
+async def test_fifty_posts_with_one_key_on_two_instances_make_one_run(cluster: Cluster) -> None:
+    async with cluster.client() as client:
+        for _ in range(4):
+            session_id, key = new_session(), new_session()
+            responses = await asyncio.gather(*(client.ask(session_id, "noop", key=key, at=number % 2) for number in range(50)))
+            assert {response.status_code for response in responses} == {202}
+            assert len({response.text for response in responses}) == 1
+            assert await cluster.ledger.value("select count(*) from runs where session_id = $1", session_id) == 1
+            other = await client.ask(session_id, "another message", key=key, at=1)
+            assert other.status_code == 409, other.text
+            assert other.json()["error"]["name"] == "IDEMPOTENCY_CONFLICT"
+
+
+async def test_runs_of_one_session_follow_each_other_in_order(cluster: Cluster) -> None:
+    session_id = new_session()
+    async with cluster.client() as client:
+        run_ids = [await client.start(script(wait_ms(20), say(str(number))), session_id=session_id, at=number % 2) for number in range(12)]
+        await cluster.ledger.wait_until_all_ended(run_ids, within=20)
+    logs = await cluster.ledger.logs(run_ids)
+    await cluster.ledger.check(run_ids, says={run_id: str(number) for number, run_id in enumerate(run_ids)})
+    for earlier, later in itertools.pairwise(run_ids):
+        assert logs[earlier][-1].at <= starts_in(logs[later])[0].at
+
+
+@case("J9")
+@rule("RX-12", "RX-27")
+async def test_a_run_is_cancelled_mid_stream_from_the_other_instance(cluster: Cluster) -> None:
+    async with cluster.client() as client:
+        run_id = await client.start(script(ticks(2000, 20)), at=0)
+        follower = client.follower(run_id, at=[0])
+        await follower.read_until(lambda event: event.type == "message.delta", within=20)
+        asked = time.monotonic()
+        assert (await client.cancel(run_id, at=1)).status_code == 202
+        events = await follower.read_to_end(within=10)
+        took = time.monotonic() - asked
+        assert (await client.cancel(run_id, at=0)).status_code == 409
+    assert took < CANCELLED_WITHIN_SECONDS
+    assert events[-1].data["status"] == "cancelled"
+    check_delivery(events, await cluster.ledger.log(run_id))
+    await cluster.ledger.check([run_id], ends="cancelled")
+
+
+@case("J9")
+@rule("RX-12", "RS-37")
+async def test_a_run_cancelled_before_its_claim_never_starts(launcher: Launcher, ledger: Ledger) -> None:
+    apis = launcher.ready(launcher.api(), launcher.api())
+    async with Client(*apis) as client:
+        run_ids = await asyncio.gather(*(client.start(A_STORY) for _ in range(20)))
+        answers = await asyncio.gather(*(client.cancel(run_id, at=1) for run_id in run_ids))
+        assert {answer.status_code for answer in answers} == {202}
+        assert {(await client.run(run_id))["status"] for run_id in run_ids} == {"cancelled"}
+        launcher.worker()
+        last = await client.start("noop")
+        await client.wait_for(last, within=20)  # the worker is awake and has looked at the queue
+        seen = await follow(client.base_urls, run_ids[0], client.token, within=10)
+    assert [event.type for event in seen] == ["run.status", "done"]
+    await ledger.check(run_ids, ends="cancelled")
+    assert not any(starts_in(log) for log in (await ledger.logs(run_ids)).values())
+
+
+@case("J9")
+@rule("RX-27")
+async def test_a_cancel_inside_a_long_tool_stops_the_tools_child_process(cluster: Cluster, tmp_path: Path) -> None:
+    note = tmp_path / "child"
+    async with cluster.client() as client:
+        run_id = await client.start(script(call("test__HoldChild", pid_file=str(note))), at=0)
+        await asyncio.to_thread(wait_until, note.exists, within=20, what="the tool has its child")
+        child = psutil.Process(json.loads(note.read_text())["pid"])
+        asked = time.monotonic()
+        assert (await client.cancel(run_id, at=1)).status_code == 202
+        await client.wait_for(run_id, within=10)
+        assert time.monotonic() - asked < CANCELLED_WITHIN_SECONDS
+    await asyncio.to_thread(wait_until, lambda: not child.is_running(), within=CANCELLED_WITHIN_SECONDS, what="the child is gone")
+    await cluster.ledger.check([run_id], ends="cancelled")
+
+
+@case("J9")
+@rule("RX-27", "RX-28")
+async def test_a_cancel_that_races_the_end_gives_one_outcome(cluster: Cluster) -> None:
+    """200 cancels, each sent when the last word is seen; whichever wins, the log, the row and the answer agree."""
+    async with cluster.client() as client:
+
+        async def race(number: int) -> tuple[str, str]:
+            run_id = await client.start(script(say("all that there is")), at=number % 2)
+            follower = client.follower(run_id, at=[number % 2])
+            await follower.read_until(lambda event: event.type in ("message.delta", "message.completed"), within=20)
+            answer = await client.cancel(run_id, at=(number + 1) % 2)
+            events = await follower.read_to_end(within=20)
+            assert answer.status_code in (202, 409)
+            if answer.status_code == 409:
+                assert answer.json()["error"]["name"] == "RUN_FINISHED"
+            return run_id, events[-1].data["status"]
+
+        outcomes: dict[str, str] = {}
+        for _ in range(5):
+            outcomes |= dict(await asyncio.gather(*(race(number) for number in range(40))))
+    assert set(outcomes.values()) <= {"completed", "cancelled"}
+    await cluster.ledger.check(list(outcomes), ends=outcomes)

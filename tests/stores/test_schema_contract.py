@@ -1,0 +1,200 @@
+"""The schema of every store: the columns and indexes of the specification, and the laws that the database itself keeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from easel.core.run.life import MOVES, TERMINAL, Status
+from easel.ids import OWNER
+from easel.stores import migrations
+from tests.requirements import case, rule
+from tests.stores.harness import LONG, REFUSED, A, Store, a_run, closing, ends, log_types, says, start, stored
+
+if TYPE_CHECKING:
+    from easel.host.ports import RunStore
+
+# How each database writes the specification's types.
+TYPES = {
+    "sqlite": {"text": "text", "bigint": "integer", "integer": "integer", "jsonb": "text", "timestamptz": "integer"},
+    "postgres": {"text": "text", "bigint": "bigint", "integer": "integer", "jsonb": "jsonb", "timestamptz": "timestamp with time zone"},
+}
+
+RUNS = [
+    # column, type, required
+    ("run_id", "text", True),
+    ("session_id", "text", True),
+    ("status", "text", True),
+    ("input_text", "text", True),
+    ("created_at", "timestamptz", True),
+    ("started_at", "timestamptz", False),
+    ("finished_at", "timestamptz", False),
+    ("owner_id", "text", False),
+    ("lease_until", "timestamptz", False),
+    ("cancel_requested_at", "timestamptz", False),
+    ("error_message", "text", False),
+]
+RUNS_ADDED = [
+    ("user_id", "text", True),
+    ("attempt", "integer", True),
+    ("max_attempts", "integer", True),
+    ("last_seq", "bigint", True),
+    ("idempotency_key", "text", False),
+]
+RUN_EVENTS = [
+    ("run_id", "text", True),
+    ("seq", "bigint", True),
+    ("event_type", "text", True),
+    ("payload", "jsonb", True),
+    ("created_at", "timestamptz", True),
+]
+
+
+@rule("RX-14")
+async def test_runs_has_the_columns_of_the_specification(store: Store) -> None:
+    columns = await store.columns("runs")
+    for name, kind, required in RUNS:
+        assert (columns[name].type, columns[name].required) == (TYPES[store.kind][kind], required), name
+    assert [name for name, column in columns.items() if column.key_place] == ["run_id"]
+    assert columns["created_at"].preset
+
+
+@rule("RS-39")
+async def test_runs_has_its_user_its_attempts_its_last_seq_and_its_key(store: Store) -> None:
+    columns = await store.columns("runs")
+    for name, kind, required in RUNS_ADDED:
+        assert (columns[name].type, columns[name].required) == (TYPES[store.kind][kind], required), name
+
+
+@rule("RX-17")
+async def test_run_events_has_the_columns_of_the_specification(store: Store) -> None:
+    columns = await store.columns("run_events")
+    for name, kind, required in RUN_EVENTS:
+        assert (columns[name].type, columns[name].required) == (TYPES[store.kind][kind], required), name
+    assert (columns["run_id"].key_place, columns["seq"].key_place) == (1, 2)
+    assert columns["created_at"].preset
+
+
+@rule("RX-17")
+async def test_a_deleted_run_takes_its_events_with_it(store: Store, runs: RunStore) -> None:
+    claim = await start(runs)
+    await runs.append(says(claim, 1, "a", "b"))
+    await store.sql(f"delete from runs where run_id = '{claim.run_id}'")
+    assert await store.sql("select * from run_events") == []
+
+
+@rule("RX-16")
+async def test_the_indexes_of_the_specification_exist(store: Store) -> None:
+    of_runs, of_events = await store.indexes("runs"), await store.indexes("run_events")
+    assert of_runs["runs_status_created_idx"] == ["status", "created_at"]
+    assert of_runs["runs_owner_idx"] == ["owner_id"]
+    assert of_events["run_events_created_idx"][:2] == ["run_id", "created_at"]
+
+
+@rule("RX-15")
+@pytest.mark.parametrize("status", ["", "QUEUED", "paused", "done"])
+async def test_the_database_refuses_a_status_that_is_not_one_of_five(store: Store, runs: RunStore, status: str) -> None:
+    claim = await start(runs)
+    with pytest.raises(REFUSED, match="status_is_known"):
+        await store.sql(f"update runs set status = '{status}' where run_id = '{claim.run_id}'")
+
+
+IMPOSSIBLE = [
+    # says                                 law                        change of a running run
+    ("ended without a time",               "finished_means_terminal", "status = 'completed'"),
+    ("an end in the middle",               "finished_means_terminal", "finished_at = created_at"),
+    ("held by nobody",                     "running_means_held",      "owner_id = null"),
+    ("held for ever",                      "running_means_held",      "lease_until = null"),
+    ("running and never started",          "running_means_held",      "started_at = null"),
+    ("failed for no reason",               "failed_means_reason",     "status = 'failed', finished_at = created_at"),
+    ("a reason without a failure",         "failed_means_reason",     "error_message = 'why'"),
+    ("running before its turn",            "running_means_turn",      "turn_no = null"),
+    ("a log that starts after its end",    "seq_in_order",            "oldest_seq = last_seq + 2"),
+    ("a log that starts before the first", "seq_in_order",            "oldest_seq = 0"),
+]  # fmt: skip
+
+
+@rule("RX-28")
+@pytest.mark.parametrize("law, change", [row[1:] for row in IMPOSSIBLE], ids=[row[0] for row in IMPOSSIBLE])
+async def test_the_database_refuses_an_impossible_run(store: Store, runs: RunStore, law: str, change: str) -> None:
+    claim = await start(runs)
+    with pytest.raises(REFUSED, match=law):
+        await store.sql(f"update runs set {change} where run_id = '{claim.run_id}'")
+
+
+async def test_the_database_gives_a_sessions_turn_to_one_run_only(store: Store, runs: RunStore) -> None:
+    await start(runs, "talk")
+    second = (await runs.enqueue(a_run("talk"))).run
+    with pytest.raises(REFUSED, match=r"one_turn_per_session|runs\.user_id, runs\.session_id"):
+        await store.sql(f"update runs set turn_no = 999 where run_id = '{second.run_id}'")
+
+
+IMPOSSIBLE_EVENTS = [
+    # says                     run     seq  visibility
+    ("a seq that is taken",    None,   1,   "public"),
+    ("a run that is not",      "none", 1,   "public"),
+    ("a third visibility",     None,   2,   "secret"),
+]  # fmt: skip
+
+
+@rule("RX-17", "RX-29")
+@pytest.mark.parametrize("run_id, seq, visibility", [row[1:] for row in IMPOSSIBLE_EVENTS], ids=[row[0] for row in IMPOSSIBLE_EVENTS])
+async def test_the_database_refuses_an_impossible_event(
+    store: Store, runs: RunStore, run_id: str | None, seq: int, visibility: str
+) -> None:
+    claim = await start(runs)
+    await runs.append(says(claim, 1, "first"))
+    with pytest.raises(REFUSED):
+        await store.sql(
+            "insert into run_events (run_id, seq, event_type, payload, visibility)"
+            f" values ('{run_id or claim.run_id}', {seq}, 'message.delta', '{{}}', '{visibility}')"
+        )
+
+
+async def test_the_laws_of_the_database_are_those_of_the_table_of_moves(store: Store, runs: RunStore) -> None:
+    """Exactly the terminal states need an end, and exactly the known states exist."""
+    claim = await start(runs)
+    for status in Status:
+        reason = "'why'" if status is Status.FAILED else "null"
+        for finished_at in ("null", "created_at"):
+            change = f"update runs set status = '{status}', error_message = {reason}, finished_at = {finished_at} where run_id = '{claim.run_id}'"
+            if (finished_at == "null") == (status not in TERMINAL):
+                await store.sql(change)
+            else:
+                with pytest.raises(REFUSED):
+                    await store.sql(change)
+    assert set(MOVES) == set(Status)
+
+
+async def test_a_migration_is_applied_once(store: Store) -> None:
+    applied = [f"{migration.version:04} {migration.name}" for migration in migrations.available(store.kind)]
+    assert applied[0] == "0001 spine"
+    assert await store.database.migrate() == []
+    assert await store.database.schema_version() == migrations.available(store.kind)[-1].version
+
+
+@case("D6")
+async def test_this_code_runs_on_a_schema_that_is_newer_than_it(own_store: Store) -> None:
+    """Another instance was replaced first and has migrated already, under our running store."""
+    store, runs = own_store, own_store.runs
+    before = await start(runs, "before")
+    stored(await runs.append(says(before, 1, "old")))
+    await store.sql("alter table runs add column mood text")
+    await store.sql("alter table run_events add column weight integer")
+    await store.sql("alter table sessions add column title text default 'untitled'")
+    await store.sql("create table moods (mood text primary key)")
+    await store.sql("insert into schema_migrations (version, name) values (9999, 'moods')")
+
+    assert await store.database.migrate() == []
+    assert await store.database.schema_version() == 9999
+    stored(await runs.append(ends(before, 2)))
+    queued = (await runs.enqueue(a_run("after"))).run
+    [claim] = await runs.claim_queued(A, 5, LONG, 0)
+    assert claim.run_id == queued.run_id
+    assert await runs.renew([claim], LONG) == {claim.run_id: False}
+    waiting = (await runs.enqueue(a_run("after"))).run
+    assert (await runs.request_cancel(OWNER, waiting.run_id, closing(waiting.run_id))) is not None
+    stored(await runs.append(ends(claim, 1)))
+    assert await log_types(runs, claim.run_id) == ["message.completed", "run.status", "done"]
+    assert len(await runs.list_runs(OWNER, session_id=None, statuses=[], before=None, limit=10)) == 3

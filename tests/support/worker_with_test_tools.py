@@ -1,0 +1,183 @@
+"""`easel worker` with tools that misbehave and faults at named points, for drills: `python -m tests.support.worker_with_test_tools`.
+
+Production code has no hooks for tests, so this entry puts its own things in place of three of Easel's parts before the
+command line is imported: more native tools, a run store that ends the process at `JOURNEY_CRASH_AT`, and a wall clock that
+is wrong by `JOURNEY_CLOCK_SKEW_SECONDS`. Everything else is the worker that users run.
+"""
+
+# ruff: noqa: PLC0415  Easel's parts are imported after what stands in for others is in place
+from __future__ import annotations
+
+import asyncio
+import datetime as datetime_module
+import functools
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+CRASHED = 77  # the exit status of a crash on purpose
+HOLD_SECONDS = 600.0
+# Longer than any drill: a tool that holds is ended from outside or not at all.
+
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+
+async def die(_: Mapping[str, Any]) -> NoReturn:
+    """Takes its worker with it, at once and without a word."""
+    os._exit(1)
+
+
+async def hold_child(args: Mapping[str, Any]) -> None:
+    """Starts a child process, notes who it is, and waits for it; the child ends with the call, however the call ends."""
+    child = await asyncio.create_subprocess_exec("sleep", str(HOLD_SECONDS))
+    try:
+        write_whole(Path(args["pid_file"]), json.dumps({"pid": child.pid}))
+        await child.wait()
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+
+
+async def heartbeat(args: Mapping[str, Any]) -> None:
+    """Writes the time again and again until it is stopped."""
+    while True:
+        add(Path(args["file"]), f"{time.time()}\n")
+        await asyncio.sleep(args["every_ms"] / 1000)
+
+
+async def count(args: Mapping[str, Any]) -> int:
+    """How often it has been called with this file, which remembers."""
+    return add(Path(args["file"]), "x")
+
+
+async def count_and_hold(args: Mapping[str, Any]) -> int:
+    counted = await count(args)
+    await asyncio.sleep(HOLD_SECONDS)
+    return counted
+
+
+async def count_and_hold_once(args: Mapping[str, Any]) -> int:
+    """The first call never comes back; the second does."""
+    counted = await count(args)
+    if counted == 1:
+        await asyncio.sleep(HOLD_SECONDS)
+    return counted
+
+
+def add(path: Path, text: str) -> int:
+    """The size of the file after the text was added."""
+    with path.open("a") as file:
+        file.write(text)
+        return file.tell()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """A reader that sees the file sees all of it."""
+    draft = path.with_suffix(".draft")
+    draft.write_text(text)
+    draft.rename(path)
+
+
+def add_tools() -> None:
+    from easel.core.tool.definition import ToolDefinition
+    from easel.host import native_tools
+    from easel.host.native_tools import NativeTool
+
+    def tool(name: str, work: Callable[[Mapping[str, Any]], Awaitable[Any]], *, repeatable: bool = False, **args: str) -> NativeTool:
+        properties = {name: {"type": kind} for name, kind in args.items()}
+        schema = {"type": "object", "properties": properties, "required": list(args), "additionalProperties": False}
+        return NativeTool(ToolDefinition(f"test__{name}", (work.__doc__ or name).strip(), schema, idempotent=repeatable), work)
+
+    ordinary = native_tools.native_tools
+    native_tools.native_tools = lambda: [
+        *ordinary(),
+        tool("Die", die, repeatable=True),
+        tool("HoldChild", hold_child, pid_file="string"),
+        tool("Heartbeat", heartbeat, repeatable=True, file="string", every_ms="integer"),
+        tool("Count", count, file="string"),
+        tool("CountAndHold", count_and_hold, file="string"),
+        tool("CountAndHoldOnce", count_and_hold_once, repeatable=True, file="string"),
+    ]
+
+
+# --- crashes ----------------------------------------------------------------------------------------------------------
+
+
+def crash_at(point: str) -> None:
+    """End the process, as kill -9 would, between two particular statements of the run store."""
+    from easel.stores.postgres.runs import PostgresRuns
+
+    def crashing(name: str, *, before: Callable[..., bool] | None = None, after: Callable[..., bool] | None = None) -> None:
+        ordinary = getattr(PostgresRuns, name)
+
+        @functools.wraps(ordinary)
+        async def wrapped(self: PostgresRuns, *args: Any, **kwargs: Any) -> Any:
+            if before and before(*args):
+                os._exit(CRASHED)
+            answer = await ordinary(self, *args, **kwargs)
+            if after and after(answer, *args):
+                os._exit(CRASHED)
+            return answer
+
+        setattr(PostgresRuns, name, wrapped)
+
+    match point:
+        case "after_claim":
+            crashing("claim_queued", after=lambda claims, *_: bool(claims))
+        case "after_first_append":
+            crashing("append", after=lambda _answer, batch: batch.number == 1)
+        case "before_finish":
+            crashing("append", before=lambda batch: batch.ends_as is not None)
+        case "after_finish":
+            crashing("append", after=lambda _answer, batch: batch.ends_as is not None)
+        case _:
+            sys.exit(f"there is no crash point {point!r}")
+
+
+# --- the clock --------------------------------------------------------------------------------------------------------
+
+
+def skew_clock(seconds: float) -> None:
+    """The wall clock of this process is wrong; the monotonic clock, as in life, is not."""
+    true_time, true_time_ns, true_datetime = time.time, time.time_ns, datetime_module.datetime
+
+    class AnyDatetime(type):
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, true_datetime)
+
+    class SkewedDatetime(true_datetime, metaclass=AnyDatetime):
+        @classmethod
+        def now(cls, tz: datetime_module.tzinfo | None = None) -> datetime_module.datetime:
+            return true_datetime.now(tz) + datetime_module.timedelta(seconds=seconds)
+
+        @classmethod
+        def utcnow(cls) -> datetime_module.datetime:
+            return true_datetime.now(datetime_module.UTC).replace(tzinfo=None) + datetime_module.timedelta(seconds=seconds)
+
+    time.time = lambda: true_time() + seconds
+    time.time_ns = lambda: true_time_ns() + int(seconds * 1e9)
+    datetime_module.datetime = SkewedDatetime
+
+
+def main() -> None:
+    if skew := float(os.environ.get("JOURNEY_CLOCK_SKEW_SECONDS", "0")):
+        skew_clock(skew)  # before Easel is imported, so that it sees nothing else
+    add_tools()
+    if point := os.environ.get("JOURNEY_CRASH_AT"):
+        crash_at(point)
+    from easel.cli import main as easel
+
+    sys.argv = ["easel", "worker"]
+    easel()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,401 @@
+"""The layout of the code, as a test: who may know whom, how pure the core is, how long a module may get.
+
+STYLE, "Imports point down": edges → host → core; stores, llm, sandbox → core; assembly → everyone. Reads the source
+without importing it. Every check is a function over source text, and is shown here to fail on bad text.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROJECT = Path(__file__).resolve().parent.parent
+SOURCE = PROJECT / "src" / "easel"
+
+EDGES = ("edges.gateway", "edges.ahp", "edges.http")
+# Common ground: standard library only, so that anyone may stand on it.
+GROUND = frozenset({"easel", "errors", "ids"})
+
+# A part of the package: the parts that it may know, itself and the ground aside.
+MAY_KNOW: dict[str, frozenset[str]] = {
+    "easel": frozenset(),
+    "errors": frozenset(),
+    "ids": frozenset(),
+    "core": frozenset(),
+    "host": frozenset({"core"}),
+    "stores": frozenset({"core"}),
+    "llm": frozenset({"core"}),
+    "sandbox": frozenset({"core"}),
+    # What all edges share (how an error becomes a reply) lies directly in edges/; the edges themselves are strangers.
+    "edges": frozenset({"host", "core"}),
+    **{edge: frozenset({"edges", "host", "core"}) for edge in EDGES},
+    "settings": frozenset(),
+    "assembly": frozenset({"core", "host", "stores", "llm", "sandbox", "edges", *EDGES, "settings"}),
+    "cli": frozenset({"assembly", "settings"}),
+    "__main__": frozenset({"cli"}),
+}
+
+# Libraries that compute and nothing else.
+PURE_LIBRARIES = frozenset({"re2", "jsonpatch", "jsonpointer", "markdown_it"})
+# Of the standard library: what waits, looks at a clock, rolls dice, keeps a log or reaches outside the process.
+WAITING = frozenset(
+    {"asyncio", "concurrent", "multiprocessing", "queue", "sched", "select", "selectors", "signal", "subprocess", "threading"}
+)
+CLOCKS_AND_DICE = frozenset({"random", "secrets", "time", "uuid"})
+MACHINE = frozenset(
+    {
+        "ctypes",
+        "fcntl",
+        "getpass",
+        "glob",
+        "io",
+        "locale",
+        "mmap",
+        "os",
+        "platform",
+        "pty",
+        "resource",
+        "shelve",
+        "shutil",
+        "sqlite3",
+        "sys",
+        "tempfile",
+        "termios",
+        "tty",
+    }
+)
+NETWORK_AND_LOG = frozenset(
+    {"ftplib", "http", "imaplib", "logging", "poplib", "smtplib", "socket", "socketserver", "ssl", "syslog", "urllib.request", "webbrowser"}
+)
+IMPURE = WAITING | CLOCKS_AND_DICE | MACHINE | NETWORK_AND_LOG
+CLOCK_READS = frozenset({"now", "utcnow", "today"})
+OUTSIDE_CALLS = frozenset({"open", "print", "input", "exec", "eval", "__import__", "breakpoint"})
+# The outside, which host sees through Protocols only.
+DRIVERS = frozenset(
+    {"asyncpg", "sqlite3", "obstore", "starlette", "uvicorn", "uvloop", "httptools", "websockets", "httpx", "httpx2", "typer", "rich"}
+)
+
+LONGEST_MODULE = 400
+
+
+@dataclass(frozen=True)
+class Import:
+    line: int
+    module: str
+
+
+def part_of(module: str) -> str:
+    """`easel.edges.http.runs` belongs to `edges.http`, `easel.core.run.life` to `core`, `easel.__version__` to the package itself."""
+    _, *path = module.split(".")
+    for depth in (2, 1):
+        if (name := ".".join(path[:depth])) in MAY_KNOW:
+            return name
+    return path[0] if path and not path[0].startswith("__") else "easel"
+
+
+def imports_of(source: str, module: str, *, is_package: bool = False) -> Iterator[Import]:
+    """Every module that a source names, for types or late inside a function alike: knowing is knowing."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                yield from (Import(node.lineno, alias.name) for alias in names)
+            case ast.ImportFrom(module=named, names=names, level=level):
+                above = module.split(".")[: len(module.split(".")) - level + is_package] if level else []
+                base = ".".join([*above, *([named] if named else [])])
+                yield from (Import(node.lineno, f"{base}.{alias.name}") for alias in names)
+            case ast.Call(
+                func=ast.Attribute(attr="import_module") | ast.Name(id="import_module" | "__import__"),
+                args=[ast.Constant(value=str(named)), *_],
+            ):
+                yield Import(node.lineno, named)
+            case _:
+                pass
+
+
+def is_within(module: str, packages: frozenset[str]) -> bool:
+    """Whether a dotted name is one of these packages or lies inside one."""
+    names = module.split(".")
+    return any(".".join(names[:depth]) in packages for depth in range(1, len(names) + 1))
+
+
+# --- the checks: source text in, complaints out -----------------------------------------------------------------------
+
+
+def wrong_directions(source: str, module: str, *, is_package: bool = False) -> list[str]:
+    part = part_of(module)
+    if part not in MAY_KNOW:
+        return [f"{module}: `{part}` has no place in the layout; give it a row in MAY_KNOW"]
+    known = MAY_KNOW[part] | GROUND | {part} if part not in GROUND else GROUND & {part}
+    complaints: list[str] = []
+    for found in imports_of(source, module, is_package=is_package):
+        top = found.module.split(".")[0]
+        if top == "easel":
+            if (target := part_of(found.module)) not in known:
+                complaints.append(f"{module}:{found.line}: {part} must not know {target} ({found.module})")
+        elif part in GROUND and top not in sys.stdlib_module_names:
+            complaints.append(f"{module}:{found.line}: {part} uses the standard library only, not {top}")
+        elif part == "host" and top in DRIVERS:
+            complaints.append(f"{module}:{found.line}: host sees the outside through Protocols, not {top}")
+    return complaints
+
+
+def impurities(source: str, module: str) -> list[str]:
+    """What a rule must not do: wait, look at a clock, roll dice, touch a file, log."""
+    complaints: list[str] = []
+    clocks = {"datetime", "date"}
+    for found in imports_of(source, module):
+        top, name = found.module.split(".")[0], found.module.rpartition(".")[2]
+        allowed = (
+            top in {"easel", "__future__"}
+            or top in PURE_LIBRARIES
+            or (top in sys.stdlib_module_names and not is_within(found.module, IMPURE))
+        )
+        if not allowed or (top == "pathlib" and name not in {"pathlib", "PurePath", "PurePosixPath", "PureWindowsPath"}):
+            complaints.append(f"{module}:{found.line}: core does not use {found.module}")
+        if found.module.startswith("easel.ids.new_"):
+            complaints.append(f"{module}:{found.line}: an id arrives as an argument, core does not make it ({name})")
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.ImportFrom(module="datetime", names=names):
+                clocks |= {alias.asname or alias.name for alias in names}
+            case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith():
+                complaints.append(f"{module}:{node.lineno}: core does not wait (async)")
+            case ast.Call(func=ast.Attribute(attr=attribute, value=ast.Name(id=owner) | ast.Attribute(attr=owner))) if (
+                attribute in CLOCK_READS and owner in clocks
+            ):
+                complaints.append(f"{module}:{node.lineno}: the time is an argument, core does not call {owner}.{attribute}()")
+            case ast.Call(func=ast.Name(id=called)) if called in OUTSIDE_CALLS:
+                complaints.append(f"{module}:{node.lineno}: core does not call {called}()")
+            case ast.Attribute(value=ast.Name(id="pathlib"), attr="Path" | "PosixPath"):
+                complaints.append(f"{module}:{node.lineno}: core does not use pathlib.Path")
+            case _:
+                pass
+    return complaints
+
+
+def too_long(source: str, module: str) -> list[str]:
+    lines = source.count("\n")
+    return [f"{module}: {lines} lines; a file that needs a table of contents is two files, so split it"] if lines > LONGEST_MODULE else []
+
+
+HOME = r"/(?:root|home/[\w.-]+|Users/[\w.-]+)(?=/)"
+
+
+def machine_paths(text: str, name: str, clone: Path = PROJECT) -> list[str]:
+    """Someone's home, or the place of this clone and of what lies beside it. A clone directly under `/` says nothing: `/app` is anyone's."""
+    places = [re.escape(str(place)) + r"\b" for place in (clone, clone.parent / "shared") if len(place.parts) > 2]
+    pattern = re.compile(rf"(?<![\w.~:/-])(?:{'|'.join([HOME, *places])})")
+    return [
+        f"{name}:{number}: names a path of one machine: {found.group()}"
+        for number, line in enumerate(text.splitlines(), 1)
+        if (found := pattern.search(line))
+    ]
+
+
+REGISTRY = re.compile(r"https?://|file:|--(?:extra-)?index-url|--find-links|\s@\s")
+
+
+def named_hosts(lock: str, name: str) -> list[str]:
+    """A lock holds for every mirror: names, versions and hashes, no place to get them from."""
+    return [f"{name}:{number}: names a place: {line}" for number, line in enumerate(lock.splitlines(), 1) if REGISTRY.search(line)]
+
+
+# --- the source is as it should be ------------------------------------------------------------------------------------
+
+
+def modules() -> Iterator[tuple[str, Path, str]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        names = path.relative_to(SOURCE.parent).with_suffix("").parts
+        yield ".".join(names[:-1] if names[-1] == "__init__" else names), path, path.read_text(encoding="utf-8")
+
+
+def project_texts() -> Iterator[tuple[str, str]]:
+    """Every text file that is the project's own."""
+    folders = [PROJECT / name for name in ("src", "tests", "bench", "scripts", "docs", "requirements", "web/src", ".ci")]
+    files = [path for folder in folders for path in folder.rglob("*")] + list(PROJECT.glob("*.*")) + [PROJECT / "Makefile"]
+    for path in sorted(files):
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix not in {".png", ".woff2", ".ico", ".gz"}:
+            yield str(path.relative_to(PROJECT)), path.read_text(encoding="utf-8", errors="replace")
+
+
+def test_imports_point_down() -> None:
+    complaints = [
+        one for module, path, source in modules() for one in wrong_directions(source, module, is_package=path.name == "__init__.py")
+    ]
+    assert complaints == []
+
+
+def test_the_core_is_pure() -> None:
+    complaints = [one for module, _, source in modules() if part_of(module) == "core" for one in impurities(source, module)]
+    assert complaints == []
+
+
+def test_no_module_is_too_long() -> None:
+    assert [one for module, _, source in modules() for one in too_long(source, module)] == []
+
+
+def test_every_edge_is_known_to_this_test() -> None:
+    """An edge that EDGES does not list would count as the edges' common ground."""
+    folders = {f"edges.{path.name}" for path in (SOURCE / "edges").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders <= set(EDGES)
+
+
+def test_no_file_names_a_path_of_one_machine() -> None:
+    assert [one for name, text in project_texts() for one in machine_paths(text, name)] == []
+
+
+def test_no_lock_names_a_host() -> None:
+    locks = sorted((PROJECT / "requirements").glob("*.txt"))
+    assert {lock.stem for lock in locks} >= {"runtime", "test", "bench", "build"}
+    assert [one for lock in locks for one in named_hosts(lock.read_text(encoding="utf-8"), lock.name)] == []
+
+
+# --- and the checks can fail ------------------------------------------------------------------------------------------
+
+WRONG_DIRECTIONS = [
+    # module                      source                                        complaint
+    ("easel.core.run.life", "from easel.host import ports", "core must not know host"),
+    ("easel.core.run.life", "import easel.stores.blobs", "core must not know stores"),
+    ("easel.core.run.life", "from easel import settings", "core must not know settings"),
+    ("easel.core.run.life", "from ...host.ports import RunStore", "core must not know host"),
+    ("easel.host.run_queue", "from easel.stores.postgres.runs import PostgresRuns", "host must not know stores"),
+    ("easel.host.run_queue", "from easel.edges.http import app", "host must not know edges.http"),
+    ("easel.host.run_queue", "from easel.settings import Settings", "host must not know settings"),
+    ("easel.host.run_queue", "import asyncpg", "host sees the outside through Protocols, not asyncpg"),
+    ("easel.host.run_queue", "def late():\n    from starlette.requests import Request", "through Protocols, not starlette"),
+    ("easel.stores.sqlite.runs", "from easel.host.ports import RunStore", "stores must not know host"),
+    ("easel.stores.blobs", "from easel.llm import scripted", "stores must not know llm"),
+    ("easel.llm.scripted", "from easel.sandbox import run", "llm must not know sandbox"),
+    ("easel.sandbox.run", "from easel.stores import blobs", "sandbox must not know stores"),
+    ("easel.edges.http.app", "from easel.edges.gateway.methods import METHODS", "edges.http must not know edges.gateway"),
+    ("easel.edges.http.app", "from easel.edges import ahp", "edges.http must not know edges.ahp"),
+    ("easel.edges.http.app", "from ..ahp import channels", "edges.http must not know edges.ahp"),
+    ("easel.edges.http.app", "from easel.stores import blobs", "edges.http must not know stores"),
+    ("easel.edges.http.app", "from easel.assembly import assemble", "edges.http must not know assembly"),
+    ("easel.edges.replies", "from easel.edges.http import app", "edges must not know edges.http"),
+    ("easel.errors", "from easel import ids", "errors must not know ids"),
+    ("easel.errors", "import msgspec", "errors uses the standard library only"),
+    ("easel.ids", "from easel.errors import BadInput", "ids must not know errors"),
+    ("easel", "from easel.assembly import assemble", "easel must not know assembly"),
+    ("easel.settings", "from easel.core.run import life", "settings must not know core"),
+    ("easel.cli", "from easel.stores import blobs", "cli must not know stores"),
+    ("easel.host.toolbox", "import importlib\nimportlib.import_module('easel.stores.blobs')", "host must not know stores"),
+    (
+        "easel.host.x",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from easel.stores.blobs import Disk",
+        "host must not know stores",
+    ),
+]
+
+
+@pytest.mark.parametrize("module, source, complaint", WRONG_DIRECTIONS)
+def test_a_wrong_direction_is_seen(module: str, source: str, complaint: str) -> None:
+    found = wrong_directions(source, module)
+    assert len(found) == 1
+    assert complaint in found[0]
+
+
+def test_a_relative_import_in_a_package_starts_at_the_package() -> None:
+    assert wrong_directions("from .gateway import methods", "easel.edges.http", is_package=True) == []
+    assert len(wrong_directions("from ..gateway import methods", "easel.edges.http", is_package=True)) == 1
+
+
+def test_a_part_without_a_place_is_refused() -> None:
+    assert "`wisdom` has no place" in wrong_directions("", "easel.wisdom")[0]
+    assert "`wisdom` has no place" in wrong_directions("", "easel.wisdom.deep")[0]
+    assert "host must not know wisdom" in wrong_directions("from easel.wisdom import deep", "easel.host.x")[0]
+
+
+RIGHT_DIRECTIONS = [
+    (
+        "easel.edges.http.app",
+        "from easel.host.ports import RunStore\nfrom easel.core.run import life\nfrom easel import errors, ids\nimport starlette",
+    ),
+    ("easel.edges.http.app", "from easel.edges.replies import reply\nfrom . import streams\nfrom easel import __version__"),
+    ("easel.stores.postgres.runs", "from easel.core.run.run import Run\nfrom easel.ids import RunId\nimport asyncpg"),
+    ("easel.assembly", "from easel.stores import blobs\nfrom easel.edges.http import app\nfrom easel import settings, host, llm"),
+    ("easel.cli", "from easel import assembly, settings\nimport typer"),
+    ("easel.__main__", "from easel.cli import main"),
+    ("easel.core.run.life", "from easel.errors import BadInput\nfrom .events import Event"),
+]
+
+
+@pytest.mark.parametrize("module, source", RIGHT_DIRECTIONS)
+def test_a_right_direction_passes(module: str, source: str) -> None:
+    assert wrong_directions(source, module) == []
+
+
+IMPURE_SOURCES = [
+    *(f"import {name}" for name in ("asyncio", "time", "os", "socket", "random", "sqlite3", "asyncpg", "msgspec", "starlette", "uvicorn")),
+    *(
+        f"import {name}"
+        for name in ("httpx", "structlog", "logging", "threading", "subprocess", "secrets", "uuid", "os.path", "urllib.request")
+    ),
+    "from time import monotonic",
+    "from os import environ",
+    "from urllib import request",
+    "from pathlib import Path",
+    "import pathlib\nhere = pathlib.Path('.')",
+    "async def rule(): ...",
+    "def f():\n    import asyncio",
+    "from datetime import datetime\nwhen = datetime.now()",
+    "from datetime import datetime, UTC\nwhen = datetime.now(UTC)",
+    "import datetime\nwhen = datetime.datetime.utcnow()",
+    "from datetime import date as day\nwhen = day.today()",
+    "import datetime as dt\nwhen = dt.datetime.now()",
+    "text = open('x').read()",
+    "print('hello')",
+    "from easel.ids import new_run_id",
+]
+
+
+@pytest.mark.parametrize("source", IMPURE_SOURCES)
+def test_an_impure_core_is_seen(source: str) -> None:
+    assert len(impurities(source, "easel.core.run.life")) == 1
+
+
+PURE_SOURCES = [
+    "from __future__ import annotations\nimport re, json, hashlib, enum\nfrom dataclasses import dataclass",
+    "from datetime import datetime, timedelta\ndef over(at: datetime, now: datetime) -> bool: return at <= now",
+    "from pathlib import PurePosixPath\nfrom urllib.parse import urlsplit\nimport re2",
+    "def due(clock): return clock.now",
+    "from easel.ids import RunId\nfrom easel.core.run.life import Status",
+]
+
+
+@pytest.mark.parametrize("source", PURE_SOURCES)
+def test_a_pure_core_passes(source: str) -> None:
+    assert impurities(source, "easel.core.run.life") == []
+
+
+def test_a_long_module_is_seen() -> None:
+    assert too_long("x = 1\n" * LONGEST_MODULE, "m") == []
+    assert "split it" in too_long("x = 1\n" * (LONGEST_MODULE + 1), "m")[0]
+
+
+# Put together here, so that this file itself names none.
+HOMES = ["/".join(["", *names, "x.py"]) for names in (["root"], ["home", "ann"], ["Users", "ann"])]
+
+
+@pytest.mark.parametrize("path", [*HOMES, "/builds/easel/src", "/builds/shared/specs"])
+def test_a_machine_path_is_seen(path: str) -> None:
+    assert machine_paths(f"first line\nsee '{path}'", "f.py", Path("/builds/easel"))[0].startswith("f.py:2: ")
+
+
+@pytest.mark.parametrize("text", ["GET /api/home/page", "https://example.org/root/x", "the /healthz path", "~/root/", "users/root/agents"])
+def test_an_innocent_path_passes(text: str) -> None:
+    assert machine_paths(text, "f.py") == []
+
+
+@pytest.mark.parametrize("line", ["--index-url x", "--extra-index-url x", "a @ file:///x", "b==1 --find-links x", "c @ https://x/c.whl"])
+def test_a_lock_that_names_a_host_is_seen(line: str) -> None:
+    assert len(named_hosts(f"good==1 \\\n    --hash=sha256:00\n{line}", "l.txt")) == 1
