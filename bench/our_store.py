@@ -13,7 +13,7 @@ from easel.core.run.life import Status
 from easel.core.run.run import Claim, NewRun
 from easel.ids import OWNER, SessionId, WorkerId, answer_id, new_run_id, new_worker_id
 from easel.settings import Settings
-from easel.stores.postgres.database import PostgresDatabase, open_postgres
+from easel.stores.postgres import PostgresDatabase, open_postgres
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -15,7 +15,7 @@ from bench import our_store
 from easel.core.run.life import Status
 from easel.host.run_log import RunLog
 from easel.ids import answer_id
-from easel.stores.postgres.database import open_postgres
+from easel.stores.postgres import open_postgres
 
 
 async def tick(database_url: str, wait_ms: int, ticks: int, every_ms: int) -> None:

@@ -40,7 +40,9 @@ MAY_KNOW: dict[str, frozenset[str]] = {
     **{edge: frozenset({"edges", "host", "core"}) for edge in EDGES},
     "settings": frozenset(),
     "assembly": frozenset({"core", "host", "stores", "llm", "sandbox", "edges", *EDGES, "settings"}),
-    "cli": frozenset({"assembly", "settings"}),
+    "logs": frozenset(),
+    "checkup": frozenset({"assembly", "settings"}),
+    "cli": frozenset({"assembly", "checkup", "logs", "settings"}),
     "__main__": frozenset({"cli"}),
 }
 

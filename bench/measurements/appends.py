@@ -19,7 +19,7 @@ from easel.ids import answer_id
 
 if TYPE_CHECKING:
     from easel.core.run.run import Claim
-    from easel.stores.postgres.database import PostgresDatabase
+    from easel.stores.postgres import PostgresDatabase
 
 WRITERS = 32
 BATCH_EVENTS = 50

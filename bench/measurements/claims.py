@@ -15,7 +15,7 @@ from bench.setting import Setting, connected
 from easel.host.run_worker import NEAR_TURNS
 
 if TYPE_CHECKING:
-    from easel.stores.postgres.database import PostgresDatabase
+    from easel.stores.postgres import PostgresDatabase
 
 AT_ONCE = 25
 # Runs queued, claimed and finished in one go.

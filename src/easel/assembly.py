@@ -8,14 +8,14 @@ import contextlib
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 
 from easel.edges.http.app import EdgeSettings, HttpEdge
-from easel.edges.http.server import HttpServer
+from easel.edges.http.server import HttpServer, listen_on
 from easel.errors import BadSettings, Unavailable
 from easel.host.host import Host
 from easel.host.native_tools import native_tools
@@ -63,7 +63,7 @@ async def open_database(settings: Settings) -> Database:
 
 
 @contextlib.asynccontextmanager
-async def database(settings: Settings) -> AsyncIterator[Database]:
+async def database(settings: Settings) -> AsyncGenerator[Database]:
     """Open and up to date. A database that is not there yet is waited for: it may be starting too."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
     while True:
@@ -159,10 +159,15 @@ def edge(settings: Settings, stories: Host) -> HttpEdge:
     return HttpEdge(stories, EdgeSettings(settings.max_body_bytes, settings.public_url, names, settings.open_metrics))
 
 
+def listening(host: str, port: int) -> socket.socket:
+    """Taken before anything else is opened, so that a port in use is told at once."""
+    return listen_on(host, port)
+
+
 @contextlib.asynccontextmanager
-async def serving(settings: Settings, stories: Host, listening: socket.socket) -> AsyncIterator[HttpServer]:
+async def serving(settings: Settings, stories: Host, on: socket.socket) -> AsyncGenerator[HttpServer]:
     """The API on its socket; at the end streams close first, so that their viewers go elsewhere at once."""
-    server = HttpServer(edge(settings, stories), listening)
+    server = HttpServer(edge(settings, stories), on)
     await server.start()
     try:
         yield server

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from easel import assembly, settings
-from easel.edges.http.server import listen_on
 from easel.errors import HostError
 from easel.settings import Settings
 
@@ -47,13 +46,15 @@ def _data_folder(wanted: Settings) -> Check:
 
 def _token(wanted: Settings) -> Check:
     if wanted.token and len(wanted.token) < LEAST_TOKEN:
-        return Check("Owner's token", False, f"EASEL_TOKEN has fewer than {LEAST_TOKEN} characters; anyone who can reach the port can guess it.")
+        return Check(
+            "Owner's token", False, f"EASEL_TOKEN has fewer than {LEAST_TOKEN} characters; anyone who can reach the port can guess it."
+        )
     return Check("Owner's token", True, "from EASEL_TOKEN" if wanted.token else f"kept in {wanted.data_folder / 'owner-token'}")
 
 
 def _port(wanted: Settings) -> Check:
     try:
-        listen_on(wanted.host, wanted.port).close()
+        assembly.listening(wanted.host, wanted.port).close()
     except HostError as problem:
         return Check("Port", False, problem.message)
     return Check("Port", True, f"{wanted.host}:{wanted.port} is free")
@@ -71,7 +72,9 @@ async def _database(wanted: Settings) -> Check:
             await opened.close()
     except HostError as problem:
         return Check("Database", False, f"{kind}: {problem.message}")
-    return Check("Database", True, f"{kind}, schema version {version}, writable" + (f", applied {len(applied)} migrations" if applied else ""))
+    return Check(
+        "Database", True, f"{kind}, schema version {version}, writable" + (f", applied {len(applied)} migrations" if applied else "")
+    )
 
 
 async def _blobs(wanted: Settings) -> Check:

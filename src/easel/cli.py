@@ -116,10 +116,9 @@ def _every(version: Annotated[bool, typer.Option("--version", help="Say which ve
 
 async def _serve(wanted: Settings, stop: asyncio.Event, *, with_api: bool, with_worker: bool) -> None:
     from easel import assembly
-    from easel.edges.http.server import listen_on
 
     port = wanted.port if with_api else wanted.worker_port
-    listening = listen_on(wanted.host, port) if with_api or port else None
+    listening = assembly.listening(wanted.host, port) if with_api or port else None
     async with contextlib.AsyncExitStack() as stack:
         opened = await stack.enter_async_context(assembly.database(wanted))
         tools = assembly.toolbox(wanted)

@@ -7,7 +7,6 @@ processes around it. Connects anew for each question, since drills stop the data
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +64,7 @@ class Ledger:
         return (await self.logs([run_id]))[run_id]
 
     async def logs(self, run_ids: Collection[str]) -> dict[str, list[Row]]:
-        logs: dict[str, list[Row]] = defaultdict(list)
+        logs: dict[str, list[Row]] = {run_id: [] for run_id in run_ids}
         found = await self.fetch("select * from run_events where run_id = any($1) order by run_id, seq", list(run_ids))
         for row in found:
             logs[row["run_id"]].append(Row(row["seq"], row["event_type"], json.loads(row["payload"]), row["visibility"], row["created_at"]))

@@ -13,7 +13,7 @@ from easel.core.run.events import RunEvents
 from easel.core.run.life import Status
 from easel.core.stream.ring import RunGrew
 from easel.ids import answer_id, new_worker_id
-from easel.stores.postgres.database import PostgresDatabase, open_postgres
+from easel.stores.postgres import PostgresDatabase, open_postgres
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

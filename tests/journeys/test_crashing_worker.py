@@ -95,7 +95,7 @@ async def test_finished_steps_are_not_repeated_and_an_unrepeatable_call_in_fligh
     assert second.read_text() == "x"
     results = [row.data for row in await ledger.log(run_id) if row.type == "tool.result"]
     assert results[0]["result"] == 1
-    assert "unknown" in str(results[1]["error"])
+    assert "may or may not have taken effect" in results[1]["error"]
 
 
 @rule("RX-30", "RS-38")
@@ -118,7 +118,7 @@ async def test_a_repeatable_call_in_flight_is_made_again(launcher: Launcher, led
 async def test_three_hundred_runs_survive_a_storm_of_kills(launcher: Launcher, ledger: Ledger) -> None:
     launcher.settings["MAX_ATTEMPTS"] = MANY_ATTEMPTS
     (api,) = launcher.ready(launcher.api())
-    workers = [launcher.worker() for _ in range(3)]
+    workers = [launcher.worker(WORKER_RUNS="16") for _ in range(3)]
     async with Client(api) as client:
         run_ids = await spread([functools.partial(client.start, script(ticks(20, 50)))] * 300, at_once=30)
         async with KillStorm(launcher, workers).every(1.2):
@@ -136,7 +136,7 @@ async def test_a_thousand_runs_with_random_kills_lose_nothing(launcher: Launcher
     launcher.settings["MAX_ATTEMPTS"] = MANY_ATTEMPTS
     apis = list(launcher.ready(launcher.api(), launcher.api()))
     workers = [launcher.worker() for _ in range(3)]
-    message, text = script(say("a"), call("gsv__Echo", value=1), ticks(3, 20), wait_ms(20), say("b")), "a\n\n" + ticked(3) + "b"
+    message, text = script(say("a"), call("gsv__Echo", value=1), ticks(3, 20), wait_ms(250), say("b")), "a\n\n" + ticked(3) + "b"
     sessions = [new_session() for _ in range(250)]
     read: dict[str, Follower] = {}
     async with Client(*apis) as client, KillStorm(launcher, workers).every(0.9), KillStorm(launcher, apis).every(2.5):

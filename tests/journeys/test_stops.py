@@ -48,6 +48,9 @@ async def test_a_stopping_worker_hands_its_runs_over_at_once(launcher: Launcher,
     """The claim lasts longer than the test: whatever moves on was handed back and not waited for."""
     launcher.settings |= {"CLAIM_SECONDS": "300", "DRAIN_SECONDS": str(DRAIN_SECONDS)}
     (api,) = launcher.ready(launcher.api())
+    second = launcher.worker()
+    await eventually(lambda: ledger.is_heard_by(2), within=20, what="the second worker is up")
+    second.freeze()  # up, but not before its time
     first = launcher.worker()
     async with Client(api) as client:
         quick = [await client.start(script(say("1"), call("gsv__Sleep", ms=300), say("2"))) for _ in range(10)]
@@ -59,8 +62,7 @@ async def test_a_stopping_worker_hands_its_runs_over_at_once(launcher: Launcher,
             return all(starts_in(log) for log in (await ledger.logs(everything)).values())
 
         await eventually(all_started, within=20, what="the first worker has them all")
-        second = launcher.worker()
-        await eventually(lambda: ledger.is_heard_by(3), within=20, what="the second worker is up")
+        second.thaw()
         stopped = time.monotonic()
         await asyncio.to_thread(first.terminate, DRAIN_SECONDS + CLOSED_WITHIN_SECONDS)
         assert first.process.returncode == 0, first.last_words()

@@ -5,6 +5,7 @@ Owns the differences between the databases (how a time is written, what a refusa
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import time
 from dataclasses import dataclass, field
@@ -59,6 +60,7 @@ class Store:
     hand: asyncpg.Connection[Any] | None = None
     runs: RunStore = field(init=False)
     bell: Bell = field(init=False)
+    _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
     def __post_init__(self) -> None:
         self.runs = self.database.runs
@@ -69,7 +71,8 @@ class Store:
         if isinstance(self.database, SqliteDatabase):
             return await self.database.write(lambda connection: [dict(row) for row in connection.execute(text).fetchall()])
         assert self.hand is not None
-        return [dict(row) for row in await self.hand.fetch(text)]
+        async with self._one_at_a_time:
+            return [dict(row) for row in await self.hand.fetch(text)]
 
     def ago(self, seconds: float) -> str:
         """A moment by the database's clock, as it is written in SQL."""

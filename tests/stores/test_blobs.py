@@ -9,14 +9,13 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import boto3
+import psutil
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -25,6 +24,10 @@ from moto.server import ThreadedMotoServer
 from easel.errors import BadInput, NotFound, TooLarge, Unavailable
 from easel.stores.blob_bucket import PART
 from easel.stores.blobs import ASIDE, CHUNK, Blobs, checked, is_key, open_blobs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
 
 SOON = 30  # seconds: nothing here takes so long, so a wait that does has failed
 LARGE = 2 * PART + 4321  # goes to S3 in parts
@@ -157,33 +160,39 @@ async def test_two_processes_see_one_place(kept: Kept) -> None:
 
 async def test_a_large_blob_passes_through_little_memory(kept: Kept) -> None:
     script = """
-import asyncio, hashlib, resource, sys
+import asyncio, hashlib, psutil, sys
 from easel.stores.blobs import open_blobs
 
-async def much(hashed):
+sent, found, used = hashlib.sha256(), hashlib.sha256(), []
+
+def look():
+    used.append(psutil.Process().memory_info().rss >> 20)
+
+async def much():
     for number in range(96):
         piece = number.to_bytes(4, "big") * 262_144
-        hashed.update(piece)
+        sent.update(piece)
+        look()
         yield piece
 
 async def main():
-    blobs, sent, found = open_blobs(sys.argv[1]), hashlib.sha256(), hashlib.sha256()
+    blobs = open_blobs(sys.argv[1])
     await blobs.check()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert await blobs.put("much", much(sent)) == 96 << 20
+    look()
+    assert await blobs.put("much", much()) == 96 << 20
     async for chunk in await blobs.read("much"):
         found.update(chunk)
+        look()
     assert sent.digest() == found.digest()
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    print(grown // (1024 * 1024 if sys.platform == "darwin" else 1024))
+    print(max(used) - used[0])
 
 asyncio.run(main())
 """
     done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", script, kept.url], capture_output=True, text=True, timeout=SOON, check=False
+        subprocess.run, [sys.executable, "-c", script, kept.url], capture_output=True, text=True, timeout=2 * SOON, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 48, "megabytes, for a blob of 96"
+    assert int(done.stdout) < 72, "megabytes, for a blob of 96"
 
 
 # --- limits, failures and second thoughts leave nothing behind --------------------------------------------------------
@@ -356,7 +365,9 @@ async def test_a_key_that_could_lead_elsewhere_is_refused_by_every_verb(kept: Ke
     assert kept.everything() == []
 
 
-SEGMENTS = st.sampled_from([".", "..", "", " ", "...", "~", "%2e%2e", "%2F", "a\\b", "nul\0", ASIDE, "é", "👩‍🎨", "#1", "?x", "a+b", "$(x)", "-rf"])
+SEGMENTS = st.sampled_from(
+    [".", "..", "", " ", "...", "~", "%2e%2e", "%2F", "a\\b", "nul\0", ASIDE, "é", "👩‍🎨", "#1", "?x", "a+b", "$(x)", "-rf"]
+)
 
 
 @settings(max_examples=500, deadline=None)
@@ -365,7 +376,7 @@ def test_a_key_is_refused_or_stays_under_the_root(key: str) -> None:
     if is_key(key):
         assert checked(key) == key
         assert len(key.encode()) <= 1024
-        assert os.path.normpath(os.path.join("/root", key)) == f"/root/{key}"  # noqa: PTH118 - as the system calls see it
+        assert os.path.normpath(os.path.join("/top", key)) == f"/top/{key}"  # noqa: PTH118 - as the system calls see it
         assert not key.startswith(f"{ASIDE}/")
 
 
@@ -538,15 +549,15 @@ async def test_a_power_cut_at_any_step_leaves_a_whole_blob_or_none(disk: Kept, m
 
 
 async def test_a_file_is_on_the_disk_before_it_has_its_name_and_the_name_before_the_answer(
-    disk: Kept, monkeypatch: pytest.MonkeyPatch
+    disk: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """obstore's local store would fail here: it syncs nothing."""
-    done: list[str] = []
+    done: list[str | int] = []
     real_sync, real_link, real_write = os.fsync, os.link, os.write
 
     def sync(descriptor: int) -> None:
         real_sync(descriptor)
-        done.append(f"sync {os.path.basename(os.readlink(f'/proc/self/fd/{descriptor}'))}")  # noqa: PTH115, PTH119
+        done.append(os.fstat(descriptor).st_ino)
 
     def link(*args: Any, **kwargs: Any) -> None:
         real_link(*args, **kwargs)
@@ -560,10 +571,8 @@ async def test_a_file_is_on_the_disk_before_it_has_its_name_and_the_name_before_
     monkeypatch.setattr("easel.stores.blob_disk.os.link", link)
     monkeypatch.setattr("easel.stores.blob_disk.os.write", write)
     await disk.blobs.put("a/b/k", b"x")
-    root, write_at = done[0], done.index("write")
-    assert root == "sync blobs"
-    assert len(done[write_at + 1].removeprefix("sync ")) == 32, "the file itself, by the name that it has aside"
-    assert done[write_at + 2 :] == ["sync blobs", "sync a", "name", "sync b"]
+    root, a, b, blob = (tmp_path.joinpath("blobs", path).stat().st_ino for path in ("", "a", "a/b", "a/b/k"))
+    assert done == [root, "write", blob, root, a, "name", b]
 
 
 async def test_a_process_killed_while_it_writes_leaves_only_a_leftover(disk: Kept) -> None:
@@ -658,8 +667,8 @@ async def test_blobs_are_for_their_owner_only(disk: Kept, tmp_path: Path) -> Non
 
 async def test_many_slow_readers_hold_no_descriptors(disk: Kept) -> None:
     await disk.blobs.put("k", bytes(3 * CHUNK))
-    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    before = psutil.Process().num_fds()
     readers = [await disk.blobs.read("k") for _ in range(200)]
     for reader in readers:
         assert await anext(reader) == bytes(CHUNK)
-    assert len(os.listdir("/proc/self/fd")) <= before + 2  # noqa: PTH208
+    assert psutil.Process().num_fds() <= before + 2

@@ -154,7 +154,8 @@ class Proxy:
         link.silence(self._silent)
         self._links.add(link)
         try:
-            await link.carry(from_client, from_server)
+            with contextlib.suppress(asyncio.CancelledError):  # the proxy is closing; asyncio would report it as an accident
+                await link.carry(from_client, from_server)
         finally:
             self._links.discard(link)
             link.close()

@@ -38,7 +38,9 @@ async def _sleep(args: Mapping[str, Any]) -> Any:
 
 def native_tools() -> list[Tool]:
     return [
-        NativeTool(ToolDefinition("gsv__Echo", "Gives back the value it is given.", _object({"value": {}}, "value"), read_only=True), _echo),
+        NativeTool(
+            ToolDefinition("gsv__Echo", "Gives back the value it is given.", _object({"value": {}}, "value"), read_only=True), _echo
+        ),
         NativeTool(ToolDefinition("gsv__Clock", "Tells the time of the server in UTC.", _object({}), read_only=True), _clock),
         NativeTool(
             ToolDefinition(

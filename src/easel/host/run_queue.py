@@ -50,7 +50,9 @@ class RunQueue:
             raise NotFound(what="run", id=run_id)
         return run
 
-    async def list_runs(self, who: Principal, session_id: str | None, statuses: Sequence[Status], before: int | None, limit: int) -> list[Run]:
+    async def list_runs(
+        self, who: Principal, session_id: str | None, statuses: Sequence[Status], before: int | None, limit: int
+    ) -> list[Run]:
         session = SessionId(session_id) if session_id is not None else None
         return await self._runs.list_runs(who.user_id, session_id=session, statuses=statuses, before=before, limit=limit)
 

@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
@@ -17,7 +18,6 @@ import structlog
 from easel.core.run.life import Status
 from easel.core.run.resume import Progress, progress
 from easel.core.run.run import Claim
-from easel.core.stream.log import LoggedEvent
 from easel.core.stream.ring import CancelAsked, Ring, RunReady
 from easel.errors import GaveUp, HostError, InternalError, TookTooLong, Unavailable
 from easel.host.metrics import CLAIM_SECONDS, CLAIMS_LOST, HANDED_BACK, QUEUE_SECONDS, RUNS_ENDED, RUNS_HELD, TAKEOVERS
@@ -25,6 +25,9 @@ from easel.host.ports import Bell, RunStore
 from easel.host.run_log import ClaimLost, RunLog
 from easel.host.tool_loop import HandBack, Spoken, ToolLoop
 from easel.ids import RunId, WorkerId, answer_id, new_reference
+
+if TYPE_CHECKING:
+    from easel.core.stream.log import LoggedEvent
 
 NEAR_TURNS = 1_000  # claims look this far back; once a poll they look everywhere, so a pinned past costs one look a second
 PAGE = 100  # RX-36

@@ -13,6 +13,7 @@ from easel.errors import StepLimit
 from easel.host.ports import Model
 from easel.host.run_log import RunLog
 from easel.host.toolbox import Toolbox
+from easel.ids import CallId
 
 
 class HandBack(Exception):
@@ -33,7 +34,7 @@ class ToolLoop:
             spoken.steps = tuple(steps)
             if steps and not steps[-1].is_finished:
                 steps[-1] = await self._use_tools(steps[-1], begun, log, should_leave)
-                begun = frozenset()
+                begun = frozenset[CallId]()
                 continue
             if steps and not steps[-1].calls:
                 return
@@ -65,7 +66,7 @@ class ToolLoop:
         text, spoken.unfinished = "".join(spoken.unfinished), []
         return Step(text, tuple(calls))
 
-    async def _use_tools(self, step: Step, begun: frozenset[str], log: RunLog, should_leave: Callable[[], bool]) -> Step:
+    async def _use_tools(self, step: Step, begun: frozenset[CallId], log: RunLog, should_leave: Callable[[], bool]) -> Step:
         """The calls that have no result yet, in order. RS-38"""
         for call in step.calls[len(step.results) :]:
             if should_leave():
@@ -92,5 +93,3 @@ class Spoken:
     @property
     def text(self) -> str:
         return said((*self.steps, Step("".join(self.unfinished), ())))
-
-

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-_HEADING = re.compile(r"^-- name: (\w+)\n", re.M)
+_HEADING = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
 
 

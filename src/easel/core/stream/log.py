@@ -37,7 +37,9 @@ def parse_cursor(text: str) -> int:
     """A whole number from 0 to 2^63-1, written plainly; anything else is a mistake worth telling."""
     if text.isascii() and text.isdigit() and len(text) <= 19 and (value := int(text)) <= LAST_CURSOR:
         return value
-    raise BadInput(problem="The cursor (Last-Event-ID or last_event_id) is the id of an event: a whole number from 0 to 9223372036854775807.")
+    raise BadInput(
+        problem="The cursor (Last-Event-ID or last_event_id) is the id of an event: a whole number from 0 to 9223372036854775807."
+    )
 
 
 def check_cursor(cursor: int, bounds: Bounds) -> None:

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from easel.core.principal import NOBODY, Principal
 from easel.core.principal import Scope as PrincipalScope
 from easel.edges.http.calls import Access, Call, caller, read_body, shaped, shaped_query
+from easel.edges.http.openapi import document
 from easel.edges.http.routes import ROUTES, Row
 from easel.edges.http.wire import error_answer
 from easel.errors import Forbidden, HostError, InternalError, MethodNotAllowed, NotFound, NotSignedIn, WrongHost
@@ -59,7 +60,7 @@ class HttpEdge:
         if scope["type"] != "http":
             return
         scope["app"] = self  # so that the router raises its refusals instead of answering them itself
-        scope["state"] = {"secure_cookies": self._public.scheme == "https"}
+        scope["state"] = {"secure_cookies": self._public.scheme == "https", "describe": document}
         answering = _Answering(scope, send)
         try:
             self._check_where_from(Request(scope))

@@ -11,7 +11,7 @@ from easel.edges.http.calls import COOKIE, Call, caller, json_answer, read_body,
 
 FORM_LIMIT = 4_096
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_WRONG_TOKEN = "That token is not the right one. `easel up` prints a link that has it."
+_NOT_IT = "That token is not the right one. `easel up` prints a link that has it."
 
 
 @cache
@@ -34,7 +34,7 @@ async def sign_in(call: Call) -> Response:
     return _signed_in(call, form.get("token", [""])[0].strip())
 
 
-async def sign_out(call: Call) -> Response:
+async def sign_out(_: Call) -> Response:
     answer = RedirectResponse("/", 303)
     answer.delete_cookie(COOKIE, path="/")
     return answer
@@ -42,7 +42,7 @@ async def sign_out(call: Call) -> Response:
 
 def _signed_in(call: Call, token: str) -> Response:
     if call.host.sign_in.by_token(token) is None:
-        return _sign_in_page(_WRONG_TOKEN)
+        return _sign_in_page(_NOT_IT)
     answer = RedirectResponse("/", 303, {"cache-control": "no-store"})
     set_cookie(answer, call.host.sign_in.new_cookie(time.time()), secure=call.request.state.secure_cookies)
     return answer
@@ -62,10 +62,8 @@ async def ui_file(call: Call) -> Response:
     return Response(_file(name), headers={"content-type": f"{kind}; charset=utf-8", "cache-control": "no-cache"})
 
 
-async def openapi_json(_: Call) -> Response:
-    from easel.edges.http.openapi import document  # the rows are complete only once every handler is imported
-
-    return json_answer(document())
+async def openapi_json(call: Call) -> Response:
+    return json_answer(call.request.state.describe())
 
 
 async def api_page(_: Call) -> Response:

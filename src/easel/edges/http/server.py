@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import errno
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -26,7 +26,7 @@ def listen_on(host: str, port: int) -> socket.socket:
 
 class _QuietServer(uvicorn.Server):
     @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
+    def capture_signals(self) -> Generator[None]:
         yield  # whoever started us decides when to stop
 
 

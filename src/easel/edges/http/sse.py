@@ -31,7 +31,7 @@ class EventStream(Response):
         del self.headers["content-length"]  # its end is when it ends
         self._subscription = subscription
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         viewer = self._subscription
         gone = asyncio.create_task(_end_when_gone(receive, viewer))
         now = asyncio.get_running_loop().time

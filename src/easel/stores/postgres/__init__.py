@@ -1,5 +1,43 @@
 """The Postgres store: for one process or many. Needs Postgres 15 or newer."""
 
-from easel.stores.postgres.database import PostgresDatabase, open_postgres
+from typing import Any
+
+import asyncpg
+
+from easel.errors import BadSettings, Unavailable
+from easel.stores.postgres.bell import PostgresBell
+from easel.stores.postgres.database import PostgresDatabase, is_passing
+from easel.stores.postgres.runs import PostgresRuns
 
 __all__ = ["PostgresDatabase", "open_postgres"]
+
+OLDEST_SERVER = 15
+# Every statement is found by an index and has one good plan: plan it once, and never trade the index for a scan because
+# the table is still small or was never analysed.
+PLANNING = {"plan_cache_mode": "force_generic_plan", "random_page_cost": "1.1", "jit": "off"}
+
+
+async def _keep_as_it_is(_: "asyncpg.connection.Connection[asyncpg.Record]") -> None:
+    """Our statements leave nothing behind in a connection, so resetting it would only cost a round trip."""
+
+
+async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> PostgresDatabase:
+    options: dict[str, Any] = {
+        "dsn": url,
+        "timeout": timeout,
+        "server_settings": {"application_name": "easel", "idle_in_transaction_session_timeout": str(int(timeout * 1000)), **PLANNING},
+    }
+    try:
+        lenders = await asyncpg.create_pool(min_size=1, max_size=pool, command_timeout=timeout, reset=_keep_as_it_is, **options)
+    except (ValueError, asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as problem:
+        raise BadSettings(problem=f"EASEL_DATABASE_URL does not lead to a database: {problem}") from problem
+    except Exception as problem:
+        if is_passing(problem):
+            raise Unavailable(what="The database") from problem
+        raise
+    database = PostgresDatabase(url, lenders, timeout)
+    if await database.server_version() < OLDEST_SERVER:
+        raise BadSettings(problem=f"Easel needs Postgres {OLDEST_SERVER} or newer; this server is {await database.server_version()}.")
+    database.runs = PostgresRuns(database)
+    database.bell = PostgresBell(options, timeout)
+    return database

@@ -20,6 +20,7 @@ CHANNEL = "easel"
 MOST_WAITING = 10_000  # rings kept while the bell is out of order; beyond that the poll serves
 LONGEST_PAYLOAD = 7_900  # Postgres refuses 8,000 bytes
 CHECK_SECONDS = 5.0  # how often a quiet connection is asked whether it still lives
+LAST_RING_SECONDS = 1.0
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 5.0
 
 log = structlog.get_logger("bell")
@@ -27,11 +28,12 @@ log = structlog.get_logger("bell")
 
 class PostgresBell:
     def __init__(self, options: dict[str, Any], timeout: float) -> None:
-        self._options = options
+        self._options: dict[str, Any] = {**options, "server_settings": {**options["server_settings"], "application_name": "easel bell"}}
         self._timeout = timeout
         self._listeners: list[Callable[[Ring], None]] = []
         self._outbox: dict[object, Ring] = {}
         self._something = asyncio.Event()
+        self._sent = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self.connected = asyncio.Event()
 
@@ -44,6 +46,7 @@ class PostgresBell:
         if len(self._outbox) < MOST_WAITING:
             self._outbox[ring.run_id if isinstance(ring, RunGrew) else ring] = ring  # of a growing log only the newest matters
             self._something.set()
+            self._sent.clear()
         self._start()
 
     def _start(self) -> None:
@@ -74,6 +77,7 @@ class PostgresBell:
             # A ring tells of what is durable already, so it need not be durable itself.
             await connection.execute("set synchronous_commit = off")
             await connection.add_listener(CHANNEL, lambda _, pid, __, payload: None if pid == own else self._hear(str(payload)))
+            connection.add_termination_listener(lambda _: self._something.set())  # found out at once, not at the next check
             self.connected.set()
             while True:
                 with contextlib.suppress(TimeoutError):
@@ -84,6 +88,8 @@ class PostgresBell:
                 if rings:
                     payloads = _packed(map(to_text, rings.values()))
                     await connection.execute("select pg_notify($1, payload) from unnest($2::text[]) payload", CHANNEL, payloads)
+                    if not self._outbox:
+                        self._sent.set()
                 else:
                     await connection.execute("select 1")
         finally:
@@ -98,10 +104,10 @@ class PostgresBell:
         """Sends what it still holds: the last rings tell other instances of runs that were handed back."""
         if self._keeper is None:
             return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(1):
-                while self._outbox and self.connected.is_set():
-                    await asyncio.sleep(0.005)
+        if self._outbox and self.connected.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_RING_SECONDS):
+                    await self._sent.wait()
         self._keeper.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._keeper

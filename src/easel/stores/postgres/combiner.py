@@ -39,7 +39,7 @@ class Combiner(Generic[Item, Answer]):
                 taken = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
                 try:
                     answers = await self._serve([item for item, _ in taken])
-                except Exception as problem:
+                except Exception as problem:  # noqa: BLE001 - whoever asked is told, and decides
                     for _, answer in taken:
                         if not answer.done():
                             answer.set_exception(problem)

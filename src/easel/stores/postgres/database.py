@@ -4,17 +4,18 @@ Owns how connections are made, lent and given up. Whatever keeps a statement fro
 connection, a silent network, a full disk) becomes `Unavailable`; the next statement tries anew.
 """
 
-from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from easel.errors import BadSettings, Unavailable
+from easel.errors import Unavailable
 from easel.stores import migrations
 from easel.stores.named_sql import Statement
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from asyncpg.pool import PoolConnectionProxy
 
     from easel.stores.postgres.bell import PostgresBell
@@ -22,11 +23,7 @@ if TYPE_CHECKING:
 
     Connection = PoolConnectionProxy[asyncpg.Record]
 
-# Every statement is found by an index and has one good plan: plan it once, and never trade the index for a scan because
-# the table is still small or was never analysed.
-PLANNING = {"plan_cache_mode": "force_generic_plan", "random_page_cost": "1.1", "jit": "off"}
 MIGRATION_LOCK = 0x45A5E1  # any number, as long as every instance uses the same
-OLDEST_SERVER = 15
 # Groups of SQLSTATE codes that say "not now" rather than "not so": connection, resources, operator, system, rollback.
 _PASSING = ("08", "53", "57", "58", "40", "XX")
 _READ_ONLY = "25006"
@@ -52,7 +49,7 @@ class PostgresDatabase:
         self._pool = pool
 
     @asynccontextmanager
-    async def connection(self) -> "AsyncIterator[Connection]":
+    async def connection(self) -> "AsyncGenerator[Connection]":
         try:
             lent = await self._pool.acquire(timeout=self.timeout)
         except Exception as problem:
@@ -89,7 +86,9 @@ class PostgresDatabase:
                 for migration in wanted:
                     async with lent.transaction():
                         await lent.execute(migration.sql, timeout=600)
-                        await lent.execute("insert into schema_migrations (version, name) values ($1, $2)", migration.version, migration.name)
+                        await lent.execute(
+                            "insert into schema_migrations (version, name) values ($1, $2)", migration.version, migration.name
+                        )
             finally:
                 await lent.execute("select pg_advisory_unlock($1)", MIGRATION_LOCK)
         return [f"{migration.version:04} {migration.name}" for migration in wanted]
@@ -108,32 +107,3 @@ class PostgresDatabase:
         await self.bell.close()
         await self.runs.close()
         self._pool.terminate()  # everything that had to be written was awaited by whoever wrote it
-
-
-async def _keep_as_it_is(_: "asyncpg.connection.Connection[asyncpg.Record]") -> None:
-    """Our statements leave nothing behind in a connection, so resetting it would only cost a round trip."""
-
-
-async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> PostgresDatabase:
-    from easel.stores.postgres.bell import PostgresBell
-    from easel.stores.postgres.runs import PostgresRuns
-
-    options: dict[str, Any] = {
-        "dsn": url,
-        "timeout": timeout,
-        "server_settings": {"application_name": "easel", "idle_in_transaction_session_timeout": str(int(timeout * 1000)), **PLANNING},
-    }
-    try:
-        lenders = await asyncpg.create_pool(min_size=1, max_size=pool, command_timeout=timeout, reset=_keep_as_it_is, **options)
-    except (ValueError, asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as problem:
-        raise BadSettings(problem=f"EASEL_DATABASE_URL does not lead to a database: {problem}") from problem
-    except Exception as problem:
-        if is_passing(problem):
-            raise Unavailable(what="The database") from problem
-        raise
-    database = PostgresDatabase(url, lenders, timeout)
-    if await database.server_version() < OLDEST_SERVER:
-        raise BadSettings(problem=f"Easel needs Postgres {OLDEST_SERVER} or newer; this server is {await database.server_version()}.")
-    database.runs = PostgresRuns(database)
-    database.bell = PostgresBell(options, timeout)
-    return database

@@ -19,11 +19,11 @@ create table sessions (
 
 -- The last numbers given out: which arrival, and which turn. One writer, so one row is enough; no number is ever given twice.
 create table run_counters (
-  only_row integer not null primary key default 1 check (only_row = 1),
+  only_row integer not null primary key check (only_row = 1),
   queue_no integer not null default 0,
   turn_no integer not null default 0
 ) strict;
-insert into run_counters default values;
+insert into run_counters (only_row) values (1);
 
 create table runs (
   run_id text not null primary key,
@@ -94,4 +94,4 @@ create table run_events (
 create index run_events_created_idx on run_events(run_id, created_at);
 
 -- One row that readiness rewrites, to know that a durable write is possible.
-create table probes (only_row integer not null primary key default 1 check (only_row = 1), probed_at integer not null) strict;
+create table probes (only_row integer not null primary key check (only_row = 1), probed_at integer not null) strict;

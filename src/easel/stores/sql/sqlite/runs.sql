@@ -165,4 +165,4 @@ delete from run_events where run_id = :run_id and seq < :oldest_seq;
 
 -- name: probe
 -- Write one row durably, or fail.
-insert into probes (probed_at) values (:now) on conflict (only_row) do update set probed_at = excluded.probed_at;
+insert into probes (only_row, probed_at) values (1, :now) on conflict (only_row) do update set probed_at = excluded.probed_at;

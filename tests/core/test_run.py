@@ -1,0 +1,133 @@
+"""Resuming, pacing and what was said: the run's pure rules."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from easel.core.run.conversation import Step, ToolCall, ToolResult, said
+from easel.core.run.events import RunEvents
+from easel.core.run.life import Status
+from easel.core.run.pace import DELTA_BYTES, pieces
+from easel.core.run.resume import progress
+from easel.core.tool.definition import ToolDefinition
+from easel.ids import CallId, MessageId, RunId, answer_id, is_made_here, is_session_name, new_run_id
+from tests.requirements import rule
+
+EVENTS = RunEvents(RunId("run_x"), agent_id="main", node_id="tool_loop")
+CALL = ToolCall(CallId("call_1"), "gsv__Echo", {"value": 1})
+RESULT = ToolResult(CallId("call_1"), "gsv__Echo", 1)
+FAILURE = ToolResult(CallId("call_1"), "gsv__Echo", "no", is_error=True)
+MESSAGE = MessageId("msg_x")
+
+
+def read_back(*envelopes: object) -> list[tuple[str, dict[str, object]]]:
+    return [(envelope.type, dict(envelope.data)) for envelope in envelopes]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+STORIES = [
+    # says                                      log                                                                     steps                              begun
+    ("nothing yet", [], (), set()),
+    ("only started", [EVENTS.started(1)], (), set()),
+    ("a model call that was cut off", [EVENTS.started(1), EVENTS.delta(MESSAGE, "Hel")], (), set()),
+    ("a step whose call was not made", [EVENTS.step(1, Step("hi", (CALL,)))], (Step("hi", (CALL,)),), set()),
+    ("a call in flight", [EVENTS.step(1, Step("hi", (CALL,))), EVENTS.calling(CALL)], (Step("hi", (CALL,)),), {"call_1"}),
+    (
+        "a call with its result",
+        [EVENTS.step(1, Step("hi", (CALL,))), EVENTS.calling(CALL), EVENTS.called(RESULT)],
+        (Step("hi", (CALL,), (RESULT,)),),
+        {"call_1"},
+    ),
+    (
+        "a call that failed",
+        [EVENTS.step(1, Step("", (CALL,))), EVENTS.calling(CALL), EVENTS.called(FAILURE), EVENTS.started(2)],
+        (Step("", (CALL,), (FAILURE,)),),
+        {"call_1"},
+    ),
+]
+
+
+@rule("RX-06", "RX-30", "RS-38")
+@pytest.mark.parametrize("says, log, steps, begun", STORIES, ids=[row[0] for row in STORIES])
+def test_the_log_tells_how_far_a_run_came(says: str, log: list[object], steps: tuple[Step, ...], begun: set[str]):
+    found = progress(read_back(*log))
+    assert found.steps == steps
+    assert found.begun == begun
+
+
+def test_a_result_of_none_is_a_result():
+    nothing = ToolResult(CallId("call_1"), "gsv__Echo", None)
+    found = progress(read_back(EVENTS.step(1, Step("", (CALL,))), EVENTS.calling(CALL), EVENTS.called(nothing)))
+    assert found.steps[-1].results == (nothing,)
+    assert found.steps[-1].is_finished
+
+
+def test_what_was_said_is_the_text_of_all_steps_with_a_break_between():
+    assert said((Step("a", ()), Step("", ()), Step("b", ()))) == "a\n\nb"
+    assert said(()) == ""
+
+
+@given(st.text(), st.integers(min_value=4, max_value=64))
+def test_pieces_add_up_and_none_is_too_large(text: str, most: int):
+    cut = pieces(text, most)
+    assert "".join(cut) == text
+    assert all(0 < len(piece.encode("utf-8", "surrogatepass")) <= most for piece in cut)
+
+
+def test_an_ordinary_delta_is_one_piece():
+    assert pieces("x" * (DELTA_BYTES // 4)) == ["x" * (DELTA_BYTES // 4)]
+    assert pieces("") == []
+
+
+@rule("RX-35")
+def test_a_run_closes_with_its_message_its_status_and_done():
+    closing = EVENTS.ending(MESSAGE, "hello", Status.FAILED, "broke")
+    assert [event.type for event in closing] == ["message.completed", "run.status", "done"]
+    assert closing[0].data["role"] == "assistant"
+    assert {event.data["status"] for event in closing} == {"failed"}
+    assert {event.data["error"] for event in closing} == {"broke"}
+    assert all("error" not in event.data for event in EVENTS.ending(MESSAGE, "", Status.COMPLETED, None))
+
+
+@rule("RS-38")
+@pytest.mark.parametrize(
+    "declared, may",
+    [({}, False), ({"read_only": True}, True), ({"idempotent": True}, True), ({"destructive": True}, False)],
+    ids=str,
+)
+def test_only_a_harmless_or_repeatable_tool_may_be_called_again(declared: dict[str, bool], may: bool):
+    assert ToolDefinition("x", "y", {}, **declared).may_repeat is may
+
+
+def test_ids_are_sortable_typed_and_recognised():
+    made = [new_run_id() for _ in range(50)]
+    assert len(set(made)) == 50
+    assert [run_id[:10] for run_id in made] == sorted(run_id[:10] for run_id in made)
+    assert all(is_made_here(run_id) for run_id in made)
+    assert is_made_here(answer_id(made[0]))
+    assert answer_id(made[0]) == answer_id(made[0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "run_", "run_1", "../etc/passwd", "run_" + "0" * 27, "RUN_" + "0" * 26, "run_" + "u" * 26, "run_\x00", "run_" + "0" * 26 + "\n"],
+)
+def test_what_is_no_id_of_ours_is_not_worth_a_query(text: str):
+    assert not is_made_here(text)
+
+
+@pytest.mark.parametrize(
+    "name, fits",
+    [
+        ("main", True),
+        ("a" * 128, True),
+        ("a" * 129, False),
+        ("", False),
+        ("a b", False),
+        ("../x", False),
+        ("-x", False),
+        ("a:b.c_d-e", True),
+        ("a\n", False),
+    ],
+)
+def test_session_names_are_plain_words(name: str, fits: bool):
+    assert is_session_name(name) is fits

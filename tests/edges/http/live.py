@@ -1,0 +1,210 @@
+"""Easel inside this process, behind a real socket: a database, one or two HTTP edges on it and perhaps a worker.
+
+Owns the thread it lives in, so that tests stay plain functions that block, and the few words that every test of the edge
+needs: start a run, read its stream, ask for an error. Everything runs on the loop that `easel up` uses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import json
+import secrets
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import httpx2
+import uvloop
+
+from easel import assembly
+from easel.edges.http.server import listen_on
+from easel.settings import Settings
+from tests.support.postgres import execute
+from tests.support.sse import Event, Parser
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from pathlib import Path
+
+    from easel.host.host import Host
+
+START_SECONDS = 30.0
+WAIT_SECONDS = 20.0
+# Nothing in these tests is slow: who waits longer has found a hang.
+
+_T = TypeVar("_T")
+
+
+def script(*steps: dict[str, Any]) -> str:
+    """A message that the scripted model plays step by step."""
+    return json.dumps({"script": list(steps)})
+
+
+def chatter(count: int) -> str:
+    """A script of that many events between `run.start` and `message.completed`: said and thought in turn, so none are joined."""
+    return script(*({"think": f"thought {n}"} if n % 2 else {"say": f"word {n}. "} for n in range(count)))
+
+
+WAITING = script({"say": "waiting"}, {"wait_ms": 600_000})
+
+
+def new_session() -> str:
+    return f"edge-{secrets.token_hex(6)}"
+
+
+@dataclass
+class Instance:
+    """One HTTP edge: where it listens, and the stories and the store behind it."""
+
+    base_url: str
+    stories: Host
+    opened: assembly.Database
+
+
+@dataclass
+class LiveEasel:
+    folder: Path
+    database_url: str = ""
+    edges: int = 1
+    with_worker: bool = True
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    token: str = field(default_factory=lambda: f"owner-{secrets.token_urlsafe(18)}")
+    instances: list[Instance] = field(default_factory=list[Instance])
+
+    # -- life
+
+    def __enter__(self) -> LiveEasel:
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="easel", daemon=True)
+        self._thread.start()
+        self._is_up: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._stop = asyncio.Event()
+        self._life = asyncio.run_coroutine_threadsafe(self._live(), self._loop)
+        self._life.add_done_callback(self._pass_on)
+        try:
+            self._is_up.result(START_SECONDS)
+        except BaseException:
+            self._end()
+            raise
+        self._http = httpx2.Client(headers=self.bearer, timeout=WAIT_SECONDS, limits=httpx2.Limits(max_connections=100))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+        self._loop.call_soon_threadsafe(self._stop.set)
+        try:
+            self._life.result(START_SECONDS)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(START_SECONDS)
+        self._loop.close()
+
+    def _pass_on(self, life: concurrent.futures.Future[None]) -> None:
+        if not self._is_up.done() and (problem := life.exception()):
+            self._is_up.set_exception(problem)
+
+    async def _live(self) -> None:
+        settings = Settings(data=str(self.folder), token=self.token, database_url=self.database_url, drain_seconds=0.0, **self.settings)
+        async with contextlib.AsyncExitStack() as stack:
+            tools = assembly.toolbox(settings)
+            for _ in range(self.edges):
+                opened = await stack.enter_async_context(assembly.database(settings))
+                stories = assembly.host(settings, opened, tools)
+                server = await stack.enter_async_context(assembly.serving(settings, stories, listen_on("127.0.0.1", 0)))
+                host, port = server.address
+                self.instances.append(Instance(f"http://{host}:{port}", stories, opened))
+            self._is_up.set_result(None)
+            if self.with_worker:
+                await assembly.worker(settings, self.instances[0].opened, tools).work(self._stop)
+            else:
+                await self._stop.wait()
+
+    def do(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Something inside Easel's own loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(WAIT_SECONDS)
+
+    # -- asking
+
+    @property
+    def bearer(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+    @property
+    def base_url(self) -> str:
+        return self.instances[0].base_url
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.base_url.removeprefix("http://").partition(":")
+        return host, int(port)
+
+    def ask(self, method: str, path: str, *, at: int = 0, **how: Any) -> httpx2.Response:
+        """A request of the owner, whatever it answers."""
+        return self._http.request(method, self.instances[at].base_url + path, **how)
+
+    def get(self, path: str, *, at: int = 0, **how: Any) -> httpx2.Response:
+        return self.ask("GET", path, at=at, **how)
+
+    def post(self, path: str, body: Any = None, *, at: int = 0, **how: Any) -> httpx2.Response:
+        return self.ask("POST", path, at=at, **({"json": body} if body is not None else {}), **how)
+
+    def stranger(self) -> httpx2.Client:
+        """Somebody with neither token nor cookie."""
+        return httpx2.Client(base_url=self.base_url, timeout=WAIT_SECONDS)
+
+    # -- runs
+
+    def start(self, message: str = "noop", session_id: str | None = None, *, at: int = 0) -> str:
+        answer = self.post("/api/runs", {"session_id": session_id or new_session(), "message": message}, at=at)
+        assert answer.status_code == 202, answer.text
+        return answer.json()["run_id"]
+
+    def finish(self, message: str = "noop", session_id: str | None = None) -> str:
+        """A run that has ended when this returns."""
+        run_id = self.start(message, session_id)
+        self.events(run_id)
+        return run_id
+
+    def view(self, run_id: str, *, at: int = 0) -> dict[str, Any]:
+        answer = self.get(f"/api/runs/{run_id}", at=at)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def cancel(self, run_id: str, *, at: int = 0) -> httpx2.Response:
+        return self.post(f"/api/runs/{run_id}/cancel", at=at)
+
+    def stream(self, run_id: str, *, at: int = 0, last_event_id: object = None, **query: str) -> httpx2.Response:
+        """The whole stream to its end; the cursor goes by header."""
+        headers = {} if last_event_id is None else {"Last-Event-ID": str(last_event_id)}
+        return self.get(f"/api/runs/{run_id}/events", at=at, headers=headers, params=query)
+
+    def events(self, run_id: str, **how: Any) -> list[Event]:
+        answer = self.stream(run_id, **how)
+        assert answer.status_code == 200, answer.text
+        return [item for item in Parser().feed(answer.content) if isinstance(item, Event)]
+
+    def stream_start(self, run_id: str, *, at: int = 0) -> None:
+        """Returns once the run has said its first word, so that it is running for certain."""
+        with self._http.stream("GET", f"{self.instances[at].base_url}/api/runs/{run_id}/events") as answer:
+            for line in answer.iter_lines():
+                if line == "event: message.delta":
+                    return
+        raise AssertionError(f"{run_id} ended before it said anything")
+
+    # -- past the edge
+
+    def sql(self, text: str) -> list[dict[str, Any]]:
+        """A statement by hand, past the store."""
+        if self.database_url:
+            return execute(self.database_url, text)
+        database: Any = self.instances[0].opened
+        return self.do(database.write(lambda connection: [dict(row) for row in connection.execute(text).fetchall()]))
+
+    def prune(self) -> int:
+        """What retention does to every ended run."""
+        return self.do(self.instances[0].opened.runs.prune(-1))

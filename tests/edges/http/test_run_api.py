@@ -1,0 +1,309 @@
+"""Starting, finding, listing and cancelling runs over HTTP, on both stores."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.edges.http.live import WAITING, new_session, script
+from tests.requirements import case, rule
+
+if TYPE_CHECKING:
+    from tests.edges.http.live import LiveEasel
+
+RUN_FIELDS = {"run_id", "session_id", "status", "input_text", "created_at", "attempt", "max_attempts", "last_seq"}
+ENDED_FIELDS = RUN_FIELDS | {"started_at", "finished_at"}
+
+
+# --- starting ---------------------------------------------------------------------------------------------------------
+
+
+@rule("RX-31")
+def test_a_started_run_is_answered_with_its_id_and_the_word_queued(easel: LiveEasel) -> None:
+    answer = easel.post("/api/runs", {"session_id": new_session(), "message": "noop"})
+    assert answer.status_code == 202
+    assert answer.headers["content-type"] == "application/json"
+    assert set(answer.json()) == {"run_id", "status"}
+    assert answer.json()["status"] == "queued"
+    assert answer.json()["run_id"].startswith("run_")
+
+
+@rule("RX-31")
+def test_a_run_is_stored_when_it_is_answered(easel: LiveEasel) -> None:
+    session = new_session()
+    first = easel.start(WAITING, session)
+    second = easel.start("noop", session)  # waits behind the first, so that nobody touches it
+    assert easel.sql(f"select status, input_text from runs where run_id = '{second}'") == [{"status": "queued", "input_text": "noop"}]
+    easel.cancel(second)
+    easel.cancel(first)
+
+
+def test_a_session_of_the_callers_own_making_is_created_by_its_first_run(easel: LiveEasel) -> None:
+    session = new_session()
+    easel.finish("noop", session)
+    easel.finish("noop", session)
+    assert easel.sql(f"select user_id from sessions where session_id = '{session}'") == [{"user_id": "owner"}]
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c:d-9", "agent:main:x", "9" * 128])
+def test_a_session_may_have_any_plain_name(easel: LiveEasel, name: str) -> None:
+    assert easel.view(easel.start("noop", name))["session_id"] == name
+
+
+@rule("RX-31")
+def test_any_text_arrives_as_it_was_sent(easel: LiveEasel) -> None:
+    message = "line\r\nline\ttab \u2028 e\u0301 \U0001f469\u200d\U0001f680 \x01\x7f \ufeff {{input.x}} <img onerror=1> \\u0000 %00"
+    assert easel.view(easel.start(message))["input_text"] == message
+
+
+# --- finding ----------------------------------------------------------------------------------------------------------
+
+
+@rule("RX-32")
+def test_a_run_tells_its_status_now(easel: LiveEasel) -> None:
+    session = new_session()
+    active, waiting = easel.start(WAITING, session), easel.start("noop", session)
+    easel.cancel(waiting)
+    easel.cancel(active)
+    easel.events(active)
+    failed = easel.finish(script({"fail": "no luck"}))
+    assert [easel.view(run_id)["status"] for run_id in (active, waiting, easel.finish(), failed)] == [
+        "cancelled",
+        "cancelled",
+        "completed",
+        "failed",
+    ]
+    assert "no luck" in easel.view(failed)["error_message"]
+
+
+@rule("RX-32")
+def test_a_run_view_has_the_fields_of_the_contract_and_no_more(easel: LiveEasel) -> None:
+    session = new_session()
+    active, waiting = easel.start(WAITING, session), easel.start("noop", session)
+    assert set(easel.view(waiting)) == RUN_FIELDS
+    assert easel.view(waiting)["attempt"] == 0
+    assert easel.view(waiting)["last_seq"] == 0
+    easel.cancel(active)
+    easel.events(active)
+    assert set(easel.view(active)) == ENDED_FIELDS | {"cancel_requested_at"}
+    done = easel.view(easel.finish())
+    assert set(done) == ENDED_FIELDS
+    assert (done["attempt"], done["max_attempts"]) == (1, 3)
+    assert set(easel.view(easel.finish(script({"fail": "x"})))) == ENDED_FIELDS | {"error_message"}
+
+
+def test_times_are_utc_and_in_order(easel: LiveEasel) -> None:
+    run = easel.view(easel.finish())
+    assert all(run[name].endswith("Z") for name in ("created_at", "started_at", "finished_at"))
+    created, started, finished = (datetime.fromisoformat(run[name]) for name in ("created_at", "started_at", "finished_at"))
+    assert created <= started <= finished
+    assert abs(datetime.now(UTC) - finished) < timedelta(minutes=1)
+
+
+def test_last_seq_of_an_ended_run_is_the_number_of_done(easel: LiveEasel) -> None:
+    run_id = easel.finish(script({"say": "a"}, {"call": "gsv__Clock", "args": {}}))
+    assert easel.view(run_id)["last_seq"] == easel.events(run_id)[-1].seq
+
+
+# --- listing ----------------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_listed_newest_first_and_by_session(easel: LiveEasel) -> None:
+    session = new_session()
+    mine = [easel.finish("noop", session) for _ in range(3)]
+    other = easel.finish()
+    everything = [run["run_id"] for run in easel.get("/api/runs").json()["runs"]]
+    assert everything[:4] == [other, *reversed(mine)]
+    of_session = easel.get("/api/runs", params={"session_id": session}).json()
+    assert [run["run_id"] for run in of_session["runs"]] == list(reversed(mine))
+    assert "next" not in of_session
+
+
+def test_a_listed_run_looks_like_the_run_itself(easel: LiveEasel) -> None:
+    run_id = easel.finish(script({"fail": "because"}))
+    assert easel.get("/api/runs", params={"limit": 1}).json()["runs"] == [easel.view(run_id)]
+
+
+def test_an_unknown_session_has_no_runs(easel: LiveEasel) -> None:
+    answer = easel.get("/api/runs", params={"session_id": new_session()})
+    assert (answer.status_code, answer.json()) == (200, {"runs": []})
+
+
+STATUSES = [
+    ("completed", {"completed"}),
+    ("failed", {"failed"}),
+    ("failed,cancelled", {"failed", "cancelled"}),
+    ("queued, running", {"queued", "running"}),
+    ("", {"completed", "failed", "cancelled", "queued", "running"}),
+]
+
+
+@pytest.mark.parametrize(("asked", "expected"), STATUSES)
+def test_runs_are_listed_by_status(easel: LiveEasel, asked: str, expected: set[str]) -> None:
+    session = new_session()
+    easel.finish("noop", session)
+    easel.finish(script({"fail": "x"}), session)
+    active = easel.start(WAITING, session)
+    easel.stream_start(active)
+    cancelled, waiting = easel.start("noop", session), easel.start("noop", session)
+    easel.cancel(cancelled)
+    try:
+        found = easel.get("/api/runs", params={"session_id": session, "statuses": asked}).json()["runs"]
+        assert {run["status"] for run in found} == expected
+        assert len(found) == len(expected)
+    finally:
+        easel.cancel(waiting)
+        easel.cancel(active)
+
+
+def test_pages_of_a_listing_hold_every_run_once_whatever_is_started_meanwhile(easel: LiveEasel) -> None:
+    session = new_session()
+    started = [easel.start("noop", session) for _ in range(7)]
+    seen: list[str] = []
+    query = {"session_id": session, "limit": "3"}
+    while True:
+        page = easel.get("/api/runs", params=query).json()
+        seen += [run["run_id"] for run in page["runs"]]
+        if "next" not in page:
+            break
+        assert len(page["runs"]) == 3
+        query["before"] = str(page["next"])
+        easel.start("noop", session)  # newer than the cursor: it must not shift the pages
+    assert seen == list(reversed(started))
+
+
+# --- cancelling -------------------------------------------------------------------------------------------------------
+
+
+@rule("RX-12", "RX-27")
+def test_cancelling_a_running_run_is_answered_at_once_and_ends_it(easel: LiveEasel) -> None:
+    run_id = easel.start(WAITING)
+    easel.stream_start(run_id)
+    answer = easel.cancel(run_id)
+    assert answer.status_code == 202
+    assert answer.json()["run_id"] == run_id
+    assert answer.json()["cancel_requested_at"]
+    asked_at = easel.sql(f"select cancel_requested_at from runs where run_id = '{run_id}'")[0]["cancel_requested_at"]
+    assert asked_at is not None
+    last = easel.events(run_id)
+    assert [(event.type, event.data.get("status")) for event in last[-3:]] == [
+        ("message.completed", "cancelled"),
+        ("run.status", "cancelled"),
+        ("done", "cancelled"),
+    ]
+    assert easel.view(run_id)["status"] == "cancelled"
+
+
+@rule("RS-37", "RX-12")
+def test_cancelling_a_queued_run_ends_it_at_once(easel: LiveEasel) -> None:
+    session = new_session()
+    active = easel.start(WAITING, session)
+    queued = easel.start("noop", session)
+    answer = easel.cancel(queued)
+    assert (answer.status_code, answer.json()["status"]) == (202, "cancelled")
+    assert answer.json()["finished_at"]
+    assert [(event.seq, event.type) for event in easel.events(queued)] == [(1, "run.status"), (2, "done")]
+    easel.cancel(active)
+
+
+def test_a_second_cancel_is_harmless_while_it_runs_and_refused_when_it_has_ended(easel: LiveEasel) -> None:
+    run_id = easel.start(WAITING)
+    easel.stream_start(run_id)
+    assert [easel.cancel(run_id).status_code for _ in range(2)] in ([202, 202], [202, 409])  # it may have ended in between
+    easel.events(run_id)
+    answer = easel.cancel(run_id)
+    assert answer.status_code == 409
+    assert answer.json()["error"]["name"] == "RUN_FINISHED"
+    assert answer.json()["error"]["details"] == {"run_id": run_id, "status": "cancelled"}
+
+
+@pytest.mark.parametrize("message", ["noop", script({"fail": "x"})])
+def test_an_ended_run_cannot_be_cancelled_and_stays_as_it_was(easel: LiveEasel, message: str) -> None:
+    run_id = easel.finish(message)
+    before = easel.view(run_id)
+    assert easel.cancel(run_id).status_code == 409
+    assert easel.view(run_id) == before
+
+
+# --- idempotency ------------------------------------------------------------------------------------------------------
+
+
+def test_the_header_and_the_field_are_the_same_key(easel: LiveEasel) -> None:
+    body = {"session_id": new_session(), "message": "noop"}
+    by_header = easel.post("/api/runs", body, headers={"Idempotency-Key": key(body)})
+    by_field = easel.post("/api/runs", {**body, "idempotency_key": key(body)})
+    by_both = easel.post("/api/runs", {**body, "idempotency_key": key(body)}, headers={"Idempotency-Key": key(body)})
+    assert by_header.status_code == by_field.status_code == by_both.status_code == 202
+    assert by_header.json() == by_field.json() == by_both.json()
+
+
+def key(body: dict[str, str]) -> str:
+    return f"key of {body['session_id']}"
+
+
+def test_a_repeated_key_gets_the_first_answer_also_after_the_run_has_ended(easel: LiveEasel) -> None:
+    body = {"session_id": new_session(), "message": "noop"}
+    first = easel.post("/api/runs", body, headers={"Idempotency-Key": key(body)})
+    easel.events(first.json()["run_id"])
+    again = easel.post("/api/runs", body, headers={"Idempotency-Key": key(body)})
+    assert (again.status_code, again.json()) == (202, first.json())
+
+
+@pytest.mark.parametrize("change", [{"message": "another"}, {"session_id": "another-session"}])
+def test_a_key_used_for_another_body_is_refused_and_nothing_is_started(easel: LiveEasel, change: dict[str, str]) -> None:
+    body = {"session_id": new_session(), "message": "noop"}
+    easel.post("/api/runs", body, headers={"Idempotency-Key": key(body)})
+    count = easel.sql("select count(*) as n from runs")
+    answer = easel.post("/api/runs", {**body, **change}, headers={"Idempotency-Key": key(body)})
+    assert answer.status_code == 409
+    assert answer.json()["error"]["code"] == 409
+    assert answer.json()["error"]["name"] == "IDEMPOTENCY_CONFLICT"
+    assert easel.sql("select count(*) as n from runs") == count
+
+
+def test_two_different_keys_in_one_request_are_refused(easel: LiveEasel) -> None:
+    body = {"session_id": new_session(), "message": "noop", "idempotency_key": "one"}
+    assert easel.post("/api/runs", body, headers={"Idempotency-Key": "two"}).status_code == 400
+
+
+@pytest.mark.parametrize("bad", ["", "x" * 201, "tab\there"])
+def test_a_key_that_is_none_is_refused_by_header_as_by_field(easel: LiveEasel, bad: str) -> None:
+    body = {"session_id": new_session(), "message": "noop"}
+    by_field = easel.post("/api/runs", {**body, "idempotency_key": bad})
+    by_header = easel.post("/api/runs", body, headers={"Idempotency-Key": bad})
+    assert (by_field.status_code, by_header.status_code) == (400, 400)
+
+
+@case("J10")
+@rule("RX-03")
+def test_the_same_key_fifty_times_at_once_on_two_instances_is_one_run(two_edges: LiveEasel) -> None:
+    for attempt in range(4):
+        body = {"session_id": new_session(), "message": script({"say": f"{attempt}"}), "idempotency_key": new_session()}
+        barrier = threading.Barrier(25)
+
+        def send(number: int, body: dict[str, str] = body, barrier: threading.Barrier = barrier) -> tuple[int, str]:
+            barrier.wait()
+            answer = two_edges.post("/api/runs", body, at=number % 2)
+            return answer.status_code, answer.text
+
+        with ThreadPoolExecutor(25) as pool:
+            answers = set(pool.map(send, range(50)))
+        assert len(answers) == 1
+        assert next(iter(answers))[0] == 202
+        assert len(two_edges.get("/api/runs", params={"session_id": body["session_id"]}).json()["runs"]) == 1
+        changed = two_edges.post("/api/runs", {**body, "message": "other"}, at=1)
+        assert changed.status_code == 409
+
+
+@rule("RX-03")
+def test_every_instance_tells_the_same_of_a_run_and_takes_its_cancel(two_edges: LiveEasel) -> None:
+    run_id = two_edges.start(WAITING, at=0)
+    two_edges.stream_start(run_id, at=1)
+    assert two_edges.view(run_id, at=0) == two_edges.view(run_id, at=1)
+    assert two_edges.cancel(run_id, at=1).status_code == 202
+    assert two_edges.events(run_id, at=0) == two_edges.events(run_id, at=1)
+    assert two_edges.view(run_id, at=0) == two_edges.view(run_id, at=1)

@@ -1,0 +1,98 @@
+"""A real store with a clock that tests can turn: SQLite, because these stories are the same on every store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from easel.core.principal import THE_OWNER
+from easel.core.tool.definition import ToolDefinition
+from easel.host.native_tools import native_tools
+from easel.host.run_queue import RunQueue
+from easel.host.run_worker import RunWorker
+from easel.host.tool_loop import ToolLoop
+from easel.host.toolbox import Toolbox
+from easel.ids import new_worker_id
+from easel.llm.scripted import ScriptedModel
+from easel.stores.sqlite import SqliteDatabase, open_sqlite
+from easel.stores.sqlite.database import wall_clock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from pathlib import Path
+
+    from easel.core.run.run import Run
+    from easel.core.stream.log import LoggedEvent
+    from easel.host.ports import Model, RunStore, Tool
+    from easel.ids import RunId
+
+
+class TurnableClock:
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> int:
+        return wall_clock() + int(self.ahead * 1_000_000)
+
+
+@dataclass
+class TestTool:
+    """A tool of the test's own, with what it declares of itself."""
+
+    __test__ = False
+    name: str
+    work: Callable[[Mapping[str, Any]], Awaitable[Any]]
+    read_only: bool = False
+    idempotent: bool = False
+    definition: ToolDefinition = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.definition = ToolDefinition(self.name, "For a test.", {"type": "object"}, read_only=self.read_only, idempotent=self.idempotent)
+
+    async def use(self, args: Mapping[str, Any]) -> Any:
+        return await self.work(args)
+
+
+class Bench:
+    """Everything a run needs, around one store."""
+
+    def __init__(self, database: SqliteDatabase, clock: TurnableClock) -> None:
+        self.database = database
+        self.clock = clock
+        self.runs: RunStore = database.runs
+        self.queue = RunQueue(database.runs, database.bell, max_attempts=3, max_message_bytes=100_000)
+
+    def worker(self, *tools: Tool, model: Model | None = None, runs: RunStore | None = None, **changed: Any) -> RunWorker:
+        toolbox = Toolbox([*native_tools(), *tools], timeout_seconds=30, max_result_bytes=10_000)
+        options = {"slots": 8, "claim_seconds": 15.0, "poll_seconds": 0.05, "drain_seconds": 5.0, "run_timeout_seconds": 60.0, **changed}
+        max_steps = options.pop("max_steps", 24)
+        loop = ToolLoop(model or ScriptedModel(), toolbox, max_steps=max_steps)
+        return RunWorker(new_worker_id(), runs or self.runs, self.database.bell, loop, **options)
+
+    async def start(self, message: str, session: str = "s") -> RunId:
+        return (await self.queue.start(THE_OWNER, session, message)).run_id
+
+    async def run(self, run_id: RunId) -> Run:
+        return await self.queue.get(THE_OWNER, run_id)
+
+    async def log(self, run_id: RunId) -> list[LoggedEvent]:
+        return await self.runs.events_after(run_id, 0, 10_000)
+
+    async def types(self, run_id: RunId) -> list[str]:
+        return [event.type for event in await self.log(run_id)]
+
+
+@pytest.fixture
+def clock() -> TurnableClock:
+    return TurnableClock()
+
+
+@pytest_asyncio.fixture
+async def bench(tmp_path: Path, clock: TurnableClock) -> AsyncIterator[Bench]:
+    database = await open_sqlite(tmp_path / "easel.db", clock=clock)
+    await database.migrate()
+    yield Bench(database, clock)
+    await database.close()

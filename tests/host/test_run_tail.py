@@ -1,0 +1,289 @@
+"""Tails: one reader per log, no query for who only waits, nothing lost and nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from easel.core.principal import THE_OWNER, Principal
+from easel.core.run.batch import Batch
+from easel.core.run.events import RunEvents
+from easel.core.run.life import Status
+from easel.core.stream.ring import RunGrew
+from easel.errors import CursorGone, NotFound, TooMany, Unavailable
+from easel.host.run_tail import RunTails, Subscription
+from easel.ids import MessageId, RunId, UserId, WorkerId
+from tests.host.working import until
+from tests.requirements import case, rule
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from easel.core.run.run import Claim
+    from tests.host.conftest import Bench
+
+NEVER = 3600.0
+
+
+class Counting:
+    """The store, with a count of what it is asked."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._runs = bench.runs
+        self.asked: Counter[str] = Counter()
+        self.is_away = False
+
+    def __getattr__(self, name: str) -> Any:
+        async def counted(*args: Any, **more: Any) -> Any:
+            self.asked[name] += 1
+            if self.is_away:
+                raise Unavailable(what="The database")
+            return await getattr(self._runs, name)(*args, **more)
+
+        return counted
+
+
+class Writer:
+    """Writes a run's log by hand."""
+
+    def __init__(self, bench: Bench, claim: Claim) -> None:
+        self._bench = bench
+        self._claim = claim
+        self._batch = 0
+        self._events = RunEvents(claim.run_id, agent_id="main", node_id="test")
+        self.run_id = claim.run_id
+
+    async def say(self, count: int = 1, *, ring: bool = True) -> int:
+        return await self._append([self._events.delta(MessageId("m"), f"{n}") for n in range(count)], None, ring)
+
+    async def think(self) -> int:
+        return await self._append([self._events.thought(MessageId("m"), "hm")], None, True)
+
+    async def end(self, *, ring: bool = True) -> int:
+        return await self._append(self._events.ending(MessageId("m"), "", Status.COMPLETED, None), Status.COMPLETED, ring)
+
+    async def _append(self, events: Any, status: Status | None, ring: bool) -> int:
+        self._batch += 1
+        answer = await self._bench.runs.append(Batch(self._claim, self._batch, events, status))
+        assert answer is not None
+        if ring:
+            self._bench.database.bell.ring(RunGrew(self.run_id, answer.last_seq))
+        return answer.last_seq
+
+
+@pytest_asyncio.fixture
+async def writer(bench: Bench) -> Writer:
+    await bench.start("by hand")
+    [claim] = await bench.runs.claim_queued(WorkerId("wrk_hand"), 1, 600, 0)
+    return Writer(bench, claim)
+
+
+def tails_of(bench: Bench, store: Counting | None = None, **changed: Any) -> RunTails:
+    options = {"poll_seconds": NEVER, "heartbeat_seconds": NEVER, "stall_seconds": NEVER, "max_streams": 2_000, "window": 100, **changed}
+    return RunTails(store or bench.runs, bench.database.bell, **options)  # pyright: ignore[reportArgumentType]
+
+
+@pytest_asyncio.fixture
+async def tails(bench: Bench) -> AsyncIterator[RunTails]:
+    made = tails_of(bench)
+    yield made
+    await made.close()
+
+
+async def opened(tails: RunTails, run_id: RunId, cursor: int = 0, **more: Any) -> Subscription:
+    viewer = await tails.open(THE_OWNER, run_id, cursor, **more)
+    assert viewer is not None
+    return viewer
+
+
+async def all_of(viewer: Subscription) -> list[int]:
+    seen: list[int] = []
+    async with asyncio.timeout(20):
+        while (events := await viewer.next()) is not None:
+            seen += [event.seq for event in events]
+    return seen
+
+
+@rule("RX-34", "RX-35")
+async def test_a_viewer_gets_what_was_and_what_comes_once_and_in_order(tails: RunTails, writer: Writer):
+    await writer.say(250)
+    watching = asyncio.create_task(all_of(await opened(tails, writer.run_id)))
+    for _ in range(50):
+        await writer.say(3)
+    last = await writer.end()
+    assert await watching == list(range(1, last + 1))
+
+
+@rule("RX-34", "RX-36")
+async def test_a_page_has_at_most_a_hundred_events(bench: Bench, writer: Writer):
+    await writer.say(250)
+    await writer.end()
+    viewer = await opened(tails_of(bench), writer.run_id)
+    pages = [len(await viewer.next() or []) for _ in range(3)]
+    assert pages == [100, 100, 53]
+
+
+async def test_a_viewer_may_start_anywhere(tails: RunTails, writer: Writer):
+    await writer.say(120)
+    last = await writer.end()
+    for cursor in (0, 1, 57, 119, last - 1):
+        assert await all_of(await opened(tails, writer.run_id, cursor)) == list(range(cursor + 1, last + 1))
+
+
+@rule("RX-35")
+@case("E7")
+async def test_at_the_end_of_an_ended_log_there_is_nothing_to_open(tails: RunTails, writer: Writer):
+    last = await writer.end()
+    assert await tails.open(THE_OWNER, writer.run_id, last) is None
+
+
+@rule("RS-36")
+async def test_internal_events_are_for_those_who_may_see_them(tails: RunTails, writer: Writer):
+    await writer.think()
+    await writer.say()
+    last = await writer.end()
+    assert await all_of(await opened(tails, writer.run_id)) == list(range(2, last + 1))
+    assert await all_of(await opened(tails, writer.run_id, sees_internal=True)) == list(range(1, last + 1))
+
+
+async def test_a_stream_whose_last_visible_event_has_passed_ends_with_the_log(tails: RunTails, writer: Writer):
+    await writer.think()
+    last = await writer.end()
+    assert await all_of(await opened(tails, writer.run_id, last - 1)) == [last]
+
+
+@rule("RX-54")
+async def test_a_foreign_run_is_not_there(tails: RunTails, writer: Writer):
+    with pytest.raises(NotFound):
+        await tails.open(Principal(UserId("someone else"), "x"), writer.run_id, 0)
+    with pytest.raises(NotFound):
+        await tails.open(THE_OWNER, "run_nonsense", 0)
+
+
+@rule("RS-34")
+async def test_a_cursor_outside_the_log_opens_nothing(tails: RunTails, writer: Writer):
+    await writer.say(3)
+    with pytest.raises(CursorGone):
+        await tails.open(THE_OWNER, writer.run_id, 4)
+    assert (await all_watched(tails)) == 0
+
+
+async def all_watched(tails: RunTails) -> int:
+    return len(tails._tails)
+
+
+@rule("RX-11")
+@case("D3")
+async def test_idle_viewers_ask_nothing_and_growth_is_read_once_for_all(bench: Bench, writer: Writer):
+    store = Counting(bench)
+    tails = tails_of(bench, store)
+    await writer.say()
+    viewers = [asyncio.create_task(all_of(await opened(tails, writer.run_id, 1))) for _ in range(300)]
+    opened_with = store.asked.copy()
+    assert opened_with == {"bounds": 300}
+    await asyncio.sleep(0.05)
+    assert store.asked == opened_with, "waiting cost a query"
+    await tails.poll()
+    assert store.asked["heads"] == 1, "the fallback poll is one query for all"
+    last = await writer.end()
+    assert await asyncio.gather(*viewers) == [list(range(2, last + 1))] * 300
+    assert store.asked["events_after"] == 1, "three hundred viewers, one read"
+    await tails.close()
+
+
+@rule("RX-11")
+async def test_with_every_ring_lost_the_poll_delivers_everything(bench: Bench, writer: Writer):
+    tails = tails_of(bench, poll_seconds=0.02)
+    watching = asyncio.create_task(all_of(await opened(tails, writer.run_id)))
+    for _ in range(5):
+        await writer.say(2, ring=False)
+    last = await writer.end(ring=False)
+    assert await watching == list(range(1, last + 1))
+    await tails.close()
+
+
+async def test_a_ring_between_the_look_and_the_watch_is_not_lost(bench: Bench, writer: Writer):
+    class Slow(Counting):
+        async def bounds(self, *args: Any) -> Any:
+            found = await self._runs.bounds(*args)
+            await writer.end()  # grows and rings after the look, before it is told
+            return found
+
+    tails = tails_of(bench, Slow(bench))
+    assert await all_of(await opened(tails, writer.run_id)) == [1, 2, 3]
+    await tails.close()
+
+
+@case("E8")
+async def test_a_viewer_that_falls_behind_pages_from_the_store_and_misses_nothing(bench: Bench, writer: Writer):
+    store = Counting(bench)
+    tails = tails_of(bench, store)
+    slow = await opened(tails, writer.run_id)
+    quick = asyncio.create_task(all_of(await opened(tails, writer.run_id)))
+    for _ in range(30):
+        await writer.say(100)
+    last = await writer.end()
+    assert await quick == list(range(1, last + 1))
+    kept = tails._tails[writer.run_id].stretch
+    assert len(kept) <= 200, "what is kept in memory has a bound"
+    assert await all_of(slow) == list(range(1, last + 1))
+    await tails.close()
+
+
+async def test_a_store_that_is_away_for_a_while_ends_no_stream(bench: Bench, writer: Writer):
+    store = Counting(bench)
+    tails = tails_of(bench, store, poll_seconds=0.02)
+    watching = asyncio.create_task(all_of(await opened(tails, writer.run_id)))
+    store.is_away = True
+    await writer.say(5)
+
+    async def was_asked() -> bool:
+        return store.asked["events_after"] > 0
+
+    await until(was_asked)
+    store.is_away = False
+    last = await writer.end()
+    assert await watching == list(range(1, last + 1))
+    await tails.close()
+
+
+async def test_a_quiet_stream_gives_a_sign_of_life(bench: Bench, writer: Writer):
+    tails = tails_of(bench, heartbeat_seconds=0.02)
+    viewer = await opened(tails, writer.run_id)
+    async with asyncio.timeout(5):
+        assert await viewer.next() == []
+    await tails.close()
+
+
+@case("E12")
+async def test_closing_ends_every_stream_and_opens_no_new_one(bench: Bench, writer: Writer):
+    tails = tails_of(bench)
+    watching = asyncio.create_task(all_of(await opened(tails, writer.run_id)))
+    await asyncio.sleep(0)
+    await tails.close()
+    assert await watching == []
+    with pytest.raises(Unavailable):
+        await tails.open(THE_OWNER, writer.run_id, 0)
+
+
+async def test_the_number_of_streams_has_a_limit_and_places_come_free(bench: Bench, writer: Writer):
+    tails = tails_of(bench, max_streams=2)
+    first, _ = await opened(tails, writer.run_id), await opened(tails, writer.run_id)
+    with pytest.raises(TooMany):
+        await tails.open(THE_OWNER, writer.run_id, 0)
+    first.close()
+    first.close()  # leaving twice is leaving once
+    last = await opened(tails, writer.run_id)
+    last.close()
+    await tails.close()
+
+
+async def test_a_log_that_nobody_watches_is_forgotten(tails: RunTails, writer: Writer):
+    viewer = await opened(tails, writer.run_id)
+    assert await all_watched(tails) == 1
+    viewer.close()
+    assert await all_watched(tails) == 0

@@ -1,0 +1,205 @@
+"""A worker executes what it claims, once, in order, and tells how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from easel.core.principal import THE_OWNER
+from easel.core.run.life import Status
+from tests.host.conftest import TestTool
+from tests.host.working import at_work, ended, script, until
+from tests.requirements import case, rule
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from easel.core.run.conversation import Conversation, Part
+    from easel.core.tool.definition import ToolDefinition
+    from tests.host.conftest import Bench
+
+
+@rule("RX-24", "RX-25", "RX-28")
+async def test_a_noop_is_started_closed_and_done(bench: Bench):
+    run_id = await bench.start("noop")
+    async with at_work(bench.worker()):
+        run = await ended(bench, run_id)
+    assert (run.status, run.attempt, run.error_message) == (Status.COMPLETED, 1, None)
+    log = await bench.log(run_id)
+    assert [event.type for event in log] == ["run.start", "message.completed", "run.status", "done"]
+    assert [event.seq for event in log] == [1, 2, 3, 4]
+    assert run.last_seq == 4
+
+
+async def test_what_was_said_is_the_sum_of_its_deltas(bench: Bench):
+    long = "wörd " * 2_000
+    run_id = await bench.start(
+        script({"say": "a"}, {"say": long}, {"call": "gsv__Echo", "args": {"value": 1}}, {"think": "hm"}, {"say": "b"})
+    )
+    async with at_work(bench.worker()):
+        await ended(bench, run_id)
+    log = [(event.type, msgspec.json.decode(event.data)) for event in await bench.log(run_id)]
+    text = "".join(data["text"] for kind, data in log if kind == "message.delta")
+    assert text == f"a{long}\n\nb"
+    assert next(data["text"] for kind, data in log if kind == "message.completed") == text
+    assert max(len(event.data) for event in await bench.log(run_id) if event.type == "message.delta") <= 2_048
+
+
+async def test_a_failure_of_the_model_is_the_runs_reason(bench: Bench):
+    run_id = await bench.start(script({"say": "so far"}, {"fail": "no more"}))
+    async with at_work(bench.worker()):
+        run = await ended(bench, run_id)
+    assert run.status is Status.FAILED
+    assert run.error_message == "The model failed: no more"
+    closing = msgspec.json.decode((await bench.log(run_id))[-3].data)
+    assert (closing["status"], closing["text"], closing["error"]) == ("failed", "so far", run.error_message)
+
+
+async def test_a_tool_that_fails_is_told_to_the_model_and_the_run_goes_on(bench: Bench):
+    async def broken(_: Mapping[str, Any]) -> Any:
+        raise ValueError("secret detail")
+
+    run_id = await bench.start(script({"call": "t"}, {"call": "nope"}, {"call": "gsv__Sleep", "args": {"ms": "x"}}, {"say": "ok"}))
+    async with at_work(bench.worker(TestTool("t", broken))):
+        run = await ended(bench, run_id)
+    assert run.status is Status.COMPLETED
+    errors = [msgspec.json.decode(event.data)["error"] for event in await bench.log(run_id) if event.type == "tool.result"]
+    assert errors[0] == "t broke (ValueError)."
+    assert "there is no such tool" in errors[1]
+    assert errors[2].startswith("gsv__Sleep: ms:")
+
+
+async def test_a_result_over_the_limit_is_refused_and_the_model_is_told(bench: Bench):
+    async def large(_: Mapping[str, Any]) -> Any:
+        return "x" * 20_000
+
+    run_id = await bench.start(script({"call": "t"}))
+    async with at_work(bench.worker(TestTool("t", large))):
+        await ended(bench, run_id)
+    [result] = [msgspec.json.decode(event.data) for event in await bench.log(run_id) if event.type == "tool.result"]
+    assert "over the limit" in result["error"]
+
+
+async def test_a_run_that_never_ends_is_ended_by_the_step_limit(bench: Bench):
+    run_id = await bench.start(script(*[{"call": "gsv__Clock"}] * 9))
+    async with at_work(bench.worker(max_steps=3)):
+        run = await ended(bench, run_id)
+    assert run.status is Status.FAILED
+    assert "3 steps" in (run.error_message or "")
+
+
+async def test_a_run_that_takes_too_long_is_stopped(bench: Bench):
+    run_id = await bench.start(script({"say": "x"}, {"wait_ms": 60_000}))
+    async with at_work(bench.worker(run_timeout_seconds=0.1)):
+        run = await ended(bench, run_id)
+    assert run.status is Status.FAILED
+    assert "took longer than 0.1 s" in (run.error_message or "")
+
+
+async def test_the_time_limit_counts_over_all_attempts(bench: Bench):
+    run_id = await bench.start(script({"wait_ms": 60_000}))
+    await bench.runs.claim_queued(bench.worker().worker_id, 1, 15, 0)
+    bench.clock.ahead = 100
+    async with at_work(bench.worker(run_timeout_seconds=60)):
+        run = await ended(bench, run_id)
+    assert "took longer" in (run.error_message or "")
+
+
+@rule("RX-27")
+@case("J9")
+async def test_a_cancel_stops_the_tool_that_runs_and_ends_within_a_second(bench: Bench):
+    inside, stopped = asyncio.Event(), asyncio.Event()
+
+    async def endless(_: Mapping[str, Any]) -> Any:
+        inside.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    run_id = await bench.start(script({"say": "before"}, {"call": "t"}))
+    async with at_work(bench.worker(TestTool("t", endless))):
+        await inside.wait()
+        await bench.queue.cancel(THE_OWNER, run_id)
+        async with asyncio.timeout(1):
+            await stopped.wait()
+            run = await ended(bench, run_id)
+    assert run.status is Status.CANCELLED
+    log = [(event.type, msgspec.json.decode(event.data)) for event in await bench.log(run_id)]
+    assert [kind for kind, _ in log][-3:] == ["message.completed", "run.status", "done"]
+    assert log[-1][1]["status"] == "cancelled"
+    assert log[-3][1]["text"] == "before"
+
+
+@rule("RX-11", "RX-27")
+async def test_a_cancel_whose_ring_is_lost_is_found_by_the_poll(bench: Bench):
+    run_id = await bench.start(script({"wait_ms": 60_000}))
+    async with at_work(bench.worker()):
+
+        async def is_running() -> bool:
+            return (await bench.run(run_id)).status is Status.RUNNING
+
+        await until(is_running)
+        await bench.runs.request_cancel((await bench.run(run_id)).user_id, run_id, [])  # the store alone: no bell
+        async with asyncio.timeout(1):
+            assert (await ended(bench, run_id)).status is Status.CANCELLED
+
+
+async def test_runs_of_many_sessions_are_executed_together_and_those_of_one_in_order(bench: Bench):
+    apart = [await bench.start(script({"wait_ms": 50}), session=f"s{n}") for n in range(6)]
+    queued = [await bench.start("noop", session="one") for _ in range(5)]
+    async with at_work(bench.worker()):
+        runs = [await ended(bench, run_id) for run_id in (*apart, *queued)]
+    spans = [(run.started_at, run.finished_at) for run in runs[:6]]
+    assert max(start for start, _ in spans if start) < min(end for _, end in spans if end), "six waits of 50 ms did not overlap"
+    order = [(run.started_at, run.finished_at) for run in runs[6:]]
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(order) if before[1] and after[0])
+
+
+@rule("RX-46")
+async def test_a_worker_set_to_one_run_executes_one_at_a_time(bench: Bench):
+    at_once, most = 0, 0
+
+    async def count(_: Mapping[str, Any]) -> Any:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0.01)
+        at_once -= 1
+
+    runs = [await bench.start(script({"call": "t"}), session=f"s{n}") for n in range(5)]
+    async with at_work(bench.worker(TestTool("t", count), slots=1)):
+        for run_id in runs:
+            await ended(bench, run_id)
+    assert most == 1
+
+
+async def test_a_worker_that_breaks_inside_says_so_without_the_details(bench: Bench):
+    class Broken:
+        async def reply(self, conversation: Conversation, tools: Sequence[ToolDefinition]) -> AsyncIterator[Part]:
+            raise RuntimeError("secret detail")
+            yield
+
+    run_id = await bench.start("hello")
+    async with at_work(bench.worker(model=Broken())):
+        run = await ended(bench, run_id)
+    assert run.status is Status.FAILED
+    assert "secret" not in (run.error_message or "")
+    assert "ref_" in (run.error_message or "")
+
+
+@pytest.mark.parametrize("text", ["nul \x00 inside", "half \ud800 a pair"])
+async def test_what_a_database_cannot_hold_is_replaced_and_nothing_is_lost(bench: Bench, text: str):
+    async def odd(_: Mapping[str, Any]) -> Any:
+        return {"text": text}
+
+    run_id = await bench.start(script({"call": "t"}, {"say": "after"}))
+    async with at_work(bench.worker(TestTool("t", odd))):
+        run = await ended(bench, run_id)
+    assert run.status is Status.COMPLETED
+    [result] = [msgspec.json.decode(event.data) for event in await bench.log(run_id) if event.type == "tool.result"]
+    assert "\x00" not in str(result)

@@ -1,0 +1,282 @@
+"""Workers die, freeze, lose their database and are stopped; runs go on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from easel.core.run.batch import Batch
+from easel.core.run.conversation import Step, ToolCall, ToolResult
+from easel.core.run.events import RunEvents
+from easel.core.run.life import Status
+from easel.core.run.resume import OUTCOME_UNKNOWN
+from easel.errors import Unavailable
+from easel.ids import CallId, RunId, WorkerId, answer_id
+from tests.host.conftest import TestTool
+from tests.host.working import at_work, ended, script, until
+from tests.requirements import case, rule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from easel.core.run.run import Claim
+    from easel.core.stream.envelope import Envelope
+    from tests.host.conftest import Bench
+
+DEAD = WorkerId("wrk_dead")
+LATER = 20.0  # past any claim, within the time a run may take
+
+
+async def left_by_a_dead_worker(bench: Bench, run_id: RunId, *events: Envelope) -> Claim:
+    """The run as a worker leaves it that claimed it, wrote this much and was never heard of again."""
+    [claim] = await bench.runs.claim_queued(DEAD, 1, 15, 0)
+    assert claim.run_id == run_id
+    assert await bench.runs.append(Batch(claim, 1, [RunEvents(run_id, agent_id="main", node_id="x").started(claim.attempt), *events]))
+    return claim
+
+
+def seal(run_id: RunId) -> RunEvents:
+    return RunEvents(run_id, agent_id="main", node_id="x")
+
+
+@rule("RX-06", "RX-30", "RX-37", "RX-49")
+async def test_a_run_goes_on_after_its_last_finished_step_as_a_new_attempt_that_the_log_shows(bench: Bench):
+    used: list[Any] = []
+
+    async def count(args: Mapping[str, Any]) -> Any:
+        used.append(args)
+        return len(used)
+
+    run_id = await bench.start(
+        script({"say": "one"}, {"call": "t", "args": {"n": 1}}, {"say": "two"}, {"call": "t", "args": {"n": 2}}, {"say": "three"})
+    )
+    made = seal(run_id)
+    call = ToolCall(CallId("call_1"), "t", {"n": 1})
+    step = Step("one", (call,))
+    await left_by_a_dead_worker(
+        bench,
+        run_id,
+        made.delta(answer_id(run_id), "one"),
+        made.step(1, step),
+        made.calling(call),
+        made.called(ToolResult(CallId("call_1"), "t", "done before")),
+        made.delta(answer_id(run_id), "\n\ntw"),  # a model call that was cut off
+    )
+    bench.clock.ahead = LATER
+    async with at_work(bench.worker(TestTool("t", count))):
+        run = await ended(bench, run_id)
+    assert (run.status, run.attempt) == (Status.COMPLETED, 2)
+    assert used == [{"n": 2}], "the finished call was made again"
+    log = [(event.type, msgspec.json.decode(event.data)) for event in await bench.log(run_id)]
+    assert [data["attempt"] for kind, data in log if kind == "run.start"] == [1, 2]
+    assert [event.seq for event in await bench.log(run_id)] == list(range(1, run.last_seq + 1))
+    assert [data["text"] for kind, data in log if kind == "message.completed"] == ["one\n\ntwo\n\nthree"]
+    assert [kind for kind, _ in log].count("done") == 1
+
+
+@rule("RS-38")
+@pytest.mark.parametrize("declared, again", [({}, False), ({"read_only": True}, True), ({"idempotent": True}, True)], ids=str)
+async def test_a_call_in_flight_is_made_again_only_if_that_is_harmless(bench: Bench, declared: dict[str, bool], again: bool):
+    used: list[Any] = []
+
+    async def count(args: Mapping[str, Any]) -> Any:
+        used.append(args)
+        return "fresh"
+
+    run_id = await bench.start(script({"call": "t", "args": {}}, {"say": "went on"}))
+    made = seal(run_id)
+    call = ToolCall(CallId("call_1"), "t", {})
+    await left_by_a_dead_worker(bench, run_id, made.step(1, Step("", (call,))), made.calling(call))
+    bench.clock.ahead = LATER
+    async with at_work(bench.worker(TestTool("t", count, **declared))):
+        run = await ended(bench, run_id)
+    assert run.status is Status.COMPLETED
+    assert used == ([{}] if again else [])
+    [result] = [msgspec.json.decode(event.data) for event in await bench.log(run_id) if event.type == "tool.result"]
+    assert result.get("result") == ("fresh" if again else None)
+    assert result.get("error") == (None if again else OUTCOME_UNKNOWN)
+
+
+@rule("RX-38", "RS-38")
+@case("J6")
+async def test_a_run_that_loses_every_worker_fails_with_the_reason(bench: Bench):
+    run_id = await bench.start("noop")
+    for attempt in (1, 2, 3):
+        claims = await (bench.runs.claim_queued(DEAD, 1, 15, 0) if attempt == 1 else bench.runs.claim_expired(DEAD, 1, 15))
+        assert claims[0].attempt == attempt
+        bench.clock.ahead += LATER
+    async with at_work(bench.worker()):
+        run = await ended(bench, run_id)
+    assert run.status is Status.FAILED
+    assert run.error_message == "Gave up after 3 attempts: each time the worker that held the run was lost."
+    assert await bench.types(run_id) == ["message.completed", "run.status", "done"]
+
+
+@rule("RX-13", "RS-39")
+@case("J2", "J3")
+async def test_a_worker_that_wakes_up_too_late_writes_nothing_and_stops(bench: Bench):
+    inside, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def held(_: Mapping[str, Any]) -> Any:
+        inside.set()
+        await go_on.wait()
+        return "stale"
+
+    run_id = await bench.start(script({"call": "t", "args": {}}, {"say": "said"}))
+    slow = bench.worker(TestTool("t", held, read_only=True))
+    assert await slow.once() == 1  # by hand: nothing renews
+    await inside.wait()
+    bench.clock.ahead = LATER
+
+    async def quick(_: Mapping[str, Any]) -> Any:
+        done.set()
+        return "fresh"
+
+    async with at_work(bench.worker(TestTool("t", quick, read_only=True))):
+        await done.wait()
+        go_on.set()
+        run = await ended(bench, run_id)
+
+        async def has_stopped() -> bool:
+            return not slow._held
+
+        await until(has_stopped)
+    assert (run.status, run.attempt) == (Status.COMPLETED, 2)
+    results = [msgspec.json.decode(event.data)["result"] for event in await bench.log(run_id) if event.type == "tool.result"]
+    assert results == ["fresh"]
+    types = await bench.types(run_id)
+    assert types.count("done") == 1
+    assert types.count("run.start") == 2
+
+
+class CutOff:
+    """The store, out of reach for this worker alone when `is_cut`."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._runs = bench.runs
+        self.is_cut = False
+        self.writes_while_cut = 0
+
+    def __getattr__(self, name: str) -> Any:
+        async def through(*args: Any, **more: Any) -> Any:
+            if self.is_cut:
+                raise Unavailable(what="The database")
+            return await getattr(self._runs, name)(*args, **more)
+
+        return through
+
+
+@rule("RX-13", "RX-26")
+@case("J7")
+async def test_a_worker_that_cannot_renew_stops_itself_before_its_claim_ends(bench: Bench):
+    stopped = asyncio.Event()
+    inside = asyncio.Event()
+
+    async def endless(_: Mapping[str, Any]) -> Any:
+        inside.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    runs = CutOff(bench)
+    run_id = await bench.start(script({"call": "t", "args": {}}))
+    async with at_work(bench.worker(TestTool("t", endless), runs=runs, claim_seconds=1.0)):  # pyright: ignore[reportArgumentType]
+        await inside.wait()
+        began = asyncio.get_running_loop().time()
+        runs.is_cut = True
+        async with asyncio.timeout(3):
+            await stopped.wait()
+        assert asyncio.get_running_loop().time() - began < 1.0
+        last = (await bench.run(run_id)).last_seq
+        runs.is_cut = False
+        async with asyncio.timeout(5):  # the same worker takes it up again, as another attempt
+
+            async def is_held_again() -> bool:
+                return (await bench.run(run_id)).attempt == 2
+
+            await until(is_held_again)
+    assert (await bench.types(run_id))[last] == "run.start"
+
+
+@rule("RX-26")
+async def test_a_run_longer_than_the_claim_is_not_taken_from_a_healthy_worker(bench: Bench):
+    run_id = await bench.start(script({"wait_ms": 900}))
+    other = bench.worker(claim_seconds=0.3)
+    async with at_work(bench.worker(claim_seconds=0.3)), at_work(other):
+        run = await ended(bench, run_id)
+    assert (run.status, run.attempt) == (Status.COMPLETED, 1)
+
+
+@rule("RX-49")
+async def test_a_stopping_worker_lets_a_step_end_and_hands_the_run_back_with_its_attempt(bench: Bench):
+    inside, go_on = asyncio.Event(), asyncio.Event()
+
+    async def held(_: Mapping[str, Any]) -> Any:
+        inside.set()
+        await go_on.wait()
+        return "finished"
+
+    run_id = await bench.start(script({"call": "t", "args": {}}, {"call": "gsv__Clock"}, {"say": "end"}))
+    async with at_work(bench.worker(TestTool("t", held))) as stop:
+        await inside.wait()
+        stop.set()
+        await asyncio.sleep(0)
+        go_on.set()
+    run = await bench.run(run_id)
+    assert (run.status, run.attempt, run.max_attempts) == (Status.QUEUED, 1, 4)
+    assert (await bench.types(run_id))[-1] == "tool.result", "the step that was under way was not finished"
+    async with at_work(bench.worker(TestTool("t", held))):  # nobody waits for the claim to run out
+        run = await ended(bench, run_id)
+    assert (run.status, run.attempt) == (Status.COMPLETED, 2)
+
+
+@rule("RX-49")
+async def test_what_does_not_end_in_time_is_handed_back_all_the_same(bench: Bench):
+    run_id = await bench.start(script({"say": "x"}, {"wait_ms": 60_000}))
+    async with at_work(bench.worker(drain_seconds=0.1)) as stop:
+
+        async def is_running() -> bool:
+            return (await bench.run(run_id)).status is Status.RUNNING
+
+        await until(is_running)
+        stop.set()
+    run = await bench.run(run_id)
+    assert (run.status, run.max_attempts) == (Status.QUEUED, 4)
+    assert "done" not in await bench.types(run_id)
+
+
+@rule("RX-29")
+async def test_an_append_whose_answer_was_lost_is_repeated_and_stored_once(bench: Bench):
+    class Forgetful(CutOff):
+        forgotten = 0
+
+        async def append(self, batch: Batch) -> Any:
+            answer = await self._runs.append(batch)
+            if self.forgotten < 2:  # stored, but the sender never hears so
+                self.forgotten += 1
+                raise Unavailable(what="The database")
+            return answer
+
+    run_id = await bench.start(script({"say": "once"}, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "twice"}))
+    async with at_work(bench.worker(runs=Forgetful(bench))):  # pyright: ignore[reportArgumentType]
+        run = await ended(bench, run_id)
+    types = await bench.types(run_id)
+    assert types.count("run.start") == types.count("tool.call") == types.count("done") == 1
+    assert (run.status, run.last_seq) == (Status.COMPLETED, len(types))
+
+
+async def test_a_database_that_is_away_for_a_while_costs_no_run(bench: Bench):
+    runs = CutOff(bench)
+    ids: Sequence[RunId] = [await bench.start(script({"ticks": 20, "every_ms": 10}), session=f"s{n}") for n in range(4)]
+    async with at_work(bench.worker(runs=runs)):  # pyright: ignore[reportArgumentType]
+        for _ in range(3):
+            runs.is_cut = True
+            await asyncio.sleep(0.05)
+            runs.is_cut = False
+            await asyncio.sleep(0.02)
+        ends = [await ended(bench, run_id) for run_id in ids]
+    assert {(run.status, run.attempt) for run in ends} == {(Status.COMPLETED, 1)}

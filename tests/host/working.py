@@ -1,0 +1,49 @@
+"""Small helpers to drive a worker by hand and to wait for what it does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+    from easel.core.run.run import Run
+    from easel.host.run_worker import RunWorker
+    from easel.ids import RunId
+    from tests.host.conftest import Bench
+
+PATIENCE_SECONDS = 10
+
+
+def script(*steps: dict[str, Any]) -> str:
+    return json.dumps({"script": steps})
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not await holds():  # noqa: ASYNC110 - a poll with a deadline, not a guess
+            await asyncio.sleep(0.005)
+
+
+async def ended(bench: Bench, run_id: RunId) -> Run:
+    async def has_ended() -> bool:
+        return (await bench.run(run_id)).is_terminal
+
+    await until(has_ended)
+    return await bench.run(run_id)
+
+
+@contextlib.asynccontextmanager
+async def at_work(worker: RunWorker) -> AsyncGenerator[asyncio.Event]:
+    """The worker works until the block ends; setting the event stops it earlier."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(worker.work(stop))
+    try:
+        yield stop
+    finally:
+        stop.set()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await task

@@ -1,0 +1,158 @@
+"""The queue and its logs as a plain thing in memory: what every store must answer, said without a database.
+
+Owns the rules once more, in the shortest words that are exact. No time passes here: a claim is over when the test says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from easel.core.run.life import Status, is_terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from easel.ids import RunId, WorkerId
+
+
+@dataclass
+class ModelRun:
+    run_id: RunId
+    session: str
+    max_attempts: int
+    key: str | None
+    digest: str | None
+    status: Status = Status.QUEUED
+    turn: int | None = None
+    attempt: int = 0
+    owner: WorkerId | None = None
+    over_since: int | None = None  # when its claim ran out, in the order of running out
+    was_started: bool = False
+    cancel_asked: bool = False
+    error: str | None = None
+    batch_no: int = 0
+    batch_seq: int = 0
+    log: list[str] = field(default_factory=list)  # what each event says
+    oldest: int = 1
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.status is Status.QUEUED and self.turn is None
+
+    @property
+    def is_ready(self) -> bool:
+        return self.status is Status.QUEUED and self.turn is not None
+
+
+@dataclass(frozen=True)
+class ModelClaim:
+    run_id: RunId
+    owner: WorkerId
+    attempt: int
+
+
+class ModelQueue:
+    def __init__(self) -> None:
+        self.runs: dict[RunId, ModelRun] = {}  # in the order of arrival
+        self._turns = 0
+        self._lapses = 0
+
+    # -- arriving
+
+    def enqueue(self, run: ModelRun) -> RunId | None:
+        """The run that the asker gets; None: the key was used for something else."""
+        if run.key is not None:
+            for earlier in self.runs.values():
+                if earlier.key == run.key:
+                    return earlier.run_id if earlier.digest == run.digest else None
+        self.runs[run.run_id] = run
+        self._pass_turn(run.session)
+        return run.run_id
+
+    def _pass_turn(self, session: str) -> bool:
+        mine = [run for run in self.runs.values() if run.session == session]
+        if any(run.turn is not None and not is_terminal(run.status) for run in mine):
+            return False
+        for run in mine:
+            if run.is_waiting:
+                self._turns += 1
+                run.turn = self._turns
+                return True
+        return False
+
+    # -- claiming
+
+    def claim(self, worker: WorkerId, room: int, after: RunId | None) -> list[ModelClaim]:
+        after_turn = (self.runs[after].turn if after else 0) or 0
+        ready = sorted((run.turn, run) for run in self.runs.values() if run.is_ready and run.turn is not None and run.turn > after_turn)
+        return [self._take(run, worker) for _, run in ready[:room]]
+
+    def take_over(self, worker: WorkerId, room: int) -> list[ModelClaim]:
+        over = sorted((run.over_since, run.run_id) for run in self.runs.values() if run.over_since is not None)
+        return [self._take(self.runs[run_id], worker) for _, run_id in over[:room]]
+
+    def _take(self, run: ModelRun, worker: WorkerId) -> ModelClaim:
+        run.status, run.owner, run.attempt, run.batch_no, run.over_since, run.was_started = (
+            Status.RUNNING,
+            worker,
+            run.attempt + 1,
+            0,
+            None,
+            True,
+        )
+        return ModelClaim(run.run_id, worker, run.attempt)
+
+    def lapse(self, run_id: RunId) -> None:
+        self._lapses += 1
+        self.runs[run_id].over_since = self._lapses
+
+    def _is_owners(self, claim: ModelClaim) -> bool:
+        run = self.runs[claim.run_id]
+        return (run.owner, run.attempt) == (claim.owner, claim.attempt)
+
+    def holds(self, claim: ModelClaim) -> bool:
+        run = self.runs[claim.run_id]
+        return self._is_owners(claim) and run.status is Status.RUNNING and run.over_since is None
+
+    def hand_back(self, claim: ModelClaim) -> bool:
+        run = self.runs[claim.run_id]
+        if not self._is_owners(claim) or run.status is not Status.RUNNING:
+            return False
+        run.status, run.owner, run.over_since, run.max_attempts = Status.QUEUED, None, None, run.max_attempts + 1
+        return True
+
+    # -- the log
+
+    def append(self, claim: ModelClaim, number: int, events: Iterable[str], ends_as: Status | None) -> tuple[int, bool, bool] | None:
+        """(last seq, whether a cancel was asked for, whether the turn was passed), or None where the claim is gone."""
+        run = self.runs[claim.run_id]
+        if self.holds(claim) and number == run.batch_no + 1:
+            run.log += events
+            run.batch_no, run.batch_seq = number, len(run.log)
+            return run.batch_seq, run.cancel_asked, ends_as is not None and self._end(run, ends_as)
+        if self._is_owners(claim) and number == run.batch_no:
+            return run.batch_seq, run.cancel_asked, ends_as is not None
+        return None
+
+    def _end(self, run: ModelRun, status: Status) -> bool:
+        run.status, run.over_since, run.error = status, None, "why" if status is Status.FAILED else None
+        return self._pass_turn(run.session)
+
+    def cancel(self, run_id: RunId) -> tuple[bool, bool]:
+        """(whether it changed anything, whether the turn was passed)."""
+        run = self.runs[run_id]
+        if is_terminal(run.status):
+            return False, False
+        changed, run.cancel_asked = not run.cancel_asked, True
+        if run.status is Status.RUNNING:
+            return changed, False
+        run.log += ["run.status", "done"]
+        had_turn = run.turn is not None
+        return True, self._end(run, Status.CANCELLED) and had_turn
+
+    def prune(self, run_ids: Iterable[RunId]) -> int:
+        longer = [run for run in map(self.runs.__getitem__, run_ids) if run.oldest < len(run.log)]
+        for run in longer:
+            run.oldest = len(run.log)
+        return len(longer)

@@ -1,0 +1,237 @@
+"""Claims on every store: who holds a run, until when, and what the fence keeps out."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from easel.core.run.life import Status
+from easel.ids import WorkerId
+from tests.requirements import case, rule
+from tests.stores.harness import LONG, A, B, Store, a_run, ends, log_types, reload, says, start, started, stored, whole_log
+
+if TYPE_CHECKING:
+    from easel.core.run.run import Claim
+    from easel.host.ports import RunStore
+
+HOUR = 3600
+
+
+@rule("RX-22", "RX-13")
+async def test_a_claim_makes_the_run_its_workers_for_the_time_of_the_claim(runs: RunStore, store: Store) -> None:
+    queued = (await runs.enqueue(a_run("talk", "hello"))).run
+    [claim] = await runs.claim_queued(A, 1, 15.0, 0)
+    assert (claim.run_id, claim.worker_id, claim.attempt, claim.is_takeover) == (queued.run_id, A, 1, False)
+    assert (claim.user_id, claim.session_id, claim.input_text, claim.max_attempts) == ("owner", "talk", "hello", 3)
+    assert (claim.last_seq, claim.cancel_requested) == (0, False)
+    assert 0 <= claim.queued_seconds < 30
+    assert 0 <= claim.running_seconds < 30
+    run = await reload(runs, queued.run_id)
+    assert (run.status, run.attempt) == (Status.RUNNING, 1)
+    assert run.started_at is not None
+    [row] = await store.sql(
+        f"select owner_id, lease_until > {store.ago(-14)} as long_enough, lease_until < {store.ago(-16)} as short_enough from runs"
+    )
+    assert (row["owner_id"], bool(row["long_enough"]), bool(row["short_enough"])) == (A, True, True)
+
+
+@rule("RX-22", "RS-60")
+async def test_one_claim_takes_several_runs_up_to_its_room_oldest_first(runs: RunStore) -> None:
+    arrived = [(await runs.enqueue(a_run(f"s{n}"))).run.run_id for n in range(7)]
+    assert [claim.run_id for claim in await runs.claim_queued(A, 3, LONG, 0)] == arrived[:3]
+    assert await runs.claim_queued(A, 0, LONG, 0) == []
+    rest = await runs.claim_queued(B, 10, LONG, 0)
+    assert [claim.run_id for claim in rest] == arrived[3:]
+    assert [claim.turn_no for claim in rest] == sorted(claim.turn_no for claim in rest)
+    assert await runs.claim_queued(A, 10, LONG, 0) == []
+
+
+@rule("RX-23")
+async def test_a_worker_that_looks_after_a_turn_misses_only_what_came_before_it(runs: RunStore) -> None:
+    [first, _] = await started(runs, a_run("a"), a_run("b"))
+    later = (await runs.enqueue(a_run("c"))).run
+    assert [claim.run_id for claim in await runs.claim_queued(A, 5, LONG, first.turn_no)] == [later.run_id]
+    assert await runs.hand_back(first)
+    assert await runs.claim_queued(A, 5, LONG, first.turn_no) == []
+    assert [claim.run_id for claim in await runs.claim_queued(A, 5, LONG, 0)] == [first.run_id]
+
+
+@rule("RX-26")
+async def test_its_owner_renews_a_claim_and_nobody_else_does(runs: RunStore, store: Store) -> None:
+    claim = await start(runs)
+    stranger: Claim = _as(claim, worker=B)
+    earlier: Claim = _as(claim, attempt=0)
+    await store.run_out(claim.run_id, -1)  # one second is left
+    assert await runs.renew([stranger], LONG) == {}
+    assert await runs.renew([earlier], LONG) == {}
+    assert await runs.renew([claim], LONG) == {claim.run_id: False}
+    [row] = await store.sql(f"select lease_until > {store.ago(-HOUR + 60)} as pushed from runs")
+    assert row["pushed"]
+
+
+@rule("RX-26")
+async def test_many_claims_are_renewed_at_once_and_the_lost_ones_are_missing_from_the_answer(runs: RunStore, store: Store) -> None:
+    kept, over, ended, flagged = await started(runs, *(a_run(f"s{n}") for n in range(4)))
+    await store.run_out(over.run_id)
+    await runs.append(ends(ended, 1))
+    await runs.request_cancel(flagged.user_id, flagged.run_id, [])
+    assert await runs.renew([kept, over, ended, flagged], LONG) == {kept.run_id: False, flagged.run_id: True}
+    assert await runs.renew([], LONG) == {}
+
+
+@rule("RX-37")
+async def test_a_run_is_taken_over_only_once_its_claim_has_run_out(runs: RunStore, store: Store) -> None:
+    claim = await start(runs, worker=A)
+    assert await runs.claim_expired(B, 5, LONG) == []
+    await store.run_out(claim.run_id)
+    [taken] = await runs.claim_expired(B, 5, LONG)
+    assert (taken.run_id, taken.worker_id, taken.attempt, taken.is_takeover) == (claim.run_id, B, 2, True)
+    assert await runs.claim_expired(A, 5, LONG) == []
+
+
+@rule("RX-22", "RX-37")
+async def test_what_ran_out_first_is_taken_over_first_up_to_the_room(runs: RunStore, store: Store) -> None:
+    claims = await started(runs, *(a_run(f"s{n}") for n in range(4)))
+    for claim, seconds in zip(claims, (10, 40, 20, 30), strict=True):
+        await store.run_out(claim.run_id, seconds)
+    assert {claim.run_id for claim in await runs.claim_expired(B, 2, LONG)} == {claims[1].run_id, claims[3].run_id}
+    assert {claim.run_id for claim in await runs.claim_expired(B, 2, LONG)} == {claims[0].run_id, claims[2].run_id}
+
+
+@rule("RX-30", "RX-13")
+async def test_a_taken_over_run_goes_on_after_its_last_seq_and_rewrites_nothing(runs: RunStore, store: Store) -> None:
+    lost = await start(runs, worker=A)
+    stored(await runs.append(says(lost, 1, "one", "two")))
+    before = await whole_log(runs, lost.run_id)
+    first_start = (await reload(runs, lost.run_id)).started_at
+    await store.run_out(lost.run_id)
+    [taken] = await runs.claim_expired(B, 1, LONG)
+    assert taken.last_seq == 2
+    assert stored(await runs.append(says(taken, 1, "three"))).last_seq == 3
+    assert stored(await runs.append(ends(taken, 2))).last_seq == 6
+    log = await whole_log(runs, lost.run_id)
+    assert log[:2] == before
+    assert [event.seq for event in log] == [1, 2, 3, 4, 5, 6]
+    assert (await reload(runs, lost.run_id)).started_at == first_start
+
+
+@rule("RX-13", "RS-39")
+async def test_a_worker_that_lost_its_claim_changes_nothing(runs: RunStore, store: Store) -> None:
+    stale = await start(runs, worker=A)
+    stored(await runs.append(says(stale, 1, "one")))
+    await store.run_out(stale.run_id)
+    [taken] = await runs.claim_expired(B, 1, LONG)
+    before = await reload(runs, stale.run_id)
+    assert await runs.append(says(stale, 2, "late")) is None
+    assert await runs.append(ends(stale, 2)) is None
+    assert await runs.append(says(stale, 1, "one")) is None
+    assert await runs.renew([stale], LONG) == {}
+    assert not await runs.hand_back(stale)
+    assert await reload(runs, stale.run_id) == before
+    assert await log_types(runs, stale.run_id) == ["message.delta"]
+    stored(await runs.append(ends(taken, 1)))
+
+
+@rule("RX-13", "RX-37")
+async def test_a_claim_that_has_run_out_is_over_even_if_nobody_else_took_it(runs: RunStore, store: Store) -> None:
+    claim = await start(runs)
+    await store.run_out(claim.run_id)
+    assert await runs.append(says(claim, 1, "late")) is None
+    assert await runs.append(ends(claim, 1)) is None
+    assert await runs.renew([claim], LONG) == {}
+    assert (await reload(runs, claim.run_id)).status is Status.RUNNING
+
+
+@rule("RX-13", "RS-39")
+async def test_the_same_worker_is_fenced_off_from_its_own_earlier_attempt(runs: RunStore, store: Store) -> None:
+    earlier = await start(runs, worker=A)
+    await store.run_out(earlier.run_id)
+    [later] = await runs.claim_expired(A, 1, LONG)
+    assert (later.worker_id, later.attempt) == (A, 2)
+    assert await runs.append(says(earlier, 1, "late")) is None
+    assert await runs.renew([earlier], LONG) == {}
+    assert not await runs.hand_back(earlier)
+    assert await runs.append(says(later, 1, "now")) is not None
+
+
+@rule("RX-49")
+async def test_a_run_that_is_handed_back_keeps_its_place_and_its_attempts(runs: RunStore) -> None:
+    [first, _] = await started(runs, a_run("a"), a_run("b"))
+    behind = (await runs.enqueue(a_run("c"))).run
+    waiting = (await runs.enqueue(a_run("a"))).run
+    stored(await runs.append(says(first, 1, "one")))
+    assert await runs.hand_back(first)
+    run = await reload(runs, first.run_id)
+    assert (run.status, run.attempt, run.max_attempts, run.last_seq) == (Status.QUEUED, 1, 4, 1)
+    assert run.started_at is not None
+    assert not await runs.hand_back(first)
+
+    again, other = await runs.claim_queued(B, 5, LONG, 0)
+    assert (again.run_id, other.run_id) == (first.run_id, behind.run_id)
+    assert (again.attempt, again.max_attempts, again.last_seq, again.turn_no) == (2, 4, 1, first.turn_no)
+    assert not again.is_exhausted
+    assert stored(await runs.append(ends(again, 1))).turn_passed
+    assert [claim.run_id for claim in await runs.claim_queued(B, 5, LONG, 0)] == [waiting.run_id]
+
+
+async def test_a_cancel_that_was_asked_for_outlives_its_worker(runs: RunStore, store: Store) -> None:
+    lost, returned = await started(runs, a_run("a"), a_run("b"))
+    for claim in (lost, returned):
+        await runs.request_cancel(claim.user_id, claim.run_id, [])
+    assert await runs.hand_back(returned)
+    await store.run_out(lost.run_id)
+    assert [claim.cancel_requested for claim in await runs.claim_expired(B, 1, LONG)] == [True]
+    assert [claim.cancel_requested for claim in await runs.claim_queued(B, 1, LONG, 0)] == [True]
+
+
+@rule("RS-38")
+async def test_a_run_whose_attempts_are_used_up_is_claimed_once_more_to_be_ended(runs: RunStore, store: Store) -> None:
+    [claim] = await started(runs, a_run(attempts=2))
+    await store.run_out(claim.run_id)
+    [second] = await runs.claim_expired(B, 1, LONG)
+    assert not second.is_exhausted
+    await store.run_out(claim.run_id)
+    [third] = await runs.claim_expired(A, 1, LONG)
+    assert (third.attempt, third.is_exhausted) == (3, True)
+    stored(await runs.append(ends(third, 1, Status.FAILED, "gave up")))
+    run = await reload(runs, claim.run_id)
+    assert (run.status, run.error_message) == (Status.FAILED, "gave up")
+
+
+async def test_the_time_since_the_first_start_counts_over_all_attempts(runs: RunStore, store: Store) -> None:
+    claim = await start(runs)
+    await store.sql(f"update runs set created_at = {store.ago(100)}, started_at = {store.ago(50)}, lease_until = {store.ago(10)}")
+    [taken] = await runs.claim_expired(B, 1, LONG)
+    assert taken.run_id == claim.run_id
+    assert 100 <= taken.queued_seconds < 130
+    assert 50 <= taken.running_seconds < 80
+
+
+@case("J8")
+@rule("RX-22", "RX-26", "RX-37")
+@pytest.mark.parametrize("skew", [-HOUR, HOUR], ids=["an hour slow", "an hour fast"])
+async def test_the_workers_own_clock_does_not_matter(runs: RunStore, store: Store, monkeypatch: pytest.MonkeyPatch, skew: int) -> None:
+    real, real_ns = time.time, time.time_ns
+    claim = await start(runs, worker=A)
+    monkeypatch.setattr(time, "time", lambda: real() + skew)
+    monkeypatch.setattr(time, "time_ns", lambda: real_ns() + skew * 1_000_000_000)
+    skewed = await start(runs, "other", worker=WorkerId("wrk_skewed"))
+    assert await runs.claim_expired(B, 5, 15.0) == []
+    assert await runs.renew([skewed], 15.0) == {skewed.run_id: False}
+    stored(await runs.append(says(skewed, 1, "mine")))
+    stored(await runs.append(says(claim, 1, "mine too")))
+    run = await reload(runs, skewed.run_id)
+    assert run.started_at is not None
+    assert run.started_at - run.created_at < timedelta(seconds=60)
+    await store.run_out(skewed.run_id)
+    assert [taken.run_id for taken in await runs.claim_expired(B, 5, 15.0)] == [skewed.run_id]
+    assert await runs.append(says(skewed, 2, "late")) is None
+
+
+def _as(claim: Claim, *, worker: WorkerId | None = None, attempt: int | None = None) -> Claim:
+    """A claim that someone else might make up."""
+    return replace(claim, worker_id=worker or claim.worker_id, attempt=claim.attempt if attempt is None else attempt)

@@ -1,0 +1,327 @@
+"""The queue of every store: how runs arrive, wait for their session's turn, are found again and are called off."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from easel.core.run.batch import QueueDepth
+from easel.core.run.life import Status
+from easel.errors import IdempotencyConflict
+from easel.ids import OWNER, RunId, SessionId, new_run_id
+from tests.requirements import rule
+from tests.stores.harness import (
+    LONG,
+    A,
+    B,
+    Store,
+    a_run,
+    closing,
+    data_of,
+    ends,
+    log_types,
+    reload,
+    says,
+    start,
+    started,
+    stored,
+    whole_log,
+)
+
+if TYPE_CHECKING:
+    from easel.core.run.run import NewRun
+    from easel.host.ports import RunStore
+
+# --- arriving ---------------------------------------------------------------------------------------------------------
+
+
+@rule("RX-31", "RX-50")
+async def test_a_run_is_queued_as_it_was_asked_for(runs: RunStore) -> None:
+    new = a_run("talk", "hello", attempts=5)
+    enqueued = await runs.enqueue(new)
+    run = enqueued.run
+    assert enqueued.is_new
+    assert (run.run_id, run.user_id, run.session_id, run.input_text, run.max_attempts) == (new.run_id, OWNER, "talk", "hello", 5)
+    assert (run.status, run.attempt, run.last_seq, run.oldest_seq) == (Status.QUEUED, 0, 0, 1)
+    assert (run.started_at, run.finished_at, run.cancel_requested_at, run.error_message) == (None, None, None, None)
+    assert abs(run.created_at - datetime.now(UTC)) < timedelta(seconds=30)
+
+
+@rule("RX-32")
+async def test_a_run_is_read_back_as_it_was_told(runs: RunStore) -> None:
+    told = (await runs.enqueue(a_run())).run
+    assert await runs.get(OWNER, told.run_id) == told
+    assert (await reload(runs, told.run_id)).created_at.utcoffset() == timedelta(0)
+
+
+async def test_a_run_that_nobody_made_is_not_there(runs: RunStore) -> None:
+    nobody = new_run_id()
+    assert await runs.get(OWNER, nobody) is None
+    assert await runs.bounds(OWNER, nobody) is None
+    assert await runs.request_cancel(OWNER, nobody, closing(nobody)) is None
+    assert await runs.events_after(nobody, 0, 100) == []
+    assert await runs.heads([nobody]) == {}
+    assert await runs.heads([]) == {}
+
+
+TEXTS = [
+    "",
+    " ",
+    "a'b\"c\\d",
+    "line\r\nline\rline\n",
+    "tab\t\x0b\x1b[31m",
+    "naïve – 你好 🎨 \u2028\u2029",
+    "e\u0301 é",
+    "\ufeff",
+    "x" * 250_000,
+]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+async def test_a_message_is_kept_byte_for_byte(runs: RunStore, text: str) -> None:
+    [claim] = await started(runs, a_run(text=text))
+    assert claim.input_text == text
+    assert (await reload(runs, claim.run_id)).input_text == text
+
+
+@rule("RX-31")
+async def test_the_same_key_and_request_give_the_first_run_again(runs: RunStore) -> None:
+    first = await runs.enqueue(a_run("talk", key="k", digest="d"))
+    again = await runs.enqueue(a_run("talk", key="k", digest="d"))
+    assert first.is_new
+    assert not again.is_new
+    assert again.run == first.run
+    assert await runs.queue_depth() == QueueDepth(ready=1, waiting=0, running=0)
+
+
+async def test_the_same_key_gives_the_first_run_as_it_is_by_now(runs: RunStore) -> None:
+    [claim] = await started(runs, a_run("talk", key="k", digest="d"))
+    await runs.append(ends(claim, 1))
+    again = await runs.enqueue(a_run("talk", key="k", digest="d"))
+    assert (again.is_new, again.run.run_id, again.run.status) == (False, claim.run_id, Status.COMPLETED)
+
+
+async def test_the_same_key_for_another_request_is_refused_and_leaves_nothing(runs: RunStore, store: Store) -> None:
+    await runs.enqueue(a_run("talk", key="k", digest="d"))
+    with pytest.raises(IdempotencyConflict) as refused:
+        await runs.enqueue(a_run("elsewhere", key="k", digest="other"))
+    assert refused.value.details == {"key": "k"}
+    assert [row["session_id"] for row in await store.sql("select session_id from sessions")] == ["talk"]
+
+
+async def test_runs_without_a_key_are_never_taken_for_each_other(runs: RunStore) -> None:
+    first, second = await runs.enqueue(a_run("a", digest="d")), await runs.enqueue(a_run("b", digest="d"))
+    assert first.is_new
+    assert second.is_new
+
+
+@rule("RX-54")
+async def test_a_key_is_each_users_own(runs: RunStore, store: Store) -> None:
+    guest = await store.add_user("guest")
+    mine = await runs.enqueue(a_run(key="k", digest="d"))
+    theirs = await runs.enqueue(a_run(user=guest, key="k", digest="other"))
+    assert theirs.is_new
+    assert theirs.run.run_id != mine.run.run_id
+
+
+# --- a session's turn -------------------------------------------------------------------------------------------------
+
+
+async def finish_next(runs: RunStore) -> RunId:
+    [claim] = await runs.claim_queued(A, 1, LONG, 0)
+    stored(await runs.append(ends(claim, 1)))
+    return claim.run_id
+
+
+async def test_runs_of_one_session_wait_for_each_other_in_the_order_of_arrival(runs: RunStore) -> None:
+    arrived = [(await runs.enqueue(a_run("talk"))).run.run_id for _ in range(5)]
+    for expected in arrived:
+        claims = await runs.claim_queued(A, 10, LONG, 0)
+        assert [claim.run_id for claim in claims] == [expected]
+        assert await runs.claim_queued(B, 10, LONG, 0) == []
+        appended = stored(await runs.append(ends(claims[0], 1)))
+        assert appended.turn_passed == (expected != arrived[-1])
+    assert await runs.queue_depth() == QueueDepth(ready=0, waiting=0, running=0)
+
+
+async def test_a_session_with_a_long_queue_does_not_keep_others_waiting(runs: RunStore) -> None:
+    busy = [(await runs.enqueue(a_run("busy"))).run.run_id for _ in range(100)]
+    others = [(await runs.enqueue(a_run(f"other-{n}"))).run.run_id for n in range(5)]
+    assert await runs.queue_depth() == QueueDepth(ready=6, waiting=99, running=0)
+    assert [claim.run_id for claim in await runs.claim_queued(A, 50, LONG, 0)] == [busy[0], *others]
+
+
+async def test_sessions_take_turns(runs: RunStore) -> None:
+    """A run whose turn comes stands behind those whose turn came before: each session moves on by one."""
+    for _ in range(3):
+        for session in ("a", "b", "c"):
+            await runs.enqueue(a_run(session))
+    served = [(await reload(runs, await finish_next(runs))).session_id for _ in range(9)]
+    assert served == ["a", "b", "c"] * 3
+
+
+async def test_equal_session_ids_of_two_users_are_two_sessions(runs: RunStore, store: Store) -> None:
+    guest = await store.add_user("guest")
+    mine, theirs = (await runs.enqueue(a_run("talk"))).run, (await runs.enqueue(a_run("talk", user=guest))).run
+    assert [claim.run_id for claim in await runs.claim_queued(A, 5, LONG, 0)] == [mine.run_id, theirs.run_id]
+
+
+async def test_a_session_that_fell_silent_takes_its_next_run_at_once(runs: RunStore) -> None:
+    await runs.enqueue(a_run("talk"))
+    await finish_next(runs)
+    later = (await runs.enqueue(a_run("talk"))).run
+    assert await finish_next(runs) == later.run_id
+
+
+@pytest.mark.parametrize("status, error", [(Status.COMPLETED, None), (Status.FAILED, "why"), (Status.CANCELLED, None)])
+async def test_however_a_run_ends_the_next_one_gets_its_turn(runs: RunStore, status: Status, error: str | None) -> None:
+    claim = await start(runs, "talk")
+    waiting = (await runs.enqueue(a_run("talk"))).run
+    assert stored(await runs.append(ends(claim, 1, status, error))).turn_passed
+    assert [claim.run_id for claim in await runs.claim_queued(B, 5, LONG, 0)] == [waiting.run_id]
+
+
+# --- calling off ------------------------------------------------------------------------------------------------------
+
+
+@rule("RS-37", "RX-12")
+async def test_a_queued_run_is_cancelled_at_once_with_its_closing_events(runs: RunStore) -> None:
+    queued = (await runs.enqueue(a_run())).run
+    answer = await runs.request_cancel(OWNER, queued.run_id, closing(queued.run_id))
+    assert answer is not None
+    assert (answer.changed, answer.turn_passed, answer.run.status) == (True, False, Status.CANCELLED)
+    assert answer.run.finished_at == answer.run.cancel_requested_at is not None
+    assert answer.run == await runs.get(OWNER, queued.run_id)
+    events = await whole_log(runs, queued.run_id)
+    assert [(event.seq, event.type, data_of(event)["status"]) for event in events] == [
+        (1, "run.status", "cancelled"),
+        (2, "done", "cancelled"),
+    ]
+    assert answer.run.last_seq == 2
+    assert await runs.claim_queued(A, 5, LONG, 0) == []
+
+
+async def test_a_cancelled_run_passes_its_turn_on(runs: RunStore) -> None:
+    first, second = (await runs.enqueue(a_run("talk"))).run, (await runs.enqueue(a_run("talk"))).run
+    answer = await runs.request_cancel(OWNER, first.run_id, closing(first.run_id))
+    assert answer is not None
+    assert answer.turn_passed
+    assert [claim.run_id for claim in await runs.claim_queued(A, 5, LONG, 0)] == [second.run_id]
+
+
+async def test_a_waiting_run_that_is_cancelled_is_left_out_and_no_turn_moves(runs: RunStore) -> None:
+    claim = await start(runs, "talk")
+    second, third = (await runs.enqueue(a_run("talk"))).run, (await runs.enqueue(a_run("talk"))).run
+    answer = await runs.request_cancel(OWNER, second.run_id, closing(second.run_id))
+    assert answer is not None
+    assert (answer.run.status, answer.turn_passed) == (Status.CANCELLED, False)
+    assert await runs.claim_queued(B, 5, LONG, 0) == []
+    stored(await runs.append(ends(claim, 1)))
+    assert [claim.run_id for claim in await runs.claim_queued(B, 5, LONG, 0)] == [third.run_id]
+
+
+@rule("RX-12")
+async def test_a_running_run_is_flagged_and_goes_on_until_its_worker_stops_it(runs: RunStore) -> None:
+    claim = await start(runs)
+    answer = await runs.request_cancel(OWNER, claim.run_id, closing(claim.run_id))
+    assert answer is not None
+    assert (answer.changed, answer.run.status) == (True, Status.RUNNING)
+    assert answer.run.cancel_requested_at is not None
+    assert await runs.cancels_asked(A) == {claim.run_id}
+    assert await runs.cancels_asked(B) == set()
+    assert stored(await runs.append(says(claim, 1, "still here"))).cancel_requested
+    assert await runs.renew([claim], LONG) == {claim.run_id: True}
+    stored(await runs.append(ends(claim, 2, Status.CANCELLED)))
+    assert await runs.cancels_asked(A) == set()
+    assert await log_types(runs, claim.run_id) == ["message.delta", "message.completed", "run.status", "done"]
+
+
+async def test_the_first_asking_counts(runs: RunStore) -> None:
+    claim = await start(runs)
+    first = await runs.request_cancel(OWNER, claim.run_id, closing(claim.run_id))
+    second = await runs.request_cancel(OWNER, claim.run_id, closing(claim.run_id))
+    assert first is not None
+    assert second is not None
+    assert (second.changed, second.run) == (False, first.run)
+
+
+@rule("RX-28")
+@pytest.mark.parametrize("status, error", [(Status.COMPLETED, None), (Status.FAILED, "why"), (Status.CANCELLED, None)])
+async def test_an_ended_run_cannot_be_cancelled_any_more(runs: RunStore, status: Status, error: str | None) -> None:
+    claim = await start(runs)
+    await runs.append(ends(claim, 1, status, error))
+    before = await reload(runs, claim.run_id)
+    answer = await runs.request_cancel(OWNER, claim.run_id, closing(claim.run_id))
+    assert answer is not None
+    assert (answer.changed, answer.turn_passed, answer.run) == (False, False, before)
+    assert (await log_types(runs, claim.run_id)).count("done") == 1
+
+
+# --- finding ----------------------------------------------------------------------------------------------------------
+
+
+async def listed(runs: RunStore, *statuses: Status, session: str | None = None, before: int | None = None, limit: int = 100) -> list[RunId]:
+    found = await runs.list_runs(OWNER, session_id=SessionId(session) if session else None, statuses=statuses, before=before, limit=limit)
+    return [run.run_id for run in found]
+
+
+async def test_a_listing_is_newest_first_and_goes_on_below_its_last(runs: RunStore) -> None:
+    arrived = [(await runs.enqueue(a_run(f"s{n % 2}"))).run for n in range(7)]
+    newest_first = [run.run_id for run in reversed(arrived)]
+    assert await listed(runs) == newest_first
+    assert await listed(runs, limit=3) == newest_first[:3]
+    assert await listed(runs, limit=3, before=arrived[4].queue_no) == newest_first[3:6]
+    assert await listed(runs, before=arrived[0].queue_no) == []
+    assert await listed(runs, session="s1") == [run.run_id for run in reversed(arrived[1::2])]
+    assert await listed(runs, session="s1", limit=1, before=arrived[5].queue_no) == [arrived[3].run_id]
+    assert await listed(runs, session="none") == []
+
+
+async def test_a_listing_is_filtered_before_it_is_cut(runs: RunStore) -> None:
+    ended = [await start(runs, f"ended-{n}") for n in range(3)]
+    for claim, status, error in zip(ended, (Status.COMPLETED, Status.FAILED, Status.CANCELLED), (None, "why", None), strict=True):
+        await runs.append(ends(claim, 1, status, error))
+    running = await start(runs, "running")
+    queued = [(await runs.enqueue(a_run(f"queued-{n}"))).run.run_id for n in range(3)]
+    assert await listed(runs, Status.FAILED, limit=1) == [ended[1].run_id]
+    assert await listed(runs, Status.COMPLETED, Status.CANCELLED) == [ended[2].run_id, ended[0].run_id]
+    assert await listed(runs, Status.RUNNING) == [running.run_id]
+    assert await listed(runs, Status.QUEUED, limit=2) == [queued[2], queued[1]]
+    assert await listed(runs, Status.QUEUED, session="queued-0") == [queued[0]]
+    assert await listed(runs, Status.RUNNING, session="queued-0") == []
+
+
+@rule("RX-54")
+async def test_another_users_run_is_as_if_it_were_not_there(runs: RunStore, store: Store) -> None:
+    guest = await store.add_user("guest")
+    new: NewRun = a_run("talk", user=guest)
+    await runs.enqueue(new)
+    assert await runs.get(OWNER, new.run_id) is None
+    assert await runs.bounds(OWNER, new.run_id) is None
+    assert await runs.request_cancel(OWNER, new.run_id, closing(new.run_id)) is None
+    assert await listed(runs) == []
+    assert await listed(runs, session="talk") == []
+    theirs = await reload(runs, new.run_id, guest)
+    assert (theirs.status, theirs.cancel_requested_at, theirs.last_seq) == (Status.QUEUED, None, 0)
+
+    [claim] = await runs.claim_queued(A, 1, LONG, 0)
+    assert claim.user_id == guest
+    assert await runs.request_cancel(OWNER, new.run_id, closing(new.run_id)) is None
+    assert (await reload(runs, new.run_id, guest)).cancel_requested_at is None
+
+
+async def test_the_depth_counts_what_has_not_ended_by_where_it_stands(runs: RunStore) -> None:
+    assert await runs.queue_depth() == QueueDepth(ready=0, waiting=0, running=0)
+    await asyncio.gather(*(start(runs, f"running-{n}") for n in range(2)))
+    for session in ("running-0", "ready-0", "ready-1", "ready-1", "ready-1"):
+        await runs.enqueue(a_run(session))
+    assert await runs.queue_depth() == QueueDepth(ready=2, waiting=3, running=2)
+
+
+async def test_a_probe_is_a_durable_write(runs: RunStore, store: Store) -> None:
+    await runs.probe()
+    await runs.probe()
+    assert len(await store.sql("select * from probes")) == 1

@@ -1,0 +1,212 @@
+"""Every store against the model: whatever happens in whatever order, both give the same answers and hold the same state."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+
+from easel.core.run.batch import Batch, QueueDepth
+from easel.core.run.life import Status, is_terminal
+from easel.core.stream.log import Bounds
+from easel.errors import IdempotencyConflict
+from easel.ids import OWNER, MessageId, SessionId
+from tests import requirements
+from tests.stores.harness import LONG, A, B, Store, a_run, closing, data_of, events_of, open_store
+from tests.stores.queue_model import ModelClaim, ModelQueue, ModelRun
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
+
+    from easel.core.run.run import Claim
+    from easel.core.stream.log import LoggedEvent
+    from easel.ids import RunId, WorkerId
+
+EXAMPLES = {"sqlite": 60, "postgres": 25}
+STEPS = 40
+
+WORKERS = st.sampled_from([A, B])
+SESSIONS = st.sampled_from(["s1", "s2", "s3"])
+ENDS = st.sampled_from([None, None, None, Status.COMPLETED, Status.FAILED, Status.CANCELLED])
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Does each thing to the store and to the model, and compares."""
+
+    store: Store
+    wait: Callable[[Awaitable[Any]], Any]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = ModelQueue()
+        self.claims: list[Claim] = []
+        self.events = 0
+
+    @initialize()
+    def begin(self) -> None:
+        self.wait(self.store.empty())
+
+    def pick(self, data: st.DataObject, *statuses: Status) -> RunId:
+        return data.draw(st.sampled_from([run.run_id for run in self.model.runs.values() if not statuses or run.status in statuses]))
+
+    def has(self, *statuses: Status) -> bool:
+        return any(run.status in statuses for run in self.model.runs.values())
+
+    # -- what can happen
+
+    @rule(session=SESSIONS, key=st.sampled_from([None, None, None, "k1", "k2"]), digest=st.sampled_from(["d1", "d2"]))
+    def enqueue(self, session: str, key: str | None, digest: str) -> None:
+        new = a_run(session, key=key, digest=digest)
+        expected = self.model.enqueue(ModelRun(new.run_id, session, new.max_attempts, key, digest))
+        try:
+            enqueued = self.wait(self.store.runs.enqueue(new))
+        except IdempotencyConflict:
+            assert expected is None
+        else:
+            assert (enqueued.run.run_id, enqueued.is_new) == (expected, expected == new.run_id)
+
+    @rule(worker=WORKERS, room=st.integers(0, 3), data=st.data())
+    def claim(self, worker: WorkerId, room: int, data: st.DataObject) -> None:
+        after = data.draw(st.sampled_from([None, None, *self.claims]))
+        expected = self.model.claim(worker, room, after.run_id if after else None)
+        claims: list[Claim] = self.wait(self.store.runs.claim_queued(worker, room, LONG, after.turn_no if after else 0))
+        assert [_bare(claim) for claim in claims] == expected
+        self.took(claims)
+
+    @rule(worker=WORKERS, room=st.integers(1, 2))
+    def take_over(self, worker: WorkerId, room: int) -> None:
+        expected = self.model.take_over(worker, room)
+        claims: list[Claim] = self.wait(self.store.runs.claim_expired(worker, room, LONG))
+        assert sorted(map(_bare, claims), key=repr) == sorted(expected, key=repr)
+        self.took(claims)
+
+    def took(self, claims: list[Claim]) -> None:
+        for claim in claims:
+            run = self.model.runs[claim.run_id]
+            assert (claim.last_seq, claim.max_attempts, claim.cancel_requested) == (len(run.log), run.max_attempts, run.cancel_asked)
+        self.claims += claims
+
+    @precondition(lambda self: self.has(Status.RUNNING))
+    @rule(data=st.data())
+    def a_claim_runs_out(self, data: st.DataObject) -> None:
+        run_id = self.pick(data, Status.RUNNING)
+        self.model.lapse(run_id)
+        over_since = self.model.runs[run_id].over_since
+        assert over_since is not None
+        self.wait(self.store.run_out(run_id, 10_000 - over_since))
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data())
+    def renew(self, data: st.DataObject) -> None:
+        worker = data.draw(WORKERS)
+        newest = {claim.run_id: claim for claim in self.claims if claim.worker_id == worker}
+        asked = data.draw(st.lists(st.sampled_from(list(newest.values())), unique_by=lambda claim: claim.run_id)) if newest else []
+        expected = {claim.run_id: self.model.runs[claim.run_id].cancel_asked for claim in asked if self.model.holds(_bare(claim))}
+        assert self.wait(self.store.runs.renew(asked, LONG)) == expected
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data(), step=st.sampled_from([1, 1, 1, 1, 0, 2, -1]), count=st.integers(0, 3), ends_as=ENDS)
+    def append(self, data: st.DataObject, step: int, count: int, ends_as: Status | None) -> None:
+        claim = data.draw(st.sampled_from(self.claims[-8:]))
+        number = self.model.runs[claim.run_id].batch_no + step
+        texts = [str(self.events + nth) for nth in range(count)]
+        self.events += count
+        events = [events_of(claim.run_id).delta(MessageId("msg"), text) for text in texts]
+        expected = self.model.append(_bare(claim), number, texts, ends_as)
+        appended = self.wait(self.store.runs.append(Batch(claim, number, events, ends_as, "why" if ends_as is Status.FAILED else None)))
+        assert (appended and (appended.last_seq, appended.cancel_requested, appended.turn_passed)) == expected
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data())
+    def hand_back(self, data: st.DataObject) -> None:
+        claim = data.draw(st.sampled_from(self.claims[-8:]))
+        assert self.wait(self.store.runs.hand_back(claim)) == self.model.hand_back(_bare(claim))
+
+    @precondition(lambda self: self.model.runs)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        run_id = self.pick(data)
+        expected = self.model.cancel(run_id)
+        answer = self.wait(self.store.runs.request_cancel(OWNER, run_id, closing(run_id)))
+        assert (answer.changed, answer.turn_passed) == expected
+        assert answer.run.status is self.model.runs[run_id].status
+
+    @precondition(lambda self: any(is_terminal(run.status) for run in self.model.runs.values()))
+    @rule(data=st.data())
+    def prune(self, data: st.DataObject) -> None:
+        run_id = self.pick(data, Status.COMPLETED, Status.FAILED, Status.CANCELLED)
+        self.wait(self.store.make_old(run_id, 500))
+        assert self.wait(self.store.runs.prune(250)) == self.model.prune([run_id])
+
+    # -- what holds after each of them
+
+    @invariant()
+    def the_runs_are_the_same(self) -> None:
+        listed = self.wait(self.store.runs.list_runs(OWNER, session_id=None, statuses=[], before=None, limit=1000))
+        for run, expected in zip(reversed(listed), self.model.runs.values(), strict=True):
+            assert run.run_id == expected.run_id
+            assert run.session_id == SessionId(expected.session)
+            assert (run.status, run.attempt, run.max_attempts) == (expected.status, expected.attempt, expected.max_attempts)
+            assert (run.oldest_seq, run.last_seq, run.error_message) == (expected.oldest, len(expected.log), expected.error)
+            assert (run.started_at is not None) == expected.was_started
+            assert (run.finished_at is not None) == is_terminal(expected.status)
+            assert (run.cancel_requested_at is not None) == expected.cancel_asked
+
+    @invariant()
+    def the_queue_is_the_same(self) -> None:
+        runs = list(self.model.runs.values())
+        depth = QueueDepth(
+            ready=sum(run.is_ready for run in runs),
+            waiting=sum(run.is_waiting for run in runs),
+            running=sum(run.status is Status.RUNNING for run in runs),
+        )
+        assert self.wait(self.store.runs.queue_depth()) == depth
+        for worker in (A, B):
+            asked = {run.run_id for run in runs if run.owner == worker and run.status is Status.RUNNING and run.cancel_asked}
+            assert self.wait(self.store.runs.cancels_asked(worker)) == asked
+
+    def teardown(self) -> None:
+        """The logs are compared at the end: they only grow and are only cut."""
+        assert self.wait(self.store.runs.heads(list(self.model.runs))) == {run.run_id: len(run.log) for run in self.model.runs.values()}
+        for run in self.model.runs.values():
+            log = self.wait(self.store.runs.events_after(run.run_id, 0, 1000))
+            assert [(event.seq, _says(event)) for event in log] == list(enumerate(run.log, start=1))[run.oldest - 1 :]
+            bounds = Bounds(run.oldest, len(run.log), is_terminal(run.status))
+            assert self.wait(self.store.runs.bounds(OWNER, run.run_id)) == bounds
+
+
+def _bare(claim: Claim) -> ModelClaim:
+    return ModelClaim(claim.run_id, claim.worker_id, claim.attempt)
+
+
+def _says(event: LoggedEvent) -> str:
+    return data_of(event).get("text", event.type)
+
+
+@pytest.fixture
+def machine(kind: str, url: str, tmp_path: Path) -> Iterator[type[QueueMachine]]:
+    """The machine on an open store, with an event loop that lives as long."""
+    with asyncio.Runner() as runner:
+        opened = runner.run(open_store(kind, folder=tmp_path, database_url=url))
+
+        class Machine(QueueMachine):
+            store = opened
+
+            def wait(self, asked: Awaitable[Any]) -> Any:
+                async def answer() -> Any:
+                    return await asyncio.wait_for(asked, 30)
+
+                return runner.run(answer())
+
+        yield Machine
+        runner.run(opened.close())
+
+
+@requirements.rule("RX-50", "RX-13", "RX-22", "RX-25", "RX-28", "RX-29")
+def test_a_store_is_the_model_made_durable(kind: str, machine: type[QueueMachine]) -> None:
+    run_state_machine_as_test(machine, settings=settings(max_examples=EXAMPLES[kind], stateful_step_count=STEPS, deadline=None))
