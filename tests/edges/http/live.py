@@ -63,7 +63,7 @@ class Instance:
     opened: assembly.Database
 
 
-@dataclass
+@dataclass(repr=False)
 class LiveEasel:
     folder: Path
     database_url: str = ""

@@ -87,6 +87,7 @@ def test_a_run_view_has_the_fields_of_the_contract_and_no_more(easel: LiveEasel)
     assert set(easel.view(waiting)) == RUN_FIELDS
     assert easel.view(waiting)["attempt"] == 0
     assert easel.view(waiting)["last_seq"] == 0
+    easel.stream_start(active)
     easel.cancel(active)
     easel.events(active)
     assert set(easel.view(active)) == ENDED_FIELDS | {"cancel_requested_at"}

@@ -1,0 +1,299 @@
+"""A run's log as server-sent events: the contract of DESIGN §6, sentence by sentence, on both stores."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.edges.http.conftest import HEARTBEAT_SECONDS
+from tests.edges.http.live import WAITING, chatter, new_session, script
+from tests.requirements import case, rule
+from tests.support.sse import Comment, Event, Parser, Retry
+
+if TYPE_CHECKING:
+    from tests.edges.http.live import LiveEasel
+
+TALK = script({"think": "hm"}, {"say": "Looking."}, {"call": "gsv__Echo", "args": {"value": {"a": [1, None, "x"]}}}, {"say": "Done."})
+ABUSED = [
+    # says, the cursor as it is sent, what is answered
+    ("below zero", "-1", 400),
+    ("2^63", "9223372036854775808", 400),
+    ("the last one there is", "9223372036854775807", 410),
+    ("a float", "1e9", 400),
+    ("a fraction", "1.0", 400),
+    ("hexadecimal", "0x1", 400),
+    ("a sign", "+1", 400),
+    ("underscored", "1_0", 400),
+    ("a word", "abc", 400),
+    ("another run's id", "run_01m7f7dea5qy4gjds115sry356", 400),
+    ("two", "1,2", 400),
+    ("a future event", "1000", 410),
+    ("long", "1" * 10_000, 400),
+    ("long zeros", "0" * 10_000 + "1", 400),
+]
+
+
+def shape(events: list[Event]) -> list[tuple[int, str]]:
+    return [(event.seq, event.type) for event in events]
+
+
+# --- what it carries --------------------------------------------------------------------------------------------------
+
+
+@rule("RX-24", "RX-25", "RX-33", "RS-02")
+def test_the_stream_is_the_runs_public_log_from_run_start_to_done(easel: LiveEasel) -> None:
+    run_id = easel.start(TALK)
+    events = easel.events(run_id)
+    assert [event.type for event in events] == [
+        "run.start",
+        "message.delta",
+        "tool.call",
+        "tool.result",
+        "message.delta",
+        "message.completed",
+        "run.status",
+        "done",
+    ]
+    assert [event.seq for event in events] == [1, 3, 5, 6, 7, 8, 9, 10]  # 2 and 4 are internal: skipped, not renumbered
+    by_type = {event.type: event.data for event in events}
+    assert by_type["run.start"]["attempt"] == 1
+    assert by_type["tool.call"] == {"call_id": "call_1", "tool": "gsv__Echo", "args": {"value": {"a": [1, None, "x"]}}, "visibility": "public"}
+    assert by_type["tool.result"]["result"] == {"a": [1, None, "x"]}
+    said = by_type["message.completed"]
+    assert (said["role"], said["status"], said["run_id"]) == ("assistant", "completed", run_id)
+    assert said["text"] == "".join(event.data["text"] for event in events if event.type == "message.delta") == "Looking.\n\nDone."
+    assert by_type["run.status"]["status"] == by_type["done"]["status"] == "completed"
+
+
+@rule("RX-24", "RX-35")
+@pytest.mark.parametrize(("message", "outcome"), [("noop", "completed"), (script({"fail": "out of luck"}), "failed")])
+def test_the_shortest_runs_have_the_same_frame(easel: LiveEasel, message: str, outcome: str) -> None:
+    events = easel.events(easel.start(message))
+    assert shape(events) == [(1, "run.start"), (2, "message.completed"), (3, "run.status"), (4, "done")]
+    assert {event.data["status"] for event in events[1:]} == {outcome}
+    assert ("out of luck" in events[1].data.get("error", "")) == (outcome == "failed")
+
+
+def test_state_events_say_who_caused_them_and_every_event_who_may_see_it(easel: LiveEasel) -> None:
+    run_id = easel.start(TALK)
+    for event in easel.events(run_id, debug="1"):
+        is_state = event.type in ("run.start", "run.status", "done")
+        assert ("provenance" in event.data) == is_state
+        if is_state:
+            assert event.data["provenance"]["run_id"] == run_id
+        assert event.data["visibility"] == ("internal" if event.type in ("reasoning.delta", "step.completed") else "public")
+
+
+@rule("RX-33")
+def test_an_event_is_on_the_wire_as_the_contract_writes_it(easel: LiveEasel) -> None:
+    body = easel.stream(easel.start()).text
+    first = next(block for block in body.split("\n\n") if block.startswith("id:"))
+    lines = dict(line.split(": ", 1) for line in first.split("\n"))
+    assert list(lines) == ["id", "event", "data"]
+    assert (lines["id"], lines["event"]) == ("1", "run.start")
+    envelope = json.loads(lines["data"])
+    assert list(envelope) == ["seq", "type", "ts", "data"]
+    assert (envelope["seq"], envelope["type"]) == (1, "run.start")
+    assert envelope["ts"].endswith("Z")
+
+
+def test_hostile_text_cannot_break_out_of_its_event(easel: LiveEasel) -> None:
+    hostile = "x\n\nid: 999\nevent: done\ndata: {}\n\n\r\r\u2028\u0085\x0b<script>"
+    events = easel.events(easel.start(script({"say": hostile}, {"call": "gsv__Echo", "args": {"value": hostile}})))
+    assert events[1].data["text"] == hostile
+    assert events[3].data["result"] == hostile
+    assert [event.type for event in events].count("done") == 1
+
+
+def test_what_no_database_can_hold_becomes_a_replacement_and_the_run_goes_on(easel: LiveEasel) -> None:
+    message = '{"script":[{"say":"nul \\u0000 end"},{"call":"gsv__Echo","args":{"value":"\\u0000"}},{"say":"after"}]}'
+    events = easel.events(easel.start(message))
+    assert events[1].data["text"] == "nul \ufffd end"
+    assert events[-1].data["status"] == "completed"
+
+
+@rule("RS-36")
+@pytest.mark.parametrize(("query", "sees"), [({}, False), ({"debug": "0"}, False), ({"debug": ""}, False), ({"debug": "1"}, True)])
+def test_internal_events_are_shown_only_when_asked_for(easel: LiveEasel, query: dict[str, str], sees: bool) -> None:
+    run_id = easel.finish(TALK)
+    events = easel.events(run_id, **query)
+    assert any(event.data["visibility"] == "internal" for event in events) == sees
+    if sees:
+        assert [event.seq for event in events] == list(range(1, 11))
+        assert events[1].data["text"] == "hm"
+
+
+# --- headers and life -------------------------------------------------------------------------------------------------
+
+
+def test_the_answer_says_what_it_is_and_that_nobody_may_keep_it(easel: LiveEasel) -> None:
+    answer = easel.stream(easel.start())
+    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["x-accel-buffering"] == "no"
+    items = Parser().feed(answer.content)
+    assert isinstance(items[0], Retry), "a browser learns first how soon to come back"
+
+
+@rule("RX-35")
+@case("E7")
+def test_the_stream_of_a_run_that_has_ended_ends_after_its_one_done(easel: LiveEasel) -> None:
+    run_id = easel.finish(TALK)
+    for _ in range(2):
+        types = [event.type for event in easel.events(run_id)]
+        assert types.count("done") == 1
+        assert types[-1] == "done"
+
+
+@rule("RX-35")
+@case("E7")
+def test_done_comes_exactly_once_to_streams_opened_while_the_run_ends(easel: LiveEasel) -> None:
+    for _ in range(10):
+        run_id = easel.start(script({"ticks": 3, "every_ms": 5}))
+        seen: list[list[Event]] = []
+        readers = [threading.Thread(target=lambda run_id=run_id: seen.append(easel.events(run_id))) for _ in range(8)]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+        assert len(seen) == 8
+        assert all(shape(events) == shape(seen[0]) for events in seen)
+        assert [event.type for event in seen[0]].count("done") == 1
+
+
+def test_a_quiet_stream_gets_a_comment_now_and_then(easel: LiveEasel) -> None:
+    run_id = easel.start(script({"wait_ms": int(HEARTBEAT_SECONDS * 3500)}))
+    items = Parser().feed(easel.stream(run_id).content)
+    assert 2 <= sum(isinstance(item, Comment) for item in items) <= 5
+
+
+def test_a_live_stream_carries_events_as_they_happen(easel: LiveEasel) -> None:
+    run_id = easel.start(WAITING)
+    easel.stream_start(run_id)  # returns while the run is far from its end
+    assert easel.view(run_id)["status"] == "running"
+    easel.cancel(run_id)
+
+
+def test_asking_only_for_the_head_of_a_stream_does_not_hold_the_connection(small_easel: LiveEasel) -> None:
+    run_id = small_easel.start(WAITING)
+    connection = http.client.HTTPConnection(*small_easel.address, timeout=3)
+    try:
+        connection.request("HEAD", f"/api/runs/{run_id}/events", headers=small_easel.bearer)
+        assert connection.getresponse().read() == b""
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().status == 200
+    finally:
+        connection.close()
+        small_easel.cancel(run_id)
+
+
+@rule("RX-36")
+def test_the_log_is_read_at_most_a_hundred_events_at_a_time(easel: LiveEasel, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = easel.finish(chatter(350))
+    runs: Any = easel.instances[0].opened.runs
+    read, sizes = runs.events_after, []
+
+    async def watched(run_id: str, cursor: int, limit: int) -> list[Any]:
+        page = await read(run_id, cursor, limit)
+        sizes.append((limit, len(page)))
+        return page
+
+    monkeypatch.setattr(runs, "events_after", watched)
+    events = easel.events(run_id, debug="1")
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert len(events) > 350
+    assert sizes
+    assert all(asked <= 100 and got <= 100 for asked, got in sizes)
+
+
+# --- cursors ----------------------------------------------------------------------------------------------------------
+
+
+@rule("RX-33", "RX-34", "RX-48")
+@pytest.mark.parametrize("by", ["header", "query"])
+def test_a_cursor_resumes_after_it(easel: LiveEasel, by: str) -> None:
+    run_id = easel.finish(TALK)
+    log = easel.events(run_id, debug="1")
+    for cursor in range(len(log)):
+        how: dict[str, Any] = {"last_event_id": cursor} if by == "header" else {}
+        answer = easel.get(
+            f"/api/runs/{run_id}/events",
+            params={"debug": "1", **({"last_event_id": str(cursor)} if by == "query" else {})},
+            headers={"Last-Event-ID": str(cursor)} if how else {},
+        )
+        assert [item for item in Parser().feed(answer.content) if isinstance(item, Event)] == log[cursor:]
+
+
+def test_a_cursor_on_an_internal_event_resumes_after_it_too(easel: LiveEasel) -> None:
+    run_id = easel.finish(TALK)
+    assert easel.events(run_id, last_event_id=2)[0].seq == 3
+    assert easel.events(run_id, last_event_id=4)[0].seq == 5
+
+
+def test_the_header_wins_over_the_query(easel: LiveEasel) -> None:
+    run_id = easel.finish()
+    for header, query, first in ((2, "0", 3), (0, "2", 1), (2, "999", 3), (2, "nonsense", 3)):
+        answer = easel.get(f"/api/runs/{run_id}/events", headers={"Last-Event-ID": str(header)}, params={"last_event_id": query})
+        assert answer.status_code == 200
+        assert next(item.seq for item in Parser().feed(answer.content) if isinstance(item, Event)) == first
+    bad = easel.get(f"/api/runs/{run_id}/events", headers={"Last-Event-ID": "x"}, params={"last_event_id": "1"})
+    assert bad.status_code == 400
+
+
+@rule("RX-35")
+@case("E7")
+@pytest.mark.parametrize("by", ["header", "query"])
+def test_a_cursor_at_done_is_no_content(easel: LiveEasel, by: str) -> None:
+    run_id = easel.finish()
+    last = easel.view(run_id)["last_seq"]
+    how = {"headers": {"Last-Event-ID": str(last)}} if by == "header" else {"params": {"last_event_id": str(last)}}
+    answer = easel.get(f"/api/runs/{run_id}/events", **how)
+    assert (answer.status_code, answer.content) == (204, b"")
+
+
+def test_zero_is_the_start_of_a_run_that_has_not_begun(easel: LiveEasel) -> None:
+    session = new_session()
+    active, waiting = easel.start(WAITING, session), easel.start("noop", session)
+    assert easel.stream(waiting, last_event_id=1).status_code == 410
+    easel.cancel(active)
+    assert shape(easel.events(waiting, last_event_id=0))[0] == (1, "run.start")
+
+
+@case("E5")
+@rule("RS-34")
+@pytest.mark.parametrize("by", ["header", "query"])
+@pytest.mark.parametrize(("says", "cursor", "status"), ABUSED, ids=[row[0] for row in ABUSED])
+def test_a_cursor_that_is_none_is_refused(easel: LiveEasel, says: str, cursor: str, status: int, by: str) -> None:
+    run_id = easel.finish()
+    how = {"headers": {"Last-Event-ID": cursor}} if by == "header" else {"params": {"last_event_id": cursor}}
+    answer = easel.get(f"/api/runs/{run_id}/events", **how)
+    assert answer.status_code == status
+    error = answer.json()["error"]
+    assert error["name"] == {400: "BAD_INPUT", 410: "CURSOR_GONE"}[status]
+    if status == 410:
+        assert (error["details"]["oldest"], error["details"]["newest"]) == (1, 4)
+
+
+@case("E5")
+@pytest.mark.parametrize("cursor", ["", " ", "1\x001", "\x00", "\u0663", "\uff11"])
+def test_a_cursor_of_odd_characters_in_the_query_is_refused(easel: LiveEasel, cursor: str) -> None:
+    answer = easel.get(f"/api/runs/{easel.finish()}/events", params={"last_event_id": cursor})
+    assert (answer.status_code, answer.json()["error"]["name"]) == (400, "BAD_INPUT")
+
+
+@case("E5")
+@pytest.mark.parametrize("value", [b"", b"\xb2", b"1\x001", b"\xff"])
+def test_a_cursor_of_odd_bytes_in_the_header_is_refused(small_easel: LiveEasel, value: bytes) -> None:
+    connection = http.client.HTTPConnection(*small_easel.address, timeout=5)
+    try:
+        connection.putrequest("GET", f"/api/runs/{small_easel.finish()}/events")
+        connection.putheader("Authorization", f"Bearer {small_easel.token}")
+        connection._buffer.append(b"Last-Event-ID: " + value)  # type: ignore[attr-defined]  http.client would refuse to send it
+        connection.endheaders()
+        assert connection.getresponse().status == 400
+    finally:
+        connection.close()
