@@ -113,6 +113,24 @@ async def test_a_repeatable_call_in_flight_is_made_again(launcher: Launcher, led
     assert note.read_text() == "xx"
 
 
+@rule("RX-30", "RX-49")
+async def test_a_database_that_is_away_during_a_take_over_does_not_fail_the_run(launcher: Launcher, ledger: Ledger, tmp_path: Path) -> None:
+    """The heir has the claim but cannot read what was done before: it waits for the log instead of giving up the run."""
+    done, held = tmp_path / "done", tmp_path / "held"
+    (api,) = launcher.ready(launcher.api())
+    dying = launcher.test_worker()
+    async with Client(api) as client:
+        run_id = await client.start(
+            script(call("test__Count", file=str(done)), call("test__CountAndHoldOnce", file=str(held)), say("over"))
+        )
+        await asyncio.to_thread(wait_until, held.exists, within=20, what="the second call has begun")
+        dying.kill()
+        launcher.test_worker({"JOURNEY_AWAY_AT": "events_after"})
+        await ledger.wait_until_all_ended([run_id], within=20)
+    await ledger.check([run_id], says="over")
+    assert done.read_text() == "x"
+
+
 @case("J4")
 @rule("RX-23", "RX-37", "RX-49")
 async def test_three_hundred_runs_survive_a_storm_of_kills(launcher: Launcher, ledger: Ledger) -> None:

@@ -1,8 +1,9 @@
 """`easel worker` with tools that misbehave and faults at named points, for drills: `python -m tests.support.worker_with_test_tools`.
 
 Production code has no hooks for tests, so this entry puts its own things in place of three of Easel's parts before the
-command line is imported: more native tools, a run store that ends the process at `JOURNEY_CRASH_AT`, and a wall clock that
-is wrong by `JOURNEY_CLOCK_SKEW_SECONDS`. Everything else is the worker that users run.
+command line is imported: more native tools, a run store that ends the process at `JOURNEY_CRASH_AT` or is away for the first
+calls of `JOURNEY_AWAY_AT`, and a wall clock that is wrong by `JOURNEY_CLOCK_SKEW_SECONDS`. Everything else is the worker that
+users run.
 """
 
 # ruff: noqa: PLC0415  Easel's parts are imported after what stands in for others is in place
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
 CRASHED = 77  # the exit status of a crash on purpose
+AWAY_CALLS = 3
 HOLD_SECONDS = 600.0
 # Longer than any drill: a tool that holds is ended from outside or not at all.
 
@@ -142,6 +144,26 @@ def crash_at(point: str) -> None:
             sys.exit(f"there is no crash point {point!r}")
 
 
+# --- a database that is away for a moment -----------------------------------------------------------------------------
+
+
+def be_away_at(method: str) -> None:
+    """The first calls of this method of the run store find no database; later ones do."""
+    from easel.errors import Unavailable
+    from easel.stores.postgres.runs import PostgresRuns
+
+    ordinary = getattr(PostgresRuns, method)
+    failures = iter(range(AWAY_CALLS))
+
+    @functools.wraps(ordinary)
+    async def wrapped(self: PostgresRuns, *args: Any, **kwargs: Any) -> Any:
+        if next(failures, None) is not None:
+            raise Unavailable(what="The database")
+        return await ordinary(self, *args, **kwargs)
+
+    setattr(PostgresRuns, method, wrapped)
+
+
 # --- the clock --------------------------------------------------------------------------------------------------------
 
 
@@ -173,6 +195,8 @@ def main() -> None:
     add_tools()
     if point := os.environ.get("JOURNEY_CRASH_AT"):
         crash_at(point)
+    if method := os.environ.get("JOURNEY_AWAY_AT"):
+        be_away_at(method)
     from easel.cli import main as easel
 
     sys.argv = ["easel", "worker"]
