@@ -31,8 +31,12 @@ def set_up(wish: str) -> None:
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=max(level, logging.WARNING), stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what breaks in a request is logged by the edge, with its reference
 
 
 def _readable() -> structlog.dev.ConsoleRenderer:
     # Plain tracebacks: the pretty ones print local variables, and with them every token of a request.
-    return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+    # Values as Python would write them, so that a line break in one cannot pretend to be another line.
+    return structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(), repr_native_str=True, exception_formatter=structlog.dev.plain_traceback
+    )

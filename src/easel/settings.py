@@ -4,6 +4,7 @@ A row is read from `EASEL_<NAME>`, listed by `easel settings` and in docs/refere
 as a frozen `Settings`; nothing else in Easel reads the environment.
 """
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -121,6 +122,8 @@ def _checked(variable: str, text: str, default: Any, metadata: Mapping[str, Any]
         raise BadSettings(problem=f"{variable} takes {wants}; {shown}.") from None
     least, most = metadata["least"], metadata["most"]
     if isinstance(value, (int, float)):
+        if not math.isfinite(value):
+            raise BadSettings(problem=f"{variable} takes a finite number.")
         if least is not None and not value >= least:
             raise BadSettings(problem=f"{variable} is {value}; the least is {least}.")
         if most is not None and value > most:

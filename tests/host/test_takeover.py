@@ -280,3 +280,19 @@ async def test_a_database_that_is_away_for_a_while_costs_no_run(bench: Bench):
             await asyncio.sleep(0.02)
         ends = [await ended(bench, run_id) for run_id in ids]
     assert {(run.status, run.attempt) for run in ends} == {(Status.COMPLETED, 1)}
+
+
+async def test_an_event_that_cannot_be_stored_fails_its_run_with_a_reason_and_no_other(bench: Bench):
+    class Picky(CutOff):
+        async def append(self, batch: Batch) -> Any:
+            if any("unstorable" in str(event.data) and event.type == "message.delta" for event in batch.events):
+                raise ValueError("no such column")
+            return await self._runs.append(batch)
+
+    bad = await bench.start(script({"say": "unstorable"}, {"call": "gsv__Clock"}, {"say": "after"}), session="bad")
+    good = await bench.start(script({"say": "fine"}), session="good")
+    async with at_work(bench.worker(runs=Picky(bench))):  # pyright: ignore[reportArgumentType]
+        assert (await ended(bench, good)).status is Status.COMPLETED
+        run = await ended(bench, bad)
+    assert run.status is Status.FAILED
+    assert "ref_" in (run.error_message or "")

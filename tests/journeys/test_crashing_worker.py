@@ -10,7 +10,7 @@ import pytest
 
 from tests.journeys.client import Client, call, new_session, say, script, spread, ticked, ticks, wait_ms
 from tests.journeys.conftest import CLAIM_SECONDS
-from tests.journeys.ledger import answer_in, check_delivery, starts_in
+from tests.journeys.ledger import after_last_start, answer_in, check_delivery, said_in, starts_in
 from tests.journeys.storm import KillStorm
 from tests.requirements import case, rule
 from tests.support.processes import wait_until
@@ -129,6 +129,19 @@ async def test_a_database_that_is_away_during_a_take_over_does_not_fail_the_run(
         await ledger.wait_until_all_ended([run_id], within=20)
     await ledger.check([run_id], says="over")
     assert done.read_text() == "x"
+
+
+@rule("RX-25", "RX-28")
+async def test_an_append_that_breaks_leaves_no_hole_in_the_story(launcher: Launcher, ledger: Ledger) -> None:
+    """Whatever broke, the words that the log has lost must not be passed over as if they had been said."""
+    (api,) = launcher.ready(launcher.api())
+    launcher.test_worker({"JOURNEY_BREAK_AT": "append"})
+    async with Client(api) as client:
+        run_id = await client.start(script(ticks(30, 60)))
+        await ledger.wait_until_all_ended([run_id], within=20)
+    await ledger.check([run_id], ends={run_id: (await ledger.run(run_id))["status"]})
+    log = await ledger.log(run_id)
+    assert said_in(after_last_start(log)) == answer_in(log)["text"]
 
 
 @case("J4")

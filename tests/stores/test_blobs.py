@@ -501,6 +501,15 @@ def test_a_folder_costs_no_import_of_obstore(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=SOON, check=False).returncode == 0
 
 
+@pytest.mark.parametrize("attempt", range(8))
+async def test_a_process_that_used_blobs_exits_in_peace(kept: Kept, attempt: int) -> None:
+    """obstore's coroutines would fail here, every few times: their last thread aborts a process that is just ending."""
+    script = "import asyncio, sys; from easel.stores.blobs import open_blobs; asyncio.run(open_blobs(sys.argv[1]).check())"
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", script, kept.url)
+    async with asyncio.timeout(SOON):
+        assert await child.wait() == 0
+
+
 # --- only a disk loses power, fills up and has links ------------------------------------------------------------------
 
 

@@ -128,6 +128,18 @@ async def test_a_call_that_fails_is_told_to_those_in_it_and_the_combiner_goes_on
     assert isinstance(answers[1], Unavailable)
 
 
+async def test_one_bad_item_harms_no_other():
+    async def serve(items: Sequence[int]) -> list[int]:
+        if 1 in items:
+            raise ValueError("this one cannot be stored")
+        return list(items)
+
+    combiner = Combiner(serve, most=8, lanes=1)
+    answers = await asyncio.gather(*[combiner.submit(n) for n in range(4)], return_exceptions=True)
+    assert [answers[0], *answers[2:]] == [0, 2, 3]
+    assert isinstance(answers[1], ValueError)
+
+
 @case("J11")
 @rule("RX-22")
 async def test_claims_stay_on_the_index_and_read_little_while_old_rows_are_pinned(

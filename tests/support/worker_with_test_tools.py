@@ -2,7 +2,7 @@
 
 Production code has no hooks for tests, so this entry puts its own things in place of three of Easel's parts before the
 command line is imported: more native tools, a run store that ends the process at `JOURNEY_CRASH_AT` or is away for the first
-calls of `JOURNEY_AWAY_AT`, and a wall clock that is wrong by `JOURNEY_CLOCK_SKEW_SECONDS`. Everything else is the worker that
+calls of `JOURNEY_AWAY_AT` or broken in a call of `JOURNEY_BREAK_AT`, and a wall clock that is wrong by `JOURNEY_CLOCK_SKEW_SECONDS`. Everything else is the worker that
 users run.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import datetime as datetime_module
 import functools
+import itertools
 import json
 import os
 import sys
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
 CRASHED = 77  # the exit status of a crash on purpose
-AWAY_CALLS = 3
 HOLD_SECONDS = 600.0
 # Longer than any drill: a tool that holds is ended from outside or not at all.
 
@@ -144,24 +144,34 @@ def crash_at(point: str) -> None:
             sys.exit(f"there is no crash point {point!r}")
 
 
-# --- a database that is away for a moment -----------------------------------------------------------------------------
+# --- a store that is away, or broken ----------------------------------------------------------------------------------
 
 
-def be_away_at(method: str) -> None:
-    """The first calls of this method of the run store find no database; later ones do."""
-    from easel.errors import Unavailable
+def fail_at(method: str, calls: range, problem: Callable[[], Exception]) -> None:
+    """These calls of a method of the run store (counted from 0) do nothing but raise; all others work."""
     from easel.stores.postgres.runs import PostgresRuns
 
     ordinary = getattr(PostgresRuns, method)
-    failures = iter(range(AWAY_CALLS))
+    numbers = itertools.count()
 
     @functools.wraps(ordinary)
     async def wrapped(self: PostgresRuns, *args: Any, **kwargs: Any) -> Any:
-        if next(failures, None) is not None:
-            raise Unavailable(what="The database")
+        if next(numbers) in calls:
+            raise problem()
         return await ordinary(self, *args, **kwargs)
 
     setattr(PostgresRuns, method, wrapped)
+
+
+def be_away_at(method: str) -> None:
+    from easel.errors import Unavailable
+
+    fail_at(method, range(3), lambda: Unavailable(what="The database"))
+
+
+def break_at(method: str) -> None:
+    """Not the weather but a bug, ours or the driver's, in the third call."""
+    fail_at(method, range(2, 3), lambda: RuntimeError("broken on purpose"))
 
 
 # --- the clock --------------------------------------------------------------------------------------------------------
@@ -197,6 +207,8 @@ def main() -> None:
         crash_at(point)
     if method := os.environ.get("JOURNEY_AWAY_AT"):
         be_away_at(method)
+    if method := os.environ.get("JOURNEY_BREAK_AT"):
+        break_at(method)
     from easel.cli import main as easel
 
     sys.argv = ["easel", "worker"]

@@ -45,6 +45,7 @@ class RunLog:
         self._ending: tuple[Status, str | None] | None = None
         self._pump: asyncio.Task[None] | None = None
         self._kicked = False
+        self._failure: Exception | None = None
         self.is_lost = False
 
     def write(self, *events: Envelope) -> None:
@@ -70,6 +71,9 @@ class RunLog:
             self._start_pump()
             assert self._pump is not None
             await asyncio.shield(self._pump)
+            if self._failure is not None:
+                failure, self._failure = self._failure, None  # told once: the run can still be ended with a reason
+                raise failure
         if self.is_lost:
             raise ClaimLost
 
@@ -145,6 +149,8 @@ class RunLog:
                     self._bell.ring(RunReady())
                 if answer.cancel_requested and ends_as is None:
                     self._cancel_asked()
+        except Exception as problem:  # noqa: BLE001 - kept for the writer, who finds it when it next waits
+            self._failure = problem
         finally:
             self._pump = None
 

@@ -33,6 +33,7 @@ NEAR_TURNS = 1_000  # claims look this far back; once a poll they look everywher
 PAGE = 100  # RX-36
 SAFETY = 0.1  # the part of a claim that is kept in reserve: by then a worker that could not renew has stopped
 PRUNE_SECONDS = 60.0
+QUIET_SECONDS = 10.0  # a database that stays away is told this often, not every second
 
 log = structlog.get_logger("worker")
 
@@ -117,13 +118,16 @@ class RunWorker:
 
     async def _keep_at(self, duty: Callable[[], Awaitable[None]]) -> None:
         """A duty is never given up: what goes wrong is logged and it begins again."""
+        told_at = -QUIET_SECONDS
         while True:
             try:
                 await duty()
             except Unavailable:
-                log.warning("worker.no_database", duty=duty.__name__)
+                if time.monotonic() - told_at >= QUIET_SECONDS:
+                    told_at = time.monotonic()
+                    log.warning("worker.no_database", duty=duty.__name__.strip("_"))
             except Exception:
-                log.exception("worker.duty_broke", duty=duty.__name__)
+                log.exception("worker.duty_broke", duty=duty.__name__.strip("_"))
             await asyncio.sleep(min(self._poll_seconds, self._claim_seconds / 4))
 
     async def _drain(self) -> None:
@@ -198,6 +202,8 @@ class RunWorker:
         held.task.add_done_callback(lambda _: self._let_go(held))
 
     def _let_go(self, held: Held) -> None:
+        if not held.task.cancelled() and (problem := held.task.exception()) is not None:
+            log.error("run.not_ended", run_id=held.claim.run_id, exc_info=problem)  # its claim runs out, and it is tried again
         if self._held.get(held.claim.run_id) is held:
             del self._held[held.claim.run_id]
         RUNS_HELD.set(len(self._held))

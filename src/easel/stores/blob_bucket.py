@@ -2,14 +2,19 @@
 
 Owns how an object comes to be without replacing one, how an upload is withdrawn and what a lost bucket looks like. Knows
 no key rules: `blobs` has checked them. Endpoint, region and credentials are obstore's to read from `AWS_*`.
+
+obstore is called in threads of ours, not by its coroutines: those are finished by a thread of its own that still needs
+the interpreter a moment later, and aborts the process if that was its end (every fifth `check` and exit, when measured).
 """
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -22,6 +27,11 @@ from easel.stores.blobs import ASIDE, CHUNK, RACES, as_stream, settled
 if TYPE_CHECKING:
     from obstore import BytesStream, GetOptions, ListStream, ObjectMeta
     from obstore.store import ClientConfig, RetryConfig
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+REQUESTS_AT_ONCE = 16  # each holds a thread while it waits
 
 PART = 5 * 1024 * 1024  # a blob up to this size goes up in one request, a larger one in parts; the least that S3 allows
 PARTS_AT_ONCE = 2  # so an upload holds a few parts in memory, however large the blob
@@ -49,35 +59,40 @@ def bucket_faults(key: str) -> Generator[None]:
 
 
 class Feed:
-    """Blocks on their way into an upload. obstore withdraws an upload whose source fails, so failing is how to stop one:
-    cancelling would leave its parts in the bucket, unseen and paid for."""
+    """Blocks on their way from the loop into the thread of an upload.
+
+    obstore withdraws an upload whose source fails, so failing is how to stop one. An upload that is merely left leaves its
+    parts in the bucket, unseen and paid for.
+    """
 
     def __init__(self, first: bytes, second: bytes, rest: AsyncGenerator[bytes, None]) -> None:
         self.size = 0
         self.failure: BaseException | None = None
+        self._loop = asyncio.get_running_loop()
         self._ahead = [second, first]
         self._rest = rest
-        self._pull: asyncio.Future[bytes] | None = None
+        self._pull: asyncio.Task[bytes] | None = None
 
-    def __aiter__(self) -> "Feed":
+    def __iter__(self) -> "Feed":
         return self
 
-    async def __anext__(self) -> bytes:
-        self._pull = asyncio.ensure_future(self._next())
-        if self.failure is not None:
-            self._pull.cancel()
-        try:
-            block = await self._pull
-        except (Exception, asyncio.CancelledError) as error:
-            self.failure = error
-            raise RuntimeError("the source of an upload failed") from error
+    def __next__(self) -> bytes:
+        block = asyncio.run_coroutine_threadsafe(self._next(), self._loop).result()
         if not block:
-            raise StopAsyncIteration
-        self.size += len(block)
+            raise StopIteration
         return block
 
     async def _next(self) -> bytes:
-        return self._ahead.pop() if self._ahead else await anext(self._rest, b"")
+        self._pull = asyncio.current_task()
+        try:
+            if self.failure is not None:
+                raise self.failure
+            block = self._ahead.pop() if self._ahead else await anext(self._rest, b"")
+        except (Exception, asyncio.CancelledError) as error:
+            self.failure = error
+            raise
+        self.size += len(block)
+        return block
 
     def stop(self) -> None:
         self.failure = asyncio.CancelledError()
@@ -107,24 +122,28 @@ class Bucket:
             )
         except (BaseError, ValueError) as error:
             raise BadInput(problem=f"The AWS_* variables do not describe a bucket: {str(error).partition(chr(10))[0]}") from error
+        self._threads = ThreadPoolExecutor(REQUESTS_AT_ONCE, "blobs")
+
+    async def _ask(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *args, **kwargs))
 
     async def put(self, key: str, source: AsyncGenerator[bytes, None]) -> int:
         first = await anext(source, b"")
         second = await anext(source, b"")
         if not second:
-            return await self._create(key, len(first), lambda: self._s3.put_async(key, first, mode="create"))
+            return await self._create(key, len(first), partial(self._s3.put, key, first, mode="create"))
         feed, aside = Feed(first, second, source), f"{ASIDE}/{uuid4().hex}"
         try:
             await self._upload(aside, feed)
-            return await self._create(key, feed.size, lambda: self._s3.copy_async(aside, key, overwrite=False))
+            return await self._create(key, feed.size, partial(self._s3.copy, aside, key, overwrite=False))
         finally:
             with suppress(Unavailable):  # else a sweep will
                 await self.delete(aside)
 
-    async def _create(self, key: str, size: int, create: Callable[[], Awaitable[object]]) -> int:
+    async def _create(self, key: str, size: int, create: Callable[[], object]) -> int:
         for _ in range(RACES):
             with bucket_faults(key), suppress(AlreadyExistsError):
-                await create()
+                await self._ask(create)
                 return size
             present = await self.size(key)
             if present is not None:  # else it has just been deleted
@@ -132,14 +151,18 @@ class Bucket:
         raise Unavailable(what="The blob store")
 
     async def _upload(self, aside: str, feed: Feed) -> None:
-        upload = self._s3.put_async(aside, feed, use_multipart=True, chunk_size=PART, max_concurrency=PARTS_AT_ONCE)
+        upload = partial(self._s3.put, aside, feed, use_multipart=True, chunk_size=PART, max_concurrency=PARTS_AT_ONCE)
+        # A thread of its own: it waits for the source too, and a slow source must not hold up anyone else.
+        thread = ThreadPoolExecutor(1, "blob-upload")
         try:
             with bucket_faults(aside):
-                await settled(asyncio.ensure_future(upload), feed.stop)
-        except (RuntimeError, NotFound, Unavailable):
+                await settled(asyncio.get_running_loop().run_in_executor(thread, upload), feed.stop)
+        except Exception:
             if feed.failure is not None:
                 raise feed.failure from None
             raise
+        finally:
+            thread.shutdown(wait=False)
 
     async def read(self, key: str, start: int, end: int | None) -> AsyncIterator[bytes]:
         options: GetOptions = {}
@@ -152,13 +175,13 @@ class Bucket:
                 return as_stream(b"")
             options = {"range": (start, end)}
         with bucket_faults(key):
-            found = await self._s3.get_async(key, options=options)
+            found = await self._ask(self._s3.get, key, options=options)
         return self._chunks(key, found.stream(min_chunk_size=CHUNK))
 
     async def _chunks(self, key: str, stream: "BytesStream") -> AsyncIterator[bytes]:
         while True:
             with bucket_faults(key):
-                piece = await anext(stream, None)
+                piece = await self._ask(next, stream, None)
             if piece is None:
                 return
             for start in range(0, len(piece), CHUNK):
@@ -166,29 +189,29 @@ class Bucket:
 
     async def size(self, key: str) -> int | None:
         with suppress(NotFound), bucket_faults(key):
-            return (await self._s3.head_async(key))["size"]
+            return (await self._ask(self._s3.head, key))["size"]
         return None
 
     async def delete(self, key: str) -> None:
         with suppress(NotFound), bucket_faults(key):
-            await self._s3.delete_async(key)
-
-    def _pages(self, folder: str) -> "ListStream[Sequence[ObjectMeta]]":
-        return self._s3.list(folder or None)  # pyright: ignore[reportUnknownMemberType] - its other form needs Arrow
+            await self._ask(self._s3.delete, key)
 
     async def list(self, folder: str) -> AsyncIterator[str]:
-        pages = self._pages(folder)
-        while True:
-            with bucket_faults(folder):
-                page = await anext(pages, None)
-            if page is None:
-                return
-            for found in page:
-                yield found["path"]
+        async for found in self._objects(folder):
+            yield found["path"]
 
     async def sweep(self, before: datetime) -> int:
-        with bucket_faults(ASIDE):
-            old = [found["path"] async for page in self._pages(ASIDE) for found in page if found["last_modified"] < before]
+        old = [found["path"] async for found in self._objects(ASIDE) if found["last_modified"] < before]
         for key in old:
             await self.delete(key)
         return len(old)
+
+    async def _objects(self, folder: str) -> AsyncIterator["ObjectMeta"]:
+        pages: ListStream[Sequence[ObjectMeta]] = self._s3.list(folder or None)  # pyright: ignore[reportUnknownMemberType] - its other form needs Arrow
+        while True:
+            with bucket_faults(folder):
+                page = await self._ask(next, pages, None)
+            if page is None:
+                return
+            for found in page:
+                yield found

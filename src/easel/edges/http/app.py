@@ -29,7 +29,7 @@ from easel.ids import new_reference
 
 SAFE_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),  # the first address holds the token
+    (b"referrer-policy", b"same-origin"),  # with `no-referrer` a browser's own forms would come from the origin "null"
     (b"x-frame-options", b"DENY"),
     (
         b"content-security-policy",
@@ -54,7 +54,7 @@ class HttpEdge:
         self._host = host
         self._settings = settings
         self._public = urlsplit(settings.public_url)
-        self._router = Router([Route(row.path, self._endpoint(row), methods=[row.method]) for row in ROUTES])
+        self._router = Router([self._route(row) for row in ROUTES])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -72,6 +72,12 @@ class HttpEdge:
             await refusal(scope, receive, answering)
         finally:
             answering.count()
+
+    def _route(self, row: Row) -> Route:
+        route = Route(row.path, self._endpoint(row), methods=[row.method])
+        if row.answer == "text/event-stream" and route.methods is not None:
+            route.methods.discard("HEAD")  # a stream has no head apart from itself
+        return route
 
     def _endpoint(self, row: Row) -> ASGIApp:
         async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,11 +107,10 @@ class HttpEdge:
 
     def _check_where_from(self, request: Request) -> None:
         host = request.headers.get("host", "")
-        name = urlsplit(f"//{host}").hostname or ""
-        if not self._answers_for(name):
-            raise WrongHost(host=name)
+        if not self._answers_for(_host_of(f"//{host}")):
+            raise WrongHost(host=host)
         origin = request.headers.get("origin")
-        if origin is not None and origin.rstrip("/") != self._settings.public_url.rstrip("/") and urlsplit(origin).netloc != host:
+        if origin is not None and origin not in (f"http://{host}", f"https://{host}", self._settings.public_url.rstrip("/")):
             raise Forbidden(problem="this request comes from another site.")
 
     def _answers_for(self, name: str) -> bool:
@@ -140,6 +145,13 @@ class HttpEdge:
         if isinstance(problem, NotSignedIn):
             headers["www-authenticate"] = "Bearer"
         return Response(error_answer(problem), problem.http, headers, "application/json")
+
+
+def _host_of(address: str) -> str:
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""
 
 
 class _Asgi:

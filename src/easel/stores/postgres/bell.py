@@ -62,11 +62,10 @@ class PostgresBell:
         while True:
             try:
                 await self._serve()
-            except Exception as problem:
-                if not is_passing(problem):
-                    raise
+            except Exception as problem:  # noqa: BLE001 - whatever it is, the bell is worth another try
                 self.connected.clear()
-                log.info("bell.lost", problem=type(problem).__name__, retry_in=wait)
+                tell = log.info if is_passing(problem) else log.error
+                tell("bell.lost", problem=type(problem).__name__, retry_in=wait)
             await asyncio.sleep(wait)
             wait = min(wait * 2, LAST_RETRY_SECONDS) if not self.connected.is_set() else FIRST_RETRY_SECONDS
 

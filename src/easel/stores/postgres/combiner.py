@@ -5,6 +5,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from easel.errors import Unavailable
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
@@ -37,18 +39,26 @@ class Combiner(Generic[Item, Answer]):
         try:
             while self._waiting:
                 taken = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
-                try:
-                    answers = await self._serve([item for item, _ in taken])
-                except Exception as problem:  # noqa: BLE001 - whoever asked is told, and decides
-                    for _, answer in taken:
-                        if not answer.done():
-                            answer.set_exception(problem)
-                else:
-                    for (_, answer), given in zip(taken, answers, strict=True):
-                        if not answer.done():
-                            answer.set_result(given)
+                await self._serve_together(taken)
         finally:
             self._free_lanes += 1
+
+    async def _serve_together(self, taken: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
+        """Together if that works; one by one if it does not, so that one bad item harms no other."""
+        try:
+            answers = await self._serve([item for item, _ in taken])
+        except Exception as problem:  # noqa: BLE001 - whoever asked is told, and decides
+            if len(taken) > 1 and not isinstance(problem, Unavailable):
+                for one in taken:
+                    await self._serve_together([one])
+                return
+            for _, answer in taken:
+                if not answer.done():
+                    answer.set_exception(problem)
+        else:
+            for (_, answer), given in zip(taken, answers, strict=True):
+                if not answer.done():
+                    answer.set_result(given)
 
     async def close(self) -> None:
         while self._at_work:

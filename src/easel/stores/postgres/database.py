@@ -65,7 +65,7 @@ class PostgresDatabase:
             lent.terminate()
             raise Unavailable(what="The database") from problem
         finally:
-            await self._pool.release(lent)
+            await self._pool.release(lent, timeout=self.timeout)
 
     async def rows(self, statement: Statement, **given: Any) -> list[Any]:
         async with self.connection() as lent:

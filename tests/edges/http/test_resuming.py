@@ -1,0 +1,250 @@
+"""Streams that are cut anywhere and resumed anywhere: what arrives in the end is the log, every event once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.edges.http.live import LiveEasel, chatter, script
+from tests.requirements import case, rule
+from tests.support.processes import wait_until
+from tests.support.proxy import Proxy
+from tests.support.sse import Event, Follower, Stream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+EVENTS = 500
+AT_ONCE = 8
+STALL_SECONDS = 0.6
+ECHOES = [{"call": "gsv__Echo", "args": {"value": "x" * 200_000}}, *({"call": "gsv__Echo", "args": {"value": "$last"}} for _ in range(20))]
+# Some 12 MB of log in few events: more than the kernel takes off a server's hands.
+BULKY = script(*ECHOES, *({"think": "hm"} if n % 2 else {"say": "on. "} for n in range(200)))
+BULKY_TO_THE_LAST = script(*ECHOES)
+
+
+def frames_of(body: bytes) -> list[bytes]:
+    """The events of a stream as bytes: comparing them is comparing everything."""
+    return [block for block in body.split(b"\n\n") if block.startswith(b"id: ")]
+
+
+async def read_bytes(easel: LiveEasel, at: int, path: str, cursor: int | None = None, enough: int | None = None) -> bytes:
+    """The body of a stream to its end, or its first `enough` bytes, and then the connection is dropped."""
+    host, _, port = easel.instances[at].base_url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    header = f"Last-Event-ID: {cursor}\r\n" if cursor is not None else ""
+    try:
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {easel.token}\r\n{header}\r\n".encode())
+        assert b" 200 " in (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0]
+        body = b""
+        while (enough is None or len(body) < enough) and (size := int(await reader.readuntil(b"\r\n"), 16)):
+            body += (await reader.readexactly(size + 2))[:-2]
+        return body[:enough]
+    finally:
+        writer.transport.abort()
+
+
+@pytest.fixture(scope="module")
+def long_run(two_edges: LiveEasel) -> str:
+    return two_edges.finish(chatter(EVENTS - 4))
+
+
+@case("E2")
+@rule("RX-03", "RX-34", "RX-48")
+async def test_cut_after_every_event_and_resumed_by_header_at_the_other_instance_it_is_the_log(two_edges: LiveEasel, long_run: str) -> None:
+    path = f"/api/runs/{long_run}/events?debug=1"
+    body = await read_bytes(two_edges, 0, path)
+    log = frames_of(body)
+    assert len(log) == EVENTS
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def cut_after(k: int) -> None:
+        async with room:
+            end_of_k = body.index(log[k - 1]) + len(log[k - 1]) + 2
+            before = frames_of(await read_bytes(two_edges, k % 2, path, enough=end_of_k))
+            after = frames_of(await read_bytes(two_edges, 1 - k % 2, path, cursor=k))
+            assert before + after == log, f"cut after {k}"
+
+    await asyncio.gather(*(cut_after(k) for k in range(1, EVENTS)))
+
+
+@case("E4")
+@rule("RX-48")
+async def test_a_page_that_is_reloaded_at_any_event_resumes_by_query_and_has_the_log(two_edges: LiveEasel, long_run: str) -> None:
+    path = f"/api/runs/{long_run}/events"
+    log = frames_of(await read_bytes(two_edges, 0, path))
+    ids = [int(frame[4 : frame.index(b"\n")]) for frame in log]
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def reload_after(k: int) -> None:
+        async with room:
+            after = frames_of(await read_bytes(two_edges, k % 2, f"{path}?last_event_id={k}"))
+            assert after == log[sum(seq <= k for seq in ids) :], f"reloaded after {k}"
+
+    await asyncio.gather(*(reload_after(k) for k in range(EVENTS)))
+
+
+@case("E3")
+@rule("RX-34", "RX-48")
+async def test_cut_at_any_byte_and_resumed_it_is_the_log(two_edges: LiveEasel) -> None:
+    run_id = two_edges.finish(script({"say": "über"}, {"call": "gsv__Echo", "args": {"value": "\U0001f469\u200d\U0001f680"}}, {"say": "x"}))
+    log = two_edges.events(run_id)
+    with Proxy.before(two_edges.base_url) as proxy:
+        whole = 900 + len(two_edges.stream(run_id).content)  # its head and its chunks too
+        proxy.cut_in_turn(cuts := range(0, whole, 5))
+        room = asyncio.Semaphore(AT_ONCE * 2)
+
+        async def follow() -> None:
+            async with room:
+                follower = Follower([proxy.url(two_edges.base_url), two_edges.instances[1].base_url], run_id, two_edges.token)
+                assert await follower.read_to_end(within=20) == log
+
+        await asyncio.gather(*(follow() for _ in cuts))
+        assert proxy.accepted == len(cuts)
+
+
+@rule("RX-03", "RX-34", "RX-48")
+async def test_a_reader_that_changes_the_instance_after_every_event_of_a_live_run_misses_nothing(two_edges: LiveEasel) -> None:
+    run_id = two_edges.start(script({"ticks": 25, "every_ms": 60}))
+    seen: list[Event] = []
+    async with asyncio.timeout(20):
+        while not seen or seen[-1].type != "done":
+            at = two_edges.instances[len(seen) % 2].base_url
+            async with Stream.open(at, run_id, two_edges.token, after=seen[-1].seq if seen else None) as stream:
+                seen.append(await first_event(stream))
+    assert seen == two_edges.events(run_id)
+    assert len(seen) > 20
+
+
+async def first_event(stream: Stream) -> Event:
+    async for item in stream.items():
+        if isinstance(item, Event):
+            return item
+    raise AssertionError("the stream ended without an event")
+
+
+# --- retention --------------------------------------------------------------------------------------------------------
+
+
+@rule("RS-34")
+def test_a_pruned_log_is_gone_with_its_bounds_and_resumes_at_its_oldest(easel: LiveEasel) -> None:
+    run_id = easel.finish(script({"say": "soon forgotten"}))
+    last = easel.events(run_id)[-1]
+    assert easel.prune() >= 1
+    for cursor in (None, 0, 1, last.seq - 2):
+        answer = easel.stream(run_id, last_event_id=cursor)
+        assert answer.status_code == 410
+        error = answer.json()["error"]
+        assert error["name"] == "CURSOR_GONE"
+        assert (error["details"]["oldest"], error["details"]["newest"]) == (last.seq, last.seq)
+    assert easel.events(run_id, last_event_id=last.seq - 1) == [last]
+    assert easel.stream(run_id, last_event_id=last.seq).status_code == 204
+    assert easel.view(run_id)["status"] == "completed"
+
+
+def test_retention_leaves_a_run_that_goes_on_alone(easel: LiveEasel) -> None:
+    run_id = easel.start(script({"say": "a"}, {"wait_ms": 600_000}))
+    easel.stream_start(run_id)
+    easel.prune()
+    easel.cancel(run_id)
+    assert [event.seq for event in easel.events(run_id)] == [1, 2, 3, 4, 5]
+
+
+@rule("RS-34")
+async def test_a_log_that_is_pruned_while_it_is_read_is_cut_and_never_has_a_hole(easel: LiveEasel) -> None:
+    run_id = easel.finish(BULKY)
+    async with slow_stream(easel, run_id) as stream:
+        seen = [await first_event(stream)]
+        easel.prune()
+        async for item in stream.items():
+            if isinstance(item, Event):
+                seen.append(item)
+    numbers = [event.seq for event in seen]
+    assert numbers == list(range(1, len(numbers) + 1)), f"a hole after {[a for a, b in zip(numbers, numbers[1:], strict=False) if b != a + 1]}"
+    assert easel.stream(run_id, last_event_id=numbers[-1]).status_code in (204, 410)
+
+
+# --- readers that stop reading ----------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def slow_stream(easel: LiveEasel, run_id: str) -> AsyncIterator[Stream]:
+    """A stream with internal events, so that its numbers have no gap, through the smallest buffers the kernel gives."""
+    async with Stream.open(easel.base_url, f"{run_id}/events?debug=1&x=", easel.token, receive_buffer=2048) as stream:
+        yield stream
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
+    """Cuts a reader that takes nothing for a moment; users have 20 s."""
+    with LiveEasel(tmp_path_factory.mktemp("easel"), settings={"stall_seconds": STALL_SECONDS, "heartbeat_seconds": 0.2}) as live:
+        yield live
+
+
+def stalled(easel: LiveEasel) -> float:
+    lines = easel.get("/metrics").text.splitlines()
+    return float(next(line for line in lines if line.startswith("easel_streams_stalled_total")).split()[1])
+
+
+@rule("RX-48")
+async def test_a_reader_that_takes_nothing_is_cut_and_resumes_without_a_gap(impatient: LiveEasel) -> None:
+    run_id = impatient.finish(BULKY)
+    before = stalled(impatient)
+    async with slow_stream(impatient, run_id) as stream:
+        seen = [await first_event(stream)]
+        wait_until(lambda: stalled(impatient) == before + 1, within=STALL_SECONDS * 10, what="the stalled reader is cut")
+        async for item in stream.items():
+            if isinstance(item, Event):
+                seen.append(item)
+        assert not stream.ended_in_order
+    assert seen[-1].type != "done"
+    rest = impatient.events(run_id, last_event_id=seen[-1].seq, debug="1")
+    assert [event.seq for event in [*seen, *rest]] == list(range(1, impatient.view(run_id)["last_seq"] + 1))
+
+
+@pytest.mark.parametrize("message", [BULKY, BULKY_TO_THE_LAST], ids=["amid the log", "at its end"])
+async def test_a_reader_that_never_reads_is_cut_and_holds_nothing_of_the_server_any_more(impatient: LiveEasel, message: str) -> None:
+    run_id = impatient.finish(message)
+    before = stalled(impatient)
+    with socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        deaf.connect(impatient.address)
+        deaf.sendall(f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: {impatient.address[0]}\r\nAuthorization: Bearer {impatient.token}\r\n\r\n".encode())
+        ours = deaf.getsockname()[1]
+        wait_until(lambda: stalled(impatient) == before + 1, within=STALL_SECONDS * 10, what="the deaf reader is cut")
+        wait_until(lambda: not server_ends(ours), within=STALL_SECONDS * 5, what="its connection and what was buffered for it are gone")
+
+
+def server_ends(client_port: int) -> list[str]:
+    """The server's side of a connection, if this process still holds it."""
+    import psutil  # noqa: PLC0415
+
+    return [c.status for c in psutil.Process().net_connections("tcp4") if c.fd >= 0 and c.raddr and c.raddr.port == client_port]
+
+
+async def test_a_reader_that_waits_on_a_quiet_run_is_never_taken_for_stalled(impatient: LiveEasel) -> None:
+    run_id = impatient.start(script({"wait_ms": int(STALL_SECONDS * 3000)}))
+    assert await Follower([impatient.base_url], run_id, impatient.token).read_to_end(within=20) == impatient.events(run_id)
+
+
+@case("D3")
+def test_more_streams_than_allowed_are_refused_and_told_to_come_back(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with LiveEasel(tmp_path_factory.mktemp("easel"), settings={"max_streams": 2}) as easel, contextlib.ExitStack() as open_streams:
+        run_id = easel.start(script({"wait_ms": 600_000}))
+        http = open_streams.enter_context(easel.stranger())
+        for _ in range(2):
+            open_streams.enter_context(http.stream("GET", f"/api/runs/{run_id}/events", headers=easel.bearer))
+        answer = easel.stream(run_id)
+        assert (answer.status_code, answer.json()["error"]["name"]) == (429, "TOO_MANY")
+        assert int(answer.headers["retry-after"]) >= 1
+        open_streams.close()
+        wait_until(lambda: can_watch(easel, run_id), within=5, what="there is room again once the others have left")
+
+
+def can_watch(easel: LiveEasel, run_id: str) -> bool:
+    with easel.stranger() as http, http.stream("GET", f"/api/runs/{run_id}/events", headers=easel.bearer) as answer:
+        return answer.status_code == 200

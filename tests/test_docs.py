@@ -1,0 +1,499 @@
+"""The documents say what the code does: tables are printed from the code, and what is named exists.
+
+Owns the generated parts of the documents. After changing a setting, an error, a route, an event type, a metric, a verb
+or the life of a run, refresh them:
+
+    .venv/bin/python -m tests.test_docs --write
+
+Without `--write` it says which parts are stale.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_type_hints
+from urllib.parse import unquote
+
+import httpx2
+import pytest
+from prometheus_client.metrics import MetricWrapperBase
+from typer.models import OptionInfo
+
+from easel import cli, errors, settings
+from easel.core.run.conversation import Step, ToolCall, ToolResult
+from easel.core.run.events import RunEvents
+from easel.core.run.life import MOVES, TERMINAL, Status
+from easel.core.stream.envelope import EVENT_TYPES, Envelope
+from easel.edges.http.calls import Access
+from easel.edges.http.openapi import document
+from easel.edges.http.routes import ROUTES, Row
+from easel.errors import HostError
+from easel.host import metrics
+from easel.host.native_tools import native_tools
+from easel.ids import CallId, MessageId, RunId
+from tests.support.processes import Launcher
+from tests.test_architecture import machine_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+PROJECT = Path(__file__).resolve().parent.parent
+README = PROJECT / "README.md"
+NOTHING = "–"
+
+
+def documents() -> list[Path]:
+    return sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md")])
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(PROJECT))
+
+
+# --- tables, printed from the code ------------------------------------------------------------------------------------
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines)
+
+
+def code(text: object) -> str:
+    return f"`{text}`"
+
+
+def plain(value: object) -> str:
+    """A default as its user would write it."""
+    if isinstance(value, bool):
+        return code("yes" if value else "no")
+    return code(f"{value:g}" if isinstance(value, float) else value) if value != "" else "empty"
+
+
+def settings_table() -> str:
+    kinds = {"str": "text", "int": "whole number", "float": "number", "bool": "yes or no"}
+    rows = [(code(row.variable), kinds[type(row.default).__name__], plain(row.default), row.says) for row in settings.rows()]
+    return table(["variable", "takes", "default", "what it does"], rows)
+
+
+def all_errors(kind: type[HostError] = HostError) -> Iterator[type[HostError]]:
+    for error in kind.__subclasses__():
+        if error.__module__ == errors.__name__:
+            yield error
+            yield from all_errors(error)
+
+
+def errors_table() -> str:
+    rows = [
+        (code(error.code), str(error.http), str(error.gateway), str(error.rpc), inspect.cleandoc(error.__doc__ or "").split("\n\n")[0])
+        for error in sorted(all_errors(), key=lambda error: (error.http, error.code))
+    ]
+    return table(["name", "HTTP", "code", "JSON-RPC", "message"], rows)
+
+
+def sample_events() -> list[Envelope]:
+    """One of every event there is; two where it can look two ways."""
+    make, message = RunEvents(RunId("run_1"), agent_id="main", node_id="tool_loop"), MessageId("msg_1")
+    call = ToolCall(CallId("call_1"), "gsv__Echo", {"value": 1})
+    return [
+        make.started(1),
+        make.delta(message, "Hello"),
+        make.thought(message, "Hm"),
+        make.step(1, Step("Hello", (call,))),
+        make.calling(call),
+        make.called(ToolResult(call.call_id, call.tool, 1)),
+        make.called(ToolResult(call.call_id, call.tool, "No.", is_error=True)),
+        *make.ending(message, "Hello", Status.COMPLETED, None),
+        *make.ending(message, "Hello", Status.FAILED, "No."),
+    ]
+
+
+def fields_of(event_type: str) -> str:
+    """The fields of `data`, with `?` behind those that are not always there."""
+    seen = [event.data for event in sample_events() if event.type == event_type]
+    names = dict.fromkeys(name for data in seen for name in data if name != "visibility")
+    return ", ".join(code(name + ("" if all(name in data for data in seen) else "?")) for name in names)
+
+
+def events_table() -> str:
+    rows = [(code(row.name), row.stream.value, row.visibility.value, fields_of(row.name)) for row in EVENT_TYPES.values()]
+    return table(["type", "stream", "visibility", "fields of `data`"], rows)
+
+
+WHO = {Access.OPEN: "anyone", Access.USER: "user", Access.ADMIN: "administrator"}
+
+
+def answer_of(row: Row) -> str:
+    return f"{row.status} " + code(row.answer if isinstance(row.answer, str) else row.answer.__name__)
+
+
+def routes_table() -> str:
+    rows = [
+        (
+            code(f"{row.method} {row.path}"),
+            WHO[row.access],
+            code(row.body.__name__) if row.body else code("?" + row.query.__name__) if row.query else NOTHING,
+            answer_of(row),
+            ", ".join(code(error.code) for error in row.errors) or NOTHING,
+            row.says,
+        )
+        for row in ROUTES
+    ]
+    return table(["route", "who may", "takes", "answers", "refuses with", "what it does"], rows)
+
+
+def type_of(schema: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        return code(schema["$ref"].rpartition("/")[2])
+    if "anyOf" in schema:
+        return " or ".join(type_of(one) for one in schema["anyOf"])
+    if schema.get("type") == "array":
+        return "list of " + type_of(schema["items"])
+    bounds = [f"{word} {schema[key]}" for word, key in (("from", "minimum"), ("to", "maximum")) if key in schema]
+    return " ".join([schema.get("format") or schema.get("type") or "anything", *bounds])
+
+
+def shape_table(properties: Iterable[tuple[str, dict[str, Any], bool]]) -> str:
+    rows = [(code(name + ("" if needed else "?")), type_of(schema), schema.get("description", "")) for name, schema, needed in properties]
+    return table(["field", "type", "note"], rows)
+
+
+def shapes() -> str:
+    """Every body, query and answer of the listed routes, as /openapi.json describes them."""
+    parts: dict[str, str] = {}
+    for name, schema in document()["components"]["schemas"].items():
+        needed = schema.get("required", [])
+        parts[name] = shape_table((field, one, field in needed) for field, one in schema["properties"].items())
+    for row in ROUTES:
+        if row.query is not None:
+            described = document()["paths"][row.path][row.method.lower()]["parameters"]
+            parts["?" + row.query.__name__] = shape_table((one["name"], one["schema"], False) for one in described if one["in"] == "query")
+    return "\n\n".join(f"### `{name}`\n\n{text}" for name, text in parts.items())
+
+
+def tools_table() -> str:
+    rows = [(code(tool.name), ", ".join(code(arg) for arg in tool.schema["properties"]) or NOTHING, tool.description)
+            for tool in (one.definition for one in native_tools())]  # fmt: skip
+    return table(["tool", "arguments", "what it does"], rows)
+
+
+def verbs() -> dict[str, Callable[..., Any]]:
+    commands = cli.app.registered_commands
+    return {command.name or command.callback.__name__: command.callback for command in commands if command.callback}
+
+
+def options_of(command: Callable[..., Any]) -> Iterator[OptionInfo]:
+    for hint in get_type_hints(command, include_extras=True).values():
+        yield from (note for note in getattr(hint, "__metadata__", ()) if isinstance(note, OptionInfo))
+
+
+def verbs_text() -> str:
+    parts: list[str] = []
+    for name, command in verbs().items():
+        parts.append(f"### `easel {name}`\n\n{inspect.getdoc(command) or ''}")
+        if options := [(code(option.param_decls[0]), option.help or "") for option in options_of(command) if option.param_decls]:
+            parts.append(table(["option", "what it does"], options))
+    return "\n\n".join(parts)
+
+
+def metrics_table() -> str:
+    rows: list[tuple[str, ...]] = []
+    for metric in vars(metrics).values():
+        if isinstance(metric, MetricWrapperBase):
+            [described] = metric.describe()
+            name = described.name + ("_total" if described.type == "counter" else "")
+            labels = ", ".join(code(label) for label in metric._labelnames) or NOTHING  # noqa: SLF001  they are told nowhere else
+            rows.append((code(name), described.type, labels, described.documentation))
+    return table(["metric", "kind", "labels", "what it counts"], rows)
+
+
+def life() -> str:
+    lines = ["```mermaid", "stateDiagram-v2", "    [*] --> queued"]
+    lines += [f"    {start.value} --> {end.value}: {move.value}" for start, moves in MOVES.items() for move, end in moves.items()]
+    lines += [f"    {status.value} --> [*]" for status in Status if status in TERMINAL]
+    return "\n".join([*lines, "```"])
+
+
+GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
+    # part: the document it stands in, and what prints it
+    "settings": ("docs/reference/settings.md", settings_table),
+    "errors": ("docs/reference/errors.md", errors_table),
+    "events": ("docs/reference/events.md", events_table),
+    "routes": ("docs/reference/http.md", routes_table),
+    "shapes": ("docs/reference/http.md", shapes),
+    "verbs": ("docs/reference/cli.md", verbs_text),
+    "metrics": ("docs/guide/operate.md", metrics_table),
+    "life": ("docs/guide/runs.md", life),
+    "tools": ("docs/guide/runs.md", tools_table),
+}
+PART = re.compile(r"(<!-- generated: (\w+) -->\n)(.*?)(<!-- end of generated -->)", re.DOTALL)
+
+
+def refreshed(text: str) -> str:
+    """The document with every generated part as the code is now."""
+    return PART.sub(lambda part: f"{part[1]}\n{GENERATED[part[2]][1]()}\n\n{part[4]}", text)
+
+
+def parts_of(text: str) -> dict[str, str]:
+    return {part[2]: part[3].strip() for part in PART.finditer(text)}
+
+
+@pytest.mark.parametrize("part", GENERATED)
+def test_a_generated_part_is_what_the_code_says(part: str) -> None:
+    path, prints = GENERATED[part]
+    written = parts_of((PROJECT / path).read_text(encoding="utf-8"))
+    assert written[part] == prints(), f"{path} is stale: run `.venv/bin/python -m tests.test_docs --write`"
+
+
+def test_refreshing_changes_only_the_generated_parts() -> None:
+    text = "before\n<!-- generated: life -->\nold\n<!-- end of generated -->\nafter\n"
+    fresh = refreshed(text)
+    assert fresh.startswith("before\n<!-- generated: life -->\n")
+    assert fresh.endswith("<!-- end of generated -->\nafter\n")
+    assert parts_of(fresh) == {"life": life()}
+    assert refreshed(fresh) == fresh
+
+
+def test_every_event_type_has_a_sample() -> None:
+    assert {event.type for event in sample_events()} == set(EVENT_TYPES)
+
+
+def test_no_two_errors_share_a_name() -> None:
+    names = [error.code for error in all_errors()]
+    assert len(names) == len(set(names)) > 0
+
+
+# --- what is named exists ---------------------------------------------------------------------------------------------
+
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+SPAN = re.compile(r"`[^`\n]+`")
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+OUTSIDE = re.compile(r"[a-z]+:")
+# Set by make and the tests, read by the tests: no settings of the product.
+OF_THE_SUITE = {"EASEL_SOAK_SECONDS"}
+
+
+def prose(text: str) -> str:
+    return SPAN.sub("", FENCED.sub("", text))
+
+
+def code_in(text: str) -> str:
+    """Only what stands in code blocks and code spans."""
+    return "\n".join([*FENCED.findall(text), *SPAN.findall(FENCED.sub("", text))])
+
+
+def links_in(text: str) -> list[str]:
+    return [first or second for first, second in LINK.findall(prose(text))]
+
+
+def anchors_in(text: str) -> set[str]:
+    """The fragments that a renderer gives to the headings."""
+    words = (re.sub(r"[^\w\s-]", "", heading.lower()).strip() for heading in HEADING.findall(FENCED.sub("", text)))
+    return {re.sub(r"\s", "-", one) for one in words}
+
+
+def broken_links(text: str, path: Path) -> list[str]:
+    broken: list[str] = []
+    for link in links_in(text):
+        if OUTSIDE.match(link):
+            continue
+        target, _, fragment = link.partition("#")
+        found = (path.parent / unquote(target)).resolve() if target else path
+        if not found.exists() or not found.is_relative_to(PROJECT):
+            broken.append(f"{name_of(path)}: {link} leads nowhere")
+        elif fragment and found.suffix == ".md" and fragment not in anchors_in(found.read_text(encoding="utf-8")):
+            broken.append(f"{name_of(path)}: {link} names a heading that is not there")
+    return broken
+
+
+def named(pattern: str, text: str) -> set[str]:
+    return set(re.findall(pattern, code_in(text)))
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z]+):", (PROJECT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def is_route(path: str) -> bool:
+    """Whether an address in a document, its places filled in or named in some other way, is one that is served."""
+    shape = re.sub(r"(\{\w+\}|\$\{?\w+\}?|run_\w+|…)", "X", path.partition("?")[0].rstrip("/")) or "/"
+    return any(re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", row.path), shape) for row in ROUTES)
+
+
+def manuals() -> list[Path]:
+    """What tells a user what to do. Design papers and the change log may speak of what is not there yet, or no more."""
+    return [path for path in documents() if path.name != "CHANGELOG.md" and "design" not in path.parts]
+
+
+def unknown_names(text: str, name: str) -> list[str]:
+    variables = {row.variable for row in settings.rows()} | OF_THE_SUITE
+    return [
+        *(f"{name}: there is no `make {one}`" for one in sorted(named(r"\bmake ([a-z]+)\b", text) - make_targets())),
+        *(f"{name}: there is no `easel {one}`" for one in sorted(named(r"\beasel ([a-z]+)\b", text) - verbs().keys())),
+        *(f"{name}: there is no setting {one}" for one in sorted(named(r"\bEASEL_[A-Z_]*[A-Z]\b", text) - variables)),
+        *(f"{name}: nothing is served at {one}" for one in sorted(named(r"(?<![\w.~])/(?:api|openapi)[\w/{}$…?=.-]*", text)) if not is_route(one)),
+    ]  # fmt: skip
+
+
+def test_every_relative_link_leads_to_a_file() -> None:
+    assert [one for path in documents() for one in broken_links(path.read_text(encoding="utf-8"), path)] == []
+
+
+def test_every_target_verb_setting_and_route_that_a_manual_names_exists() -> None:
+    assert [one for path in manuals() for one in unknown_names(path.read_text(encoding="utf-8"), name_of(path))] == []
+
+
+def test_no_document_names_a_path_of_one_machine() -> None:
+    temporary = re.compile(r"(?<![\w.~:/-])/(?:tmp|opt|work|builds)/\S+")
+    for path in documents():
+        text = path.read_text(encoding="utf-8")
+        assert machine_paths(text, name_of(path)) == []
+        assert temporary.findall(text) == [], name_of(path)
+
+
+def test_every_document_can_be_reached_from_the_readme() -> None:
+    reached: set[Path] = set()
+    ahead = [README]
+    while ahead:
+        path = ahead.pop()
+        if path in reached or path.suffix != ".md" or not path.exists():
+            continue
+        reached.add(path)
+        targets = [link.partition("#")[0] for link in links_in(path.read_text(encoding="utf-8")) if not OUTSIDE.match(link)]
+        for target in filter(None, targets):
+            found = (path.parent / unquote(target)).resolve()
+            ahead += sorted(found.glob("*.md")) if found.is_dir() else [found]
+    assert [name_of(path) for path in documents() if path not in reached] == []
+
+
+WRONG = [
+    # a document says                                        and the complaint is
+    ("[see](guide/nowhere.md)", "leads nowhere"),
+    ("[see](README.md#no-such-heading)", "names a heading that is not there"),
+    ("![picture](picture.png)", "leads nowhere"),
+    ("Type `make coffee`.", "there is no `make coffee`"),
+    ("```sh\nmake tea\n```", "there is no `make tea`"),
+    ("Type `easel dance --port 1`.", "there is no `easel dance`"),
+    ("Set `EASEL_PROT` to 1.", "there is no setting EASEL_PROT"),
+    ("Ask `GET /api/moon`.", "nothing is served at /api/moon"),
+    ("```sh\ncurl $URL/api/runs/$RUN/dance\n```", "nothing is served at /api/runs/$RUN/dance"),
+]
+
+
+@pytest.mark.parametrize("text, complaint", WRONG)
+def test_a_document_that_names_what_is_not_there_is_seen(text: str, complaint: str) -> None:
+    found = [*broken_links(text, PROJECT / "x.md"), *unknown_names(text, "x.md")]
+    assert len(found) == 1
+    assert complaint in found[0]
+
+
+RIGHT = [
+    "[see](LICENSE), [there](docs/index.md) and [here](#top)\n# Top",
+    "`make run`, `easel up --port 0`, `EASEL_PORT`, `/api/runs?session_id=main`, `POST /api/runs/{run_id}/cancel`, `/api/runs/…/events`",
+    "we make coffee and the easel stands; [elsewhere](https://example.org/x)",
+    "`[not](a-link)`",
+]
+
+
+@pytest.mark.parametrize("text", RIGHT)
+def test_a_document_that_names_what_is_there_passes(text: str) -> None:
+    path = PROJECT / "docs" / ".." / "x.md"
+    assert [one for one in broken_links(text, path) if "#top" not in one] == []
+    assert unknown_names(text, "x.md") == []
+
+
+# --- the tour in the README, taken -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One curl command, understood."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: str | None
+
+
+def curl(line: str, **places: str) -> Ask:
+    """What `curl` would ask: of its options we use -s, -N, -H, -X and -d."""
+    for name, value in places.items():
+        line = line.replace(f"${name}", value)
+    words = iter(shlex.split(line.partition(" | ")[0].removeprefix("RUN=$("), comments=True)[1:])
+    method, url, headers, body = "", "", dict[str, str](), None
+    for word in words:
+        match word.rstrip("sN") if word.startswith("-") else word:
+            case "-":
+                pass
+            case "-X":
+                method = next(words)
+            case "-d":
+                body = next(words)
+            case option if option.startswith("-") and option.endswith("H"):
+                header, _, value = next(words).partition(": ")
+                headers[header] = value
+            case plain_word:
+                assert not plain_word.startswith("-"), f"curl's {word} is not understood here"
+                url = plain_word
+    return Ask(method or ("POST" if body else "GET"), url, headers, body)
+
+
+def tour() -> list[str]:
+    section = README.read_text(encoding="utf-8").partition("## A tour with curl")[2]
+    block = FENCED.search(section)
+    assert block
+    return [line for line in block[0].splitlines() if "curl" in line]
+
+
+def test_the_tour_in_the_readme_works_as_written(tmp_path: Path) -> None:
+    start, watch, resume, cancel, listing = tour()
+    with Launcher(tmp_path) as launcher, httpx2.Client(timeout=20, trust_env=False) as http:
+        [server] = launcher.ready(launcher.up())
+        places = {"AUTH": f"Authorization: Bearer {server.token}", "URL": server.base_url}
+
+        def answer(line: str) -> httpx2.Response:
+            ask = curl(line, **places)
+            return http.request(ask.method, ask.url, headers=ask.headers, content=ask.body)
+
+        def first_ids(line: str, count: int) -> list[int]:
+            ask, seen = curl(line, **places), list[int]()
+            with http.stream(ask.method, ask.url, headers=ask.headers) as stream:
+                assert stream.status_code == 200
+                for text in stream.iter_lines():
+                    seen += [int(text.removeprefix("id: "))] if text.startswith("id: ") else []
+                    if len(seen) == count:
+                        break
+            return seen
+
+        started = answer(start)
+        assert started.status_code == 202
+        places["RUN"] = started.text.split('"')[3]  # as `cut -d'"' -f4` does it
+        assert started.json() == {"run_id": places["RUN"], "status": "queued"}
+        assert first_ids(watch, 3) == [1, 2, 3]
+        assert first_ids(resume, 2) == [4, 5]
+        cancelled = answer(cancel)
+        assert (cancelled.status_code, cancelled.json()["status"]) == (202, "running")
+        assert first_ids(watch, 10_000)[-1] > 5  # to its end, which the cancel brings
+        [listed] = answer(listing).json()["runs"]
+        assert (listed["run_id"], listed["status"]) == (places["RUN"], "cancelled")
+
+
+# --- refreshing -------------------------------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str]) -> int:
+    stale = [path for path in documents() if refreshed(path.read_text(encoding="utf-8")) != path.read_text(encoding="utf-8")]
+    for path in stale:
+        if "--write" in arguments:
+            path.write_text(refreshed(path.read_text(encoding="utf-8")), encoding="utf-8")
+        print(f"{'refreshed' if '--write' in arguments else 'stale'}: {name_of(path)}")
+    return 1 if stale and "--write" not in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
