@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from easel.core.run.run import Run
+from easel.core.stream.log import LAST_CURSOR
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import HostError
 
@@ -43,7 +44,7 @@ class ListRuns(Struct):
     session_id: str | None = None
     statuses: Annotated[str, Meta(description="Comma separated: queued, running, completed, failed, cancelled.")] = ""
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
-    before: Annotated[Annotated[int, Meta(ge=0, lt=2**63)] | None, Meta(description="`next` of the page before this one.")] = None
+    before: Annotated[Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None, Meta(description="`next` of the page before this one.")] = None
 
 
 class RunPage(Struct, omit_defaults=True):

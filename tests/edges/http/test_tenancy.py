@@ -1,0 +1,92 @@
+"""Another user's run does not exist: not to read, to list, to watch, to cancel or to repeat. Walks the table of routes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from easel.core.run.run import NewRun
+from easel.edges.http.routes import ROUTES
+from easel.ids import SessionId, UserId, new_run_id
+from tests.edges.http.live import WAITING, new_session
+from tests.requirements import case, rule
+
+if TYPE_CHECKING:
+    from tests.edges.http.live import LiveEasel
+
+SECRET = "what only the other user may know"
+SHARED_SESSION = "a-name-that-both-users-use"
+RUN_ROUTES = [row for row in ROUTES if "{run_id}" in row.path]
+
+
+@pytest.fixture(scope="module")
+def foreign_run(easel: LiveEasel) -> str:
+    """A run of another user, started through the store as accounts will do it one day."""
+    easel.sql("insert into users (user_id, name) values ('mallory', 'mallory')")
+    new = NewRun(new_run_id(), UserId("mallory"), SessionId(SHARED_SESSION), SECRET, 3, "a key of mallory", "digest")
+    easel.do(easel.instances[0].opened.runs.enqueue(new))
+    return new.run_id
+
+
+@rule("RX-54")
+@case("O10")
+@pytest.mark.parametrize("row", RUN_ROUTES, ids=[f"{row.method} {row.path}" for row in RUN_ROUTES])
+def test_a_foreign_run_answers_as_one_that_never_was(easel: LiveEasel, foreign_run: str, row: object) -> None:
+    method, path = row.method, row.path  # type: ignore[attr-defined]
+    unknown = new_run_id()
+    foreign_answer = easel.ask(method, path.replace("{run_id}", foreign_run))
+    unknown_answer = easel.ask(method, path.replace("{run_id}", unknown))
+    assert foreign_answer.status_code == unknown_answer.status_code == 404
+    assert foreign_answer.text.replace(foreign_run, "ID") == unknown_answer.text.replace(unknown, "ID")
+    assert foreign_answer.headers["content-type"] == unknown_answer.headers["content-type"]
+
+
+@rule("RX-54")
+@pytest.mark.parametrize("cursor", ["0", "1", "999"])
+def test_no_cursor_opens_a_foreign_stream(easel: LiveEasel, foreign_run: str, cursor: str) -> None:
+    assert easel.stream(foreign_run, last_event_id=cursor).status_code == 404
+    assert easel.stream(foreign_run, debug="1").status_code == 404
+
+
+@rule("RX-54")
+def test_a_foreign_run_is_in_no_listing(easel: LiveEasel, foreign_run: str) -> None:
+    mine = easel.finish("noop", SHARED_SESSION)
+    for query in ({}, {"session_id": SHARED_SESSION}, {"statuses": "queued,running,completed,failed,cancelled"}, {"before": str(2**63 - 1)}):
+        answer = easel.get("/api/runs", params=query)
+        assert answer.status_code == 200
+        assert mine in answer.text
+        assert foreign_run not in answer.text
+        assert SECRET not in answer.text
+
+
+@rule("RX-54")
+def test_a_refused_cancel_leaves_the_foreign_run_as_it_was(easel: LiveEasel, foreign_run: str) -> None:
+    question = f"select status, cancel_requested_at from runs where run_id = '{foreign_run}'"
+    before = easel.sql(question)[0]["cancel_requested_at"]
+    assert easel.cancel(foreign_run).status_code == 404
+    assert before is None
+    assert easel.sql(question)[0]["cancel_requested_at"] is None
+
+
+@rule("RX-54")
+def test_two_users_sessions_of_one_name_never_meet(easel: LiveEasel, foreign_run: str) -> None:
+    """If they shared the session, the active run of one would hold up the other's."""
+    new = NewRun(new_run_id(), UserId("mallory"), SessionId("held-up"), WAITING, 3)
+    easel.do(easel.instances[0].opened.runs.enqueue(new))
+    assert easel.events(easel.start("noop", "held-up"))[-1].data["status"] == "completed"
+    assert len(easel.get("/api/runs", params={"session_id": "held-up"}).json()["runs"]) == 1
+
+
+@rule("RX-54")
+def test_two_users_idempotency_keys_of_one_name_never_meet(easel: LiveEasel, foreign_run: str) -> None:
+    body = {"session_id": new_session(), "message": "noop", "idempotency_key": "a key of mallory"}
+    answer = easel.post("/api/runs", body)
+    assert answer.status_code == 202
+    assert answer.json()["run_id"] != foreign_run
+
+
+@rule("RX-54")
+def test_the_worker_executes_the_other_users_run_for_that_user_only(easel: LiveEasel, foreign_run: str) -> None:
+    assert easel.sql(f"select user_id from runs where run_id = '{foreign_run}'") == [{"user_id": "mallory"}]
+    assert easel.stream(foreign_run).status_code == 404
