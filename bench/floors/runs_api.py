@@ -36,7 +36,7 @@ def main(database_url: str) -> None:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         ear = await asyncpg.connect(database_url)
-        await ear.add_listener("appended", lambda _c, _p, _ch, run_id: bells[int(run_id)].set())
+        await ear.add_listener("appended", lambda _c, _p, _ch, run_id: bells[int(str(run_id))].set())
         # The reset that asyncpg sends on release costs a round trip, and nothing here leaves state behind.
         async with asyncpg.create_pool(database_url, min_size=4, max_size=16, reset=_keep_as_is) as pool:
             app.state.pool = pool

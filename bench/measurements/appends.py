@@ -15,7 +15,7 @@ from bench.figures import Figure, at_least, median
 from bench.setting import ROOT, Setting, connected, find_pgbench
 from easel.core.run.batch import Batch
 from easel.core.run.events import RunEvents
-from easel.ids import answer_id
+from easel.ids import RunId, answer_id
 
 if TYPE_CHECKING:
     from easel.core.run.run import Claim
@@ -64,7 +64,7 @@ async def _claims(database: PostgresDatabase) -> list[Claim]:
     return claims
 
 
-async def _ours(database: PostgresDatabase, claims: list[Claim], numbers: dict[str, int], events: int, seconds: float) -> float:
+async def _ours(database: PostgresDatabase, claims: list[Claim], numbers: dict[RunId, int], events: int, seconds: float) -> float:
     """Each run appends one batch after another; only what the store has confirmed as durable counts."""
     deadline = time.perf_counter() + seconds
 

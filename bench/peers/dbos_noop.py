@@ -46,6 +46,7 @@ def main(database_url: str, jobs: int, lanes: int) -> None:
 def _rate_when_finished(database_url: str, jobs: int) -> float:
     engine = sqlalchemy.create_engine(database_url)
     deadline = time.monotonic() + DEADLINE_SECONDS
+    finished = 0
     while time.monotonic() < deadline:
         with engine.connect() as connection:
             finished, seconds = connection.execute(sqlalchemy.text(RATE)).one()

@@ -40,6 +40,7 @@ async def main(database_url: str, jobs: int, lanes: int) -> None:
     connection = await asyncpg.connect(database_url)
     row = await connection.fetchrow(RATE)
     await connection.close()
+    assert row is not None
     assert row["finished"] == jobs, row
     print(f"rate {jobs / row['seconds']:.1f}", flush=True)
 

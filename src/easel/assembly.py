@@ -15,6 +15,7 @@ from typing import Protocol
 import structlog
 
 from easel.edges.http.app import EdgeSettings, HttpEdge
+from easel.edges.http.routes import OPS, ROUTES
 from easel.edges.http.server import HttpServer, listen_on
 from easel.errors import BadSettings, Unavailable
 from easel.host.host import Host
@@ -154,9 +155,11 @@ def host(settings: Settings, opened: Database, tools: Toolbox) -> Host:
     )
 
 
-def edge(settings: Settings, stories: Host) -> HttpEdge:
+def edge(settings: Settings, stories: Host, *, is_api: bool) -> HttpEdge:
     names = frozenset(name.strip() for name in settings.allowed_hosts.split(",") if name.strip())
-    return HttpEdge(stories, EdgeSettings(settings.max_body_bytes, settings.public_url, names, settings.open_metrics))
+    return HttpEdge(
+        stories, EdgeSettings(settings.max_body_bytes, settings.public_url, names, settings.open_metrics), ROUTES if is_api else OPS
+    )
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -165,9 +168,9 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 @contextlib.asynccontextmanager
-async def serving(settings: Settings, stories: Host, on: socket.socket) -> AsyncGenerator[HttpServer]:
-    """The API on its socket; at the end streams close first, so that their viewers go elsewhere at once."""
-    server = HttpServer(edge(settings, stories), on)
+async def serving(settings: Settings, stories: Host, on: socket.socket, *, is_api: bool = True) -> AsyncGenerator[HttpServer]:
+    """The API on its socket, or a worker's health alone; at the end streams close first, so that their viewers go elsewhere at once."""
+    server = HttpServer(edge(settings, stories, is_api=is_api), on)
     await server.start()
     try:
         yield server

@@ -124,7 +124,7 @@ async def _serve(wanted: Settings, stop: asyncio.Event, *, with_api: bool, with_
         tools = assembly.toolbox(wanted)
         if listening is not None:
             stories = assembly.host(wanted, opened, tools)
-            server = await stack.enter_async_context(assembly.serving(wanted, stories, listening))
+            server = await stack.enter_async_context(assembly.serving(wanted, stories, listening, is_api=with_api))
             if with_api:
                 _say_where(wanted, server.address, stories.sign_in.owner_token)
         if with_worker:

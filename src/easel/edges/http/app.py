@@ -6,6 +6,7 @@ Every failure becomes the same JSON error here and nowhere else.
 
 import ipaddress
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -50,11 +51,11 @@ class EdgeSettings:
 
 
 class HttpEdge:
-    def __init__(self, host: Host, settings: EdgeSettings) -> None:
+    def __init__(self, host: Host, settings: EdgeSettings, rows: Sequence[Row] = ROUTES) -> None:
         self._host = host
         self._settings = settings
         self._public = urlsplit(settings.public_url)
-        self._router = Router([self._route(row) for row in ROUTES])
+        self._router = Router([self._route(row) for row in rows])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

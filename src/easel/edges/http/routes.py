@@ -36,7 +36,7 @@ class Row:
 
 _OPEN, _ADMIN = Access.OPEN, Access.ADMIN
 
-ROUTES: tuple[Row, ...] = (
+API: tuple[Row, ...] = (
     Row("POST", "/api/runs", runs.start_run, "Start a run. Durable when it is answered.", body=StartRun, status=202, answer=RunStarted,
         errors=(BadInput, IdempotencyConflict, TooLarge, Unavailable)),
     Row("GET", "/api/runs", runs.list_runs, "Runs, newest first.", query=ListRuns, answer=RunPage, errors=(BadInput, Unavailable)),
@@ -46,13 +46,22 @@ ROUTES: tuple[Row, ...] = (
     Row("GET", "/api/runs/{run_id}/events", runs.watch_run, "The run's log as server-sent events, live, resumable by Last-Event-ID.",
         query=WatchRun, answer="text/event-stream", errors=(BadInput, NotFound, CursorGone, TooMany, Unavailable)),
     Row("GET", "/api/tools", runs.list_tools, "The tools that agents can call.", answer=ToolList),
+    Row("GET", "/openapi.json", pages.openapi_json, "This description.", answer="application/json"),
+)  # fmt: skip
+
+# What every process has, a worker too.
+OPS: tuple[Row, ...] = (
     Row("GET", "/healthz", ops.healthz, "Whether the process lives.", _OPEN),
     Row("GET", "/readyz", ops.readyz, "Whether it can do durable work now.", _OPEN, errors=(Unavailable,)),
     Row("GET", "/metrics", ops.metrics, "Prometheus metrics.", _ADMIN, errors=(Unavailable,)),
-    Row("GET", "/openapi.json", pages.openapi_json, "This description.", answer="application/json"),
+)
+
+PAGES: tuple[Row, ...] = (
     Row("GET", "/api/docs", pages.api_page, "The API page.", answer="text/html", is_listed=False),
     Row("GET", "/", pages.home, "The home page, or the sign-in page.", _OPEN, answer="text/html", is_listed=False),
     Row("POST", "/sign-in", pages.sign_in, "A token for a cookie.", _OPEN, answer="text/html", is_listed=False),
     Row("POST", "/sign-out", pages.sign_out, "Forget the cookie.", _OPEN, answer="text/html", is_listed=False),
     Row("GET", "/ui/{file}", pages.ui_file, "The parts of the pages.", _OPEN, answer="text/css", is_listed=False),
-)  # fmt: skip
+)
+
+ROUTES: tuple[Row, ...] = (*API, *OPS, *PAGES)
