@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from easel.core.principal import THE_OWNER
 from easel.core.run.batch import Batch
 from easel.core.run.conversation import Step, ToolCall, ToolResult
 from easel.core.run.events import RunEvents
@@ -296,3 +297,21 @@ async def test_an_event_that_cannot_be_stored_fails_its_run_with_a_reason_and_no
         run = await ended(bench, bad)
     assert run.status is Status.FAILED
     assert "ref_" in (run.error_message or "")
+
+
+@rule("RS-37")
+async def test_a_run_that_was_handed_back_and_is_then_cancelled_keeps_what_it_said(bench: Bench):
+    run_id = await bench.start(script({"say": "so far"}, {"call": "gsv__Clock"}, {"wait_ms": 60_000}))
+    async with at_work(bench.worker(drain_seconds=0)) as stop:
+
+        async def has_used_the_tool() -> bool:
+            return "tool.result" in await bench.types(run_id)
+
+        await until(has_used_the_tool)
+        stop.set()
+    assert (await bench.run(run_id)).status is Status.QUEUED
+    cancelled = await bench.queue.cancel(THE_OWNER, run_id)
+    assert cancelled.status is Status.CANCELLED
+    log = [(event.type, msgspec.json.decode(event.data)) for event in await bench.log(run_id)]
+    assert [kind for kind, _ in log[-3:]] == ["message.completed", "run.status", "done"]
+    assert log[-3][1]["text"] == "so far"

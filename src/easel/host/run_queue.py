@@ -4,14 +4,17 @@ import hashlib
 from collections.abc import Sequence
 
 from easel.core.principal import Principal
+from easel.core.run.conversation import said
 from easel.core.run.events import RunEvents
 from easel.core.run.life import Status
 from easel.core.run.run import NewRun, Run
+from easel.core.stream.envelope import Envelope
 from easel.core.stream.ring import CancelAsked, RunGrew, RunReady
 from easel.errors import BadInput, NotFound, RunFinished, TooLarge
 from easel.host.metrics import QUEUE_DEPTH, RUNS_ENQUEUED
 from easel.host.ports import Bell, RunStore
-from easel.ids import RunId, SessionId, is_made_here, is_session_name, new_run_id
+from easel.host.run_history import read_progress
+from easel.ids import RunId, SessionId, answer_id, is_made_here, is_session_name, new_run_id
 
 LONGEST_KEY = 200
 
@@ -60,8 +63,7 @@ class RunQueue:
         """A queued run ends here; a running one is told to stop and this does not wait for it. RX-12, RS-37"""
         if not is_made_here(run_id):
             raise NotFound(what="run", id=run_id)
-        closing = RunEvents(RunId(run_id), agent_id=who.user_id, node_id="cancel").stopping(Status.CANCELLED)
-        answer = await self._runs.request_cancel(who.user_id, RunId(run_id), closing)
+        answer = await self._runs.request_cancel(who.user_id, RunId(run_id), await self._closing(who, RunId(run_id)))
         if answer is None:
             raise NotFound(what="run", id=run_id)
         run = answer.run
@@ -71,6 +73,15 @@ class RunQueue:
         if answer.turn_passed:
             self._bell.ring(RunReady())
         return run
+
+    async def _closing(self, who: Principal, run_id: RunId) -> list[Envelope]:
+        """How the log ends if nobody holds the run: one that was handed back has said something, one that never started has not."""
+        events = RunEvents(run_id, agent_id=who.user_id, node_id="cancel")
+        run = await self.get(who, run_id)
+        if run.status is not Status.QUEUED or run.last_seq == 0:
+            return events.stopping(Status.CANCELLED)
+        done = await read_progress(self._runs, run_id, run.last_seq)
+        return events.ending(answer_id(run_id), said(done.steps), Status.CANCELLED, None)
 
     async def measure(self) -> None:
         """Put the depth of the queue where /metrics reads it."""

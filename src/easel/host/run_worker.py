@@ -10,27 +10,21 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
-import msgspec
 import structlog
 
 from easel.core.run.life import Status
-from easel.core.run.resume import Progress, progress
 from easel.core.run.run import Claim
 from easel.core.stream.ring import CancelAsked, Ring, RunReady
 from easel.errors import GaveUp, HostError, InternalError, TookTooLong, Unavailable
 from easel.host.metrics import CLAIM_SECONDS, CLAIMS_LOST, HANDED_BACK, QUEUE_SECONDS, RUNS_ENDED, RUNS_HELD, TAKEOVERS
 from easel.host.ports import Bell, RunStore
+from easel.host.run_history import read_progress
 from easel.host.run_log import ClaimLost, RunLog
 from easel.host.tool_loop import HandBack, Spoken, ToolLoop
 from easel.ids import RunId, WorkerId, answer_id, new_reference
 
-if TYPE_CHECKING:
-    from easel.core.stream.log import LoggedEvent
-
 NEAR_TURNS = 1_000  # claims look this far back; once a poll they look everywhere, so a pinned past costs one look a second
-PAGE = 100  # RX-36
 SAFETY = 0.1  # the part of a claim that is kept in reserve: by then a worker that could not renew has stopped
 PRUNE_SECONDS = 60.0
 QUIET_SECONDS = 10.0  # a database that stays away is told this often, not every second
@@ -239,7 +233,7 @@ class RunWorker:
             if claim.cancel_requested:
                 return Status.CANCELLED, None
             async with limit:
-                done = await self._progress(claim) if claim.last_seq else Progress()
+                done = await read_progress(self._runs, claim.run_id, claim.last_seq)
                 await self._tool_loop.play(claim.input_text, done, held.log, lambda: self._is_draining, spoken)
         except HandBack:
             return None
@@ -263,18 +257,6 @@ class RunWorker:
             log.exception("run.broke", run_id=claim.run_id, reference=reference)
             return Status.FAILED, InternalError(reference=reference).message
         return Status.COMPLETED, None
-
-    async def _progress(self, claim: Claim) -> Progress:
-        """What earlier attempts did, from the log."""
-        events: list[LoggedEvent] = []
-        cursor = 0
-        while cursor < claim.last_seq:
-            page = await self._runs.events_after(claim.run_id, cursor, PAGE)
-            if not page:
-                break
-            events += page
-            cursor = page[-1].seq
-        return progress((event.type, msgspec.json.decode(event.data)) for event in events)
 
     async def _hand_back(self, held: Held) -> None:
         await held.log.flush()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
 
 from easel.errors import BadInput, NotFound, Unavailable
@@ -52,8 +52,12 @@ LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 def bucket_faults(key: str) -> Generator[None]:
     try:
         yield
+    except (PermissionDeniedError, UnauthenticatedError) as error:
+        raise Unavailable(what="The blob store, which refuses our credentials,") from error
     except (BaseError, OSError) as error:
-        if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in str(error):
+        if "NoSuchBucket" in str(error):
+            raise Unavailable(what="The blob store, which has no such bucket,") from error
+        if isinstance(error, FileNotFoundError):
             raise NotFound(what="blob", id=key) from error
         raise Unavailable(what="The blob store") from error
 

@@ -185,8 +185,12 @@ def _request_cancel(
 
 
 def _append(connection: sqlite3.Connection, batch: Batch, events: Sequence[dict[str, str]], now: int) -> Appended | None:
-    fence, ends_as = _fence(batch.claim), batch.ends_as.value if batch.ends_as else None
-    grown = _row(connection, "append_batch", count=len(events), batch_no=batch.number, ends_as=ends_as, error=batch.error, now=now, **fence)
+    fence = _fence(batch.claim)
+    given = {"count": len(events), "batch_no": batch.number, "error": batch.error, "now": now, **fence}
+    if batch.ends_as is None:
+        grown = _row(connection, "append_batch", **given)
+    else:
+        grown = _row(connection, "append_last_batch", ends_as=batch.ends_as.value, **given)
     if grown is None:
         first = _row(connection, "repeated_batch", batch_no=batch.number, **fence)
         # Whether the turn was passed is not kept: saying so once more only rings the bell once more.

@@ -58,7 +58,8 @@ returning *;
 update runs
    set status = 'running', owner_id = :worker_id, attempt = attempt + 1, batch_no = 0,
        started_at = coalesce(started_at, :now), lease_until = :until
- where run_id in (select run_id from runs where status = 'queued' and turn_no > :after_turn order by turn_no limit :room)
+ where run_id in (select run_id from runs indexed by runs_claimable_idx
+                   where status = 'queued' and turn_no > :after_turn order by turn_no limit :room)
 returning run_id, attempt, user_id, session_id, input_text, max_attempts, last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
           cancel_requested_at;
@@ -84,12 +85,19 @@ returning run_id, cancel_requested_at;
 select run_id from runs where owner_id = :worker_id and status = 'running' and cancel_requested_at is not null;
 
 -- name: append_batch
--- Make room for a batch in its run's log and end the run if it says so: only while its worker still holds its attempt. RX-13, RX-25, RX-28
+-- Make room for a batch in its run's log: only while its worker still holds its attempt. RX-13, RX-25
+-- Columns that an index knows are left alone: naming them would write their indexes even where nothing changes.
 update runs
-   set last_seq = last_seq + :count, batch_no = :batch_no, batch_seq = last_seq + :count,
-       status = coalesce(:ends_as, status), error_message = :error,
-       finished_at = case when :ends_as is not null then :now end,
-       lease_until = case when :ends_as is null then lease_until end
+   set last_seq = last_seq + :count, batch_no = :batch_no, batch_seq = last_seq + :count, error_message = :error
+ where run_id = :run_id and owner_id = :worker_id and attempt = :attempt
+   and status = 'running' and lease_until > :now and batch_no = :batch_no - 1
+returning last_seq, cancel_requested_at;
+
+-- name: append_last_batch
+-- The same for the batch that ends its run. RX-13, RX-28
+update runs
+   set last_seq = last_seq + :count, batch_no = :batch_no, batch_seq = last_seq + :count, error_message = :error,
+       status = :ends_as, finished_at = :now, lease_until = null
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt
    and status = 'running' and lease_until > :now and batch_no = :batch_no - 1
 returning last_seq, cancel_requested_at;
@@ -109,7 +117,7 @@ select batch_seq as last_seq, cancel_requested_at
 -- Take the turn of a session from its run that has ended and name its oldest waiting run, or nobody.
 update sessions
    set updated_at = :now,
-       active_run_id = (select w.run_id from runs w
+       active_run_id = (select w.run_id from runs w indexed by runs_waiting_idx
                          where w.user_id = sessions.user_id and w.session_id = sessions.session_id
                            and w.status = 'queued' and w.turn_no is null
                          order by w.queue_no limit 1)
