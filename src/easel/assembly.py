@@ -11,6 +11,7 @@ import socket
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlsplit
 
 import structlog
 
@@ -33,6 +34,7 @@ from easel.llm.scripted import ScriptedModel
 from easel.settings import Settings
 
 PATIENCE_SECONDS = 30.0  # how long a starting process waits for its database
+TELL_SECONDS = 5.0
 
 log = structlog.get_logger("easel")
 
@@ -66,15 +68,22 @@ async def open_database(settings: Settings) -> Database:
 @contextlib.asynccontextmanager
 async def database(settings: Settings) -> AsyncGenerator[Database]:
     """Open and up to date. A database that is not there yet is waited for: it may be starting too."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    now = asyncio.get_running_loop().time
+    deadline, tell_at = now() + PATIENCE_SECONDS, now()
+    where = urlsplit(settings.database_url)
     while True:
         try:
             opened = await open_database(settings)
             break
-        except Unavailable:
-            if asyncio.get_running_loop().time() > deadline:
-                raise
-            log.warning("database.waiting", seconds_left=round(deadline - asyncio.get_running_loop().time()))
+        except Unavailable as problem:
+            if now() > deadline:
+                raise BadSettings(
+                    problem=f"No database answers at {where.hostname}:{where.port or 5432} ({problem.__cause__}); "
+                    "start it, or correct EASEL_DATABASE_URL."
+                ) from problem
+            if now() >= tell_at:
+                tell_at = now() + TELL_SECONDS
+                log.warning("database.waiting", host=where.hostname, port=where.port, seconds_left=round(deadline - now()))
             await asyncio.sleep(0.5)
     try:
         for name in await opened.migrate():

@@ -17,6 +17,7 @@ from easel.settings import Settings
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
+    pretty_exceptions_enable=False,  # the pretty ones can show local variables, and with them secrets
     rich_markup_mode="markdown",
     help="""Easel: a self-hosted host for agent canvases.
 

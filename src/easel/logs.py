@@ -30,8 +30,16 @@ def set_up(wish: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(level=max(level, logging.WARNING), stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
+    logging.basicConfig(level=max(level, logging.WARNING), handlers=[_Bridge()], force=True)
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what breaks in a request is logged by the edge, with its reference
+
+
+class _Bridge(logging.Handler):
+    """What libraries log goes out in the same form as ours."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        said = record.getMessage()
+        structlog.get_logger(record.name).log(max(record.levelno, logging.WARNING), "library", said=said, exc_info=record.exc_info or False)
 
 
 def _readable() -> structlog.dev.ConsoleRenderer:

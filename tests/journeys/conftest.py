@@ -77,7 +77,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if report.failed:
         for value in getattr(item, "funcargs", {}).values():
-            started = value if isinstance(value, Launcher) else value.launcher if isinstance(value, Cluster) else None
-            if started is not None:
-                report.sections.append(("Easel's processes", started.last_words(started.started[-8:])))
+            launcher = value if isinstance(value, Launcher) else getattr(value, "launcher", None)
+            if isinstance(launcher, Launcher):
+                report.sections.append(("Easel's processes", launcher.last_words(launcher.started[-8:])))
     return report

@@ -76,15 +76,20 @@ class Forbidden:
 def small_disk(folder: Path, megabytes: int, writers: Callable[[], list[int]]) -> Iterator[SmallDisk]:
     """`writers` are the processes that use the disk, asked for when it is filled and freed."""
     folder.mkdir(parents=True)
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=0755,uid={os.geteuid()}", "tmpfs", str(folder)],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode:
+    if not _mount(folder, megabytes):
         yield Forbidden(folder, writers)
         return
     try:
         yield Tmpfs(folder)
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def _mount(folder: Path, megabytes: int) -> bool:
+    options = f"size={megabytes}m,mode=0755,uid={os.geteuid()}"
+    try:
+        return (
+            subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, check=False).returncode == 0
+        )
+    except OSError:
+        return False

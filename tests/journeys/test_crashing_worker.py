@@ -61,7 +61,7 @@ async def test_a_run_that_kills_its_worker_fails_and_takes_no_other_with_it(laun
     (api,) = launcher.ready(launcher.api())
     workers = [launcher.test_worker(), launcher.test_worker()]
     async with Client(api) as client, KillStorm(launcher, workers).only_revive():
-        healthy_message = script(ticks(20, 100), say("well"))
+        healthy_message = script(ticks(10, 100), say("well"))
         before = [await client.start(healthy_message) for _ in range(10)]
         poison = await client.start(script(say("careful"), call("test__Die")))
         after = [await client.start(healthy_message) for _ in range(10)]
@@ -73,7 +73,7 @@ async def test_a_run_that_kills_its_worker_fails_and_takes_no_other_with_it(laun
     log = await ledger.log(poison)
     assert [row.data["attempt"] for row in starts_in(log)] == [1, 2, 3]
     assert answer_in(log)["error"]
-    await ledger.check([*before, *after], says=ticked(20) + "well")
+    await ledger.check([*before, *after], says=ticked(10) + "well")
 
 
 @rule("RX-30", "RS-38")

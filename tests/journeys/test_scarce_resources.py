@@ -221,13 +221,14 @@ async def test_a_full_disk_under_postgres_is_a_503_and_work_goes_on_when_there_i
 
 @case("D5")
 @rule("RX-31", "RS-50")
-async def test_a_full_disk_under_sqlite_is_a_503_and_work_goes_on_when_there_is_room(tmp_path: Path) -> None:
+@pytest.mark.parametrize("logs", ["elsewhere", "on the same disk"])
+async def test_a_full_disk_under_sqlite_is_a_503_and_work_goes_on_when_there_is_room(tmp_path: Path, logs: str) -> None:
+    """Also when the log, which would tell of it, cannot be written either."""
     with contextlib.ExitStack() as stack:
         started: list[EaselProcess] = []
         disk = stack.enter_context(small_disk(tmp_path / "disk", 24, lambda: [one.pid for one in started]))
-        launcher = stack.enter_context(
-            Launcher(tmp_path / "logs", "", {"DATA": str(disk.folder / "data"), "CLAIM_SECONDS": str(CLAIM_SECONDS)})
-        )
+        folder = tmp_path / "logs" if logs == "elsewhere" else disk.folder / "logs"
+        launcher = stack.enter_context(Launcher(folder, "", {"DATA": str(disk.folder / "data"), "CLAIM_SECONDS": str(CLAIM_SECONDS)}))
         started.append(launcher.up())
         (easel,) = launcher.ready(*started)
         async with Client(easel) as client:

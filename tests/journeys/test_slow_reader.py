@@ -26,6 +26,9 @@ SLOW_READERS = 4
 BYTES_PER_SECOND = 1024
 MOST_GROWTH_BYTES = 5 * 1024 * 1024  # for each slow reader
 SAMPLE_SECONDS = 0.05
+ROUNDS = 3
+MOST_DELAY = 1.5
+# Of the best round of each kind: a busy machine makes any round slower, and none quicker.
 
 
 @dataclass
@@ -85,18 +88,22 @@ async def produce(client: Client, ledger: Ledger, slow: list[SlowReader]) -> tup
 @rule("RX-34", "RX-48")
 async def test_slow_readers_cost_little_memory_and_nobody_elses_time(launcher: Launcher, ledger: Ledger) -> None:
     (api,) = launcher.ready(launcher.api())
+    usual: list[float] = []
+    disturbed: list[float] = []
     async with Client(api) as client:
-        # The same work without slow readers first, twice: what Python keeps after it is not the slow readers' doing.
+        # The same work without slow readers first: what Python keeps after it is not the slow readers' doing.
         await produce(client, ledger, [])
-        async with peak_memory(api) as usual_peak:
-            _, usual = await produce(client, ledger, [])
-        slow = [SlowReader() for _ in range(SLOW_READERS)]
-        async with peak_memory(api) as peak:
-            run_id, took = await produce(client, ledger, slow)
-        log = await ledger.log(run_id)
-        for one in slow:
-            assert 0 < len(one.seen) < EVENTS // 10, "it was not slow"
-            rest = await client.follower(run_id, after=one.seen[-1].seq).read_to_end(within=30)
-            check_delivery([*one.seen, *rest], log)
-    assert (peak[0] - usual_peak[0]) / SLOW_READERS < MOST_GROWTH_BYTES
-    assert took < 1.5 * usual + 0.5, f"{took:.2f} s instead of {usual:.2f} s"
+        for _ in range(ROUNDS):
+            async with peak_memory(api) as usual_peak:
+                usual.append((await produce(client, ledger, []))[1])
+            slow = [SlowReader() for _ in range(SLOW_READERS)]
+            async with peak_memory(api) as peak:
+                run_id, took = await produce(client, ledger, slow)
+            disturbed.append(took)
+            assert (peak[0] - usual_peak[0]) / SLOW_READERS < MOST_GROWTH_BYTES
+            log = await ledger.log(run_id)
+            for one in slow:
+                assert 0 < len(one.seen) < EVENTS // 10, "it was not slow"
+                rest = await client.follower(run_id, after=one.seen[-1].seq).read_to_end(within=30)
+                check_delivery([*one.seen, *rest], log)
+    assert min(disturbed) < MOST_DELAY * min(usual), f"quick readers need {disturbed} s beside slow ones, {usual} s without"

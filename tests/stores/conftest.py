@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from tests.stores.harness import KINDS, Store, open_store
+from tests.stores.harness import KINDS, Store, open_store, sqlite_at
 from tests.support.postgres import create_database, drop_database
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from easel.host.ports import RunStore
+    from easel.stores.sqlite import SqliteDatabase
 
 
 @pytest.fixture(params=KINDS)
@@ -55,3 +56,16 @@ async def own_store(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -
 @pytest.fixture
 def runs(store: Store) -> RunStore:
     return store.runs
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a SQLite database can be made."""
+    return tmp_path / "data" / "easel.db"
+
+
+@pytest_asyncio.fixture
+async def database(path: Path) -> AsyncIterator[SqliteDatabase]:
+    """An open SQLite database for what is SQLite's alone."""
+    async with sqlite_at(path) as database:
+        yield database

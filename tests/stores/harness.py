@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from easel.stores.postgres import PostgresDatabase, open_postgres
 from easel.stores.sqlite import SqliteDatabase, open_sqlite
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
     from easel.core.stream.envelope import Envelope
@@ -136,6 +137,17 @@ async def open_store(kind: str, *, folder: Path, database_url: str) -> Store:
         store = Store(kind, await open_postgres(database_url), await asyncpg.connect(database_url))
     await store.database.migrate()
     return store
+
+
+@asynccontextmanager
+async def sqlite_at(path: Path, **options: Any) -> AsyncIterator[SqliteDatabase]:
+    """A SQLite database with its schema, opened with these options."""
+    database = await open_sqlite(path, **options)
+    try:
+        await database.migrate()
+        yield database
+    finally:
+        await database.close()
 
 
 # --- what callers of a store have in hand -----------------------------------------------------------------------------

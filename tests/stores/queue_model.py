@@ -103,21 +103,25 @@ class ModelQueue:
         )
         return ModelClaim(run.run_id, worker, run.attempt)
 
-    def lapse(self, run_id: RunId) -> None:
+    def held(self) -> list[RunId]:
+        return [run.run_id for run in self.runs.values() if run.status is Status.RUNNING and run.over_since is None]
+
+    def lapse(self, run_id: RunId) -> int:
+        """The claim of this run is over; the how many-th that is."""
         self._lapses += 1
         self.runs[run_id].over_since = self._lapses
+        return self._lapses
 
-    def _is_owners(self, claim: ModelClaim) -> bool:
+    def is_newest(self, claim: ModelClaim) -> bool:
         run = self.runs[claim.run_id]
         return (run.owner, run.attempt) == (claim.owner, claim.attempt)
 
     def holds(self, claim: ModelClaim) -> bool:
-        run = self.runs[claim.run_id]
-        return self._is_owners(claim) and run.status is Status.RUNNING and run.over_since is None
+        return self.is_newest(claim) and claim.run_id in self.held()
 
     def hand_back(self, claim: ModelClaim) -> bool:
         run = self.runs[claim.run_id]
-        if not self._is_owners(claim) or run.status is not Status.RUNNING:
+        if not self.is_newest(claim) or run.status is not Status.RUNNING:
             return False
         run.status, run.owner, run.over_since, run.max_attempts = Status.QUEUED, None, None, run.max_attempts + 1
         return True
@@ -131,7 +135,7 @@ class ModelQueue:
             run.log += events
             run.batch_no, run.batch_seq = number, len(run.log)
             return run.batch_seq, run.cancel_asked, ends_as is not None and self._end(run, ends_as)
-        if self._is_owners(claim) and number == run.batch_no:
+        if self.is_newest(claim) and number == run.batch_no:
             return run.batch_seq, run.cancel_asked, ends_as is not None
         return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -448,8 +449,27 @@ async def test_a_lost_server_is_unavailable(aws: Any, monkeypatch: pytest.Monkey
 async def test_a_bucket_that_does_not_exist_is_unavailable(aws: Any) -> None:
     blobs = open_blobs("s3://no-such-bucket/prefix")
     for attempt in (blobs.check(), blobs.put("k", b""), blobs.put("k", pieces(bytes(LARGE))), blobs.get("k"), listed(blobs)):
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable, match="no such bucket"):
             await attempt
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_server_that_refuses_our_credentials_is_unavailable(aws: Any, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+        await reader.readexactly(int(length[1]) if length else 0)
+        writer.write(f"HTTP/1.1 {status} No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        blobs = open_blobs("s3://bucket")
+        for attempt in (blobs.check(), blobs.get("k"), blobs.size("k")):
+            with pytest.raises(Unavailable, match="credentials"):
+                await attempt
 
 
 async def test_plain_http_beyond_this_machine_must_be_asked_for(

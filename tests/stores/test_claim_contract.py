@@ -73,6 +73,20 @@ async def test_its_owner_renews_a_claim_and_nobody_else_does(runs: RunStore, sto
     assert row["pushed"]
 
 
+@rule("RX-13", "RS-39")
+async def test_a_stranger_who_guesses_the_attempt_changes_nothing(runs: RunStore) -> None:
+    claim = await start(runs, worker=A)
+    stored(await runs.append(says(claim, 1, "mine")))
+    before = await reload(runs, claim.run_id)
+    stranger = _as(claim, worker=B)
+    assert await runs.append(says(stranger, 2, "yours")) is None
+    assert await runs.append(ends(stranger, 2)) is None
+    assert await runs.append(says(stranger, 1, "mine")) is None
+    assert not await runs.hand_back(stranger)
+    assert await reload(runs, claim.run_id) == before
+    assert await log_types(runs, claim.run_id) == ["message.delta"]
+
+
 @rule("RX-26")
 async def test_many_claims_are_renewed_at_once_and_the_lost_ones_are_missing_from_the_answer(runs: RunStore, store: Store) -> None:
     kept, over, ended, flagged = await started(runs, *(a_run(f"s{n}") for n in range(4)))

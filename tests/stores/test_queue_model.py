@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from easel.ids import RunId, WorkerId
 
 EXAMPLES = {"sqlite": 60, "postgres": 25}
-STEPS = 40
+STEPS = 60
 
 WORKERS = st.sampled_from([A, B])
 SESSIONS = st.sampled_from(["s1", "s2", "s3"])
@@ -51,11 +51,10 @@ class QueueMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.wait(self.store.empty())
 
-    def pick(self, data: st.DataObject, *statuses: Status) -> RunId:
-        return data.draw(st.sampled_from([run.run_id for run in self.model.runs.values() if not statuses or run.status in statuses]))
-
-    def has(self, *statuses: Status) -> bool:
-        return any(run.status in statuses for run in self.model.runs.values())
+    def pick_claim(self, data: st.DataObject) -> Claim:
+        """Mostly one that holds or has just run out, for there things happen; now and then one that is long gone."""
+        newest = [claim for claim in self.claims if self.model.is_newest(_bare(claim))]
+        return data.draw(st.sampled_from(newest * 3 + self.claims[-4:]))
 
     # -- what can happen
 
@@ -70,14 +69,16 @@ class QueueMachine(RuleBasedStateMachine):
         else:
             assert (enqueued.run.run_id, enqueued.is_new) == (expected, expected == new.run_id)
 
-    @rule(worker=WORKERS, room=st.integers(0, 3), data=st.data())
+    @precondition(lambda self: any(run.is_ready for run in self.model.runs.values()))
+    @rule(worker=WORKERS, room=st.sampled_from([3, 1, 2, 0]), data=st.data())
     def claim(self, worker: WorkerId, room: int, data: st.DataObject) -> None:
-        after = data.draw(st.sampled_from([None, None, *self.claims]))
+        after = data.draw(st.sampled_from([None, None, None, *self.claims[-1:]]))
         expected = self.model.claim(worker, room, after.run_id if after else None)
         claims: list[Claim] = self.wait(self.store.runs.claim_queued(worker, room, LONG, after.turn_no if after else 0))
         assert [_bare(claim) for claim in claims] == expected
         self.took(claims)
 
+    @precondition(lambda self: any(run.over_since is not None for run in self.model.runs.values()))
     @rule(worker=WORKERS, room=st.integers(1, 2))
     def take_over(self, worker: WorkerId, room: int) -> None:
         expected = self.model.take_over(worker, room)
@@ -91,14 +92,11 @@ class QueueMachine(RuleBasedStateMachine):
             assert (claim.last_seq, claim.max_attempts, claim.cancel_requested) == (len(run.log), run.max_attempts, run.cancel_asked)
         self.claims += claims
 
-    @precondition(lambda self: self.has(Status.RUNNING))
+    @precondition(lambda self: self.model.held())
     @rule(data=st.data())
     def a_claim_runs_out(self, data: st.DataObject) -> None:
-        run_id = self.pick(data, Status.RUNNING)
-        self.model.lapse(run_id)
-        over_since = self.model.runs[run_id].over_since
-        assert over_since is not None
-        self.wait(self.store.run_out(run_id, 10_000 - over_since))
+        run_id = data.draw(st.sampled_from(self.model.held()))
+        self.wait(self.store.run_out(run_id, 10_000 - self.model.lapse(run_id)))
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data())
@@ -110,9 +108,16 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.wait(self.store.runs.renew(asked, LONG)) == expected
 
     @precondition(lambda self: self.claims)
-    @rule(data=st.data(), step=st.sampled_from([1, 1, 1, 1, 0, 2, -1]), count=st.integers(0, 3), ends_as=ENDS)
-    def append(self, data: st.DataObject, step: int, count: int, ends_as: Status | None) -> None:
-        claim = data.draw(st.sampled_from(self.claims[-8:]))
+    @rule(data=st.data(), count=st.integers(0, 3))
+    def append_in_order(self, data: st.DataObject, count: int) -> None:
+        self.append(self.pick_claim(data), 1, count, None)
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data(), step=st.sampled_from([1, 1, 0, 2, -1]), count=st.integers(0, 3), ends_as=ENDS)
+    def append_somehow(self, data: st.DataObject, step: int, count: int, ends_as: Status | None) -> None:
+        self.append(self.pick_claim(data), step, count, ends_as)
+
+    def append(self, claim: Claim, step: int, count: int, ends_as: Status | None) -> None:
         number = self.model.runs[claim.run_id].batch_no + step
         texts = [str(self.events + nth) for nth in range(count)]
         self.events += count
@@ -124,13 +129,13 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.claims)
     @rule(data=st.data())
     def hand_back(self, data: st.DataObject) -> None:
-        claim = data.draw(st.sampled_from(self.claims[-8:]))
+        claim = self.pick_claim(data)
         assert self.wait(self.store.runs.hand_back(claim)) == self.model.hand_back(_bare(claim))
 
-    @precondition(lambda self: self.model.runs)
+    @precondition(lambda self: len(self.model.runs) > 2)
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
-        run_id = self.pick(data)
+        run_id = data.draw(st.sampled_from(self.model.held() * 3 + list(self.model.runs)))
         expected = self.model.cancel(run_id)
         answer = self.wait(self.store.runs.request_cancel(OWNER, run_id, closing(run_id)))
         assert (answer.changed, answer.turn_passed) == expected
@@ -139,7 +144,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(is_terminal(run.status) for run in self.model.runs.values()))
     @rule(data=st.data())
     def prune(self, data: st.DataObject) -> None:
-        run_id = self.pick(data, Status.COMPLETED, Status.FAILED, Status.CANCELLED)
+        run_id = data.draw(st.sampled_from([run.run_id for run in self.model.runs.values() if is_terminal(run.status)]))
         self.wait(self.store.make_old(run_id, 500))
         assert self.wait(self.store.runs.prune(250)) == self.model.prune([run_id])
 

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -179,17 +179,28 @@ class Launcher:
             one.clear_away()
 
     def api(self, **settings: str) -> EaselProcess:
-        return self._start("api", (*EASEL, "api", "--port", "0"), settings)
+        return self.start("api", (*EASEL, "api", "--port", "0"), settings)
 
     def up(self, **settings: str) -> EaselProcess:
-        return self._start("up", (*EASEL, "up", "--port", "0"), settings)
+        return self.start("up", (*EASEL, "up", "--port", "0"), settings)
 
     def worker(self, *, command: Sequence[str] = (), environment: dict[str, str] | None = None, **settings: str) -> EaselProcess:
-        return self._start("worker", tuple(command) or (*EASEL, "worker"), settings, environment)
+        return self.start("worker", tuple(command) or (*EASEL, "worker"), settings, environment)
 
     def test_worker(self, environment: dict[str, str] | None = None, **settings: str) -> EaselProcess:
         """A worker with the tools and the faults of `worker_with_test_tools.py`."""
         return self.worker(command=WORKER_WITH_TEST_TOOLS, environment=environment, **settings)
+
+    def start(
+        self, kind: str, command: Sequence[str], settings: Mapping[str, str], environment: Mapping[str, str] | None = None
+    ) -> EaselProcess:
+        """Any command, with EASEL_* of the launcher, then of `settings` (without the prefix), then what `environment` says."""
+        given = {"TOKEN": self.token, "DATA": str(self.folder / "data"), "DATABASE_URL": self.database_url} | self.settings | dict(settings)
+        around = {name: value for name, value in os.environ.items() if not name.startswith("EASEL_")}
+        # The suite may run from a checkout that is not installed; its processes must find the same code.
+        around["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), str(ROOT), around.get("PYTHONPATH")]))
+        around |= {f"EASEL_{key}": value for key, value in given.items()} | dict(environment or {})
+        return self._spawn(f"{kind}-{len(self.started) + 1}", tuple(command), around)
 
     def again(self, dead: EaselProcess) -> EaselProcess:
         """The same command with the same settings, as a supervisor does it; an API comes back on its old port."""
@@ -206,15 +217,6 @@ class Launcher:
 
     def last_words(self, only: Iterable[EaselProcess] | None = None) -> str:
         return "\n".join(one.last_words() for one in (self.started if only is None else only))
-
-    def _start(self, kind: str, command: tuple[str, ...], settings: dict[str, str], more: dict[str, str] | None = None) -> EaselProcess:
-        name = f"{kind}-{len(self.started) + 1}"
-        given = {"TOKEN": self.token, "DATA": str(self.folder / "data"), "DATABASE_URL": self.database_url} | self.settings | settings
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("EASEL_")}
-        # The suite may run from a checkout that is not installed; its processes must find the same code.
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), str(ROOT), environment.get("PYTHONPATH")]))
-        environment |= {f"EASEL_{key}": value for key, value in given.items()} | (more or {})
-        return self._spawn(name, command, environment)
 
     def _spawn(self, name: str, command: tuple[str, ...], environment: dict[str, str]) -> EaselProcess:
         self.folder.mkdir(parents=True, exist_ok=True)

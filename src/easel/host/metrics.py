@@ -10,7 +10,7 @@ TAKEOVERS = Counter("easel_takeovers", "Runs taken over from a worker that was l
 CLAIMS_LOST = Counter("easel_claims_lost", "Runs that this worker had to give up.")
 HANDED_BACK = Counter("easel_runs_handed_back", "Runs returned to the queue by a clean stop.")
 RUNS_HELD = Gauge("easel_runs_held", "Runs that this worker executes now.")
-QUEUE_DEPTH = Gauge("easel_queue_depth", "Runs that have not ended, by where they stand.", ["state"])
+QUEUE_DEPTH = Gauge("easel_queue_depth", "Runs that have not ended, by where they stand; -1 while the database is away.", ["state"])
 QUEUE_SECONDS = Histogram("easel_queue_seconds", "From enqueue to the claim.", buckets=_FAST)
 CLAIM_SECONDS = Histogram("easel_claim_seconds", "One claim statement.", buckets=_FAST)
 APPEND_SECONDS = Histogram("easel_append_seconds", "One durable append to a run's log.", buckets=_FAST)

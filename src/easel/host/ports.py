@@ -40,8 +40,8 @@ class RunStore(Protocol):
         """Take up to `room` runs whose turn came after `after_turn`, oldest turn first. RX-22"""
         ...
 
-    async def claim_expired(self, worker_id: WorkerId, room: int, seconds: float) -> list[Claim]:
-        """Take up to `room` runs whose worker did not renew in time. RX-37"""
+    async def claim_expired(self, worker_id: WorkerId, room: int, seconds: float, *, last_chance: bool | None = None) -> list[Claim]:
+        """Take up to `room` runs whose worker did not renew in time: only, or none of, those on their last attempt. RX-37"""
         ...
 
     async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool]:

@@ -68,25 +68,33 @@ class RunLog:
         """Everything written so far is durable. Raises `ClaimLost` when it never will be."""
         self._gather_up()
         while (self._pending or self._pump) and not self.is_lost:
-            self._start_pump()
-            assert self._pump is not None
-            await asyncio.shield(self._pump)
             if self._failure is not None:
-                failure, self._failure = self._failure, None  # told once: the run can still be ended with a reason
-                raise failure
+                raise self._failure
+            self._start_pump()
+            if self._pump is not None:
+                await asyncio.shield(self._pump)
         if self.is_lost:
             raise ClaimLost
 
     async def breathe(self) -> None:
-        """Wait only when far ahead of the store."""
-        if len(self._pending) > MOST_PENDING:
+        """Wait only when far ahead of the store, or when it refused something."""
+        if len(self._pending) > MOST_PENDING or self._failure is not None:
             await self.flush()
 
     async def end(self, text: str, status: Status, error: str | None) -> None:
         """The closing events and the run's outcome, in one transaction with whatever is still pending. RX-28"""
-        self.write(*self.events.ending(self._message_id, text, status, error))
+        closing = self.events.ending(self._message_id, text, status, error)
         self._ending = (status, error if status is Status.FAILED else None)
-        await self.flush()
+        self._failure = None
+        self.write(*closing)
+        try:
+            await self.flush()
+        except ClaimLost:
+            raise
+        except Exception:  # what cannot be stored is left out; that the run has ended is not
+            self._failure = None
+            self._pending = list(closing)
+            await self.flush()
 
     def lose(self) -> None:
         """Nothing more may be written."""
@@ -130,10 +138,11 @@ class RunLog:
 
     def _start_pump(self) -> None:
         self._kicked = False
-        if self._pump is None and self._pending and not self.is_lost:
+        if self._pump is None and self._pending and not self.is_lost and self._failure is None:
             self._pump = asyncio.create_task(self._drain())
 
     async def _drain(self) -> None:
+        events: list[Envelope] = []
         try:
             while self._pending and not self.is_lost:
                 events, self._pending = self._pending, []
@@ -151,6 +160,7 @@ class RunLog:
                     self._cancel_asked()
         except Exception as problem:  # noqa: BLE001 - kept for the writer, who finds it when it next waits
             self._failure = problem
+            self._pending = events + self._pending  # nothing that follows is written before what was refused: no hole
         finally:
             self._pump = None
 

@@ -4,13 +4,14 @@ import hashlib
 from collections.abc import Sequence
 
 from easel.core.principal import Principal
+from easel.core.run.batch import QueueDepth
 from easel.core.run.conversation import said
 from easel.core.run.events import RunEvents
 from easel.core.run.life import Status
 from easel.core.run.run import NewRun, Run
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.ring import CancelAsked, RunGrew, RunReady
-from easel.errors import BadInput, NotFound, RunFinished, TooLarge
+from easel.errors import BadInput, NotFound, RunFinished, TooLarge, Unavailable
 from easel.host.metrics import QUEUE_DEPTH, RUNS_ENQUEUED
 from easel.host.ports import Bell, RunStore
 from easel.host.run_history import read_progress
@@ -84,7 +85,10 @@ class RunQueue:
         return events.ending(answer_id(run_id), said(done.steps), Status.CANCELLED, None)
 
     async def measure(self) -> None:
-        """Put the depth of the queue where /metrics reads it."""
-        depth = await self._runs.queue_depth()
+        """Put the depth of the queue where /metrics reads it; unknown while the store is away, when the rest matters most."""
+        try:
+            depth = await self._runs.queue_depth()
+        except Unavailable:
+            depth = QueueDepth(-1, -1, -1)
         for state in ("ready", "waiting", "running"):
             QUEUE_DEPTH.labels(state).set(getattr(depth, state))

@@ -69,6 +69,7 @@ class Subscription:
         self._sees_internal = sees_internal
         self._bell: asyncio.Future[None] | None = None
         self._is_over = False
+        self.has_seen_all = False
         self.sending_since: float | None = None
         self.task = asyncio.current_task()
 
@@ -86,7 +87,7 @@ class Subscription:
                     return []
                 continue
             self._cursor = page[-1].seq
-            self._is_over = page[-1].type == LAST
+            self._is_over = self.has_seen_all = page[-1].type == LAST
             shown = [event for event in page if event.visibility is Visibility.PUBLIC or self._sees_internal]
             if shown:
                 EVENTS_SENT.inc(len(shown))

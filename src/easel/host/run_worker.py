@@ -14,13 +14,14 @@ from enum import Enum, auto
 import structlog
 
 from easel.core.run.life import Status
+from easel.core.run.resume import Progress
 from easel.core.run.run import Claim
 from easel.core.stream.ring import CancelAsked, Ring, RunReady
 from easel.errors import GaveUp, HostError, InternalError, TookTooLong, Unavailable
 from easel.host.metrics import CLAIM_SECONDS, CLAIMS_LOST, HANDED_BACK, QUEUE_SECONDS, RUNS_ENDED, RUNS_HELD, TAKEOVERS
 from easel.host.ports import Bell, RunStore
 from easel.host.run_history import read_progress
-from easel.host.run_log import ClaimLost, RunLog
+from easel.host.run_log import RETRY_SECONDS, ClaimLost, RunLog
 from easel.host.tool_loop import HandBack, Spoken, ToolLoop
 from easel.ids import RunId, WorkerId, answer_id, new_reference
 
@@ -177,7 +178,11 @@ class RunWorker:
         return len(claims)
 
     async def _take_over(self, room: int) -> list[Claim]:
-        claims = await self._runs.claim_expired(self.worker_id, room, self._claim_seconds)
+        """A run on its last attempt may be what kills its workers, so of those each worker holds one at a time: when it
+        strikes again, no other run loses its last attempt with it. J6"""
+        claims = await self._runs.claim_expired(self.worker_id, room, self._claim_seconds, last_chance=False)
+        if len(claims) < room and not any(held.claim.is_last_chance for held in self._held.values()):
+            claims += await self._runs.claim_expired(self.worker_id, 1, self._claim_seconds, last_chance=True)
         for claim in claims:
             TAKEOVERS.inc()
             log.info("run.taken_over", run_id=claim.run_id, attempt=claim.attempt, max_attempts=claim.max_attempts)
@@ -187,7 +192,8 @@ class RunWorker:
 
     def _start(self, claim: Claim, good_until: float) -> None:
         self._latest_turn = max(self._latest_turn, claim.turn_no)
-        QUEUE_SECONDS.observe(claim.queued_seconds)
+        if not claim.is_takeover:
+            QUEUE_SECONDS.observe(claim.queued_seconds)
         held = Held(claim, good_until)
         held.log = RunLog(claim, answer_id(claim.run_id), self._runs, self._bell, cancel_asked=lambda: held.end_by(Stop.CANCEL))
         held.task = asyncio.create_task(self._hold(held))
@@ -201,6 +207,8 @@ class RunWorker:
         if self._held.get(held.claim.run_id) is held:
             del self._held[held.claim.run_id]
         RUNS_HELD.set(len(self._held))
+        if held.claim.is_last_chance:
+            self._sweep_at = 0.0  # the next one may be waiting for its turn
         self._wake.set()
 
     # -- executing one run -----------------------------------------------------------------------------------------
@@ -233,7 +241,7 @@ class RunWorker:
             if claim.cancel_requested:
                 return Status.CANCELLED, None
             async with limit:
-                done = await read_progress(self._runs, claim.run_id, claim.last_seq)
+                done = await self._read_patiently(claim)
                 await self._tool_loop.play(claim.input_text, done, held.log, lambda: self._is_draining, spoken)
         except HandBack:
             return None
@@ -257,6 +265,14 @@ class RunWorker:
             log.exception("run.broke", run_id=claim.run_id, reference=reference)
             return Status.FAILED, InternalError(reference=reference).message
         return Status.COMPLETED, None
+
+    async def _read_patiently(self, claim: Claim) -> Progress:
+        """A store that is away is no failure of the run: it is asked again until it answers or the claim is over."""
+        while True:
+            try:
+                return await read_progress(self._runs, claim.run_id, claim.last_seq)
+            except Unavailable:
+                await asyncio.sleep(RETRY_SECONDS)
 
     async def _hand_back(self, held: Held) -> None:
         await held.log.flush()

@@ -28,7 +28,7 @@ class ScriptedModel:
             return
         script = _script(message)
         if script is None:
-            yield Text(_welcome(tools))
+            yield Text(_welcome(tools, looks_like_script=message.startswith('{"script"')))
             return
         results = conversation.results
         calls_to_skip = len(results)
@@ -113,9 +113,10 @@ def _pointed(text: str, which: str, path: list[str], results: list[ToolResult]) 
     return value
 
 
-def _welcome(tools: Sequence[ToolDefinition]) -> str:
+def _welcome(tools: Sequence[ToolDefinition], *, looks_like_script: bool) -> str:
     names = ", ".join(tool.name for tool in tools)
-    return (
+    hint = "Your message looks like a script, but it is not valid JSON with a list of steps.\n\n" if looks_like_script else ""
+    return hint + (
         "Hello! I am the scripted model: I need no key and do exactly what you write. Send me a script, for example\n\n"
         '{"script": [{"say": "Let me look at the clock."}, {"call": "gsv__Clock", "args": {}}, {"say": "Done."}]}\n\n'
         f"and I will play it as a durable run: it survives a crashed worker, and you can close this page and come back. "

@@ -27,8 +27,11 @@ function element(tag, className, text) {
   return made;
 }
 
+let listing = 0;
 async function listRuns() {
+  const asked = ++listing;
   const { runs } = await call("GET", "/api/runs?limit=20");
+  if (asked !== listing) return; // a newer answer is on its way
   at("no-runs").hidden = runs.length > 0;
   at("runs").replaceChildren(...runs.map((run) => {
     const button = element("button", "", "");
@@ -72,7 +75,7 @@ function take({ seq, type, ts, data }) {
   if (type === "run.start") {
     say("running");
     shown.text = shown.settled; // a new attempt says again what the lost one had not finished
-    if (data.attempt > 1) at("run-problem").textContent = `Its worker was lost; attempt ${data.attempt} goes on from the last finished step.`;
+    if (data.attempt > 1) at("run-problem").textContent = `Attempt ${data.attempt}: another worker goes on from the last finished step.`;
   } else if (type === "message.delta") {
     shown.text += data.text;
   } else if (type === "step.completed") {

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.edges.http.live import LiveEasel
+from tests.edges.http.live import LiveEasel, kept_log
 from tests.support.postgres import create_database, drop_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HEARTBEAT_SECONDS = 0.3  # users have 15 s; the contract is the same
+
+
+@pytest.fixture(scope="package", autouse=True)
+def everything_logged() -> Iterator[list[dict[str, Any]]]:
+    with kept_log() as kept:
+        yield kept
+
+
+@pytest.fixture
+def logged(everything_logged: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is logged during this test."""
+    everything_logged.clear()
+    return everything_logged
 
 
 @pytest.fixture(scope="module")

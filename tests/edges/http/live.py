@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx2
+import structlog
 import uvloop
 
 from easel import assembly
@@ -25,7 +26,7 @@ from tests.support.postgres import execute
 from tests.support.sse import Event, Parser
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterator, MutableMapping
     from pathlib import Path
 
     from easel.host.host import Host
@@ -52,6 +53,22 @@ WAITING = script({"say": "waiting"}, {"wait_ms": 600_000})
 
 def new_session() -> str:
     return f"edge-{secrets.token_hex(6)}"
+
+
+@contextlib.contextmanager
+def kept_log() -> Iterator[list[dict[str, Any]]]:
+    """What Easel logs in this process, kept instead of printed. How it is printed is `test_logs`' business."""
+    kept: list[dict[str, Any]] = []
+
+    def keep(_: object, method: str, event: MutableMapping[str, Any]) -> str:
+        kept.append({"level": method, **event})
+        raise structlog.DropEvent
+
+    structlog.configure(processors=[keep], cache_logger_on_first_use=False)
+    try:
+        yield kept
+    finally:
+        structlog.reset_defaults()
 
 
 @dataclass

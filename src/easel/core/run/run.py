@@ -65,6 +65,11 @@ class Claim:
         return self.attempt > 1
 
     @property
+    def is_last_chance(self) -> bool:
+        """Every earlier attempt lost its worker, and this is the last one: perhaps the run itself is what kills them."""
+        return self.attempt == self.max_attempts and self.is_takeover
+
+    @property
     def is_exhausted(self) -> bool:
         """Claimed only to be ended: every attempt it had was lost with its worker. RS-38"""
         return self.attempt > self.max_attempts

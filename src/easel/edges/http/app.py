@@ -14,7 +14,7 @@ import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, Router
+from starlette.routing import Match, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from easel.core.principal import NOBODY, Principal
@@ -55,7 +55,8 @@ class HttpEdge:
         self._host = host
         self._settings = settings
         self._public = urlsplit(settings.public_url)
-        self._router = Router([self._route(row) for row in rows])
+        self._routes = [self._route(row) for row in rows]
+        self._router = Router(self._routes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -96,6 +97,10 @@ class HttpEdge:
         # A class instance, so that the router passes the bare ASGI call through.
         return _Asgi(endpoint)
 
+    def _methods_of(self, scope: Scope) -> str:
+        fitting = [route for route in self._routes if route.matches(scope)[0] is not Match.NONE]
+        return ", ".join(sorted({method for route in fitting for method in route.methods or ()}))
+
     def _admit(self, row: Row, request: Request) -> Principal:
         if row.access is Access.OPEN or (row.path == "/metrics" and self._settings.open_metrics):
             return NOBODY
@@ -128,13 +133,9 @@ class HttpEdge:
     def _refusal(self, scope: Scope, problem: Exception) -> Response:
         if isinstance(problem, HTTPException):  # the router's own
             path = scope["path"]
-            allowed = (problem.headers or {}).get("Allow", "")
-            problem = (
-                MethodNotAllowed(method=scope["method"], path=path, allowed=allowed)
-                if problem.status_code == 405
-                else NotFound(what="page", id=path)
-            )
+            allowed = self._methods_of(scope)
             headers = {"allow": allowed} if allowed else {}
+            problem = MethodNotAllowed(method=scope["method"], path=path, allowed=allowed) if allowed else NotFound(what="page", id=path)
         else:
             headers: dict[str, str] = {}
         if not isinstance(problem, HostError):

@@ -53,7 +53,7 @@ API: tuple[Row, ...] = (
 OPS: tuple[Row, ...] = (
     Row("GET", "/healthz", ops.healthz, "Whether the process lives.", _OPEN),
     Row("GET", "/readyz", ops.readyz, "Whether it can do durable work now.", _OPEN, errors=(Unavailable,)),
-    Row("GET", "/metrics", ops.metrics, "Prometheus metrics.", _ADMIN, errors=(Unavailable,)),
+    Row("GET", "/metrics", ops.metrics, "Prometheus metrics.", _ADMIN),
 )
 
 PAGES: tuple[Row, ...] = (

@@ -43,7 +43,7 @@ class EventStream(Response):
                 viewer.sending_since = now()
                 await send(_body(body))
                 viewer.sending_since = None
-            await send(_body(RETRY, more=False))
+            await send(_body(b"" if viewer.has_seen_all else RETRY, more=False))
         finally:
             viewer.close()
             gone.cancel()

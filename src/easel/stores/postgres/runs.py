@@ -91,8 +91,8 @@ class PostgresRuns:
         taken = await self._database.rows(SQL["claim_queued"], worker_id=worker_id, room=room, seconds=seconds, after_turn=after_turn)
         return sorted((_claim(worker_id, row) for row in taken), key=lambda claim: claim.turn_no)
 
-    async def claim_expired(self, worker_id: WorkerId, room: int, seconds: float) -> list[Claim]:
-        taken = await self._database.rows(SQL["claim_expired"], worker_id=worker_id, room=room, seconds=seconds)
+    async def claim_expired(self, worker_id: WorkerId, room: int, seconds: float, *, last_chance: bool | None = None) -> list[Claim]:
+        taken = await self._database.rows(SQL["claim_expired"], worker_id=worker_id, room=room, seconds=seconds, last_chance=last_chance)
         return [_claim(worker_id, row) for row in taken]
 
     async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool]:

@@ -67,8 +67,10 @@ class SqliteRuns:
         )
         return sorted(taken, key=lambda claim: claim.turn_no)
 
-    async def claim_expired(self, worker_id: WorkerId, room: int, seconds: float) -> list[Claim]:
-        return await self._database.write(lambda connection: self._claim(connection, "claim_expired", worker_id, room, seconds))
+    async def claim_expired(self, worker_id: WorkerId, room: int, seconds: float, *, last_chance: bool | None = None) -> list[Claim]:
+        return await self._database.write(
+            lambda connection: self._claim(connection, "claim_expired", worker_id, room, seconds, last_chance=last_chance)
+        )
 
     def _claim(
         self, connection: sqlite3.Connection, name: str, worker_id: WorkerId, room: int, seconds: float, **given: Any

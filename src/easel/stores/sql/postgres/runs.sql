@@ -100,6 +100,7 @@ returning r.run_id, r.attempt, r.user_id, r.session_id, r.input_text, r.max_atte
 with lost as (
   select run_id from runs
    where status = 'running' and lease_until < clock_timestamp()
+     and (:last_chance::bool is null or (attempt + 1 = max_attempts) = :last_chance)
    order by lease_until
    limit :room
      for update skip locked

@@ -69,7 +69,9 @@ returning run_id, attempt, user_id, session_id, input_text, max_attempts, last_s
 update runs
    set owner_id = :worker_id, attempt = attempt + 1, batch_no = 0, lease_until = :until
  where run_id in (select run_id from runs indexed by runs_held_idx
-                   where status = 'running' and lease_until < :now order by lease_until limit :room)
+                   where status = 'running' and lease_until < :now
+                     and (:last_chance is null or (attempt + 1 = max_attempts) = :last_chance)
+                   order by lease_until limit :room)
 returning run_id, attempt, user_id, session_id, input_text, max_attempts, last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
           cancel_requested_at;

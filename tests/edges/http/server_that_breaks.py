@@ -1,0 +1,24 @@
+"""`easel` with one part broken on purpose, for tests of what is logged then: looking up a run breaks, and quotes what was asked.
+
+`python -m tests.edges.http.server_that_breaks up --port 0`
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Never
+
+from easel import cli
+from easel.host.run_queue import RunQueue
+
+if TYPE_CHECKING:
+    from easel.core.principal import Principal
+
+
+async def break_down(self: RunQueue, who: Principal, run_id: str) -> Never:
+    raise RuntimeError(f"no luck with {run_id}")
+
+
+RunQueue.get = break_down
+
+if __name__ == "__main__":
+    cli.main()

@@ -1,0 +1,145 @@
+"""The database goes away and comes back: requests are told so at once, nothing is claimed that is not true, and work goes on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.edges.http.live import LiveEasel, new_session, script
+from tests.requirements import case, rule
+from tests.support.postgres import Postgres
+from tests.support.processes import wait_until
+from tests.support.sse import Event, Parser
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+AT_MOST_SECONDS = 9.0
+# A request under way may wait for the settings' statement limit; nothing may hang.
+
+
+@pytest.fixture(scope="module")
+def own_postgres() -> Iterator[Postgres]:
+    with Postgres(fsync=False) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def on_it(own_postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
+    settings = {"claim_seconds": 2.0, "poll_seconds": 0.2, "heartbeat_seconds": 0.5}
+    with LiveEasel(tmp_path_factory.mktemp("easel"), own_postgres.create_database(), settings=settings) as live:
+        yield live
+
+
+def is_ready(easel: LiveEasel) -> bool:
+    return easel.get("/readyz").status_code == 200
+
+
+@case("D1")
+@rule("RX-01")
+def test_without_its_database_every_request_is_told_to_come_back_and_nothing_is_lost(on_it: LiveEasel, own_postgres: Postgres) -> None:
+    before = on_it.finish(script({"say": "kept"}))
+    log = on_it.events(before)
+    assert is_ready(on_it)
+    own_postgres.stop("immediate")
+    asks: list[tuple[str, str, Any]] = [
+        ("POST", "/api/runs", {"session_id": new_session(), "message": "noop"}),
+        ("GET", "/api/runs", None),
+        ("GET", f"/api/runs/{before}", None),
+        ("POST", f"/api/runs/{before}/cancel", None),
+        ("GET", f"/api/runs/{before}/events", None),
+        ("GET", "/metrics", None),
+        ("GET", "/readyz", None),
+    ]
+    wait_until(lambda: not is_ready(on_it), within=5, what="/readyz notices")
+    for method, path, body in asks:
+        began = time.monotonic()
+        answer = on_it.ask(method, path, json=body)
+        assert answer.status_code == 503, (path, answer.text)
+        assert time.monotonic() - began < AT_MOST_SECONDS, path
+        assert int(answer.headers["retry-after"]) >= 1
+        error = answer.json()["error"]
+        assert (error["code"], error["name"]) == (503, "UNAVAILABLE")
+        assert "5432" not in answer.text
+        assert "postgres" not in answer.text.lower().replace("postgres:", "")
+    assert on_it.get("/healthz").status_code == 200
+    own_postgres.start()
+    wait_until(lambda: is_ready(on_it), within=10, what="ready again")
+    assert on_it.events(before) == log
+    wait_until(lambda: on_it.post("/api/runs", {"session_id": "after", "message": "noop"}).status_code == 202, within=10, what="work is taken")
+    assert on_it.events(on_it.start("noop"))[-1].data["status"] == "completed"
+
+
+@case("D1")
+@rule("RX-34", "RX-48")
+def test_a_stream_survives_a_restart_of_the_database_or_resumes_after_it(on_it: LiveEasel, own_postgres: Postgres) -> None:
+    run_id = on_it.start(script({"ticks": 60, "every_ms": 50}, {"say": "end"}))
+    seen: list[Event] = []
+    is_under_way, finished = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        with on_it.stranger() as http:
+            while not seen or seen[-1].type != "done":
+                headers = {**on_it.bearer, **({"Last-Event-ID": str(seen[-1].seq)} if seen else {})}
+                parser = Parser()
+                try:
+                    with http.stream("GET", f"/api/runs/{run_id}/events", headers=headers) as answer:
+                        for chunk in answer.iter_bytes() if answer.status_code == 200 else ():
+                            seen.extend(item for item in parser.feed(chunk) if isinstance(item, Event))
+                            if len(seen) > 5:
+                                is_under_way.set()
+                except OSError:
+                    pass
+                except Exception as problem:  # noqa: BLE001  a cut connection by any other name
+                    assert "Protocol" in type(problem).__name__ or "Read" in type(problem).__name__, problem
+                if not finished.wait(0.05 if seen and seen[-1].type != "done" else 0):
+                    continue
+        finished.set()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    assert is_under_way.wait(10)
+    own_postgres.restart("immediate")
+    watcher.join(30)
+    assert not watcher.is_alive(), [event.type for event in seen[-3:]]
+    assert seen == on_it.events(run_id)
+    assert seen[-1].data["status"] == "completed"
+
+
+@case("D5")
+def test_a_database_that_cannot_be_written_is_not_ready(on_it: LiveEasel, own_postgres: Postgres) -> None:
+    wait_until(lambda: is_ready(on_it), within=10, what="ready")
+    name = on_it.database_url.rpartition("/")[2]
+    own_postgres.execute(f'alter database "{name}" set default_transaction_read_only = on')
+    own_postgres.execute(f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'")
+    try:
+        wait_until(lambda: on_it.get("/readyz").status_code == 503, within=5, what="/readyz notices that nothing can be written")
+        answer = on_it.post("/api/runs", {"session_id": new_session(), "message": "noop"})
+        assert answer.status_code == 503, answer.text
+    finally:
+        own_postgres.execute(f'alter database "{name}" reset default_transaction_read_only')
+        own_postgres.execute(f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'")
+    wait_until(lambda: is_ready(on_it), within=10, what="ready again")
+    assert on_it.events(on_it.start())[-1].data["status"] == "completed"
+
+
+def test_a_stopping_instance_is_not_ready_and_ends_its_streams_in_order(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with LiveEasel(tmp_path_factory.mktemp("easel")) as easel:
+        run_id = easel.start(script({"say": "x"}, {"wait_ms": 600_000}))
+        easel.stream_start(run_id)
+        ended: list[bytes] = []
+        reader = threading.Thread(target=lambda: ended.append(easel.stream(run_id).content))
+        reader.start()
+        wait_until(lambda: "easel_subscribers 1.0" in easel.get("/metrics").text, within=5, what="the reader is there")
+        easel.instances[0].stories.readiness.is_stopping = True
+        assert easel.get("/readyz").status_code == 503
+        easel.do(easel.instances[0].stories.tails.close())
+        reader.join(5)
+        assert not reader.is_alive()
+        assert b"event: done" not in ended[0]
+        assert b"retry:" in ended[0]
+        assert easel.stream(run_id).status_code == 503
+        easel.cancel(run_id)

@@ -1,0 +1,142 @@
+"""The description of the API is the API: every served row is in it, nothing else is, and what it says holds under fire."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import hypothesis
+import hypothesis.strategies as st
+import openapi_schema_validator
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi import checks as promises
+
+from easel.edges.http.calls import Access
+from easel.edges.http.routes import ROUTES, Row
+from tests.edges.http.live import LiveEasel, script
+EXAMPLES = 40
+# Per operation and mode: some 1,000 requests in all, within a few seconds.
+
+
+@pytest.fixture(scope="module")
+def described(small_easel: LiveEasel) -> dict[str, Any]:
+    answer = small_easel.get("/openapi.json")
+    assert answer.headers["content-type"] == "application/json"
+    return answer.json()
+
+
+def test_every_served_row_is_described_and_nothing_else(described: dict[str, Any]) -> None:
+    said = {(method.upper(), path) for path, methods in described["paths"].items() for method in methods}
+    assert said == {(row.method, row.path) for row in ROUTES if row.is_listed}
+    assert all(row.is_listed for row in ROUTES if row.path.startswith("/api/") and row.path != "/api/docs")
+
+
+def test_every_described_operation_is_served(small_easel: LiveEasel, described: dict[str, Any]) -> None:
+    run_id = small_easel.finish()
+    for path, methods in described["paths"].items():
+        for method in methods:
+            status = small_easel.ask(method.upper(), path.replace("{run_id}", run_id)).status_code
+            assert status in (200, 202, 400, 409), (method, path)
+
+
+def test_each_operation_says_what_it_does_and_who_may(described: dict[str, Any]) -> None:
+    operations = {(method.upper(), path): row for path, methods in described["paths"].items() for method, row in methods.items()}
+    names = [row["operationId"] for row in operations.values()]
+    assert len(names) == len(set(names))
+    for row in ROUTES:
+        if row.is_listed:
+            operation = operations[row.method, row.path]
+            assert len(operation["summary"]) > 5
+            assert (operation.get("security") == []) == (row.access is Access.OPEN)
+            assert set(re.findall(r"\{(\w+)\}", row.path)) == {one["name"] for one in operation["parameters"] if one["in"] == "path"}
+            assert str(row.status) in operation["responses"]
+            if row.access is not Access.OPEN:
+                assert "401" in operation["responses"]
+
+
+def test_every_answer_fits_its_description(small_easel: LiveEasel, described: dict[str, Any]) -> None:
+    failed, done = small_easel.finish(script({"fail": "x"})), small_easel.finish()
+    asks = [
+        ("post", "/api/runs", {"json": {"session_id": "s", "message": "noop"}}, "/api/runs"),
+        ("get", "/api/runs", {}, "/api/runs"),
+        ("get", "/api/runs/{run_id}", {}, f"/api/runs/{failed}"),
+        ("get", "/api/runs/{run_id}", {}, "/api/runs/none"),
+        ("post", "/api/runs/{run_id}/cancel", {}, f"/api/runs/{done}/cancel"),
+        ("get", "/api/runs/{run_id}/events", {"headers": {"Last-Event-ID": "999"}}, f"/api/runs/{done}/events"),
+        ("get", "/api/tools", {}, "/api/tools"),
+    ]
+    for method, described_path, how, path in asks:
+        answer = small_easel.ask(method.upper(), path, **how)
+        response = described["paths"][described_path][method]["responses"][str(answer.status_code)]
+        schema = {**response["content"]["application/json"]["schema"], "components": described["components"]}
+        openapi_schema_validator.OAS31Validator(schema).validate(answer.json())
+
+
+def test_the_shapes_of_both_bodies_are_those_of_the_design(described: dict[str, Any]) -> None:
+    shapes = described["components"]["schemas"]
+    assert set(shapes["StartRun"]["properties"]) == {"session_id", "message", "idempotency_key"}
+    assert set(shapes["StartRun"]["required"]) == {"session_id", "message"}
+    assert set(shapes["RunStarted"]["properties"]) == {"run_id", "status"}
+    assert set(shapes["ErrorDetail"]["required"]) == {"code", "name", "message"}
+    assert shapes["ErrorDetail"]["properties"]["code"]["type"] == "integer"
+
+
+def test_the_tools_are_listed_as_the_design_says(small_easel: LiveEasel) -> None:
+    tools = small_easel.get("/api/tools").json()["tools"]
+    assert {tool["name"] for tool in tools} >= {"gsv__Echo", "gsv__Clock", "gsv__Sleep"}
+    for tool in tools:
+        assert {"name", "description", "schema", "annotations"} < set(tool)
+        assert tool["schema"]["type"] == "object"
+
+
+# --- under fire -------------------------------------------------------------------------------------------------------
+
+CHECKS = [
+    schemathesis.checks.not_a_server_error,
+    promises.status_code_conformance,
+    promises.content_type_conformance,
+    promises.response_headers_conformance,
+    promises.ignored_auth,
+]
+
+
+FIRE = [
+    pytest.param(row, mode, id=f"{row.method} {row.path} {mode.value}")
+    for row in ROUTES
+    for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+    # Where nothing is taken and everyone may ask, nothing can be wrong about a request.
+    if row.is_listed and (mode is GenerationMode.POSITIVE or row.access is not Access.OPEN)
+]
+
+
+@pytest.mark.parametrize(("row", "mode"), FIRE)
+def test_whatever_is_generated_from_the_description_gets_an_answer_that_it_describes(
+    small_easel: LiveEasel, described: dict[str, Any], logged: list[dict[str, Any]], row: Row, mode: GenerationMode
+) -> None:
+    operation = schemathesis.openapi.from_dict(described)[row.path][row.method]
+    run_id = small_easel.finish()
+    # Schemathesis reads a stream's schema as that of its single events, which OpenAPI has only since 3.2.
+    checks = CHECKS if row.answer == "text/event-stream" else [*CHECKS, promises.response_schema_conformance]
+
+    @hypothesis.settings(
+        max_examples=EXAMPLES,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        derandomize=True,
+    )
+    @hypothesis.given(data=st.data())
+    def check(data: st.DataObject) -> None:
+        case = data.draw(operation.as_strategy(generation_mode=mode))
+        if "run_id" in (case.path_parameters or {}) and data.draw(st.booleans()):
+            case.path_parameters["run_id"] = run_id
+        answer = case.call(base_url=small_easel.base_url, session=session, headers=small_easel.bearer, timeout=10)
+        case.validate_response(answer, checks=checks)
+
+    with requests.Session() as session:
+        check()
+    assert [event for event in logged if event["level"] == "error"] == []

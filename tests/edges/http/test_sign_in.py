@@ -1,0 +1,211 @@
+"""Who gets in: by token, by cookie, by the printed link, and nobody else by any route."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import httpx2
+import pytest
+
+from easel.edges.http.calls import COOKIE, Access
+from easel.edges.http.routes import ROUTES
+from easel.host.sign_in import COOKIE_SECONDS, SignIn
+from tests.edges.http.live import LiveEasel, script
+from tests.requirements import case
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OPEN = {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/"), ("POST", "/sign-in"), ("POST", "/sign-out"), ("GET", "/ui/{file}")}
+CLOSED = [row for row in ROUTES if (row.method, row.path) not in OPEN]
+NAMES = [f"{row.method} {row.path}" for row in CLOSED]
+
+
+@pytest.fixture
+def stranger(small_easel: LiveEasel) -> Iterator[httpx2.Client]:
+    with small_easel.stranger() as client:
+        yield client
+
+
+def place(path: str, run_id: str) -> str:
+    return path.replace("{run_id}", run_id).replace("{file}", "easel.css")
+
+
+@pytest.fixture(scope="module")
+def run_id(small_easel: LiveEasel) -> str:
+    return small_easel.finish(script({"say": "private words"}))
+
+
+# --- the door ---------------------------------------------------------------------------------------------------------
+
+
+def test_only_the_listed_routes_are_open_to_everyone() -> None:
+    assert {(row.method, row.path) for row in ROUTES if row.access is Access.OPEN} == OPEN
+
+
+@case("O7")
+@pytest.mark.parametrize("row", CLOSED, ids=NAMES)
+def test_nobody_gets_in_without_a_token(stranger: httpx2.Client, run_id: str, row: object) -> None:
+    answer = stranger.request(row.method, place(row.path, run_id), content=b"{" * 10)  # type: ignore[attr-defined]
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert answer.json()["error"]["name"] == "NOT_SIGNED_IN"
+    assert "private words" not in answer.text
+
+
+def wrong_ways(easel: LiveEasel) -> dict[str, dict[str, str]]:
+    good, now = easel.token, int(time.time())
+    signed_by_another = SignIn("another-token").new_cookie(now)
+    expired = SignIn(good).new_cookie(now - COOKIE_SECONDS - 1)
+    later = f"{now + 10**6}.{expired.partition('.')[2]}"
+    return {
+        "a wrong token": {"Authorization": "Bearer wrong"},
+        "an empty token": {"Authorization": "Bearer"},
+        "no scheme": {"Authorization": good},
+        "the wrong scheme": {"Authorization": f"Basic {good}"},
+        "a token with more behind it": {"Authorization": f"Bearer {good}x"},
+        "a token with less": {"Authorization": f"Bearer {good[:-1]}"},
+        "two tokens": {"Authorization": f"Bearer {good} {good}"},
+        "the token as a cookie": {"Cookie": f"{COOKIE}={good}"},
+        "an empty cookie": {"Cookie": f"{COOKIE}="},
+        "a cookie without a signature": {"Cookie": f"{COOKIE}={now + 1000}"},
+        "a cookie with an empty signature": {"Cookie": f"{COOKIE}={now + 1000}."},
+        "a forged cookie": {"Cookie": f"{COOKIE}={now + 1000}.{'0' * 64}"},
+        "a cookie signed with nothing": {"Cookie": f"{COOKIE}={now + 1000}.{hmac.new(b'', str(now + 1000).encode(), hashlib.sha256).hexdigest()}"},
+        "a cookie of another server": {"Cookie": f"{COOKIE}={signed_by_another}"},
+        "an expired cookie": {"Cookie": f"{COOKIE}={expired}"},
+        "an expired cookie made younger": {"Cookie": f"{COOKIE}={later}"},
+        "a cookie of letters": {"Cookie": f"{COOKIE}=\u00e9.\u00e9".encode("latin-1").decode("latin-1")},
+        "a long cookie": {"Cookie": f"{COOKIE}={'9' * 6000}.x"},
+        "a wrong token beside a good cookie": {"Authorization": "Bearer wrong", "Cookie": f"{COOKIE}={SignIn(good).new_cookie(now)}"},
+    }
+
+
+@pytest.mark.parametrize("way", [*wrong_ways(LiveEasel(folder=None))])  # type: ignore[arg-type]
+def test_a_wrong_credential_opens_nothing(small_easel: LiveEasel, stranger: httpx2.Client, run_id: str, way: str) -> None:
+    headers = {name: value.encode("latin-1") for name, value in wrong_ways(small_easel)[way].items()}
+    for path in ("/api/runs", f"/api/runs/{run_id}", f"/api/runs/{run_id}/events", "/metrics", "/openapi.json"):
+        assert stranger.get(path, headers=headers).status_code == 401
+    home = stranger.get("/", headers=headers)
+    assert "Sign in" in home.text
+    assert "Start a run" not in home.text
+
+
+@pytest.mark.parametrize("word", ["Bearer", "bearer", "BEARER"])
+def test_the_right_token_opens_everything(small_easel: LiveEasel, stranger: httpx2.Client, run_id: str, word: str) -> None:
+    for row in CLOSED:
+        answer = stranger.request(row.method, place(row.path, run_id), headers={"Authorization": f"{word} {small_easel.token}"})
+        assert answer.status_code not in (401, 403), row.path
+
+
+def test_a_token_in_the_address_opens_nothing_but_the_front_door(small_easel: LiveEasel, stranger: httpx2.Client, run_id: str) -> None:
+    for path in ("/api/runs", f"/api/runs/{run_id}/events", "/metrics", "/openapi.json"):
+        assert stranger.get(path, params={"token": small_easel.token}).status_code == 401
+
+
+# --- link and form ----------------------------------------------------------------------------------------------------
+
+
+def test_the_printed_link_becomes_a_cookie_and_the_token_leaves_the_address(
+    small_easel: LiveEasel, stranger: httpx2.Client, run_id: str
+) -> None:
+    answer = stranger.get("/", params={"token": small_easel.token})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert answer.headers["cache-control"] == "no-store"
+    cookie = answer.headers["set-cookie"]
+    assert small_easel.token not in cookie
+    attributes = {part.strip().lower() for part in cookie.split(";")[1:]}
+    assert {"httponly", "samesite=lax", "path=/"} <= attributes
+    assert not any(part.startswith("domain") for part in attributes)
+    assert "Start a run" in stranger.get("/").text
+    assert stranger.get(f"/api/runs/{run_id}").status_code == 200
+    assert "private words" in stranger.get(f"/api/runs/{run_id}/events").text
+
+
+def test_a_wrong_link_shows_the_form_and_sets_nothing(small_easel: LiveEasel, stranger: httpx2.Client) -> None:
+    for token in ("", "wrong", small_easel.token + "x", "\x00", "\u00fc", "x" * 5000):
+        answer = stranger.get("/", params={"token": token})
+        assert answer.status_code == 401
+        assert "set-cookie" not in answer.headers
+        assert "not the right one" in answer.text
+        assert token == "" or token not in answer.text
+
+
+def test_the_form_takes_the_token_also_with_space_around_it(small_easel: LiveEasel, stranger: httpx2.Client) -> None:
+    page = stranger.get("/")
+    assert (page.status_code, page.headers["cache-control"]) == (200, "no-store")
+    assert "Sign in" in page.text
+    answer = stranger.post("/sign-in", data={"token": f"  {small_easel.token}\n"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert "Start a run" in stranger.get("/").text
+
+
+@pytest.mark.parametrize("sent", [b"", b"token=", b"token=wrong", b"token=%ff%00", b"other=1", b"\xff\xfe", b"token=a&token=b"])
+def test_a_wrong_form_is_shown_again_with_a_sentence(stranger: httpx2.Client, sent: bytes) -> None:
+    answer = stranger.post("/sign-in", content=sent)
+    assert answer.status_code == 401
+    assert "not the right one" in answer.text
+    assert "set-cookie" not in answer.headers
+
+
+def test_a_form_that_is_no_form_is_refused(stranger: httpx2.Client) -> None:
+    answer = stranger.post("/sign-in", content=b"token=" + b"x" * 10_000)
+    assert (answer.status_code, answer.json()["error"]["name"]) == (413, "TOO_LARGE")
+
+
+def test_signing_out_forgets_the_cookie(small_easel: LiveEasel, stranger: httpx2.Client) -> None:
+    stranger.get("/", params={"token": small_easel.token})
+    answer = stranger.post("/sign-out")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert "Sign in" in stranger.get("/").text
+    assert stranger.get("/api/runs").status_code == 401
+
+
+@case("O9")
+def test_a_new_token_ends_every_cookie_of_the_old_one(small_easel: LiveEasel) -> None:
+    old = SignIn("the old token of this server").new_cookie(time.time())
+    assert SignIn("the old token of this server").by_cookie(old, time.time()) is not None
+    assert SignIn("the new token of this server").by_cookie(old, time.time()) is None
+
+
+def test_a_cookie_of_a_server_behind_https_is_sent_over_https_only(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with LiveEasel(tmp_path_factory.mktemp("easel"), settings={"public_url": "https://easel.example.org"}) as easel:
+        with easel.stranger() as client:
+            cookie = client.get("/", params={"token": easel.token}).headers["set-cookie"]
+        assert "secure" in cookie.lower()
+
+
+def test_a_token_of_any_characters_works_in_the_link_that_was_printed_for_it(tmp_path_factory: pytest.TempPathFactory) -> None:
+    token = "a+b&c=d#e%f/g?h i"
+    with LiveEasel(tmp_path_factory.mktemp("easel"), token=token) as easel, easel.stranger() as client:
+        assert client.get(f"/?token={quote(token, safe='')}").status_code == 303
+        assert client.post("/sign-in", data={"token": token}).status_code == 303
+        assert easel.get("/api/tools").status_code == 200
+
+
+# --- ops --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_health_says_ok_to_everyone_and_nothing_else(stranger: httpx2.Client, path: str) -> None:
+    answer = stranger.get(path)
+    assert (answer.status_code, answer.text) == (200, "ok\n")
+    assert "server" not in answer.headers
+
+
+def test_metrics_are_shown_to_the_owner_and_name_nobody(small_easel: LiveEasel, run_id: str) -> None:
+    text = small_easel.get("/metrics").text
+    for name in ("queue_depth", "claim_seconds", "append_seconds", "subscribers", "takeovers", "http_requests"):
+        assert f"easel_{name}" in text
+    assert run_id not in text
+    assert small_easel.token not in text
+
+
+def test_metrics_are_open_only_by_setting(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with LiveEasel(tmp_path_factory.mktemp("easel"), settings={"open_metrics": True}) as easel, easel.stranger() as client:
+        assert "easel_queue_depth" in client.get("/metrics").text
+        assert client.get("/api/runs").status_code == 401

@@ -1,0 +1,159 @@
+"""`compose.yaml` tells the truth: its commands, run as plain processes, are a working Easel."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.journeys.client import Client, call, eventually, say, script, ticked, ticks
+from tests.journeys.composition import Composition, filled
+from tests.journeys.ledger import Ledger, check_delivery
+from tests.requirements import rule
+from tests.support.postgres import execute, temporary_parent, unprivileged_account
+from tests.support.processes import EaselProcess, Launcher, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TOKEN = "a-token-of-the-journey"
+PASSWORD = "letters-and-digits"
+
+
+@dataclass
+class Composed:
+    composition: Composition
+    launcher: Launcher
+    apis: list[EaselProcess]
+    workers: list[EaselProcess]
+    ledger: Ledger
+    worker_ports: list[str]
+
+
+def named(composition: Composition, verb: str) -> list[str]:
+    return [name for name, service in composition.services.items() if (service.get("command") or [])[:2] == ["easel", verb]]
+
+
+@pytest.fixture(scope="module")
+def composed(postgres: str) -> Iterator[Composed]:
+    """Everything but the web server, started from the file in the order that it demands."""
+    parent = temporary_parent(unprivileged_account())
+    with tempfile.TemporaryDirectory(prefix="easel-compose-", dir=parent, ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)  # nginx changes its account and must still find its files
+        composition = Composition(Path(folder), {"EASEL_TOKEN": TOKEN, "POSTGRES_PASSWORD": PASSWORD})
+        role = composition.environment("postgres")
+        make_database(postgres, role["POSTGRES_USER"], role["POSTGRES_PASSWORD"], role["POSTGRES_DB"])
+        composition.places["postgres:5432"] = postgres.rpartition("@")[2].split("/")[0]
+        url = composition.environment("migrate")["EASEL_DATABASE_URL"]
+        with Launcher(Path(folder) / "logs", url, token=TOKEN) as launcher:
+            migrate = start(composition, launcher, "migrate")
+            wait_until(lambda: not migrate.is_alive, within=30, what="the migration has ended")
+            assert migrate.process.returncode == 0, migrate.last_words()
+            apis = [start(composition, launcher, name) for name in named(composition, "api")]
+            workers = [start(composition, launcher, name) for name in named(composition, "worker")]
+            launcher.ready(*apis)
+            yield Composed(composition, launcher, apis, workers, Ledger(url), [one.environment["EASEL_WORKER_PORT"] for one in workers])
+        drop_all(postgres, role["POSTGRES_USER"], role["POSTGRES_DB"])
+
+
+def make_database(postgres: str, user: str, password: str, database: str) -> None:
+    """As the postgres image does it: a role with its database. Easel gets no other right."""
+    drop_all(postgres, user, database)
+    execute(postgres, f"create role {user} login password '{password}'")
+    execute(postgres, f"create database {database} owner {user}")
+
+
+def drop_all(postgres: str, user: str, database: str) -> None:
+    execute(postgres, f"drop database if exists {database} with (force)")
+    execute(postgres, f"drop role if exists {user}")
+
+
+def start(composition: Composition, launcher: Launcher, name: str) -> EaselProcess:
+    return launcher.start(name, composition.command(name), {}, composition.environment(name))
+
+
+@rule("RX-45")
+def test_variables_are_filled_in_as_compose_does() -> None:
+    assert filled("${A}/${B:-b}/${C:-x${A}y}", {"A": "1"}) == "1/b/x1y"
+    with pytest.raises(KeyError, match="set it"):
+        filled("${A:?set it}", {})
+
+
+@rule("RX-04", "RX-08", "RX-45")
+async def test_the_services_of_the_file_carry_runs_and_survive_the_loss_of_one_of_each(composed: Composed) -> None:
+    assert {"postgres", "web"} <= set(composed.composition.services)
+    assert len(composed.apis) == len(composed.workers) == 2
+    async with Client(*composed.apis) as client:
+        run_ids = [
+            await client.start(script(say("hello"), call("gsv__Echo", value=1), ticks(20, 50)), at=number % 2) for number in range(10)
+        ]
+        followers = [client.follower(run_id) for run_id in run_ids]
+        await asyncio.gather(*(one.read_until(lambda event: event.type == "message.delta", within=20) for one in followers))
+        composed.apis[0].kill()
+        composed.workers[0].terminate(within=20)
+        seen = await asyncio.gather(*(one.read_to_end(within=40) for one in followers))
+    logs = await composed.ledger.logs(run_ids)
+    for run_id, events in zip(run_ids, seen, strict=True):
+        check_delivery(events, logs[run_id])
+    await composed.ledger.check(run_ids, says="hello\n\n" + ticked(20))
+    composed.apis[0] = composed.launcher.again(composed.apis[0])
+    composed.workers[0] = composed.launcher.again(composed.workers[0])
+    composed.launcher.ready(composed.apis[0])
+
+
+@rule("RX-45", "RX-46")
+async def test_a_worker_answers_the_images_health_check(composed: Composed) -> None:
+    for worker, port in zip(composed.workers, composed.worker_ports, strict=True):
+        worker.base_url = f"http://127.0.0.1:{port}"
+        try:
+            await eventually(lambda worker=worker: is_ready(worker), within=20, what=f"{worker.name} is ready")
+        finally:
+            worker.base_url = ""
+
+
+async def is_ready(process: EaselProcess) -> bool:
+    return await asyncio.to_thread(process.answers, "/readyz") == 200
+
+
+@pytest.mark.nginx
+@rule("RX-03", "RX-45", "RX-48")
+async def test_the_web_service_spreads_requests_and_hides_the_loss_of_an_api(composed: Composed) -> None:
+    web = start(composed.composition, composed.launcher, "web")
+    ((_, address),) = [(name, place) for name, place in composed.composition.places.items() if name.startswith("web:")]
+    web.base_url = f"http://{address}"
+    await eventually(lambda: is_ready(web), within=20, what="nginx passes requests on")
+    async with Client(web) as client, Client(*composed.apis) as direct:
+        run_ids = [await client.start(script(ticks(60, 50))) for _ in range(20)]
+        followers = [client.follower(run_id) for run_id in run_ids]
+        await asyncio.gather(*(one.read_until(lambda event: event.type == "message.delta", within=20) for one in followers))
+        counts = [await streams_of(direct, index) for index in (0, 1)]
+        assert min(counts) >= 5, f"streams are not spread: {counts}"
+        composed.apis[1].kill()
+        more = [await client.start("noop") for _ in range(10)]  # at the first attempt, although one API is gone
+        seen = await asyncio.gather(*(one.read_to_end(within=40) for one in followers))
+        await composed.ledger.wait_until_all_ended(more, within=20)
+    logs = await composed.ledger.logs(run_ids)
+    for run_id, events in zip(run_ids, seen, strict=True):
+        check_delivery(events, logs[run_id])
+    await composed.ledger.check(run_ids, says=ticked(60))
+    web.process.send_signal(signal.SIGQUIT)
+    await asyncio.to_thread(web.process.wait, 15)
+    composed.apis[1] = composed.launcher.again(composed.apis[1])
+    composed.launcher.ready(composed.apis[1])
+
+
+async def streams_of(client: Client, at: int) -> int:
+    lines = (await client.get("/metrics", at)).text.splitlines()
+    return int(float(next(line.split()[-1] for line in lines if line.startswith("easel_subscribers "))))
+
+
+@rule("RX-49")
+def test_every_service_stops_within_its_grace_period(composed: Composed) -> None:
+    for one in (*composed.apis, *composed.workers):
+        one.terminate(within=20)
+        assert one.process.returncode == 0, one.last_words()

@@ -1,0 +1,360 @@
+"""What is SQLite alone: one process, one writer that commits for many, readers beside it, and a disk that can be full."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from easel.core.run.life import Status
+from easel.errors import BadSettings, Unavailable
+from easel.ids import OWNER, RunId, SessionId
+from easel.stores.sqlite import SqliteDatabase, lanes, open_sqlite
+from tests.requirements import case, rule
+from tests.stores.harness import a_run, log_types, reload, says, sqlite_at, start, started, stored, whole_log
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+HOME = Path(__file__).resolve().parents[2]
+PATIENCE_SECONDS = 20
+
+
+@asynccontextmanager
+async def writer_at_work(database: SqliteDatabase) -> AsyncIterator[None]:
+    """The writer is inside a transaction for as long as this block lasts; what is asked meanwhile waits for the next one."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def work(_: sqlite3.Connection) -> None:
+        entered.set()
+        leave.wait(PATIENCE_SECONDS)
+
+    busy = asyncio.create_task(database.write(work))
+    try:
+        assert await asyncio.to_thread(entered.wait, PATIENCE_SECONDS)
+        yield
+    finally:
+        leave.set()
+        await busy
+
+
+def count(connection: sqlite3.Connection, table: str) -> int:
+    return connection.execute(f"select count(*) from {table}").fetchall()[0][0]
+
+
+def add_user(name: str) -> Any:
+    return lambda connection: connection.execute("insert into users (user_id, name) values (?, ?)", (name, name)).fetchall()
+
+
+# --- the writer -------------------------------------------------------------------------------------------------------
+
+
+async def test_writes_that_wait_together_share_one_commit(database: SqliteDatabase) -> None:
+    claims = await started(database.runs, *(a_run(f"s{nth}") for nth in range(200)))
+    before = database.commits
+    async with writer_at_work(database):
+        appends = asyncio.gather(*(database.runs.append(says(claim, 1, "x")) for claim in claims))
+        await asyncio.sleep(0)  # all of them are handed to the lane now
+    assert [stored(answer).last_seq for answer in await appends] == [1] * 200
+    assert database.commits == before + 2, "the one that was under way, and one for all two hundred"
+
+
+async def test_many_writers_take_far_fewer_commits_than_writes(database: SqliteDatabase) -> None:
+    claims = await started(database.runs, *(a_run(f"s{nth}") for nth in range(32)))
+    before = database.commits
+
+    async def write(claim: Any) -> None:
+        for number in range(1, 21):
+            stored(await database.runs.append(says(claim, number, "x")))
+
+    await asyncio.gather(*map(write, claims))
+    assert database.commits - before < 32 * 20 / 4
+
+
+async def test_a_write_that_fails_harms_no_other_of_its_transaction(database: SqliteDatabase) -> None:
+    def fails(connection: sqlite3.Connection) -> None:
+        add_user("half-done")(connection)
+        raise LookupError("no")
+
+    before = database.commits
+    async with writer_at_work(database):
+        asked = asyncio.gather(
+            database.write(add_user("first")),
+            database.write(fails),
+            database.write(add_user("first")),
+            database.write(add_user("last")),
+            return_exceptions=True,
+        )
+        await asyncio.sleep(0)
+    answers = await asked
+    assert [type(answer) for answer in answers] == [list, LookupError, sqlite3.IntegrityError, list]
+    assert database.commits == before + 2
+    names = await database.read(
+        lambda connection: [row["name"] for row in connection.execute("select name from users order by name").fetchall()]
+    )
+    assert names == ["first", "last", "owner"]
+
+
+async def test_nobody_is_answered_before_the_commit(database: SqliteDatabase) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def holds_up(_: sqlite3.Connection) -> None:
+        entered.set()
+        leave.wait(PATIENCE_SECONDS)
+
+    async with writer_at_work(database):
+        first, second = asyncio.create_task(database.write(add_user("guest"))), asyncio.create_task(database.write(holds_up))
+        await asyncio.sleep(0)
+    assert await asyncio.to_thread(entered.wait, PATIENCE_SECONDS)
+    # The first is done within its transaction, which the second keeps open.
+    assert await database.read(lambda connection: count(connection, "users")) == 1
+    assert not first.done()
+    leave.set()
+    await asyncio.gather(first, second)
+    assert await database.read(lambda connection: count(connection, "users")) == 2
+
+
+async def test_reads_go_on_while_the_writer_is_at_work(database: SqliteDatabase) -> None:
+    claim = await start(database.runs)
+    async with writer_at_work(database), asyncio.timeout(PATIENCE_SECONDS):
+        assert (await reload(database.runs, claim.run_id)).status is Status.RUNNING
+        assert await database.runs.heads([claim.run_id]) == {claim.run_id: 0}
+
+
+async def test_a_long_read_does_not_hold_up_the_others(database: SqliteDatabase) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def reads_long(_: sqlite3.Connection) -> None:
+        entered.set()
+        leave.wait(PATIENCE_SECONDS)
+
+    long = asyncio.create_task(database.read(reads_long))
+    assert await asyncio.to_thread(entered.wait, PATIENCE_SECONDS)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await database.runs.probe()
+        assert await database.read(lambda connection: count(connection, "probes")) == 1
+    leave.set()
+    await long
+
+
+async def test_a_write_whose_asker_stopped_waiting_is_done_all_the_same(database: SqliteDatabase) -> None:
+    claim = await start(database.runs)
+    async with writer_at_work(database):
+        asked = asyncio.create_task(database.runs.append(says(claim, 1, "x")))
+        await asyncio.sleep(0)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+    assert stored(await database.runs.append(says(claim, 2, "y"))).last_seq == 2
+
+
+async def test_more_than_the_lane_holds_is_refused_at_once(database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "MOST_WAITING", 5)
+    async with writer_at_work(database):
+        waiting = asyncio.gather(*(database.write(add_user(f"u{nth}")) for nth in range(4)))
+        await asyncio.sleep(0)
+        with pytest.raises(Unavailable):
+            await database.write(add_user("too many"))
+    await waiting
+    await database.write(add_user("room again"))
+
+
+async def test_a_reader_cannot_write(database: SqliteDatabase) -> None:
+    with pytest.raises(Unavailable):
+        await database.read(add_user("sneaky"))
+    assert await database.read(lambda connection: count(connection, "users")) == 1
+
+
+# --- durability -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asked, pragma", [("full", 2), ("normal", 1)])
+async def test_the_writer_waits_for_the_disk_as_it_was_told_to(path: Path, asked: str, pragma: int) -> None:
+    async with sqlite_at(path, synchronous=asked) as database:
+
+        def settings(connection: sqlite3.Connection) -> list[Any]:
+            return [connection.execute(f"pragma {name}").fetchall()[0][0] for name in ("synchronous", "journal_mode", "foreign_keys")]
+
+        assert await database.write(settings) == [pragma, "wal", 1]
+
+
+async def test_an_unknown_durability_is_refused(path: Path) -> None:
+    with pytest.raises(BadSettings, match="full or normal, not 'off'"):
+        await open_sqlite(path, synchronous="off")
+
+
+async def test_closing_ends_what_was_asked_for_and_folds_the_log_into_the_file(path: Path) -> None:
+    database = await open_sqlite(path)
+    await database.migrate()
+    async with writer_at_work(database):
+        asked = [asyncio.create_task(database.runs.enqueue(a_run(f"s{nth}"))) for nth in range(50)]
+        await asyncio.sleep(0)
+        closing_task = asyncio.create_task(database.close())
+        await asyncio.sleep(0)
+    await closing_task
+    assert all(task.done() for task in asked)
+    assert sorted(entry.name for entry in path.parent.iterdir()) == ["easel.db", "easel.lock"]
+    with pytest.raises(Unavailable):
+        await database.runs.probe()
+    await database.close()
+    async with sqlite_at(path) as again:
+        assert (await again.runs.queue_depth()).ready == 50
+
+
+WRITES_UNTIL_KILLED = """
+import asyncio, sys
+from pathlib import Path
+from tests.stores.harness import *
+
+async def main():
+    database = await open_sqlite(Path(sys.argv[1]))
+    await database.migrate()
+    claims = await started(database.runs, *(a_run(f"s{nth}") for nth in range(4)))
+
+    async def write(claim):
+        for number in range(1, 1_000_000):
+            answer = stored(await database.runs.append(says(claim, number, "x", "y")))
+            print(claim.run_id, answer.last_seq, flush=True)
+
+    await asyncio.gather(*map(write, claims))
+
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def another_process(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another Easel on the same folder, writing as fast as it can and saying what was acknowledged."""
+    child = subprocess.Popen([sys.executable, "-c", WRITES_UNTIL_KILLED, str(path)], cwd=HOME, stdout=subprocess.PIPE, text=True)
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait(PATIENCE_SECONDS)
+        assert child.stdout is not None
+        child.stdout.close()
+
+
+@case("D1")
+@rule("RX-01")
+async def test_what_was_acknowledged_survives_kill_9(path: Path) -> None:
+    acknowledged: dict[RunId, int] = {}
+    with another_process(path) as child:
+        assert child.stdout is not None
+        for _ in range(400):
+            run_id, last_seq = child.stdout.readline().split()
+            acknowledged[RunId(run_id)] = int(last_seq)
+        child.send_signal(signal.SIGKILL)
+        for line in child.stdout:
+            if line.endswith("\n"):
+                run_id, last_seq = line.split()
+                acknowledged[RunId(run_id)] = int(last_seq)
+    async with sqlite_at(path) as database:
+        assert len(acknowledged) == 4
+        for run_id, last_seq in acknowledged.items():
+            run = await reload(database.runs, run_id)
+            assert run.last_seq >= last_seq
+            assert [event.seq for event in await whole_log(database.runs, run_id)] == list(range(1, run.last_seq + 1))
+
+
+@rule("RS-50")
+async def test_a_second_process_is_refused_and_told_who_is_there(path: Path) -> None:
+    with another_process(path) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        with pytest.raises(BadSettings, match=rf"in use by process {child.pid},.*several processes need Postgres: set EASEL_DATABASE_URL"):
+            await open_sqlite(path)
+    async with sqlite_at(path) as database:  # a killed process holds nothing
+        await database.runs.probe()
+
+
+async def test_a_second_opening_in_the_same_process_is_refused_too(database: SqliteDatabase, path: Path) -> None:
+    with pytest.raises(BadSettings, match=f"process {os.getpid()}"):
+        await open_sqlite(path)
+    await database.runs.probe()
+
+
+async def test_the_files_are_for_their_owner_only(database: SqliteDatabase, path: Path) -> None:
+    await database.runs.probe()
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert {entry.name: entry.stat().st_mode & 0o777 for entry in path.parent.iterdir()} == dict.fromkeys(
+        ["easel.db", "easel.db-shm", "easel.db-wal", "easel.lock"], 0o600
+    )
+
+
+# --- when the disk or the file fails ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Nothing can be written behind the first 4 KB of any file: not one page of a WAL."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@case("D5")
+async def test_a_full_disk_refuses_writes_keeps_reads_and_mends_itself(database: SqliteDatabase) -> None:
+    runs = database.runs
+    claim = await start(runs)
+    stored(await runs.append(says(claim, 1, "kept")))
+    before = await reload(runs, claim.run_id)
+    with full_disk():
+        for _ in range(3):
+            answers = await asyncio.gather(
+                runs.append(says(claim, 2, "lost")), runs.enqueue(a_run("lost")), runs.probe(), return_exceptions=True
+            )
+            assert [type(answer) for answer in answers] == [Unavailable] * 3, answers
+        assert await reload(runs, claim.run_id) == before
+        assert await log_types(runs, claim.run_id) == ["message.delta"]
+    await runs.probe()
+    assert stored(await runs.append(says(claim, 2, "found"))).last_seq == 2
+    assert await runs.list_runs(OWNER, session_id=SessionId("lost"), statuses=[], before=None, limit=5) == []
+
+
+async def test_a_file_that_another_program_locks_is_unavailable_until_it_lets_go(path: Path) -> None:
+    async with sqlite_at(path, busy_seconds=0.05) as database:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("begin immediate")
+        with pytest.raises(Unavailable):
+            await database.runs.probe()
+        other.execute("rollback")
+        other.close()
+        await database.runs.probe()
+
+
+async def test_a_read_that_the_disk_refuses_is_unavailable_and_the_next_one_is_not(database: SqliteDatabase, path: Path) -> None:
+    def fails(_: sqlite3.Connection) -> None:
+        sqlite3.connect(path.parent / "none" / "none.db")
+
+    with pytest.raises(Unavailable) as refused:
+        await database.read(fails)
+    assert isinstance(refused.value.__cause__, sqlite3.OperationalError)
+    assert await database.read(lambda connection: count(connection, "users")) == 1
+
+
+async def test_a_mistake_in_a_statement_is_not_taken_for_a_lost_database(database: SqliteDatabase) -> None:
+    for ask in (database.read, database.write):
+        with pytest.raises(sqlite3.OperationalError, match="no such table"):
+            await ask(lambda connection: count(connection, "missing"))
+
+
+def test_a_file_that_is_something_else_is_left_as_it_is(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text("my diary")
+    with pytest.raises(BadSettings, match="is not a SQLite database"):
+        asyncio.run(open_sqlite(path))
+    assert path.read_text() == "my diary"

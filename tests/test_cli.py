@@ -1,0 +1,335 @@
+"""The command line as its users meet it: real processes, what they print, how they end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+from easel import cli, settings
+from tests.requirements import rule
+from tests.support.postgres import create_database, drop_database
+from tests.support.processes import EASEL, ROOT, EaselProcess, Launcher, wait_until
+from tests.support.sse import Event, Parser
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+VERBS = ["up", "api", "worker", "migrate", "doctor", "settings"]
+FIRST_PAGE_SECONDS = 3.0
+MOST_RSS_BYTES = 150 * 1024 * 1024
+END_SECONDS = 20.0
+SECRET = "a-very-secret-word"
+
+
+def easel(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """One command to its end. Settings are given without their prefix."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("EASEL_")}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), environment.get("PYTHONPATH")]))
+    environment |= {f"EASEL_{name}": value for name, value in variables.items()}
+    return subprocess.run(
+        [*EASEL, *arguments], env=environment, capture_output=True, text=True, timeout=END_SECONDS, check=False, stdin=subprocess.DEVNULL
+    )
+
+
+def refused(done: subprocess.CompletedProcess[str], *parts: str) -> str:
+    """Exit 2 and one sentence to a person; no traceback and no secret."""
+    everything = done.stdout + done.stderr
+    assert SECRET not in everything
+    assert "Traceback" not in everything
+    assert done.returncode == 2, everything
+    sentence = done.stderr.strip().splitlines()[-1]
+    assert sentence.startswith("easel: "), everything
+    for part in parts:
+        assert part in sentence
+    return sentence
+
+
+# --- help -------------------------------------------------------------------------------------------------------------
+
+
+def shown(*arguments: str) -> str:
+    outcome = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}).invoke(cli.app, list(arguments))
+    assert outcome.exit_code == 0, outcome.output
+    return outcome.output
+
+
+def test_every_verb_of_the_contract_is_there_and_no_other() -> None:
+    assert sorted(command.name or command.callback.__name__ for command in cli.app.registered_commands) == sorted(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_explains_itself_with_an_example(verb: str) -> None:
+    text = shown(verb, "--help")
+    assert re.search(rf"Example: .*easel {verb}", text), text
+
+
+def test_the_program_alone_says_what_it_can_do() -> None:
+    done = easel()
+    assert all(verb in done.stdout + done.stderr for verb in VERBS)
+
+
+def test_the_version_is_told() -> None:
+    assert re.fullmatch(r"easel \d+\.\d+\.\d+\n", easel("--version").stdout)
+
+
+def test_an_unknown_verb_is_refused_and_help_is_offered() -> None:
+    done = easel("paint")
+    assert done.returncode == 2
+    assert "--help" in done.stderr
+    assert "paint" in done.stderr
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+REFUSALS: list[tuple[str, list[str], dict[str, str], list[str]]] = [
+    ("api on SQLite", ["api"], {}, ["easel api", "EASEL_DATABASE_URL", "easel up"]),
+    ("worker on SQLite", ["worker"], {}, ["easel worker", "EASEL_DATABASE_URL", "easel up"]),
+    ("a port that is no number", ["up"], {"PORT": "abc"}, ["EASEL_PORT", "abc"]),
+    ("a level that is none", ["up"], {"LOG": "loud"}, ["EASEL_LOG", "debug, info"]),
+    ("another kind of database", ["migrate"], {"DATABASE_URL": f"mysql://u:{SECRET}@h/d"}, ["EASEL_DATABASE_URL", "postgresql"]),
+    ("no database there", ["migrate"], {"DATABASE_URL": f"postgresql://u:{SECRET}@127.0.0.1:1/d"}, ["database"]),
+    ("a public address that is none", ["up"], {"PUBLIC_URL": "http://["}, ["EASEL_PUBLIC_URL"]),
+    ("a host that is none", ["up", "--host", "nonsense.invalid"], {}, ["nonsense.invalid"]),
+    ("a data folder that cannot be", ["up", "--data", "/dev/null/easel"], {}, ["/dev/null/easel"]),
+    ("a data folder that is a file", ["up", "--data", "/dev/null"], {}, ["/dev/null"]),
+]
+
+
+@pytest.mark.parametrize(("says", "arguments", "variables", "parts"), REFUSALS, ids=[row[0] for row in REFUSALS])
+def test_what_cannot_work_is_refused_in_one_sentence(
+    tmp_path: Path, says: str, arguments: list[str], variables: dict[str, str], parts: list[str]
+) -> None:
+    refused(easel(*arguments, **{"DATA": str(tmp_path), "PORT": "0", "TOKEN": SECRET} | variables), *parts)
+
+
+def test_an_empty_token_file_is_refused_and_never_means_no_token(tmp_path: Path) -> None:
+    (tmp_path / "owner-token").write_text("\n")
+    refused(easel("up", DATA=str(tmp_path), PORT="0"), "owner-token", "empty")
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "easel.db").write_text("somebody's notes, and not a database at all")
+    refused(easel("up", DATA=str(tmp_path), PORT="0"), "easel.db")
+    assert (tmp_path / "easel.db").read_text().startswith("somebody's notes")
+
+
+def test_a_taken_port_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused(easel("up", "--port", str(port), DATA=str(tmp_path)), str(port), "--port")
+
+
+# --- up ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> Iterator[Launcher]:
+    with Launcher(tmp_path / "easel", token="", settings={"DRAIN_SECONDS": "0.2"}) as started:
+        yield started
+
+
+def link_of(server: EaselProcess) -> str:
+    found = re.search(r"^Open (http\S+)$", server.said(), re.MULTILINE)
+    assert found, server.said()
+    return found[1]
+
+
+def first_page(launcher: Launcher) -> tuple[float, EaselProcess, httpx2.Response]:
+    """Seconds from the command to its first page."""
+    began = time.monotonic()
+    server = launcher.up()
+    wait_until(lambda: "Open http" in server.said(), within=FIRST_PAGE_SECONDS * 5, what="it says where it listens")
+    page = httpx2.get(link_of(server), follow_redirects=True)
+    return time.monotonic() - began, server, page
+
+
+def test_up_serves_its_first_page_soon_and_stays_small(launcher: Launcher) -> None:
+    took, server, page = first_page(launcher)
+    for _ in range(2):
+        if took < FIRST_PAGE_SECONDS:
+            break
+        server.terminate(10)  # the machine may have been busy with something else: a promise that can be kept is kept now and then
+        took, server, page = first_page(launcher)
+    assert took < FIRST_PAGE_SECONDS
+    assert "Start a run" in page.text
+    server.wait_ready()
+    with httpx2.Client(base_url=server.base_url, cookies=page.history[0].cookies) as http:
+        for _ in range(20):
+            run_id = http.post("/api/runs", json={"session_id": "s", "message": "hello"}).json()["run_id"]
+            http.get(f"/api/runs/{run_id}/events")
+    rss = psutil.Process(server.pid).memory_info().rss
+    assert rss < MOST_RSS_BYTES, f"{rss / 2**20:.0f} MB"
+
+
+def test_up_says_where_it_is_where_its_data_is_and_how_to_get_in(launcher: Launcher) -> None:
+    server = launcher.up()
+    server.wait_ready()
+    folder = launcher.folder / "data"
+    said = server.said()
+    assert f"listens on {server.base_url}" in said
+    assert str(folder) in said
+    token = (folder / "owner-token").read_text().strip()
+    assert link_of(server) == f"{server.base_url}/?token={token}"
+    assert len(token) >= 32
+    assert (folder / "owner-token").stat().st_mode & 0o777 == 0o600
+    assert folder.stat().st_mode & 0o077 == 0, "nobody else looks into the data folder"
+
+
+def test_the_token_stays_the_same_and_is_never_shown_by_settings(launcher: Launcher) -> None:
+    first = launcher.up()
+    first.wait_ready()
+    token = link_of(first).partition("token=")[2]
+    first.terminate(10)
+    second = launcher.up()
+    second.wait_ready()
+    assert link_of(second).partition("token=")[2] == token
+    assert SECRET not in easel("settings", TOKEN=SECRET, DATABASE_URL=f"postgresql://u:{SECRET}@h/d").stdout
+
+
+def test_a_token_of_any_characters_makes_a_link_that_works(tmp_path: Path) -> None:
+    with Launcher(tmp_path, token="a+b&c=d#e%f g") as launcher:
+        server = launcher.up()
+        server.wait_ready()
+        answer = httpx2.get(link_of(server))
+        assert answer.status_code == 303, answer.text
+
+
+@rule("RS-50")
+def test_a_second_up_on_the_same_folder_is_refused_and_the_first_goes_on(launcher: Launcher) -> None:
+    first = launcher.up()
+    first.wait_ready()
+    sentence = refused(easel("up", "--port", "0", DATA=str(launcher.folder / "data")), str(launcher.folder / "data"), "EASEL_DATABASE_URL")
+    assert str(first.pid) in sentence
+    assert first.answers("/readyz") == 200
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_signal_stops_it_cleanly(launcher: Launcher, number: signal.Signals) -> None:
+    server = launcher.up()
+    server.wait_ready()
+    server.process.send_signal(number)
+    assert server.process.wait(8) == 0, server.said()
+    assert "Traceback" not in server.said()
+    assert "ERROR" not in server.said()
+    assert "[error" not in server.said()
+
+
+@rule("RX-49")
+def test_ctrl_c_in_the_middle_of_a_run_hands_it_back_and_the_next_start_goes_on(launcher: Launcher) -> None:
+    server = launcher.up()
+    server.wait_ready()
+    token = link_of(server).partition("token=")[2]
+    headers = {"Authorization": f"Bearer {token}"}
+    message = '{"script":[{"say":"one"},{"call":"gsv__Clock","args":{}},{"wait_ms":1500},{"say":"two"}]}'
+    run_id = httpx2.post(f"{server.base_url}/api/runs", headers=headers, json={"session_id": "s", "message": message}).json()["run_id"]
+    with httpx2.stream("GET", f"{server.base_url}/api/runs/{run_id}/events", headers=headers, timeout=10) as open_stream:
+        lines = open_stream.iter_lines()
+        assert any(line == "event: tool.result" for line in lines)
+        server.process.send_signal(signal.SIGINT)
+        assert not any(line == "event: done" for line in lines)
+    assert server.process.wait(8) == 0
+    again = launcher.again(server)
+    again.wait_ready()
+    body = httpx2.get(f"{again.base_url}/api/runs/{run_id}/events", headers=headers, timeout=15).content
+    events = [item for item in Parser().feed(body) if isinstance(item, Event)]
+    assert [event.type for event in events].count("tool.call") == 1, "the finished step was not done again"
+    assert events[-1].data["status"] == "completed"
+    assert events[-3].data["text"] == "one\n\ntwo"
+
+
+def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
+    with Launcher(tmp_path, settings={"DRAIN_SECONDS": "60"}) as launcher:
+        server = launcher.up()
+        server.wait_ready()
+        headers = {"Authorization": f"Bearer {server.token}"}
+        body = {"session_id": "s", "message": '{"script":[{"say":"x"},{"wait_ms":60000}]}'}
+        run_id = httpx2.post(f"{server.base_url}/api/runs", headers=headers, json=body).json()["run_id"]
+        view = f"{server.base_url}/api/runs/{run_id}"
+        wait_until(lambda: httpx2.get(view, headers=headers).json()["status"] == "running", within=5, what="it runs")
+        server.process.send_signal(signal.SIGINT)
+        wait_until(lambda: "once more" in server.said(), within=5, what="it has heard the first")
+        server.process.send_signal(signal.SIGINT)
+        server.process.wait(5)
+
+
+# --- the smaller verbs ------------------------------------------------------------------------------------------------
+
+
+def test_settings_lists_every_row_with_its_default_and_sentence() -> None:
+    done = easel("settings", CLAIM_SECONDS="3", TOKEN=SECRET)
+    assert done.returncode == 0
+    for row in settings.rows():
+        assert f"{row.variable}=" in done.stdout
+        assert row.says in done.stdout
+    assert "EASEL_CLAIM_SECONDS=3.0   (default 15.0)" in done.stdout
+    assert SECRET not in done.stdout
+
+
+def test_a_variable_that_no_setting_reads_is_named() -> None:
+    assert "EASEL_DATABSE_URL" in easel("settings", DATABSE_URL="x").stdout
+    doctored = easel("doctor", DATABSE_URL="x", DATA="/dev/null", PORT="0")
+    assert "EASEL_DATABSE_URL" in doctored.stdout
+    assert doctored.returncode == 1
+
+
+def test_doctor_finds_a_good_place_good(tmp_path: Path) -> None:
+    done = easel("doctor", DATA=str(tmp_path), PORT="0")
+    assert done.returncode == 0, done.stdout
+    assert "BAD" not in done.stdout
+    for what in ("Python", "Data folder", "Owner's token", "Port", "Database", "Blobs"):
+        assert f"ok   {what}: " in done.stdout
+
+
+def test_doctor_says_what_is_bad_and_goes_on_looking(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = easel(
+            "doctor",
+            DATA="/dev/null/easel",
+            PORT=str(taken.getsockname()[1]),
+            TOKEN="short",
+            DATABASE_URL=f"postgresql://u:{SECRET}@127.0.0.1:1/d",
+            BLOB_URL="ftp://x",
+        )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stdout + done.stderr
+    assert SECRET not in done.stdout + done.stderr
+    for what in ("Data folder", "Owner's token", "Port", "Database", "Blobs"):
+        assert f"BAD  {what}: " in done.stdout, done.stdout
+
+
+def test_doctor_survives_a_data_folder_that_cannot_be(tmp_path: Path) -> None:
+    done = easel("doctor", DATA="/dev/null/easel", PORT="0")
+    assert (done.returncode, "Traceback" in done.stdout + done.stderr) == (1, False), done.stderr[-300:]
+    assert "BAD  Database" in done.stdout
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_migrate_twice_does_it_once(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
+    variables: dict[str, Any] = {"DATA": str(tmp_path)}
+    if kind == "postgres":
+        server = request.getfixturevalue("postgres")
+        variables["DATABASE_URL"] = url = create_database(server)
+        request.addfinalizer(lambda: drop_database(server, url.rpartition("/")[2]))
+    first, second = easel("migrate", **variables), easel("migrate", **variables)
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert "applied 0001" in first.stdout
+    assert "Nothing to do" in second.stdout
+    assert first.stdout.splitlines()[-1] == second.stdout.splitlines()[-1]
+    assert "version" in second.stdout
+
+
+def test_the_console_script_is_the_same_program() -> None:
+    (script,) = (point for point in entry_points(group="console_scripts") if point.name == "easel")
+    assert script.load() is cli.main

@@ -1,0 +1,149 @@
+"""One row per setting: read, checked and explained in one place."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from easel import settings
+from easel.errors import BadSettings
+from easel.host.sign_in import SignIn
+from easel.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[1]
+SECRET = "hush-hush-hush"
+# What outside programs rely on (DESIGN §6 and the issue), with the default where one is promised.
+PROMISED = {
+    "EASEL_TOKEN": "",
+    "EASEL_HOST": "127.0.0.1",
+    "EASEL_PORT": 8800,
+    "EASEL_DATA": "",
+    "EASEL_DATABASE_URL": "",
+    "EASEL_BLOB_URL": "",
+    "EASEL_CLAIM_SECONDS": 15.0,
+    "EASEL_PUBLIC_URL": "",
+    "EASEL_LOG": "info",
+    "EASEL_POLL_SECONDS": 1.0,
+    "EASEL_DRAIN_SECONDS": 5.0,
+    "EASEL_WORKER_PORT": 0,
+    "EASEL_MAX_BODY_BYTES": 1_048_576,
+    "EASEL_HEARTBEAT_SECONDS": 15.0,
+}
+BAD = [
+    # variable, what it is given, what the sentence has
+    ("PORT", "abc", "whole number"),
+    ("PORT", "80.5", "whole number"),
+    ("PORT", "-1", "least is 0"),
+    ("PORT", "65536", "most is 65535"),
+    ("PORT", "1" + "0" * 400, "EASEL_PORT"),
+    ("PORT", "9" * 5_000, "EASEL_PORT"),
+    ("CLAIM_SECONDS", "soon", "a number"),
+    ("CLAIM_SECONDS", "0", "least is 0.2"),
+    ("CLAIM_SECONDS", "-15", "least is 0.2"),
+    ("CLAIM_SECONDS", "nan", "EASEL_CLAIM_SECONDS"),
+    ("POLL_SECONDS", "inf", "EASEL_POLL_SECONDS"),
+    ("HEARTBEAT_SECONDS", "1e400", "EASEL_HEARTBEAT_SECONDS"),
+    ("WORKER_RUNS", "0", "least is 1"),
+    ("DATABASE_POOL", "0", "least is 1"),
+    ("OPEN_METRICS", "maybe", "yes or no"),
+    ("SQLITE_SYNCHRONOUS", "off", "full"),
+    ("PUBLIC_URL", "easel.example.org", "http"),
+    ("PUBLIC_URL", "http://[", "EASEL_PUBLIC_URL"),
+    ("PUBLIC_URL", "ftp://easel.example.org", "http"),
+]
+
+
+def test_what_outside_programs_rely_on_is_there_with_its_default() -> None:
+    rows = {row.variable: row.default for row in settings.rows()}
+    assert {name: rows.get(name, "missing") for name in PROMISED} == PROMISED
+
+
+@pytest.mark.parametrize("row", settings.rows(), ids=lambda row: row.variable)
+def test_each_row_has_a_sentence_and_a_default_that_it_would_take(row: settings.Row) -> None:
+    assert re.fullmatch(r"EASEL_[A-Z0-9_]+", row.variable)
+    assert row.says.endswith(".")
+    assert len(row.says) > 12
+    assert getattr(settings.load({row.variable: str(row.default)}), row.name) == row.default
+
+
+def test_with_nothing_set_every_setting_has_its_default() -> None:
+    assert settings.load({}) == Settings()
+
+
+def test_an_empty_variable_counts_as_not_set() -> None:
+    assert settings.load({row.variable: "" for row in settings.rows()}) == Settings()
+
+
+def test_a_command_option_wins_over_the_environment_and_only_if_it_is_given() -> None:
+    environment = {"EASEL_PORT": "1", "EASEL_DATA": "there"}
+    assert settings.load(environment, port=2, data=None).port == 2
+    assert settings.load(environment, port=None).port == 1
+    assert settings.load(environment, port=0).port == 0, "0 is a choice and not an absence"
+    assert settings.load(environment, data=Path("here")).data == "here"
+
+
+@pytest.mark.parametrize("word", ["1", "true", "YES", "on", "0", "False", "no", "OFF"])
+def test_yes_and_no_may_be_said_in_the_usual_ways(word: str) -> None:
+    assert settings.load({"EASEL_OPEN_METRICS": word}).open_metrics is (word.lower() in ("1", "true", "yes", "on"))
+
+
+def test_space_around_a_value_is_no_part_of_it() -> None:
+    assert settings.load({"EASEL_TOKEN": f" {SECRET}\n", "EASEL_PORT": " 81 "}) == Settings(token=SECRET, port=81)
+
+
+@pytest.mark.parametrize(("variable", "text", "part"), BAD, ids=[f"{row[0]}={row[1][:20]}" for row in BAD])
+def test_a_value_that_does_not_fit_is_refused_and_the_sentence_names_it(variable: str, text: str, part: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        settings.load({f"EASEL_{variable}": text})
+    assert f"EASEL_{variable}" in refused.value.message
+    assert part in refused.value.message
+
+
+@given(name=st.sampled_from([row.variable for row in settings.rows()]), text=st.text())
+@example(name="EASEL_PORT", text="1" + "0" * 400)
+@example(name="EASEL_OPEN_METRICS", text="\x00")
+def test_any_text_is_either_a_setting_or_a_refusal(name: str, text: str) -> None:
+    try:
+        settings.load({name: text})
+    except BadSettings as refused:
+        assert name in refused.message
+
+
+def test_variables_that_no_row_reads_are_found() -> None:
+    environment = {"EASEL_DATABSE_URL": "x", "EASEL_PORT": "1", "easel_port": "2", "EASEL": "3", "HOME": "/", "EASEL_": "4"}
+    assert settings.unknown_variables(environment) == ["EASEL_", "EASEL_DATABSE_URL"]
+
+
+def test_settings_cannot_be_changed_afterwards() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Settings().port = 1  # type: ignore[misc]
+
+
+def test_no_secret_is_written_by_printing_what_holds_it() -> None:
+    assert {row.variable for row in settings.rows() if row.secret} >= {"EASEL_TOKEN", "EASEL_DATABASE_URL"}
+    assert SECRET not in repr(Settings(token=SECRET, database_url=f"postgresql://u:{SECRET}@h/d"))
+    assert SECRET not in repr(SignIn(SECRET))
+
+
+def test_the_data_folder_is_the_users_own_unless_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert Settings().data_folder == tmp_path / "easel"
+    monkeypatch.delenv("XDG_DATA_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Settings().data_folder == tmp_path / ".local" / "share" / "easel"
+    assert Settings(data="~/x").data_folder == tmp_path / "x"
+
+
+def test_nothing_else_in_easel_reads_the_environment_but_for_what_the_cloud_puts_there() -> None:
+    readers = [
+        (path.name, line.strip())
+        for path in (ROOT / "src" / "easel").rglob("*.py")
+        for line in path.read_text("utf-8").splitlines()
+        if path.name != "settings.py" and re.search(r"os\.environ|getenv\(", line) and '"AWS_' not in line
+    ]
+    assert readers == []
