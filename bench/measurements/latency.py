@@ -1,7 +1,8 @@
-"""How long a person waits: from the POST of a run to its first event, and from its enqueue to its start.
+"""How long a person waits: from the POST of a run to its first event, and from the POST to its start.
 
 The floor is an API and a worker process of the least code, with INSERT, NOTIFY and SELECT over the same driver. Samples of both sides
-alternate, one by one, so that whatever else the machine does falls on both alike.
+alternate, one by one, so that whatever else the machine does falls on both alike. The run takes a moment, as one that asks a model does: its
+first event is stored and sent on its own. A no-op run, whose events are all stored at once as it ends, is shown beside it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench import easel_processes
@@ -21,83 +23,93 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 WARM_UP = 50
-PAUSE_SECONDS = 0.02
+A_MOMENT = '{"script":[{"wait_ms":10},{"say":"hello"}]}'
+PAUSE_SECONDS = 0.03
 # Between two enqueues: an idle queue is what is measured, so the run before must be over.
 
-# From the moment the row was inserted to the run's first event, by the database's clock. Both sides write their first event when work starts.
-START_MS = """
-select extract(epoch from e.created_at - r.created_at)::float * 1000 as ms
-  from runs r join run_events e on e.run_id = r.run_id and e.seq = 1 where r.run_id = any($1)
-"""
+# When work started: both sides store their first event then. By the clock of this machine, which is also the database's.
+STARTED_AT = "select run_id::text, extract(epoch from created_at)::float as at from run_events where seq = 1 and run_id::text = any($1)"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A server to post to, the connection to do it on, and the database where its runs land."""
+
+    server: Server
+    link: Connection
+    database_url: str
 
 
 async def latency(setting: Setting) -> list[Figure]:
-    """POST of a run to its first SSE event, and enqueue to start, against a bare API and worker."""
-    samples = setting.size(1000, 150)
+    """POST of a run to its first SSE event, and to its start, against a bare API and worker."""
+    samples = setting.size(500, 100)
     async with AsyncExitStack() as stack:
         sides = [await stack.enter_async_context(side(setting)) for side in (_easel, _floor)]
-        links = [await stack.enter_async_context(server.connection()) for server, _ in sides]
-        first: tuple[list[float], list[float]] = ([], [])
-        for sample in range(WARM_UP + samples):
-            for side, link in enumerate(links):
-                took = await _first_event(sides[side][0], link, f"first-{sample}")
-                if sample >= WARM_UP:
-                    first[side].append(took)
+        first = await _first_events(sides, A_MOMENT, samples)
         setting.say(f"{samples} first events a side; now enqueue → start")
-        started: tuple[list[str], list[str]] = ([], [])
-        for sample in range(samples):
-            for side, link in enumerate(links):
-                started[side].append(await link.post_run(f"start-{sample}", "noop"))
-                await asyncio.sleep(PAUSE_SECONDS)
-        starts = [await _starts(database, ids) for (_, database), ids in zip(sides, started, strict=True)]
+        starts = await _starts(sides, samples)
+        noop = await _first_events(sides, "noop", samples // 2)
     return [
         at_most("POST → first SSE event, p50", *_both(first, 0.5), unit="ms", bar=2),
         at_most("POST → first SSE event, p99", *_both(first, 0.99), unit="ms", bar=3),
-        at_most("enqueue → start, p50", *_both(starts, 0.5), unit="ms", bar=2),
-        at_most("enqueue → start, p99", *_both(starts, 0.99), unit="ms", bar=None),
+        at_most("POST → first SSE event of a no-op run, p50", *_both(noop, 0.5), unit="ms", bar=None),
+        at_most("enqueue (POST) → start, p50", *_both(starts, 0.5), unit="ms", bar=2),
+        at_most("enqueue (POST) → start, p99", *_both(starts, 0.99), unit="ms", bar=None),
     ]
 
 
-async def _first_event(server: Server, link: Connection, session_id: str) -> float:
-    began = time.perf_counter()
-    run_id = await link.post_run(session_id, "noop")
-    # Read to the end, though only the first event counts: the next sample must not find this run's last writes under way.
-    stream = await read_log(server, run_id)
-    return (stream.first_at - began) * 1000
+async def _first_events(sides: list[Side], message: str, samples: int) -> list[list[float]]:
+    took: list[list[float]] = [[] for _ in sides]
+    for sample in range(WARM_UP + samples):
+        for times, side in zip(took, sides, strict=True):
+            began = time.perf_counter()
+            run_id = await side.link.post_run(f"first-{sample}", message)
+            # Read to the end, though only the first event counts: the next sample must not find this run's last writes under way.
+            stream = await read_log(side.server, run_id)
+            times.append((stream.first_at - began) * 1000)
+    return [times[WARM_UP:] for times in took]
 
 
-async def _starts(database_url: str, run_ids: list[str]) -> list[float]:
-    async with connected(database_url) as connection:
-        kind = await connection.fetchval(
-            "select data_type from information_schema.columns where table_name = 'runs' and column_name = 'run_id'"
-        )
-        ids = [int(run_id) for run_id in run_ids] if kind == "bigint" else run_ids
-        rows = await connection.fetch(START_MS, ids)
-    if len(rows) != len(run_ids):
-        raise RuntimeError(f"{len(run_ids) - len(rows)} of {len(run_ids)} runs did not start")
-    return [row["ms"] for row in rows]
+async def _starts(sides: list[Side], samples: int) -> list[list[float]]:
+    posted: list[dict[str, float]] = [{} for _ in sides]
+    for sample in range(samples):
+        for times, side in zip(posted, sides, strict=True):
+            began = time.time()
+            times[await side.link.post_run(f"start-{sample}", A_MOMENT)] = began
+            await asyncio.sleep(PAUSE_SECONDS)
+    took: list[list[float]] = []
+    for times, side in zip(posted, sides, strict=True):
+        async with connected(side.database_url) as connection:
+            started = await connection.fetch(STARTED_AT, list(times))
+        if len(started) != samples:
+            raise RuntimeError(f"{samples - len(started)} of {samples} runs did not start")
+        took.append([(row["at"] - times[row["run_id"]]) * 1000 for row in started])
+    return took
 
 
-def _both(samples: tuple[list[float], list[float]] | list[list[float]], share: float) -> tuple[float, float]:
+def _both(samples: list[list[float]], share: float) -> tuple[float, float]:
     return percentile(samples[0], share), percentile(samples[1], share)
 
 
 @asynccontextmanager
-async def _easel(setting: Setting) -> AsyncIterator[tuple[Server, str]]:
+async def _easel(setting: Setting) -> AsyncIterator[Side]:
     async with (
         setting.database() as url,
         easel_processes.api(setting, url) as api,
         easel_processes.worker(setting, url),
+        api.server.connection() as link,
     ):
-        yield api.server, url
+        yield Side(api.server, link, url)
 
 
 @asynccontextmanager
-async def _floor(setting: Setting) -> AsyncIterator[tuple[Server, str]]:
+async def _floor(setting: Setting) -> AsyncIterator[Side]:
     async with (
         setting.database("schema.sql") as url,
         child(bench_module("floors.runs_api", url), name="floor-api", folder=setting.folder) as api,
         child(bench_module("floors.runs_worker", url), name="floor-worker", folder=setting.folder) as worker,
     ):
         await worker.line("ready")
-        yield Server((await api.line(r"http://\S+"))[0]), url
+        server = Server((await api.line(r"http://\S+"))[0])
+        async with server.connection() as link:
+            yield Side(server, link, url)

@@ -221,7 +221,7 @@ class Launcher:
     def _spawn(self, name: str, command: tuple[str, ...], environment: dict[str, str]) -> EaselProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
         log = self.folder / f"{len(self.started) + 1:03}-{name}.log"
-        with log.open("wb") as output:
+        with log.open("ab") as output:
             process = subprocess.Popen(
                 command,
                 env=environment,

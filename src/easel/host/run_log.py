@@ -91,7 +91,7 @@ class RunLog:
             await self.flush()
         except ClaimLost:
             raise
-        except Exception:  # what cannot be stored is left out; that the run has ended is not
+        except Exception:  # noqa: BLE001 - what cannot be stored is left out; that the run has ended is not
             self._failure = None
             self._pending = list(closing)
             await self.flush()

@@ -4,6 +4,8 @@ Order: the host and origin before anything else (DNS rebinding, cross-site calls
 Every failure becomes the same JSON error here and nowhere else.
 """
 
+import asyncio
+import contextlib
 import ipaddress
 import time
 from collections.abc import Sequence
@@ -39,6 +41,9 @@ SAFE_HEADERS = (
     ),
 )
 
+MOST_DISCARDED = 16_777_216
+DISCARD_SECONDS = 2.0
+
 log = structlog.get_logger("http")
 
 
@@ -71,6 +76,7 @@ class HttpEdge:
             refusal = self._refusal(scope, problem)
             if answering.status is not None:
                 raise  # a stream broke in the middle: the server closes the connection and the reader resumes
+            await _discard_body(receive)
             await refusal(scope, receive, answering)
         finally:
             answering.count()
@@ -147,6 +153,15 @@ class HttpEdge:
         if isinstance(problem, NotSignedIn):
             headers["www-authenticate"] = "Bearer"
         return Response(error_answer(problem), problem.http, headers, "application/json")
+
+
+async def _discard_body(receive: Receive) -> None:
+    """Take what is still being sent, within reason: many clients hear no answer before they have said everything."""
+    left = MOST_DISCARDED
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DISCARD_SECONDS):
+            while left > 0 and (message := await receive())["type"] == "http.request" and message.get("more_body", False):
+                left -= len(message.get("body", b""))
 
 
 def _host_of(address: str) -> str:

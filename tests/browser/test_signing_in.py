@@ -1,0 +1,89 @@
+"""Getting in and out with a browser: the form, the cookie, and what a stranger sees."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from tests.browser.conftest import link_of
+from tests.requirements import case
+
+if TYPE_CHECKING:
+    from tests.support.processes import EaselProcess
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+
+async def test_the_form_refuses_a_wrong_token_and_takes_the_right_one(page: Page, server: EaselProcess) -> None:
+    await page.goto(server.base_url)
+    token = page.get_by_label("Token")
+    await expect(token).to_be_focused()
+    await token.fill("wrong")
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.get_by_role("alert")).to_contain_text("not the right one")
+    await page.get_by_label("Token").fill(server.token)
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="Start a run")).to_be_visible()
+    assert server.token not in page.url
+    assert server.token not in await page.content()
+
+
+async def test_signing_out_closes_the_door(page: Page, server: EaselProcess) -> None:
+    await page.goto(link_of(server))
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page.get_by_label("Token")).to_be_visible()
+    await page.goto(server.base_url)
+    await expect(page.get_by_label("Token")).to_be_visible()
+    await page.go_back()
+    await expect(page.get_by_role("heading", name="Start a run")).to_have_count(0)
+
+
+async def test_no_script_can_read_the_cookie(page: Page, server: EaselProcess) -> None:
+    await page.goto(link_of(server))
+    assert await page.evaluate("document.cookie") == ""
+    (cookie,) = await page.context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Lax")
+    assert await page.evaluate("JSON.stringify({...localStorage, ...sessionStorage})") == "{}"
+
+
+async def test_a_wrong_link_shows_the_form_and_not_the_token(page: Page, server: EaselProcess) -> None:
+    await page.goto(f"{server.base_url}/?token=%3Cscript%3Ealert(1)%3C/script%3E")
+    await expect(page.get_by_role("alert")).to_contain_text("not the right one")
+    assert "alert(1)" not in await page.content()
+
+
+@case("O7", "U8")
+async def test_another_site_can_neither_frame_nor_use_what_the_browser_may(browser: Browser, server: EaselProcess) -> None:
+    """The page of another origin (another port of this machine), in a browser that is signed in here."""
+    context = await browser.new_context()
+    here = await context.new_page()
+    await here.goto(link_of(server))
+    other = server.base_url.replace("127.0.0.1", "localhost")
+    there = await context.new_page()
+    await there.route("**/elsewhere", lambda route: route.fulfill(body="<!doctype html><title>elsewhere</title>", content_type="text/html"))
+    await there.goto(f"{other}/elsewhere")
+    outcome = await there.evaluate(
+        """async (target) => {
+            const outcomes = [];
+            for (const how of [{}, {method: "POST", body: '{"session_id":"s","message":"noop"}'}]) {
+                for (const mode of ["cors", "no-cors"]) {
+                    try {
+                        const answer = await fetch(`${target}/api/runs`, {...how, mode, credentials: "include"});
+                        outcomes.push(answer.type === "opaque" ? "opaque" : answer.status);
+                    } catch (problem) { outcomes.push("refused"); }
+                }
+            }
+            return outcomes;
+        }""",
+        server.base_url,
+    )
+    assert set(outcome) <= {"refused", "opaque"}, "nothing of an answer can be read"
+    runs = await here.evaluate("fetch('/api/runs').then((answer) => answer.json())")
+    assert runs == {"runs": []}, "and nothing was started"
+    await there.evaluate(
+        "(target) => { const frame = document.createElement('iframe'); frame.src = target; document.body.append(frame); }", server.base_url
+    )
+    await expect(there.frame_locator("iframe").get_by_text("Start a run")).to_have_count(0)
+    await context.close()
