@@ -28,7 +28,7 @@ FLAGS = [
     "--disable-sync",
     "--disable-dev-shm-usage",
 ]
-PATIENCE_MS = 15_000  # for anything a page shows; most of it is there within a tenth of a second
+PATIENCE_MS = 10_000  # for anything a page shows; most of it is there within a tenth of a second
 
 expect.set_options(timeout=PATIENCE_MS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,14 +25,17 @@ def script(*steps: dict[str, object]) -> str:
 
 
 async def start(page: Page, message: str, session: str | None = None) -> None:
-    if session is not None:
-        await page.get_by_label("Session").fill(session)
+    """A run of a session of its own, unless one is named: no test waits behind what another left."""
+    await page.get_by_label("Session").fill(session or f"s-{secrets.token_hex(4)}")
     await page.get_by_label("Message").fill(message)
     await page.get_by_role("button", name="Run", exact=True).click()
 
 
-def status(page: Page) -> object:
-    return page.locator("#run-status")
+async def press(page: Page, example: str) -> None:
+    """One of the examples."""
+    await page.get_by_label("Session").fill(f"s-{secrets.token_hex(4)}")
+    await page.get_by_role("button", name=example, exact=True).click()
+    await page.get_by_role("button", name="Run", exact=True).click()
 
 
 async def test_the_printed_link_leads_to_a_first_run_in_two_clicks(page: Page, server: EaselProcess) -> None:
@@ -50,13 +54,12 @@ async def test_the_printed_link_leads_to_a_first_run_in_two_clicks(page: Page, s
 @rule("RX-12", "RX-27")
 async def test_a_waiting_run_can_be_cancelled(page: Page, server: EaselProcess) -> None:
     await page.goto(link_of(server))
-    await page.get_by_role("button", name="Wait a minute").click()
-    await page.get_by_role("button", name="Run", exact=True).click()
+    await press(page, "Wait a minute")
     await expect(page.locator("#answer")).to_have_text("Cancel me.")
     await expect(page.locator("#run-status")).to_have_text("running")
-    await page.get_by_role("button", name="Cancel").click()
+    await page.get_by_role("button", name="Cancel", exact=True).click()
     await expect(page.locator("#run-status")).to_have_text("cancelled")
-    await expect(page.get_by_role("button", name="Cancel")).to_be_disabled()
+    await expect(page.get_by_role("button", name="Cancel", exact=True)).to_be_disabled()
     await expect(page.locator("#runs li").first).to_contain_text("cancelled")
 
 
@@ -65,15 +68,15 @@ async def test_a_queued_run_can_be_cancelled_and_never_starts(page: Page, server
     await start(page, script({"say": "I hold the turn."}, {"wait_ms": 60_000}), session="queue")
     await expect(page.locator("#answer")).to_have_text("I hold the turn.")
     holder = await page.locator("#run-id").text_content()
-    await start(page, script({"say": "never said"}))
+    await start(page, script({"say": "never said"}), session="queue")
     await expect(page.locator("#run-id")).not_to_have_text(holder or "")
     await expect(page.locator("#run-status")).to_have_text("queued")
-    await page.get_by_role("button", name="Cancel").click()
+    await page.get_by_role("button", name="Cancel", exact=True).click()
     await expect(page.locator("#run-status")).to_have_text("cancelled")
     await expect(page.locator("#answer")).to_be_empty()
     await page.locator("#runs button", has_text="I hold the turn").first.click()
     await expect(page.locator("#run-id")).to_have_text(holder or "")
-    await page.get_by_role("button", name="Cancel").click()
+    await page.get_by_role("button", name="Cancel", exact=True).click()
     await expect(page.locator("#run-status")).to_have_text("cancelled")
 
 
@@ -106,8 +109,7 @@ async def test_the_link_to_a_run_that_has_ended_shows_all_of_it(page: Page, serv
 
 async def test_a_failing_run_shows_its_reason(page: Page, server: EaselProcess) -> None:
     await page.goto(link_of(server))
-    await page.get_by_role("button", name="Fail").click()
-    await page.get_by_role("button", name="Run", exact=True).click()
+    await press(page, "Fail")
     await expect(page.locator("#run-status")).to_have_text("failed")
     await expect(page.locator("#run-problem")).to_contain_text("as you asked")
     await expect(page.locator("#answer")).to_have_text("This will not end well.")
@@ -156,7 +158,7 @@ async def test_another_run_may_be_chosen_while_one_is_live_and_their_words_do_no
     await page.locator("#runs button", has_text="ticks").first.click()
     await expect(page.locator("#answer")).to_contain_text("tick 5")
     await expect(page.locator("#answer")).not_to_contain_text("Just this.")
-    await page.get_by_role("button", name="Cancel").click()
+    await page.get_by_role("button", name="Cancel", exact=True).click()
     await expect(page.locator("#run-status")).to_have_text("cancelled")
 
 

@@ -54,6 +54,15 @@ async def test_a_wrong_link_shows_the_form_and_not_the_token(page: Page, server:
     assert "alert(1)" not in await page.content()
 
 
+async def test_a_page_whose_cookie_has_ended_says_what_to_do(page: Page, server: EaselProcess) -> None:
+    await page.goto(link_of(server))
+    await page.context.clear_cookies()
+    await page.get_by_role("button", name="Run", exact=True).click()
+    await expect(page.locator("#problem")).to_contain_text("Sign in")
+    await page.reload()
+    await expect(page.get_by_label("Token")).to_be_visible()
+
+
 @case("O7", "U8")
 async def test_another_site_can_neither_frame_nor_use_what_the_browser_may(browser: Browser, server: EaselProcess) -> None:
     """The page of another origin (another port of this machine), in a browser that is signed in here."""

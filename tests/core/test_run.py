@@ -10,6 +10,7 @@ from easel.core.run.life import Status
 from easel.core.run.pace import DELTA_BYTES, pieces
 from easel.core.run.resume import progress
 from easel.core.tool.definition import ToolDefinition
+from easel.core.tool.nesting import DEEPEST, is_too_deep
 from easel.ids import CallId, MessageId, RunId, answer_id, is_made_here, is_session_name, new_run_id
 from tests.requirements import rule
 
@@ -131,3 +132,14 @@ def test_what_is_no_id_of_ours_is_not_worth_a_query(text: str):
 )
 def test_session_names_are_plain_words(name: str, fits: bool):
     assert is_session_name(name) is fits
+
+
+def nested(depth: int, value: object = 0) -> object:
+    for level in range(depth):
+        value = [value] if level % 2 else {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("depth, deep", [(0, False), (DEEPEST - 1, False), (DEEPEST, False), (DEEPEST + 1, True), (100_000, True)])
+def test_a_value_may_be_nested_a_hundred_levels_and_no_depth_exhausts_the_stack(depth: int, deep: bool):
+    assert is_too_deep(nested(depth, "leaf")) is deep

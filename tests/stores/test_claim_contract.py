@@ -167,9 +167,11 @@ async def test_the_same_worker_is_fenced_off_from_its_own_earlier_attempt(runs: 
     [later] = await runs.claim_expired(A, 1, LONG)
     assert (later.worker_id, later.attempt) == (A, 2)
     assert await runs.append(says(earlier, 1, "late")) is None
+    assert await runs.append(ends(earlier, 1)) is None
     assert await runs.renew([earlier], LONG) == {}
     assert not await runs.hand_back(earlier)
     assert await runs.append(says(later, 1, "now")) is not None
+    assert await runs.append(says(earlier, 1, "late")) is None, "the same number of another attempt is another batch"
 
 
 @rule("RX-49")
@@ -185,6 +187,7 @@ async def test_a_run_that_is_handed_back_keeps_its_place_and_its_attempts(runs: 
     assert not await runs.hand_back(first)
 
     again, other = await runs.claim_queued(B, 5, LONG, 0)
+    assert (await reload(runs, first.run_id)).started_at == run.started_at
     assert (again.run_id, other.run_id) == (first.run_id, behind.run_id)
     assert (again.attempt, again.max_attempts, again.last_seq, again.turn_no) == (2, 4, 1, first.turn_no)
     assert not again.is_exhausted

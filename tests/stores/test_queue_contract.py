@@ -225,7 +225,7 @@ async def test_a_waiting_run_that_is_cancelled_is_left_out_and_no_turn_moves(run
 
 @rule("RX-12")
 async def test_a_running_run_is_flagged_and_goes_on_until_its_worker_stops_it(runs: RunStore) -> None:
-    claim = await start(runs)
+    claim, _ = await started(runs, a_run("this"), a_run("that"))
     answer = await runs.request_cancel(OWNER, claim.run_id, closing(claim.run_id))
     assert answer is not None
     assert (answer.changed, answer.run.status) == (True, Status.RUNNING)

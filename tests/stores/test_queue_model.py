@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from easel.core.run.run import Claim
     from easel.core.stream.log import LoggedEvent
-    from easel.ids import RunId, WorkerId
+    from easel.ids import WorkerId
 
 EXAMPLES = {"sqlite": 60, "postgres": 25}
 STEPS = 60

@@ -10,6 +10,7 @@ import structlog
 
 from easel.core.run.conversation import ToolCall, ToolResult
 from easel.core.tool.definition import ToolDefinition
+from easel.core.tool.nesting import DEEPEST, is_too_deep
 from easel.errors import HostError, ToolFailed
 from easel.host.ports import Tool
 
@@ -46,6 +47,8 @@ class Toolbox:
         tool = self._tools.get(call.tool)
         if tool is None:
             raise ToolFailed(tool=call.tool, reason=f"there is no such tool; there are {', '.join(sorted(self._tools))}.")
+        if is_too_deep(call.args):
+            raise ToolFailed(tool=call.tool, reason=f"its arguments are nested deeper than {DEEPEST} levels.")
         if wrong := next(self._checks[call.tool].iter_errors(call.args), None):
             place = "/".join(str(step) for step in wrong.instance_path) or "the arguments"
             raise ToolFailed(tool=call.tool, reason=f"{place}: {wrong.message}")
@@ -54,6 +57,8 @@ class Toolbox:
                 value = await tool.use(call.args)
         except TimeoutError:
             raise ToolFailed(tool=call.tool, reason=f"took longer than {self._timeout:g} s and was stopped.") from None
+        if is_too_deep(value):
+            raise ToolFailed(tool=call.tool, reason=f"its result is nested deeper than {DEEPEST} levels.")
         if (size := len(msgspec.json.encode(value))) > self._most:
             raise ToolFailed(tool=call.tool, reason=f"its result of {size} bytes is over the limit of {self._most}; ask for less.")
         return value

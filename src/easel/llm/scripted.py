@@ -13,6 +13,7 @@ import msgspec
 
 from easel.core.run.conversation import Conversation, Part, Text, Thought, ToolCall, ToolResult
 from easel.core.tool.definition import ToolDefinition
+from easel.core.tool.nesting import DEEPEST, is_too_deep
 from easel.errors import ModelFailed
 from easel.ids import CallId
 
@@ -74,6 +75,8 @@ def _script(message: str) -> list[dict[str, Any]] | None:
     if not isinstance(parsed, dict) or not isinstance(script := cast("dict[str, Any]", parsed).get("script"), list):
         return None
     steps = cast("list[Any]", script)
+    if is_too_deep(steps):
+        raise ModelFailed(reason=f"the script is nested deeper than {DEEPEST} levels.")
     for number, step in enumerate(steps, 1):
         if not isinstance(step, dict):
             raise ModelFailed(reason=f"step {number} of the script is not an object.")

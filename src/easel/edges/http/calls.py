@@ -74,7 +74,7 @@ def shaped(body: bytes, shape: type[Any]) -> Any:
         return msgspec.json.decode(body, type=shape)
     except msgspec.ValidationError as problem:
         raise BadInput(problem=f"The body does not fit: {problem}.") from None
-    except (msgspec.DecodeError, RecursionError) as problem:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise BadInput(problem=f"The body is not valid JSON: {problem}.") from None
 
 
