@@ -50,7 +50,7 @@ async def worker(setting: Setting, database_url: str, **settings: str) -> AsyncI
     """A worker that has said on its own port that it is ready."""
     port = _free_port()
     async with _easel(setting, "worker", DATABASE_URL=database_url, WORKER_PORT=str(port), **settings) as process:
-        await ready(Server(f"http://127.0.0.1:{port}", TOKEN))
+        await ready(Server(f"http://127.0.0.1:{port}", TOKEN), process)
         yield process
 
 
@@ -61,8 +61,9 @@ async def unready_worker(setting: Setting, database_url: str, **settings: str) -
         yield process
 
 
-async def ready(server: Server) -> None:
+async def ready(server: Server, process: Child) -> None:
     async def is_ready() -> bool:
+        process.expect_alive()
         try:
             async with server.connection() as connection:
                 await connection.ask("GET", "/readyz")

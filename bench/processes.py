@@ -65,6 +65,10 @@ class Child:
         async with asyncio.timeout(seconds):
             return await self._process.wait()
 
+    def expect_alive(self) -> None:
+        if self._process.returncode is not None:
+            raise ChildFailed(f"{self._name} ended with {self._process.returncode}{self._last_words()}")
+
     def kill(self) -> None:
         """End it the hard way, as a crash would."""
         with suppress(ProcessLookupError):

@@ -33,7 +33,7 @@ async def footprint(setting: Setting) -> list[Figure]:
             starts.append(time.monotonic() - began)
     count = setting.size(1000, 200)
     async with easel_processes.up(setting) as easel:
-        await easel_processes.ready(easel.server)
+        await easel_processes.ready(easel.server, easel.process)
         await _first_page(easel.server)
         await asyncio.sleep(1.0)
         idle_mb = _memory_mb(easel.process.pid)

@@ -165,7 +165,7 @@ def host(settings: Settings, opened: Database, tools: Toolbox) -> Host:
 
 
 def edge(settings: Settings, stories: Host, *, is_api: bool) -> HttpEdge:
-    names = frozenset(name.strip() for name in settings.allowed_hosts.split(",") if name.strip())
+    names = frozenset(name.strip().lower() for name in settings.allowed_hosts.split(",") if name.strip())
     return HttpEdge(
         stories, EdgeSettings(settings.max_body_bytes, settings.public_url, names, settings.open_metrics), ROUTES if is_api else OPS
     )

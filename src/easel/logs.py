@@ -2,6 +2,9 @@
 
 import logging
 import sys
+import textwrap
+import traceback
+from typing import Any, TextIO
 
 import structlog
 
@@ -45,6 +48,11 @@ class _Bridge(logging.Handler):
 def _readable() -> structlog.dev.ConsoleRenderer:
     # Plain tracebacks: the pretty ones print local variables, and with them every token of a request.
     # Values as Python would write them, so that a line break in one cannot pretend to be another line.
-    return structlog.dev.ConsoleRenderer(
-        colors=sys.stderr.isatty(), repr_native_str=True, exception_formatter=structlog.dev.plain_traceback
-    )
+    return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), repr_native_str=True, exception_formatter=_traceback)
+
+
+def _traceback(out: TextIO, problem: Any) -> None:
+    """Indented and escaped: an exception's own text can neither begin a line of the log nor colour it."""
+    text = "".join(traceback.format_exception(*problem))
+    shown = "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
+    out.write("\n" + textwrap.indent(shown.rstrip(), "    | "))

@@ -37,6 +37,7 @@ REFUSED = (sqlite3.IntegrityError, asyncpg.IntegrityConstraintViolationError)
 
 A, B = WorkerId("wrk_a"), WorkerId("wrk_b")
 LONG = 3600.0  # a claim that does not run out while the test runs
+PATIENCE_SECONDS = 30.0  # a shared machine is slow at times, and that is no finding
 _real_time_ns = time.time_ns  # the database's clock; tests move the caller's
 
 
@@ -134,7 +135,7 @@ async def open_store(kind: str, *, folder: Path, database_url: str) -> Store:
     if kind == "sqlite":
         store = Store(kind, await open_sqlite(folder / "easel.db", clock=database_clock))
     else:
-        store = Store(kind, await open_postgres(database_url), await asyncpg.connect(database_url))
+        store = Store(kind, await open_postgres(database_url, timeout=PATIENCE_SECONDS), await asyncpg.connect(database_url))
     await store.database.migrate()
     return store
 

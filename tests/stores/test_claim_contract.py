@@ -116,6 +116,20 @@ async def test_what_ran_out_first_is_taken_over_first_up_to_the_room(runs: RunSt
     assert {claim.run_id for claim in await runs.claim_expired(B, 2, LONG)} == {claims[0].run_id, claims[2].run_id}
 
 
+@rule("RX-37", "RS-38")
+async def test_runs_on_their_last_attempt_are_taken_over_apart_from_the_others(runs: RunStore, store: Store) -> None:
+    """A worker tries what may have killed its predecessors one at a time, so that it takes no other run with it."""
+    first, last, exhausted = await started(runs, a_run("a", attempts=3), a_run("b", attempts=2), a_run("c", attempts=1))
+    for claim in (first, last, exhausted):
+        await store.run_out(claim.run_id)
+    others = await runs.claim_expired(B, 5, LONG, last_chance=False)
+    assert {claim.run_id for claim in others} == {first.run_id, exhausted.run_id}
+    assert not any(claim.is_last_chance for claim in others)
+    [chance] = await runs.claim_expired(B, 5, LONG, last_chance=True)
+    assert (chance.run_id, chance.is_last_chance) == (last.run_id, True)
+    assert await runs.claim_expired(B, 5, LONG, last_chance=True) == []
+
+
 @rule("RX-30", "RX-13")
 async def test_a_taken_over_run_goes_on_after_its_last_seq_and_rewrites_nothing(runs: RunStore, store: Store) -> None:
     lost = await start(runs, worker=A)

@@ -16,7 +16,7 @@ from easel.core.stream.log import Bounds
 from easel.errors import IdempotencyConflict
 from easel.ids import OWNER, MessageId, SessionId
 from tests import requirements
-from tests.stores.harness import LONG, A, B, Store, a_run, closing, data_of, events_of, open_store
+from tests.stores.harness import LONG, PATIENCE_SECONDS, A, B, Store, a_run, closing, data_of, events_of, open_store
 from tests.stores.queue_model import ModelClaim, ModelQueue, ModelRun
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from easel.core.stream.log import LoggedEvent
     from easel.ids import WorkerId
 
-EXAMPLES = {"sqlite": 60, "postgres": 25}
-STEPS = 60
+EXAMPLES = {"sqlite": 40, "postgres": 20}
+STEPS = 50
 
 WORKERS = st.sampled_from([A, B])
 SESSIONS = st.sampled_from(["s1", "s2", "s3"])
@@ -204,7 +204,7 @@ def machine(kind: str, url: str, tmp_path: Path) -> Iterator[type[QueueMachine]]
 
             def wait(self, asked: Awaitable[Any]) -> Any:
                 async def answer() -> Any:
-                    return await asyncio.wait_for(asked, 30)
+                    return await asyncio.wait_for(asked, 2 * PATIENCE_SECONDS)
 
                 return runner.run(answer())
 

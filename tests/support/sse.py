@@ -247,6 +247,7 @@ class Follower:
     retries: list[int] = field(default_factory=list[int])
     connected: int = 0
     refused: int = 0
+    comments: int = 0
     ended_in_order: bool = False
     """Whether the last connection was closed by the server as HTTP wants it."""
     _items: AsyncIterator[Event] | None = None
@@ -261,13 +262,20 @@ class Follower:
 
     async def read_until(self, is_reached: Callable[[Event], bool], *, within: float) -> Event:
         """Reads on to the first event that satisfies it. The connection stays open for the next call."""
-        async with asyncio.timeout(within):
-            if self._items is None:
-                self._items = self._follow()
-            async for event in self._items:
-                if is_reached(event):
-                    return event
+        try:
+            async with asyncio.timeout(within):
+                if self._items is None:
+                    self._items = self._follow()
+                async for event in self._items:
+                    if is_reached(event):
+                        return event
+        except TimeoutError:
+            raise AssertionError(f"the awaited event did not come within {within} s: {self}") from None
         raise ContractBroken(f"{self.run_id} ended before the awaited event: {[e.type for e in self.events[-5:]]}")
+
+    def __str__(self) -> str:
+        comments = f"{self.comments} comments, {self.connected} connections, {self.refused} refused"
+        return f"{self.run_id} at {self.cursor} of {self.base_urls}, {comments}, last {self.events[-1:]}"
 
     async def read_to_end(self, *, within: float) -> list[Event]:
         if not self.is_done:
@@ -311,7 +319,7 @@ class Follower:
                 case Retry(milliseconds):
                     self.retries.append(milliseconds)
                 case Comment():
-                    pass
+                    self.comments += 1
                 case Event():
                     if self.is_done:
                         raise ContractBroken(f"{item.type} came after done")

@@ -18,6 +18,7 @@ from easel.host.run_history import read_progress
 from easel.ids import RunId, SessionId, answer_id, is_made_here, is_session_name, new_run_id
 
 LONGEST_KEY = 200
+NO_SESSION_NAME = "session_id is 1 to 128 characters: letters, digits and . _ : - (a letter or digit first)."
 
 
 class RunQueue:
@@ -38,7 +39,7 @@ class RunQueue:
 
     def _checked(self, who: Principal, session_id: str, message: str, key: str | None) -> NewRun:
         if not is_session_name(session_id):
-            raise BadInput(problem="session_id is 1 to 128 characters: letters, digits and . _ : - (a letter or digit first).")
+            raise BadInput(problem=NO_SESSION_NAME)
         if len(message.encode()) > self._max_message:
             raise TooLarge(what="message", limit=self._max_message)
         if not message or "\x00" in message:
@@ -57,6 +58,8 @@ class RunQueue:
     async def list_runs(
         self, who: Principal, session_id: str | None, statuses: Sequence[Status], before: int | None, limit: int
     ) -> list[Run]:
+        if session_id is not None and not is_session_name(session_id):
+            raise BadInput(problem=NO_SESSION_NAME)
         session = SessionId(session_id) if session_id is not None else None
         return await self._runs.list_runs(who.user_id, session_id=session, statuses=statuses, before=before, limit=limit)
 

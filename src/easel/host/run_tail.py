@@ -70,6 +70,7 @@ class Subscription:
         self._bell: asyncio.Future[None] | None = None
         self._is_over = False
         self.has_seen_all = False
+        self.is_cut = False
         self.sending_since: float | None = None
         self.task = asyncio.current_task()
 
@@ -86,6 +87,9 @@ class Subscription:
                 if self._tail.head <= self._cursor and not self._is_over:
                     return []
                 continue
+            if page[0].seq != self._cursor + 1:  # the log was shortened meanwhile: its viewer must hear so, not see a gap
+                self.end()
+                break
             self._cursor = page[-1].seq
             self._is_over = self.has_seen_all = page[-1].type == LAST
             shown = [event for event in page if event.visibility is Visibility.PUBLIC or self._sees_internal]
@@ -97,6 +101,13 @@ class Subscription:
     def wake(self) -> None:
         if self._bell is not None and not self._bell.done():
             self._bell.set_result(None)
+
+    def cut(self) -> None:
+        """Its reader takes nothing: give up the connection and what is buffered for it."""
+        self.sending_since = None
+        self.is_cut = True
+        if self.task is not None:
+            self.task.cancel()
 
     def end(self) -> None:
         """No more events; the viewer may come back with its cursor."""
@@ -248,7 +259,7 @@ class RunTails:
         latest = asyncio.get_running_loop().time() - self._stall_seconds
         for tail in list(self._tails.values()):
             for viewer in list(tail.viewers):
-                if viewer.sending_since is not None and viewer.sending_since < latest and viewer.task is not None:
+                if viewer.sending_since is not None and viewer.sending_since < latest:
                     STALLED.inc()
                     log.info("stream.stalled", run_id=tail.run_id)
-                    viewer.task.cancel()
+                    viewer.cut()

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import structlog
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -41,6 +41,7 @@ SAFE_HEADERS = (
     ),
 )
 
+NOT_KEPT = (b"cache-control", b"no-store")  # what belongs to a person stays in no cache
 MOST_DISCARDED = 16_777_216
 DISCARD_SECONDS = 2.0
 
@@ -60,6 +61,7 @@ class HttpEdge:
         self._host = host
         self._settings = settings
         self._public = urlsplit(settings.public_url)
+        self._origin = f"{self._public.scheme}://{self._public.netloc}"
         self._routes = [self._route(row) for row in rows]
         self._router = Router(self._routes)
 
@@ -72,6 +74,8 @@ class HttpEdge:
         try:
             self._check_where_from(Request(scope))
             await self._router(scope, receive, answering)
+        except ClientDisconnect:
+            log.debug("http.gone", path=scope["path"])  # nobody is left to hear an answer
         except Exception as problem:
             refusal = self._refusal(scope, problem)
             if answering.status is not None:
@@ -122,7 +126,7 @@ class HttpEdge:
         if not self._answers_for(_host_of(f"//{host}")):
             raise WrongHost(host=host)
         origin = request.headers.get("origin")
-        if origin is not None and origin not in (f"http://{host}", f"https://{host}", self._settings.public_url.rstrip("/")):
+        if origin is not None and origin not in {f"http://{host}", f"https://{host}", self._origin}:
             raise Forbidden(problem="this request comes from another site.")
 
     def _answers_for(self, name: str) -> bool:
@@ -193,7 +197,8 @@ class _Answering:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             self._is_stream = any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in message["headers"])
-            message["headers"] = [*message["headers"], *SAFE_HEADERS]
+            named = any(name == b"cache-control" for name, _ in message["headers"])
+            message["headers"] = [*message["headers"], *SAFE_HEADERS, *(() if named else (NOT_KEPT,))]
         await self._send(message)
 
     def count(self) -> None:

@@ -63,7 +63,8 @@ def _parameters(row: Row) -> list[dict[str, Any]]:
 
 def _success(row: Row) -> dict[str, Any]:
     if isinstance(row.answer, str):
-        return {"description": row.says, "content": {row.answer: {"schema": {"type": "string"}}}}
+        kind = "object" if row.answer == "application/json" else "string"
+        return {"description": row.says, "content": {row.answer: {"schema": {"type": kind}}}}
     return {"description": row.says, "content": {"application/json": {"schema": _ref(row.answer)}}}
 
 

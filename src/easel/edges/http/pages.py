@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from easel.edges.http.calls import COOKIE, Call, caller, json_answer, read_body, set_cookie
+from easel.errors import NotFound
 
 FORM_LIMIT = 4_096
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -58,7 +59,7 @@ async def ui_file(call: Call) -> Response:
     listed = {entry.name for entry in resources.files("easel").joinpath("ui").iterdir()}
     kind = _TYPES.get(name.rpartition(".")[2])
     if name not in listed or kind is None:
-        return Response(status_code=404)
+        raise NotFound(what="page", id=f"/ui/{name}")
     return Response(_file(name), headers={"content-type": f"{kind}; charset=utf-8", "cache-control": "no-cache"})
 
 

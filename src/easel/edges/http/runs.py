@@ -16,7 +16,8 @@ async def start_run(call: Call) -> Response:
     header = call.request.headers.get("idempotency-key")
     if header is not None and asked.idempotency_key not in (None, header):
         raise BadInput(problem="The Idempotency-Key header and idempotency_key in the body differ; send one of them.")
-    run = await call.host.queue.start(call.who, asked.session_id, asked.message, header or asked.idempotency_key)
+    key = asked.idempotency_key if header is None else header
+    run = await call.host.queue.start(call.who, asked.session_id, asked.message, key)
     return json_answer(RunStarted(run.run_id, "queued"), 202)  # the answer to a repeated key is the first answer
 
 

@@ -8,9 +8,12 @@ from collections.abc import Generator
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from easel.errors import BadSettings
 
+ABORT = "easel.abort"  # in a request's `extensions`: drops the connection with whatever is buffered for it
+MOST_HEADER_BYTES = 65_536
 LAST_WORDS_SECONDS = 4  # an answer under way may finish; streams have ended by themselves by then
 
 
@@ -24,6 +27,34 @@ def listen_on(host: str, port: int) -> socket.socket:
         raise BadSettings(problem=f"Cannot listen on {host}:{port}: {problem.strerror or problem}.") from None
 
 
+class _BoundedHttp(HttpToolsProtocol):
+    """HTTP as uvicorn reads it, with an end to headers, and a way to give up a connection at once."""
+
+    _head_bytes = 0
+    _is_in_head = True
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > MOST_HEADER_BYTES + len(data):  # what came before this piece was all head already
+                self.send_400_response("Headers too large.")
+                return
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {ABORT: {"now": self.transport.abort}}
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._is_in_head = True
+        self._head_bytes = 0
+        super().on_message_complete()
+
+
 class _QuietServer(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -34,7 +65,7 @@ class HttpServer:
     def __init__(self, app: ASGIApp, listening: socket.socket) -> None:
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=_BoundedHttp,
             ws="none",
             lifespan="off",
             log_config=None,

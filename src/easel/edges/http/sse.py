@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from easel.core.stream.log import LoggedEvent
+from easel.edges.http.server import ABORT
 from easel.host.run_tail import Subscription
 
 HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store", "x-accel-buffering": "no"}
@@ -31,19 +32,25 @@ class EventStream(Response):
         del self.headers["content-length"]  # its end is when it ends
         self._subscription = subscription
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         viewer = self._subscription
         gone = asyncio.create_task(_end_when_gone(receive, viewer))
         now = asyncio.get_running_loop().time
         try:
+            viewer.sending_since = now()
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await send(_body(RETRY))
+            viewer.sending_since = None
             while (events := await viewer.next()) is not None:
                 body = b"".join(map(frame, events)) or SIGN_OF_LIFE
                 viewer.sending_since = now()
                 await send(_body(body))
                 viewer.sending_since = None
             await send(_body(b"" if viewer.has_seen_all else RETRY, more=False))
+        except asyncio.CancelledError:
+            if not viewer.is_cut:
+                raise
+            scope["extensions"][ABORT]["now"]()  # a plain close would keep what is buffered until the reader takes it
         finally:
             viewer.close()
             gone.cancel()
