@@ -59,7 +59,11 @@ BAD_BODIES = [
     ("a huge exponent", b'{"session_id":"s","message":1e999999999}', 400),
     ("NaN", b'{"session_id":"s","message":NaN}', 400),
     ("100,000 arrays deep", b"[" * 100_000, 400),
-    ("100,000 arrays deep in a field nobody knows", b'{"session_id":"s","message":"noop","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400),
+    (
+        "100,000 arrays deep in a field nobody knows",
+        b'{"session_id":"s","message":"noop","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        400,
+    ),
     ("100,000 objects deep", b'{"session_id":' * 30_000, 400),
     ("a message over its limit", json.dumps({"session_id": "s", "message": "x" * 262_145}).encode(), 413),
     ("10 MB", b'{"session_id":"s","message":"' + b"x" * 10_000_000 + b'"}', 413),
@@ -100,7 +104,18 @@ NO_RUNS = [
     "x" * 5_000,
     "\u202egnp",
 ]
-NO_PAGES = ["/api", "/api/nothing", "/admin", "/.env", "/ui/", "/ui/nothing.css", "/ui/home.html", "/ui/..%2fsettings.py", "/ui/%2e%2e", "/favicon.ico"]
+NO_PAGES = [
+    "/api",
+    "/api/nothing",
+    "/admin",
+    "/.env",
+    "/ui/",
+    "/ui/nothing.css",
+    "/ui/home.html",
+    "/ui/..%2fsettings.py",
+    "/ui/%2e%2e",
+    "/favicon.ico",
+]
 
 
 def check_error(answer: Any, status: int) -> dict[str, Any]:

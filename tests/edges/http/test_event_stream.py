@@ -61,7 +61,12 @@ def test_the_stream_is_the_runs_public_log_from_run_start_to_done(easel: LiveEas
     assert [event.seq for event in events] == [1, 3, 5, 6, 7, 8, 9, 10]  # 2 and 4 are internal: skipped, not renumbered
     by_type = {event.type: event.data for event in events}
     assert by_type["run.start"]["attempt"] == 1
-    assert by_type["tool.call"] == {"call_id": "call_1", "tool": "gsv__Echo", "args": {"value": {"a": [1, None, "x"]}}, "visibility": "public"}
+    assert by_type["tool.call"] == {
+        "call_id": "call_1",
+        "tool": "gsv__Echo",
+        "args": {"value": {"a": [1, None, "x"]}},
+        "visibility": "public",
+    }
     assert by_type["tool.result"]["result"] == {"a": [1, None, "x"]}
     said = by_type["message.completed"]
     assert (said["role"], said["status"], said["run_id"]) == ("assistant", "completed", run_id)

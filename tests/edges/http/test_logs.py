@@ -98,7 +98,9 @@ def test_a_broken_part_tells_the_client_a_reference_and_the_log_the_rest(server:
 
 @case("R6")
 @pytest.mark.parametrize("path", HOSTILE, ids=[path[:24] for path in HOSTILE])
-def test_nobody_writes_lines_or_colours_into_the_log_by_the_address_they_ask_for(server: EaselProcess, client: httpx2.Client, path: str) -> None:
+def test_nobody_writes_lines_or_colours_into_the_log_by_the_address_they_ask_for(
+    server: EaselProcess, client: httpx2.Client, path: str
+) -> None:
     before = len(said(server))
     assert client.get(path).status_code == 404
     check_lines(server, last_answered(server, client)[before:])

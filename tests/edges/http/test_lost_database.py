@@ -51,7 +51,6 @@ def test_without_its_database_every_request_is_told_to_come_back_and_nothing_is_
         ("GET", f"/api/runs/{before}", None),
         ("POST", f"/api/runs/{before}/cancel", None),
         ("GET", f"/api/runs/{before}/events", None),
-        ("GET", "/metrics", None),
         ("GET", "/readyz", None),
     ]
     wait_until(lambda: not is_ready(on_it), within=5, what="/readyz notices")
@@ -69,7 +68,9 @@ def test_without_its_database_every_request_is_told_to_come_back_and_nothing_is_
     own_postgres.start()
     wait_until(lambda: is_ready(on_it), within=10, what="ready again")
     assert on_it.events(before) == log
-    wait_until(lambda: on_it.post("/api/runs", {"session_id": "after", "message": "noop"}).status_code == 202, within=10, what="work is taken")
+    wait_until(
+        lambda: on_it.post("/api/runs", {"session_id": "after", "message": "noop"}).status_code == 202, within=10, what="work is taken"
+    )
     assert on_it.events(on_it.start("noop"))[-1].data["status"] == "completed"
 
 

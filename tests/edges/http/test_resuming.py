@@ -164,7 +164,9 @@ async def test_a_log_that_is_pruned_while_it_is_read_is_cut_and_never_has_a_hole
             if isinstance(item, Event):
                 seen.append(item)
     numbers = [event.seq for event in seen]
-    assert numbers == list(range(1, len(numbers) + 1)), f"a hole after {[a for a, b in zip(numbers, numbers[1:], strict=False) if b != a + 1]}"
+    assert numbers == list(range(1, len(numbers) + 1)), (
+        f"a hole after {[a for a, b in zip(numbers, numbers[1:], strict=False) if b != a + 1]}"
+    )
     assert easel.stream(run_id, last_event_id=numbers[-1]).status_code in (204, 410)
 
 
@@ -213,7 +215,9 @@ async def test_a_reader_that_never_reads_is_cut_and_holds_nothing_of_the_server_
     with socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         deaf.connect(impatient.address)
-        deaf.sendall(f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: {impatient.address[0]}\r\nAuthorization: Bearer {impatient.token}\r\n\r\n".encode())
+        deaf.sendall(
+            f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: {impatient.address[0]}\r\nAuthorization: Bearer {impatient.token}\r\n\r\n".encode()
+        )
         ours = deaf.getsockname()[1]
         wait_until(lambda: stalled(impatient) == before + 1, within=STALL_SECONDS * 10, what="the deaf reader is cut")
         wait_until(lambda: not server_ends(ours), within=STALL_SECONDS * 5, what="its connection and what was buffered for it are gone")

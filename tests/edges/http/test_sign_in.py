@@ -75,7 +75,9 @@ def wrong_ways(easel: LiveEasel) -> dict[str, dict[str, str]]:
         "a cookie without a signature": {"Cookie": f"{COOKIE}={now + 1000}"},
         "a cookie with an empty signature": {"Cookie": f"{COOKIE}={now + 1000}."},
         "a forged cookie": {"Cookie": f"{COOKIE}={now + 1000}.{'0' * 64}"},
-        "a cookie signed with nothing": {"Cookie": f"{COOKIE}={now + 1000}.{hmac.new(b'', str(now + 1000).encode(), hashlib.sha256).hexdigest()}"},
+        "a cookie signed with nothing": {
+            "Cookie": f"{COOKIE}={now + 1000}.{hmac.new(b'', str(now + 1000).encode(), hashlib.sha256).hexdigest()}"
+        },
         "a cookie of another server": {"Cookie": f"{COOKIE}={signed_by_another}"},
         "an expired cookie": {"Cookie": f"{COOKIE}={expired}"},
         "an expired cookie made younger": {"Cookie": f"{COOKIE}={later}"},

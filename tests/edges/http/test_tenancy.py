@@ -52,7 +52,12 @@ def test_no_cursor_opens_a_foreign_stream(easel: LiveEasel, foreign_run: str, cu
 @rule("RX-54")
 def test_a_foreign_run_is_in_no_listing(easel: LiveEasel, foreign_run: str) -> None:
     mine = easel.finish("noop", SHARED_SESSION)
-    for query in ({}, {"session_id": SHARED_SESSION}, {"statuses": "queued,running,completed,failed,cancelled"}, {"before": str(2**63 - 1)}):
+    for query in (
+        {},
+        {"session_id": SHARED_SESSION},
+        {"statuses": "queued,running,completed,failed,cancelled"},
+        {"before": str(2**63 - 1)},
+    ):
         answer = easel.get("/api/runs", params=query)
         assert answer.status_code == 200
         assert mine in answer.text

@@ -14,7 +14,17 @@ from tests.requirements import case
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-OURS = ["127.0.0.1", "127.0.0.1:8800", "localhost", "localhost:1", "easel.localhost", "[::1]", "[::1]:8800", "192.168.1.7:8800", "LOCALHOST"]
+OURS = [
+    "127.0.0.1",
+    "127.0.0.1:8800",
+    "localhost",
+    "localhost:1",
+    "easel.localhost",
+    "[::1]",
+    "[::1]:8800",
+    "192.168.1.7:8800",
+    "LOCALHOST",
+]
 NOT_OURS = [
     "evil.example",
     "evil.example:8800",
@@ -97,7 +107,13 @@ def behind_a_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEas
 
 @pytest.mark.parametrize(
     ("host", "status"),
-    [("easel.example.org", 200), ("inside.example:1", 200), ("other.example", 200), ("EASEL.example.org", 200), ("x.easel.example.org", 421)],
+    [
+        ("easel.example.org", 200),
+        ("inside.example:1", 200),
+        ("other.example", 200),
+        ("EASEL.example.org", 200),
+        ("x.easel.example.org", 421),
+    ],
 )
 def test_the_public_name_and_the_allowed_ones_are_ours(behind_a_proxy: LiveEasel, host: str, status: int) -> None:
     assert ask(behind_a_proxy, "GET", "/healthz", Host=host)[0] == status
@@ -128,7 +144,9 @@ def test_our_own_pages_are_no_other_site(small_easel: LiveEasel) -> None:
     assert ask(small_easel, "GET", "/api/runs", Host=host, Origin=f"http://{host}", Authorization=token)[0] == 200
 
 
-@pytest.mark.parametrize(("origin", "status"), [("https://easel.example.org", 200), ("http://easel.example.org:81", 403), ("https://evil.example", 403)])
+@pytest.mark.parametrize(
+    ("origin", "status"), [("https://easel.example.org", 200), ("http://easel.example.org:81", 403), ("https://evil.example", 403)]
+)
 def test_behind_a_proxy_the_public_address_is_our_own(behind_a_proxy: LiveEasel, origin: str, status: int) -> None:
     token = f"Bearer {behind_a_proxy.token}"
     assert ask(behind_a_proxy, "GET", "/api/runs", Host="inside.example", Origin=origin, Authorization=token)[0] == status

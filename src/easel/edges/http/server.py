@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from easel.errors import BadSettings
 
-ABORT = "easel.abort"  # in a request's `extensions`: drops the connection with whatever is buffered for it
+CONNECTION = "easel.connection"  # in a request's `extensions`: how much is buffered for its reader, and a way to drop it with that
 MOST_HEADER_BYTES = 65_536
 LAST_WORDS_SECONDS = 4  # an answer under way may finish; streams have ended by themselves by then
 
@@ -43,7 +43,7 @@ class _BoundedHttp(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope["extensions"] = {ABORT: {"now": self.transport.abort}}
+        self.scope["extensions"] = {CONNECTION: {"abort": self.transport.abort, "unsent": self.transport.get_write_buffer_size}}
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False

@@ -8,11 +8,12 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from easel.core.stream.log import LoggedEvent
-from easel.edges.http.server import ABORT
+from easel.edges.http.server import CONNECTION
 from easel.host.run_tail import Subscription
 
 HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store", "x-accel-buffering": "no"}
 RETRY = b"retry: 1000\n\n"  # a browser comes back after a second
+LAST_LOOK_SECONDS = 0.05
 SIGN_OF_LIFE = b": still here\n\n"
 
 
@@ -35,6 +36,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         viewer = self._subscription
         gone = asyncio.create_task(_end_when_gone(receive, viewer))
+        connection = scope["extensions"][CONNECTION]
         now = asyncio.get_running_loop().time
         try:
             viewer.sending_since = now()
@@ -46,11 +48,14 @@ class EventStream(Response):
                 viewer.sending_since = now()
                 await send(_body(body))
                 viewer.sending_since = None
+            viewer.sending_since = now()
             await send(_body(b"" if viewer.has_seen_all else RETRY, more=False))
+            while connection["unsent"]() and not gone.done():  # noqa: ASYNC110 - until its reader has taken the rest, or is cut
+                await asyncio.sleep(LAST_LOOK_SECONDS)
         except asyncio.CancelledError:
             if not viewer.is_cut:
                 raise
-            scope["extensions"][ABORT]["now"]()  # a plain close would keep what is buffered until the reader takes it
+            connection["abort"]()  # a plain close would keep what is buffered until the reader takes it
         finally:
             viewer.close()
             gone.cancel()
