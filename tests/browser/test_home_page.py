@@ -184,7 +184,7 @@ async def test_everything_can_be_done_by_keyboard_alone(page: Page, server: Ease
     await expect(page.locator("#run-status")).to_have_text("cancelled")
 
 
-@pytest.mark.parametrize(("width", "height"), [(360, 640), (800, 600)])
+@pytest.mark.parametrize("width, height", [(360, 640), (800, 600)])
 async def test_in_a_narrow_window_everything_is_within_reach(page: Page, server: EaselProcess, width: int, height: int) -> None:
     await page.set_viewport_size({"width": width, "height": height})
     await page.goto(link_of(server))

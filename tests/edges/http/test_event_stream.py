@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +15,8 @@ from tests.requirements import case, rule
 from tests.support.sse import Comment, Event, Parser, Retry
 
 if TYPE_CHECKING:
+    import httpx2
+
     from tests.edges.http.live import LiveEasel
 
 TALK = script({"think": "hm"}, {"say": "Looking."}, {"call": "gsv__Echo", "args": {"value": {"a": [1, None, "x"]}}}, {"say": "Done."})
@@ -75,7 +77,7 @@ def test_the_stream_is_the_runs_public_log_from_run_start_to_done(easel: LiveEas
 
 
 @rule("RX-24", "RX-35")
-@pytest.mark.parametrize(("message", "outcome"), [("noop", "completed"), (script({"fail": "out of luck"}), "failed")])
+@pytest.mark.parametrize("message, outcome", [("noop", "completed"), (script({"fail": "out of luck"}), "failed")])
 def test_the_shortest_runs_have_the_same_frame(easel: LiveEasel, message: str, outcome: str) -> None:
     events = easel.events(easel.start(message))
     assert shape(events) == [(1, "run.start"), (2, "message.completed"), (3, "run.status"), (4, "done")]
@@ -122,7 +124,7 @@ def test_what_no_database_can_hold_becomes_a_replacement_and_the_run_goes_on(eas
 
 
 @rule("RS-36")
-@pytest.mark.parametrize(("query", "sees"), [({}, False), ({"debug": "0"}, False), ({"debug": ""}, False), ({"debug": "1"}, True)])
+@pytest.mark.parametrize("query, sees", [({}, False), ({"debug": "0"}, False), ({"debug": ""}, False), ({"debug": "1"}, True)])
 def test_internal_events_are_shown_only_when_asked_for(easel: LiveEasel, query: dict[str, str], sees: bool) -> None:
     run_id = easel.finish(TALK)
     events = easel.events(run_id, **query)
@@ -159,13 +161,8 @@ def test_the_stream_of_a_run_that_has_ended_ends_after_its_one_done(easel: LiveE
 def test_done_comes_exactly_once_to_streams_opened_while_the_run_ends(easel: LiveEasel) -> None:
     for _ in range(10):
         run_id = easel.start(script({"ticks": 3, "every_ms": 5}))
-        seen: list[list[Event]] = []
-        readers = [threading.Thread(target=lambda run_id=run_id: seen.append(easel.events(run_id))) for _ in range(8)]
-        for reader in readers:
-            reader.start()
-        for reader in readers:
-            reader.join()
-        assert len(seen) == 8
+        with ThreadPoolExecutor(8) as pool:
+            seen = list(pool.map(easel.events, [run_id] * 8))
         assert all(shape(events) == shape(seen[0]) for events in seen)
         assert [event.type for event in seen[0]].count("done") == 1
 
@@ -218,18 +215,19 @@ def test_the_log_is_read_at_most_a_hundred_events_at_a_time(easel: LiveEasel, mo
 # --- cursors ----------------------------------------------------------------------------------------------------------
 
 
+def ask_after(easel: LiveEasel, run_id: str, cursor: str, by: str, **query: str) -> httpx2.Response:
+    """The stream after a cursor that goes by header or by query."""
+    headers = {"Last-Event-ID": cursor} if by == "header" else {}
+    return easel.get(f"/api/runs/{run_id}/events", headers=headers, params=query | ({"last_event_id": cursor} if by == "query" else {}))
+
+
 @rule("RX-33", "RX-34", "RX-48")
 @pytest.mark.parametrize("by", ["header", "query"])
 def test_a_cursor_resumes_after_it(easel: LiveEasel, by: str) -> None:
     run_id = easel.finish(TALK)
     log = easel.events(run_id, debug="1")
     for cursor in range(len(log)):
-        how: dict[str, Any] = {"last_event_id": cursor} if by == "header" else {}
-        answer = easel.get(
-            f"/api/runs/{run_id}/events",
-            params={"debug": "1", **({"last_event_id": str(cursor)} if by == "query" else {})},
-            headers={"Last-Event-ID": str(cursor)} if how else {},
-        )
+        answer = ask_after(easel, run_id, str(cursor), by, debug="1")
         assert [item for item in Parser().feed(answer.content) if isinstance(item, Event)] == log[cursor:]
 
 
@@ -255,8 +253,7 @@ def test_the_header_wins_over_the_query(easel: LiveEasel) -> None:
 def test_a_cursor_at_done_is_no_content(easel: LiveEasel, by: str) -> None:
     run_id = easel.finish()
     last = easel.view(run_id)["last_seq"]
-    how = {"headers": {"Last-Event-ID": str(last)}} if by == "header" else {"params": {"last_event_id": str(last)}}
-    answer = easel.get(f"/api/runs/{run_id}/events", **how)
+    answer = ask_after(easel, run_id, str(last), by)
     assert (answer.status_code, answer.content) == (204, b"")
 
 
@@ -271,11 +268,10 @@ def test_zero_is_the_start_of_a_run_that_has_not_begun(easel: LiveEasel) -> None
 @case("E5")
 @rule("RS-34")
 @pytest.mark.parametrize("by", ["header", "query"])
-@pytest.mark.parametrize(("says", "cursor", "status"), ABUSED, ids=[row[0] for row in ABUSED])
+@pytest.mark.parametrize("says, cursor, status", ABUSED, ids=[row[0] for row in ABUSED])
 def test_a_cursor_that_is_none_is_refused(easel: LiveEasel, says: str, cursor: str, status: int, by: str) -> None:
     run_id = easel.finish()
-    how = {"headers": {"Last-Event-ID": cursor}} if by == "header" else {"params": {"last_event_id": cursor}}
-    answer = easel.get(f"/api/runs/{run_id}/events", **how)
+    answer = ask_after(easel, run_id, cursor, by)
     assert answer.status_code == status
     error = answer.json()["error"]
     assert error["name"] == {400: "BAD_INPUT", 410: "CURSOR_GONE"}[status]

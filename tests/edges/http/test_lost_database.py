@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from tests.edges.http.live import LiveEasel, new_session, script
 from tests.requirements import case, rule
 from tests.support.postgres import Postgres
 from tests.support.processes import wait_until
-from tests.support.sse import Event, Parser
+from tests.support.sse import Follower
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,36 +77,13 @@ def test_without_its_database_every_request_is_told_to_come_back_and_nothing_is_
 
 @case("D1")
 @rule("RX-34", "RX-48")
-def test_a_stream_survives_a_restart_of_the_database_or_resumes_after_it(on_it: LiveEasel, own_postgres: Postgres) -> None:
+async def test_a_stream_survives_a_restart_of_the_database_or_resumes_after_it(on_it: LiveEasel, own_postgres: Postgres) -> None:
     run_id = on_it.start(script({"ticks": 60, "every_ms": 50}, {"say": "end"}))
-    seen: list[Event] = []
-    is_under_way, finished = threading.Event(), threading.Event()
-
-    def watch() -> None:
-        with on_it.stranger() as http:
-            while not seen or seen[-1].type != "done":
-                headers = {**on_it.bearer, **({"Last-Event-ID": str(seen[-1].seq)} if seen else {})}
-                parser = Parser()
-                try:
-                    with http.stream("GET", f"/api/runs/{run_id}/events", headers=headers) as answer:
-                        for chunk in answer.iter_bytes() if answer.status_code == 200 else ():
-                            seen.extend(item for item in parser.feed(chunk) if isinstance(item, Event))
-                            if len(seen) > 5:
-                                is_under_way.set()
-                except OSError:
-                    pass
-                except Exception as problem:  # noqa: BLE001  a cut connection by any other name
-                    assert "Protocol" in type(problem).__name__ or "Read" in type(problem).__name__, problem
-                if not finished.wait(0.05 if seen and seen[-1].type != "done" else 0):
-                    continue
-        finished.set()
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    assert is_under_way.wait(10)
-    own_postgres.restart("immediate")
-    watcher.join(30)
-    assert not watcher.is_alive(), [event.type for event in seen[-3:]]
+    follower = Follower([on_it.base_url], run_id, on_it.token)
+    await follower.read_until(lambda event: event.seq > 5, within=20)
+    restarting = asyncio.create_task(asyncio.to_thread(own_postgres.restart, "immediate"))
+    seen = await follower.read_to_end(within=60)
+    await restarting
     assert seen == on_it.events(run_id)
     assert seen[-1].data["status"] == "completed"
 

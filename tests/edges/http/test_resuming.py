@@ -160,13 +160,9 @@ async def test_a_log_that_is_pruned_while_it_is_read_is_cut_and_never_has_a_hole
     async with slow_stream(easel, run_id) as stream:
         seen = [await first_event(stream)]
         easel.prune()
-        async for item in stream.items():
-            if isinstance(item, Event):
-                seen.append(item)
+        seen += [item async for item in stream.items() if isinstance(item, Event)]
     numbers = [event.seq for event in seen]
-    assert numbers == list(range(1, len(numbers) + 1)), (
-        f"a hole after {[a for a, b in zip(numbers, numbers[1:], strict=False) if b != a + 1]}"
-    )
+    assert numbers == list(range(1, len(numbers) + 1)), f"a hole: {numbers[-3:]}"
     assert easel.stream(run_id, last_event_id=numbers[-1]).status_code in (204, 410)
 
 
@@ -199,9 +195,7 @@ async def test_a_reader_that_takes_nothing_is_cut_and_resumes_without_a_gap(impa
     async with slow_stream(impatient, run_id) as stream:
         seen = [await first_event(stream)]
         wait_until(lambda: stalled(impatient) == before + 1, within=STALL_SECONDS * 10, what="the stalled reader is cut")
-        async for item in stream.items():
-            if isinstance(item, Event):
-                seen.append(item)
+        seen += [item async for item in stream.items() if isinstance(item, Event)]
         assert not stream.ended_in_order
     assert seen[-1].type != "done"
     rest = impatient.events(run_id, last_event_id=seen[-1].seq, debug="1")

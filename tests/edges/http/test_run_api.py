@@ -143,7 +143,7 @@ STATUSES = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "expected"), STATUSES)
+@pytest.mark.parametrize("asked, expected", STATUSES)
 def test_runs_are_listed_by_status(easel: LiveEasel, asked: str, expected: set[str]) -> None:
     session = new_session()
     easel.finish("noop", session)

@@ -8,7 +8,6 @@ import time
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-import httpx2
 import pytest
 
 from easel.edges.http.calls import COOKIE, Access
@@ -19,6 +18,8 @@ from tests.requirements import case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import httpx2
 
 OPEN = {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/"), ("POST", "/sign-in"), ("POST", "/sign-out"), ("GET", "/ui/{file}")}
 CLOSED = [row for row in ROUTES if (row.method, row.path) not in OPEN]
@@ -81,7 +82,7 @@ def wrong_ways(easel: LiveEasel) -> dict[str, dict[str, str]]:
         "a cookie of another server": {"Cookie": f"{COOKIE}={signed_by_another}"},
         "an expired cookie": {"Cookie": f"{COOKIE}={expired}"},
         "an expired cookie made younger": {"Cookie": f"{COOKIE}={later}"},
-        "a cookie of letters": {"Cookie": f"{COOKIE}=\u00e9.\u00e9".encode("latin-1").decode("latin-1")},
+        "a cookie of letters": {"Cookie": f"{COOKIE}=never.never"},
         "a long cookie": {"Cookie": f"{COOKIE}={'9' * 6000}.x"},
         "a wrong token beside a good cookie": {"Authorization": "Bearer wrong", "Cookie": f"{COOKIE}={SignIn(good).new_cookie(now)}"},
     }
@@ -89,7 +90,7 @@ def wrong_ways(easel: LiveEasel) -> dict[str, dict[str, str]]:
 
 @pytest.mark.parametrize("way", [*wrong_ways(LiveEasel(folder=None))])  # type: ignore[arg-type]
 def test_a_wrong_credential_opens_nothing(small_easel: LiveEasel, stranger: httpx2.Client, run_id: str, way: str) -> None:
-    headers = {name: value.encode("latin-1") for name, value in wrong_ways(small_easel)[way].items()}
+    headers = wrong_ways(small_easel)[way]
     for path in ("/api/runs", f"/api/runs/{run_id}", f"/api/runs/{run_id}/events", "/metrics", "/openapi.json"):
         assert stranger.get(path, headers=headers).status_code == 401
     home = stranger.get("/", headers=headers)

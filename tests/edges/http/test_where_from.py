@@ -106,7 +106,7 @@ def behind_a_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEas
 
 
 @pytest.mark.parametrize(
-    ("host", "status"),
+    "host, status",
     [
         ("easel.example.org", 200),
         ("inside.example:1", 200),
@@ -145,7 +145,7 @@ def test_our_own_pages_are_no_other_site(small_easel: LiveEasel) -> None:
 
 
 @pytest.mark.parametrize(
-    ("origin", "status"), [("https://easel.example.org", 200), ("http://easel.example.org:81", 403), ("https://evil.example", 403)]
+    "origin, status", [("https://easel.example.org", 200), ("http://easel.example.org:81", 403), ("https://evil.example", 403)]
 )
 def test_behind_a_proxy_the_public_address_is_our_own(behind_a_proxy: LiveEasel, origin: str, status: int) -> None:
     token = f"Bearer {behind_a_proxy.token}"
