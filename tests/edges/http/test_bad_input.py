@@ -6,6 +6,7 @@ import gzip
 import http.client
 import json
 import socket
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -150,6 +151,17 @@ def counted(easel: LiveEasel) -> Iterator[LiveEasel]:
 @pytest.mark.parametrize("says, body, status", BAD_BODIES, ids=[row[0] for row in BAD_BODIES])
 def test_a_body_that_does_not_fit_is_refused(counted: LiveEasel, says: str, body: bytes, status: int) -> None:
     check_error(counted.ask("POST", "/api/runs", content=body), status)
+
+
+@case("R1")
+@pytest.mark.parametrize("body", [b"{", b'{"session_id":"s","message":""}', b"x" * (LIMIT + 1)], ids=["no JSON", "no message", "too much"])
+def test_a_refusal_does_not_keep_anybody_waiting(small_easel: LiveEasel, body: bytes) -> None:
+    def seconds() -> float:
+        began = time.monotonic()
+        assert small_easel.ask("POST", "/api/runs", content=body).status_code in (400, 413)
+        return time.monotonic() - began
+
+    assert min(seconds() for _ in range(3)) < 0.5  # the least of three: the machine may be busy
 
 
 @case("R2")

@@ -15,6 +15,7 @@ from easel.ids import RunId, SessionId, UserId, WorkerId
 from easel.stores import named_sql
 from easel.stores.payload import to_json
 from easel.stores.postgres.combiner import Combiner
+from easel.stores.rows import run_of
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
@@ -51,7 +52,7 @@ class PostgresRuns:
             if earlier is None:
                 raise
             return earlier
-        return Enqueued(_run(row), is_new=True)
+        return Enqueued(run_of(row), is_new=True)
 
     async def _under_same_key(self, new: NewRun) -> Enqueued | None:
         row = await self._database.row(SQL["run_by_key"], user_id=new.user_id, idempotency_key=new.idempotency_key)
@@ -59,11 +60,11 @@ class PostgresRuns:
             return None
         if row["request_digest"] != new.request_digest:
             raise IdempotencyConflict(key=new.idempotency_key)
-        return Enqueued(_run(row), is_new=False)
+        return Enqueued(run_of(row), is_new=False)
 
     async def get(self, user_id: UserId, run_id: RunId) -> Run | None:
         row = await self._database.row(SQL["get_run"], user_id=user_id, run_id=run_id)
-        return _run(row) if row else None
+        return run_of(row) if row else None
 
     async def list_runs(
         self, user_id: UserId, *, session_id: SessionId | None, statuses: Sequence[Status], before: int | None, limit: int
@@ -71,7 +72,7 @@ class PostgresRuns:
         statement = SQL["list_runs" if session_id is None else "list_session_runs"]
         wanted = [status.value for status in statuses]
         found = await self._database.rows(statement, user_id=user_id, session_id=session_id, statuses=wanted, before=before, limit=limit)
-        return [_run(row) for row in found]
+        return [run_of(row) for row in found]
 
     async def request_cancel(self, user_id: UserId, run_id: RunId, closing: Sequence[Envelope]) -> CancelAnswer | None:
         run = await self.get(user_id, run_id)
@@ -79,12 +80,12 @@ class PostgresRuns:
             return None
         async with self._database.connection() as lent, lent.transaction():
             await _fetch(lent, "lock_session", user_id=user_id, session_id=run.session_id)
-            run = _run((await _fetch(lent, "lock_run", user_id=user_id, run_id=run_id))[0])
+            run = run_of((await _fetch(lent, "lock_run", user_id=user_id, run_id=run_id))[0])
             if run.is_terminal:
                 return CancelAnswer(run, changed=False)
             if run.status is Status.RUNNING:
-                return CancelAnswer(_run((await _fetch(lent, "flag_cancel", run_id=run_id))[0]), changed=run.cancel_requested_at is None)
-            cancelled = _run((await _fetch(lent, "cancel_queued", run_id=run_id, **_columns(closing)))[0])
+                return CancelAnswer(run_of((await _fetch(lent, "flag_cancel", run_id=run_id))[0]), changed=run.cancel_requested_at is None)
+            cancelled = run_of((await _fetch(lent, "cancel_queued", run_id=run_id, **_columns(closing)))[0])
             return CancelAnswer(cancelled, changed=True, turn_passed=bool(await _pass_turns(lent, [cancelled])))
 
     async def claim_queued(self, worker_id: WorkerId, room: int, seconds: float, after_turn: int) -> list[Claim]:
@@ -217,26 +218,6 @@ def _append_arguments(batches: Sequence[Batch]) -> dict[str, list[Any]]:
         "event_nths": [nth for batch in batches for nth in range(1, len(batch.events) + 1)],
         **_columns([event for batch in batches for event in batch.events]),
     }
-
-
-def _run(row: Any) -> Run:
-    return Run(
-        run_id=row["run_id"],
-        user_id=row["user_id"],
-        session_id=row["session_id"],
-        status=Status(row["status"]),
-        input_text=row["input_text"],
-        created_at=row["created_at"],
-        started_at=row["started_at"],
-        finished_at=row["finished_at"],
-        cancel_requested_at=row["cancel_requested_at"],
-        error_message=row["error_message"],
-        attempt=row["attempt"],
-        max_attempts=row["max_attempts"],
-        oldest_seq=row["oldest_seq"],
-        last_seq=row["last_seq"],
-        queue_no=row["queue_no"],
-    )
 
 
 def _claim(worker_id: WorkerId, row: Any) -> Claim:

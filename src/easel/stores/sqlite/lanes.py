@@ -7,6 +7,7 @@ when, and what happens to the others when one piece of work fails or the disk do
 import asyncio
 import contextlib
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -40,7 +41,7 @@ class _Outcome:
     problem: BaseException | None = None
 
 
-class _Lane:
+class _Lane(ABC):
     """Takes work on the loop, does it in threads, answers on the loop."""
 
     def __init__(self, name: str, connect: Callable[[], sqlite3.Connection], threads: int) -> None:
@@ -74,8 +75,9 @@ class _Lane:
         for thread in self._threads:
             await asyncio.to_thread(thread.join, CLOSE_SECONDS)
 
+    @abstractmethod
     def _serve(self) -> None:
-        raise NotImplementedError
+        """What each thread does until it takes None from the queue."""
 
     def _tell(self, outcomes: Sequence[_Outcome]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more

@@ -20,6 +20,7 @@ from easel.errors import IdempotencyConflict
 from easel.ids import RunId, SessionId, UserId, WorkerId
 from easel.stores import named_sql
 from easel.stores.payload import to_json
+from easel.stores.rows import run_of
 
 if TYPE_CHECKING:
     from easel.stores.sqlite.database import SqliteDatabase
@@ -252,28 +253,8 @@ def _time(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
-def _time_or_none(microseconds: int | None) -> datetime | None:
-    return None if microseconds is None else _time(microseconds)
-
-
 def _run(row: Row) -> Run:
-    return Run(
-        run_id=row["run_id"],
-        user_id=row["user_id"],
-        session_id=row["session_id"],
-        status=Status(row["status"]),
-        input_text=row["input_text"],
-        created_at=_time(row["created_at"]),
-        started_at=_time_or_none(row["started_at"]),
-        finished_at=_time_or_none(row["finished_at"]),
-        cancel_requested_at=_time_or_none(row["cancel_requested_at"]),
-        error_message=row["error_message"],
-        attempt=row["attempt"],
-        max_attempts=row["max_attempts"],
-        oldest_seq=row["oldest_seq"],
-        last_seq=row["last_seq"],
-        queue_no=row["queue_no"],
-    )
+    return run_of(row, _time)
 
 
 def _claim(worker_id: WorkerId, row: Row) -> Claim:
