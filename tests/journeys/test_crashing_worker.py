@@ -184,6 +184,8 @@ async def test_a_thousand_runs_with_random_kills_lose_nothing(launcher: Launcher
     assert len(set(run_ids)) == 1000
     assert await ledger.value("select count(*) from runs") == 1000, "an idempotency key made two runs"
     await ledger.check(run_ids, says=text)
-    logs = await ledger.logs(list(read))
+    logs = await ledger.logs(run_ids)
+    assert sum(len(starts_in(log)) > 1 for log in logs.values()) >= 10, "hardly any run was hit"
+    assert any(follower.connected > 1 for follower in read.values()), "no reader was cut"
     for run_id, follower in read.items():
         check_delivery(follower.events, logs[run_id])

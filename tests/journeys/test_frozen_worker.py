@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.journeys.ledger import Ledger
-    from tests.support.processes import Launcher
+    from tests.support.processes import EaselProcess, Launcher
 
 RACES = 200
 # "each race drill runs at least 200 times": that many runs are frozen at once, each somewhere else in its life.
@@ -37,11 +37,14 @@ async def owner_of_all(ledger: Ledger, run_ids: list[str], attempt: int) -> bool
 
 @case("J2", "J3")
 @rule("RX-13", "RX-22", "RX-29", "RX-30", "RX-37", "RS-38", "RS-39")
-async def test_a_frozen_worker_that_wakes_after_a_take_over_changes_nothing(launcher: Launcher, ledger: Ledger) -> None:
+@pytest.mark.parametrize("environment", [{}, {"JOURNEY_BLIND": "1"}], ids=["that notices", "that notices nothing"])
+async def test_a_frozen_worker_that_wakes_after_a_take_over_changes_nothing(
+    launcher: Launcher, ledger: Ledger, environment: dict[str, str]
+) -> None:
     """Half of the runs stream while A is frozen (J3), half wait in a tool whose time is long over at the thaw, so that A
-    goes straight for the finish (J2)."""
+    goes straight for the finish (J2). A worker's own watch stops it at once; one that is blind is stopped by the store alone."""
     (api,) = launcher.ready(launcher.api())
-    first = launcher.worker(WORKER_RUNS=str(RACES))
+    first = launcher.test_worker(environment, WORKER_RUNS=str(RACES))
     streaming, finishing = script(ticks(TICKS, 60)), script(say("nearly"), call("gsv__Sleep", ms=2500), say(" there"))
     async with Client(api) as client:
         messages = [streaming, finishing] * (RACES // 2)
@@ -72,10 +75,16 @@ async def test_a_frozen_worker_that_wakes_after_a_take_over_changes_nothing(laun
                 # Any word of A among B's would break the count.
                 assert said_in(after_last_start(log)) == ticked(TICKS)
 
-        # A noticed, let go and is still of use.
+        # A has let go of every run that it still believed in, and is still of use.
+        lost = {run_id for run_id in unfinished if f"run_id='{run_id}'" in lines_about(first, "run.claim_lost")}
+        assert len(lost) >= len(unfinished) * 9 // 10, f"A tried to go on with only {len(lost)} of {len(unfinished)}"
         second.kill()
         await client.wait_for(await client.start("noop"), within=20)
         assert first.is_alive
+
+
+def lines_about(process: EaselProcess, event: str) -> str:
+    return "\n".join(line for line in process.said().splitlines() if event in line)
 
 
 @case("J7")
@@ -109,6 +118,7 @@ async def test_a_worker_cut_off_from_the_database_stops_before_its_claim_ends(la
             taken_over = await ledger.log(streaming)
             assert starts_in(taken_over)[-1].seq == len(quiet) + 1, "something landed between the end of the claim and the take-over"
             await asyncio.sleep(max(0.0, began + 5 - time.monotonic()))  # the cut lasts the claim and 5 s, as the case says
+            assert network.held_bytes > 0, "no write is on its way, so none can be late"
             network.heal()
             assert (await client.cancel(streaming)).status_code == 202
             await follower.read_to_end(within=10)
@@ -142,6 +152,8 @@ async def test_a_workers_wrong_clock_has_no_effect(launcher: Launcher, ledger: L
     async with Client(api) as client:
         run_ids = list(await asyncio.gather(*(client.start(script(ticks(int(CLAIM_SECONDS * 2.5 / 0.05), 50))) for _ in range(10))))
         await eventually(lambda: owner_of_all(ledger, run_ids, 1), within=20, what="the skewed worker has all")
+        told = datetime.fromisoformat(lines_about(skewed, "worker.started").split()[0])
+        assert abs((told - datetime.now(UTC)).total_seconds() - skew_seconds) < 60, "its clock is not wrong"
         true = launcher.test_worker()
         await ledger.wait_until_all_ended(run_ids, within=20)
         await ledger.check(run_ids)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import itertools
 import json
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
+import asyncpg
 import psutil
+import pytest
 
-from tests.journeys.client import Client, call, new_session, say, script, spread, ticked, ticks, wait_ms
+from tests.journeys.client import Client, call, eventually, new_session, say, script, spread, ticked, ticks, wait_ms
 from tests.journeys.ledger import check_delivery, starts_in
 from tests.requirements import case, rule
 from tests.support.processes import wait_until
@@ -19,6 +23,7 @@ from tests.support.proxy import Proxy
 from tests.support.sse import Follower, Stream, follow
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from tests.journeys.conftest import Cluster
@@ -27,6 +32,9 @@ if TYPE_CHECKING:
 
 CANCELLED_WITHIN_SECONDS = 1.0
 # "cancelled within a second", however deep in a tool the run is.
+REFUSED_WITHIN_SECONDS = 1.0
+RACES, AT_ONCE = 200, 10
+# Ten cancels at a time leave both APIs some connections for everything else.
 MOST_BYTES = 2000
 # More than the whole answer for a run of four events has.
 A_STORY = script(say("First. "), call("gsv__Echo", value={"answer": 42}), ticks(8, 30), say("Last."))
@@ -148,7 +156,9 @@ async def test_fifty_posts_with_one_key_on_two_instances_make_one_run(cluster: C
             assert {response.status_code for response in responses} == {202}
             assert len({response.text for response in responses}) == 1
             assert await cluster.ledger.value("select count(*) from runs where session_id = $1", session_id) == 1
+            asked = time.monotonic()
             other = await client.ask(session_id, "another message", key=key, at=1)
+            assert time.monotonic() - asked < REFUSED_WITHIN_SECONDS, "a refusal needs no more time than an answer"
             assert other.status_code == 409, other.text
             assert other.json()["error"]["name"] == "IDEMPOTENCY_CONFLICT"
 
@@ -216,25 +226,53 @@ async def test_a_cancel_inside_a_long_tool_stops_the_tools_child_process(cluster
     await cluster.ledger.check([run_id], ends="cancelled")
 
 
+@contextlib.asynccontextmanager
+async def gate(ledger: Ledger, session_ids: list[str]) -> AsyncIterator[Callable[[int], Awaitable[float]]]:
+    """Nobody can end or cancel a run of these sessions until the body is left; yields a wait for that many who try.
+
+    Finishing and cancelling both begin with the lock of the session's row, and Postgres lets them in as they came.
+    """
+    connection = await asyncpg.connect(ledger.database_url)
+
+    async def trying(count: int) -> bool:
+        waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        return await ledger.value(waiting) >= count
+
+    try:
+        async with connection.transaction():
+            await connection.fetch("select 1 from sessions where session_id = any($1) order by session_id for update", session_ids)
+            yield lambda count: eventually(lambda: trying(count), within=10, what=f"{count} wait at the gate")
+    finally:
+        await connection.close()
+
+
 @case("J9")
 @rule("RX-27", "RX-28")
-async def test_a_cancel_that_races_the_end_gives_one_outcome(cluster: Cluster) -> None:
-    """200 cancels, each sent when the last word is seen; whichever wins, the log, the row and the answer agree."""
+@pytest.mark.parametrize("first", ["the end", "the cancel"])
+async def test_a_cancel_that_races_the_end_gives_one_outcome(cluster: Cluster, first: str) -> None:
+    """Both stand before the same lock, in a known order; whichever wins, the log, the row and the answer agree."""
+    outcomes: dict[str, str] = {}
+    answers: Counter[int] = Counter()
     async with cluster.client() as client:
-
-        async def race(number: int) -> tuple[str, str]:
-            run_id = await client.start(script(say("all that there is")), at=number % 2)
-            follower = client.follower(run_id, at=[number % 2])
-            await follower.read_until(lambda event: event.type in ("message.delta", "message.completed"), within=20)
-            answer = await client.cancel(run_id, at=(number + 1) % 2)
-            events = await follower.read_to_end(within=20)
-            assert answer.status_code in (202, 409)
-            if answer.status_code == 409:
-                assert answer.json()["error"]["name"] == "RUN_FINISHED"
-            return run_id, events[-1].data["status"]
-
-        outcomes: dict[str, str] = {}
-        for _ in range(5):
-            outcomes |= dict(await asyncio.gather(*(race(number) for number in range(40))))
+        for _ in range(RACES // AT_ONCE):
+            sessions = [new_session() for _ in range(AT_ONCE)]
+            message = script(say("all that there is"), wait_ms(300))
+            run_ids = await asyncio.gather(*(client.start(message, session_id=session) for session in sessions))
+            async with gate(cluster.ledger, sessions) as until_trying:
+                if first == "the end":
+                    await until_trying(1)
+                cancels = [asyncio.create_task(client.cancel(run_id, at=number % 2)) for number, run_id in enumerate(run_ids)]
+                await until_trying(AT_ONCE + (first == "the end"))
+                if first == "the cancel":
+                    await until_trying(AT_ONCE + 1)
+            answered = [await cancel for cancel in cancels]
+            seen = await asyncio.gather(*(client.follower(run_id).read_to_end(within=20) for run_id in run_ids))
+            outcomes |= {run_id: events[-1].data["status"] for run_id, events in zip(run_ids, seen, strict=True)}
+            answers.update(answer.status_code for answer in answered)
+            assert {answer.json()["error"]["name"] for answer in answered if answer.status_code == 409} <= {"RUN_FINISHED"}
+            # Who was told that it is too late was told the truth.
+            assert {outcomes[run] for run, answer in zip(run_ids, answered, strict=True) if answer.status_code == 409} <= {"completed"}
+    assert set(answers) <= {202, 409}
+    assert answers[409 if first == "the end" else 202] >= RACES // AT_ONCE, f"{first} did not come first: {answers}"
     assert set(outcomes.values()) <= {"completed", "cancelled"}
     await cluster.ledger.check(list(outcomes), ends=outcomes)

@@ -134,6 +134,11 @@ class Proxy:
         self._run(mend())
 
     @property
+    def held_bytes(self) -> int:
+        """What was sent to the server and has not got there: a drill about late writes wants some."""
+        return self._do(lambda: sum(link.held_bytes for link in self._links))
+
+    @property
     def connections(self) -> int:
         return self._do(lambda: len(self._links))
 
@@ -195,6 +200,7 @@ class _Link:
         self._writers: dict[Direction, asyncio.StreamWriter] = {"to_client": to_client, "to_server": to_server}
         self._may_pass: dict[Direction, asyncio.Event] = {direction: asyncio.Event() for direction in BOTH}
         self._bytes_left = cut_after
+        self.held_bytes = 0
         self.speak()
 
     @property
@@ -220,6 +226,7 @@ class _Link:
         try:
             with contextlib.suppress(OSError):
                 while chunk := await reader.read(65536):
+                    self.held_bytes += len(chunk) if direction == "to_server" else 0
                     waiting.put_nowait(chunk)
             waiting.put_nowait(_END)
             await sender
@@ -247,6 +254,7 @@ class _Link:
                         return
                     continue
                 writer.write(chunk)
+                self.held_bytes -= len(chunk) if direction == "to_server" else 0
                 await writer.drain()
 
     def close(self) -> None:

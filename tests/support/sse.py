@@ -250,6 +250,9 @@ class Follower:
     comments: int = 0
     ended_in_order: bool = False
     """Whether the last connection was closed by the server as HTTP wants it."""
+    polite_partings: int = 0
+    """Connections that the server closed in order before the end, its last word being when to come back."""
+    _said_retry_last: bool = False
     _items: AsyncIterator[Event] | None = None
 
     @property
@@ -304,6 +307,7 @@ class Follower:
                     async for event in self._events_of(stream):
                         yield event
                     self.ended_in_order = stream.ended_in_order
+                    self.polite_partings += stream.ended_in_order and self._said_retry_last and not self.is_done
             except StreamRefused as refusal:
                 if refusal.status < 500:
                     raise
@@ -315,6 +319,7 @@ class Follower:
 
     async def _events_of(self, stream: Stream) -> AsyncIterator[Event]:
         async for item in stream.items():
+            self._said_retry_last = isinstance(item, Retry)
             match item:
                 case Retry(milliseconds):
                     self.retries.append(milliseconds)

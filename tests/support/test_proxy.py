@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.processes import wait_until
 from tests.support.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -113,6 +114,17 @@ def test_silence_to_the_client_is_no_reset_and_heals_with_what_was_held(proxy: P
         proxy.heal()
         peer.settimeout(5)
         assert peer.recv(100) == b"unheard"
+
+
+def test_what_is_held_on_its_way_to_the_server_is_counted(proxy: Proxy) -> None:
+    with connect(proxy) as peer:
+        assert ask(peer, b"before") == b"before"
+        proxy.black_hole()
+        peer.sendall(b"late")
+        wait_until(lambda: proxy.held_bytes == 4, within=5, what="the proxy holds what was sent")
+        proxy.heal()
+        assert peer.recv(100) == b"late"
+        assert proxy.held_bytes == 0
 
 
 def test_silence_of_new_connections_lets_them_connect_but_not_speak(proxy: Proxy) -> None:

@@ -124,6 +124,14 @@ async def test_a_follower_knows_how_its_last_connection_ended(end: bytes, in_ord
     assert follower.ended_in_order is in_order
 
 
+@pytest.mark.parametrize("last_word, polite", [(chunk(b"retry: 9\n\n") + END, 1), (chunk(b"retry: 9\n\n"), 0), (END, 0)])
+async def test_a_follower_counts_polite_partings(last_word: bytes, polite: int) -> None:
+    async with FakeServer(HEAD + chunk(wire(1)) + last_word, HEAD + chunk(wire(2, "done")) + END).listening() as url:
+        follower = Follower([url], "r1", "secret")
+        await follower.read_to_end(within=5)
+    assert follower.polite_partings == polite
+
+
 async def test_a_refusal_that_no_patience_mends_is_raised() -> None:
     async with FakeServer(refusal("410 Gone", b'{"error":{"name":"CURSOR_GONE"}}')).listening() as url:
         with pytest.raises(StreamRefused) as refused:

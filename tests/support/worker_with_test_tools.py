@@ -2,7 +2,8 @@
 
 Production code has no hooks for tests, so this entry puts its own things in place of three of Easel's parts before the
 command line is imported: more native tools, a run store that ends the process at `JOURNEY_CRASH_AT` or is away for the first
-calls of `JOURNEY_AWAY_AT` or broken in a call of `JOURNEY_BREAK_AT`, and a wall clock that is wrong by `JOURNEY_CLOCK_SKEW_SECONDS`. Everything else is the worker that
+calls of `JOURNEY_AWAY_AT` or broken in a call of `JOURNEY_BREAK_AT`, a worker that does not look after its claims
+(`JOURNEY_BLIND`), and a wall clock that is wrong by `JOURNEY_CLOCK_SKEW_SECONDS`. Everything else is the worker that
 users run.
 """
 
@@ -174,6 +175,20 @@ def break_at(method: str) -> None:
     fail_at(method, range(2, 3), lambda: RuntimeError("broken on purpose"))
 
 
+# --- a worker that notices nothing ------------------------------------------------------------------------------------
+
+
+def be_blind() -> None:
+    """It neither renews its claims nor minds that they end: only the store is left to refuse what it writes."""
+    from easel.host.run_worker import RunWorker
+
+    async def notice_nothing(_: RunWorker) -> None:
+        await asyncio.sleep(HOLD_SECONDS)
+
+    setattr(RunWorker, "_guard_forever", notice_nothing)  # noqa: B010  private on purpose, and so is this
+    setattr(RunWorker, "_renew_forever", notice_nothing)  # noqa: B010
+
+
 # --- the clock --------------------------------------------------------------------------------------------------------
 
 
@@ -205,6 +220,8 @@ def main() -> None:
     add_tools()
     if point := os.environ.get("JOURNEY_CRASH_AT"):
         crash_at(point)
+    if os.environ.get("JOURNEY_BLIND"):
+        be_blind()
     if method := os.environ.get("JOURNEY_AWAY_AT"):
         be_away_at(method)
     if method := os.environ.get("JOURNEY_BREAK_AT"):

@@ -12,6 +12,7 @@ import contextlib
 import json
 import secrets
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -165,7 +166,14 @@ class LiveEasel:
         return self._http.request(method, self.instances[at].base_url + path, **how)
 
     def get(self, path: str, *, at: int = 0, **how: Any) -> httpx2.Response:
-        return self.ask("GET", path, at=at, **how)
+        """To the end of the answer, which must come: comments keep a stream open for ever that should have ended."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        with self._http.stream("GET", self.instances[at].base_url + path, **how) as answer:
+            body = bytearray()
+            for chunk in answer.iter_bytes():
+                body += chunk
+                assert time.monotonic() < deadline, f"{path} does not end: …{bytes(body[-300:])!r}"
+            return httpx2.Response(answer.status_code, headers=answer.headers, content=bytes(body), request=answer.request)
 
     def post(self, path: str, body: Any = None, *, at: int = 0, **how: Any) -> httpx2.Response:
         return self.ask("POST", path, at=at, **({"json": body} if body is not None else {}), **how)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from tests.edges.http.live import LiveEasel, chatter, script
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 EVENTS = 500
 AT_ONCE = 8
 STALL_SECONDS = 0.6
+MOST_HELPING_BYTES = 1_500_000  # several of the largest events; a slow reader may cost 5 MB
 ECHOES = [{"call": "gsv__Echo", "args": {"value": "x" * 200_000}}, *({"call": "gsv__Echo", "args": {"value": "$last"}} for _ in range(20))]
 # Some 12 MB of log in few events: more than the kernel takes off a server's hands.
 BULKY = script(*ECHOES, *({"think": "hm"} if n % 2 else {"say": "on. "} for n in range(200)))
@@ -32,7 +35,9 @@ def frames_of(body: bytes) -> list[bytes]:
     return [block for block in body.split(b"\n\n") if block.startswith(b"id: ")]
 
 
-async def read_bytes(easel: LiveEasel, at: int, path: str, cursor: int | None = None, enough: int | None = None) -> bytes:
+async def read_bytes(
+    easel: LiveEasel, at: int, path: str, *, cursor: int | None = None, enough: int | None = None, helpings: list[int] | None = None
+) -> bytes:
     """The body of a stream to its end, or its first `enough` bytes, and then the connection is dropped."""
     host, _, port = easel.instances[at].base_url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -43,6 +48,8 @@ async def read_bytes(easel: LiveEasel, at: int, path: str, cursor: int | None = 
         body = b""
         while (enough is None or len(body) < enough) and (size := int(await reader.readuntil(b"\r\n"), 16)):
             body += (await reader.readexactly(size + 2))[:-2]
+            if helpings is not None:
+                helpings.append(size)
         return body[:enough]
     finally:
         writer.transport.abort()
@@ -219,14 +226,52 @@ async def test_a_reader_that_never_reads_is_cut_and_holds_nothing_of_the_server_
 
 def server_ends(client_port: int) -> list[str]:
     """The server's side of a connection, if this process still holds it."""
-    import psutil  # noqa: PLC0415
-
     return [c.status for c in psutil.Process().net_connections("tcp4") if c.fd >= 0 and c.raddr and c.raddr.port == client_port]
+
+
+@case("E8")
+async def test_a_reader_of_large_events_is_served_in_helpings_that_cost_little(impatient: LiveEasel) -> None:
+    """What is handed to a connection in one go stays in memory until its reader has taken it."""
+    run_id = impatient.finish(BULKY)
+    helpings: list[int] = []
+    await read_bytes(impatient, 0, f"/api/runs/{run_id}/events?debug=1", helpings=helpings)
+    assert sum(helpings) > 10_000_000
+    assert max(helpings) < MOST_HELPING_BYTES
 
 
 async def test_a_reader_that_waits_on_a_quiet_run_is_never_taken_for_stalled(impatient: LiveEasel) -> None:
     run_id = impatient.start(script({"wait_ms": int(STALL_SECONDS * 3000)}))
     assert await Follower([impatient.base_url], run_id, impatient.token).read_to_end(within=20) == impatient.events(run_id)
+
+
+def test_a_reader_that_leaves_while_the_log_is_being_read_for_it_is_forgotten(
+    impatient: LiveEasel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = impatient.start(script({"say": "x"}, {"wait_ms": 600_000}))
+    impatient.stream_start(run_id)
+    wait_until(lambda: "easel_subscribers 0.0" in impatient.get("/metrics").text, within=5, what="nobody watches")
+    runs: Any = impatient.instances[0].opened.runs
+    read, is_reading, may_go_on = runs.events_after, threading.Event(), asyncio.Event()
+
+    async def held(*where: Any) -> list[Any]:
+        is_reading.set()
+        await may_go_on.wait()
+        return await read(*where)
+
+    monkeypatch.setattr(runs, "events_after", held)
+    with socket.create_connection(impatient.address) as leaving:
+        ask = f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {impatient.token}\r\n\r\n"
+        leaving.sendall(ask.encode())
+        assert is_reading.wait(5)
+        ours = leaving.getsockname()[1]
+    wait_until(lambda: not server_ends(ours), within=5, what="the server knows that its reader has left")
+    impatient.do(_set(may_go_on))
+    wait_until(lambda: "easel_subscribers 0.0" in impatient.get("/metrics").text, within=5, what="and so does the tail")
+    impatient.cancel(run_id)
+
+
+async def _set(event: asyncio.Event) -> None:
+    event.set()
 
 
 @case("D3")
