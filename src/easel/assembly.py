@@ -61,7 +61,7 @@ async def open_database(settings: Settings) -> Database:
         return await open_postgres(settings.database_url, pool=settings.database_pool, timeout=settings.database_timeout_seconds)
     from easel.stores.sqlite import open_sqlite
 
-    settings.data_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _make_folder(settings.data_folder)
     return await open_sqlite(settings.data_folder / "easel.db", synchronous=settings.sqlite_synchronous)
 
 
@@ -114,7 +114,7 @@ def owner_token(settings: Settings) -> str:
 
 
 def _new_token(kept: Path) -> str:
-    kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _make_folder(kept.parent)
     token = secrets.token_urlsafe(32)
     draft = kept.with_name(f".{kept.name}.{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
@@ -125,6 +125,13 @@ def _new_token(kept: Path) -> str:
         os.link(draft, kept)  # of two processes that start together, one wins and both use its token
     draft.unlink()
     return kept.read_text("utf-8").strip()
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as problem:
+        raise BadSettings(problem=f"The data folder {folder} cannot be used ({problem.strerror}); choose another with --data.") from None
 
 
 def toolbox(settings: Settings, more: Sequence[Tool] = ()) -> Toolbox:

@@ -23,7 +23,7 @@ class Check:
 async def checks(wanted: Settings) -> AsyncIterator[Check]:
     yield Check("Python", sys.version_info >= (3, 11), sys.version.split()[0])
     for name in settings.unknown_variables():
-        yield Check(name, False, "there is no such setting; `easel settings` lists them all.")
+        yield Check(name, True, "this version has no such setting; `easel settings` lists them all.")
     yield _data_folder(wanted)
     yield _token(wanted)
     yield _port(wanted)

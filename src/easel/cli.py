@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
+from urllib.parse import quote
 
 import typer
 
@@ -61,7 +62,10 @@ def worker(data: DataOption = None) -> None:
 
 @app.command()
 def migrate(data: DataOption = None) -> None:
-    """Bring the database up to date. Every start does this too; alone it is for careful deployments."""
+    """Bring the database up to date. Every start does this too; alone it is for careful deployments.
+
+    Example: `EASEL_DATABASE_URL=postgresql://… easel migrate`
+    """
     from easel import assembly
 
     async def go(_: asyncio.Event) -> None:
@@ -79,7 +83,10 @@ def migrate(data: DataOption = None) -> None:
 
 @app.command()
 def doctor(data: DataOption = None, port: PortOption = None) -> None:
-    """Look at everything Easel needs here and say what is wrong and what to do."""
+    """Look at everything Easel needs here and say what is wrong and what to do.
+
+    Example: `easel doctor --data ./my-easel`
+    """
     from easel import checkup
 
     wanted = _settings(data=data, port=port)
@@ -97,7 +104,10 @@ def doctor(data: DataOption = None, port: PortOption = None) -> None:
 
 @app.command("settings")
 def show_settings() -> None:
-    """Every setting with its value here, its default and what it does."""
+    """Every setting with its value here, its default and what it does.
+
+    Example: `EASEL_PORT=9000 easel settings`
+    """
     wanted = _settings()
     for row in settings.rows():
         value = getattr(wanted, row.name)
@@ -140,7 +150,7 @@ def _say_where(wanted: Settings, address: tuple[str, int], token: str) -> None:
     base = wanted.public_url.rstrip("/") or f"http://{name}:{port}"
     typer.echo(f"Easel {__version__} listens on http://{name}:{port}")
     typer.echo(f"Data is in {wanted.data_folder}" + (" and in Postgres" if wanted.on_postgres else ""))
-    typer.echo(f"Open {base}/?token={token}")
+    typer.echo(f"Open {base}/?token={quote(token, safe='')}")
     typer.echo("Ctrl-C stops it.")
     sys.stdout.flush()
 
@@ -151,6 +161,7 @@ def _settings(**given: Any) -> Settings:
     try:
         wanted = settings.load(**given)
         logs.set_up(wanted.log)
+        logs.warn_of(settings.unknown_variables())
     except BadSettings as problem:
         _refuse(problem)
     return wanted

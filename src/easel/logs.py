@@ -1,10 +1,11 @@
 """Structured logs: one line per thing that happened, readable or as JSON, never with a secret in it."""
 
+import contextlib
 import logging
 import sys
 import textwrap
 import traceback
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import structlog
 
@@ -30,11 +31,30 @@ def set_up(wish: str) -> None:
             structlog.processors.JSONRenderer() if as_json else _readable(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Patient())),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[_Bridge()], force=True)
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what breaks in a request is logged by the edge, with its reference
+
+
+def warn_of(unknown: list[str]) -> None:
+    """A slip in a name would otherwise go unnoticed, such as one that leaves Easel on SQLite."""
+    for name in unknown:
+        structlog.get_logger("settings").warning("setting.unknown", name=name)
+
+
+class _Patient:
+    """A stream to log on that never fails: a full disk under the log must not stop the work."""
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
 
 
 class _Bridge(logging.Handler):

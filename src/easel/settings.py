@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from easel.errors import BadSettings
 
@@ -17,7 +18,7 @@ PREFIX = "EASEL_"
 
 
 def _row(default: Any, says: str, *, least: float | None = None, most: float | None = None, secret: bool = False) -> Any:
-    return field(default=default, metadata={"says": says, "least": least, "most": most, "secret": secret})
+    return field(default=default, repr=not secret, metadata={"says": says, "least": least, "most": most, "secret": secret})
 
 
 def _default_data() -> str:
@@ -100,7 +101,18 @@ def load(environment: Mapping[str, str] | None = None, **given: Any) -> Settings
     settings = Settings(**values)
     if settings.sqlite_synchronous not in ("full", "normal"):
         raise BadSettings(problem=f"EASEL_SQLITE_SYNCHRONOUS is {settings.sqlite_synchronous!r}; it is `full` or `normal`.")
+    _check_public_url(settings.public_url)
     return settings
+
+
+def _check_public_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        fits = not url or (parts.scheme in ("http", "https") and bool(parts.hostname) and parts.path in ("", "/"))
+    except ValueError:
+        fits = False
+    if not fits:
+        raise BadSettings(problem="EASEL_PUBLIC_URL is an address such as https://easel.example.org, without a path.")
 
 
 def unknown_variables(environment: Mapping[str, str] | None = None) -> list[str]:
@@ -122,7 +134,7 @@ def _checked(variable: str, text: str, default: Any, metadata: Mapping[str, Any]
         raise BadSettings(problem=f"{variable} takes {wants}; {shown}.") from None
     least, most = metadata["least"], metadata["most"]
     if isinstance(value, (int, float)):
-        if not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):
             raise BadSettings(problem=f"{variable} takes a finite number.")
         if least is not None and not value >= least:
             raise BadSettings(problem=f"{variable} is {value}; the least is {least}.")

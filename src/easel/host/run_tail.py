@@ -91,7 +91,8 @@ class Subscription:
                 self.end()
                 break
             self._cursor = page[-1].seq
-            self._is_over = self.has_seen_all = page[-1].type == LAST
+            self.has_seen_all = page[-1].type == LAST
+            self._is_over = self._is_over or self.has_seen_all  # an `end()` during the read still counts
             shown = [event for event in page if event.visibility is Visibility.PUBLIC or self._sees_internal]
             if shown:
                 EVENTS_SENT.inc(len(shown))

@@ -50,6 +50,7 @@ class Held:
         self.log: RunLog
         self.task: asyncio.Task[None]
         self.stop: Stop | None = None
+        self.has_begun = False
         self.is_ending = False
 
     def end_by(self, stop: Stop) -> None:
@@ -59,7 +60,8 @@ class Held:
         elif self.is_ending or self.stop is not None:
             return
         self.stop = stop
-        self.task.cancel()
+        if self.has_begun:  # a task that is cancelled before its first step would never tell how its run ended
+            self.task.cancel()
 
 
 class RunWorker:
@@ -153,7 +155,8 @@ class RunWorker:
     async def _claim_forever(self) -> None:
         while True:
             self._wake.clear()
-            if not await self.once():
+            room = self._slots - len(self._held)
+            if await self.once() < room or room <= 0:  # what was there is claimed: the bell or the poll tells of more
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._poll_seconds):
                         await self._wake.wait()
@@ -164,18 +167,20 @@ class RunWorker:
         if room <= 0:
             return 0
         now = time.monotonic()
-        claims: list[Claim] = []
         with CLAIM_SECONDS.time():
             if now >= self._sweep_at:
-                claims = await self._take_over(room)
-                claims += await self._runs.claim_queued(self.worker_id, room - len(claims), self._claim_seconds, 0)
+                taken_over = await self._take_over(room)
+                for claim in taken_over:  # at once: if the next statement fails, these are held all the same
+                    self._start(claim, good_until=now + self._claim_seconds)
+                queued = await self._runs.claim_queued(self.worker_id, room - len(taken_over), self._claim_seconds, 0)
                 self._sweep_at = now + self._poll_seconds
             else:
+                taken_over: list[Claim] = []
                 near = max(0, self._latest_turn - NEAR_TURNS)
-                claims = await self._runs.claim_queued(self.worker_id, room, self._claim_seconds, near)
-        for claim in claims:
+                queued = await self._runs.claim_queued(self.worker_id, room, self._claim_seconds, near)
+        for claim in queued:
             self._start(claim, good_until=now + self._claim_seconds)
-        return len(claims)
+        return len(taken_over) + len(queued)
 
     async def _take_over(self, room: int) -> list[Claim]:
         """A run on its last attempt may be what kills its workers, so of those each worker holds one at a time: when it
@@ -186,14 +191,14 @@ class RunWorker:
         for claim in claims:
             TAKEOVERS.inc()
             log.info("run.taken_over", run_id=claim.run_id, attempt=claim.attempt, max_attempts=claim.max_attempts)
-            if (stale := self._held.get(claim.run_id)) is not None:  # our own, which we failed to keep
-                stale.end_by(Stop.LOST)
         return claims
 
     def _start(self, claim: Claim, good_until: float) -> None:
         self._latest_turn = max(self._latest_turn, claim.turn_no)
         if not claim.is_takeover:
             QUEUE_SECONDS.observe(claim.queued_seconds)
+        if (stale := self._held.get(claim.run_id)) is not None:  # our own, which we failed to keep
+            stale.end_by(Stop.LOST)
         held = Held(claim, good_until)
         held.log = RunLog(claim, answer_id(claim.run_id), self._runs, self._bell, cancel_asked=lambda: held.end_by(Stop.CANCEL))
         held.task = asyncio.create_task(self._hold(held))
@@ -215,13 +220,14 @@ class RunWorker:
 
     async def _hold(self, held: Held) -> None:
         spoken = Spoken()
+        held.has_begun = True
         try:
             outcome = await self._outcome(held, spoken)
+            held.is_ending = True
             if outcome is None:
                 await self._hand_back(held)
                 return
             status, error = outcome
-            held.is_ending = True
             await held.log.end(spoken.text, status, error)
             RUNS_ENDED.labels(status.value).inc()
         except (ClaimLost, asyncio.CancelledError):
@@ -230,15 +236,23 @@ class RunWorker:
             CLAIMS_LOST.inc()
             log.warning("run.claim_lost", run_id=held.claim.run_id, attempt=held.claim.attempt)
 
+    def _begin(self, held: Held) -> None:
+        """Mark the attempt in the log, unless something ends it before its first step."""
+        if held.stop is Stop.LOST:
+            raise ClaimLost
+        if held.stop is Stop.HAND_BACK:
+            raise HandBack
+        if held.claim.is_exhausted:
+            raise GaveUp(attempts=held.claim.max_attempts)
+        held.log.write(held.log.events.started(held.claim.attempt))
+
     async def _outcome(self, held: Held, spoken: Spoken) -> tuple[Status, str | None] | None:
         """How the run ends: its status and why; None when it is to go back into the queue."""
         claim = held.claim
         limit = asyncio.timeout(max(0.0, self._run_timeout - claim.running_seconds))
         try:
-            if claim.is_exhausted:
-                raise GaveUp(attempts=claim.max_attempts)
-            held.log.write(held.log.events.started(claim.attempt))
-            if claim.cancel_requested:
+            self._begin(held)
+            if claim.cancel_requested or held.stop is Stop.CANCEL:
                 return Status.CANCELLED, None
             async with limit:
                 done = await self._read_patiently(claim)

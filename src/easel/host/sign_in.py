@@ -6,7 +6,7 @@ token ends all cookies. Nothing is stored, and neither token nor cookie is ever 
 
 import hashlib
 import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from easel.core.principal import THE_OWNER, Principal
 
@@ -15,7 +15,7 @@ COOKIE_SECONDS = 30 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    owner_token: str
+    owner_token: str = field(repr=False)
 
     def by_token(self, token: str) -> Principal | None:
         return THE_OWNER if hmac.compare_digest(_digest(token), _digest(self.owner_token)) else None

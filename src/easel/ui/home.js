@@ -20,6 +20,8 @@ async function call(method, path, body) {
   return value;
 }
 
+const shorten = (text, most) => (text.length > most ? `${text.slice(0, most)}…` : text);
+
 function element(tag, className, text) {
   const made = document.createElement(tag);
   if (className) made.className = className;
@@ -53,7 +55,15 @@ function show(runId) {
   at("log").replaceChildren();
   at("answer").textContent = "";
   at("run-problem").textContent = "";
-  say("queued");
+  at("asked").textContent = "";
+  say("");
+  at("run").scrollIntoView({ block: "nearest" });
+  tell("run-problem", async () => {
+    const run = await call("GET", `/api/runs/${runId}`);
+    if (shown.runId !== runId) return;
+    at("asked").textContent = run.input_text;
+    if (!at("run-status").textContent) say(run.status);
+  });
   const stream = new EventSource(`/api/runs/${runId}/events?debug=1`);
   stream.onopen = () => { at("stream").textContent = "live"; };
   stream.onerror = () => { at("stream").textContent = stream.readyState === EventSource.CLOSED ? "" : "reconnecting…"; };
@@ -93,7 +103,7 @@ function take({ seq, type, ts, data }) {
   const row = document.createElement("tr");
   row.append(element("td", "faint", String(seq)), element("td", "", type), element("td", "faint", ts.slice(11, 23)));
   const detail = document.createElement("td");
-  detail.append(element("code", "", JSON.stringify(rest).slice(0, 400)));
+  detail.append(element("code", "", shorten(JSON.stringify(rest), 400)));
   row.append(detail);
   at("log").append(row);
   if (at("log").childElementCount > LOG_ROWS) at("log").firstElementChild.remove();

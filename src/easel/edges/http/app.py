@@ -71,16 +71,17 @@ class HttpEdge:
         scope["app"] = self  # so that the router raises its refusals instead of answering them itself
         scope["state"] = {"secure_cookies": self._public.scheme == "https", "describe": document}
         answering = _Answering(scope, send)
+        reading = _Reading(receive)
         try:
             self._check_where_from(Request(scope))
-            await self._router(scope, receive, answering)
+            await self._router(scope, reading, answering)
         except ClientDisconnect:
             log.debug("http.gone", path=scope["path"])  # nobody is left to hear an answer
         except Exception as problem:
             refusal = self._refusal(scope, problem)
             if answering.status is not None:
                 raise  # a stream broke in the middle: the server closes the connection and the reader resumes
-            await _discard_body(receive)
+            await reading.discard()
             await refusal(scope, receive, answering)
         finally:
             answering.count()
@@ -159,15 +160,6 @@ class HttpEdge:
         return Response(error_answer(problem), problem.http, headers, "application/json")
 
 
-async def _discard_body(receive: Receive) -> None:
-    """Take what is still being sent, within reason: many clients hear no answer before they have said everything."""
-    left = MOST_DISCARDED
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(DISCARD_SECONDS):
-            while left > 0 and (message := await receive())["type"] == "http.request" and message.get("more_body", False):
-                left -= len(message.get("body", b""))
-
-
 def _host_of(address: str) -> str:
     try:
         return urlsplit(address).hostname or ""
@@ -181,6 +173,27 @@ class _Asgi:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._call(scope, receive, send)
+
+
+class _Reading:
+    """Passes a request's body on and remembers whether all of it was read."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._has_more = True
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self._has_more = message["type"] == "http.request" and message.get("more_body", False)
+        return message
+
+    async def discard(self) -> None:
+        """Take what is still being sent, within reason: many clients hear no answer before they have said everything."""
+        left = MOST_DISCARDED
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DISCARD_SECONDS):
+                while self._has_more and left > 0:
+                    left -= len((await self()).get("body", b""))
 
 
 class _Answering:

@@ -12,7 +12,7 @@ from easel.errors import NotFound
 
 FORM_LIMIT = 4_096
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_NOT_IT = "That token is not the right one. `easel up` prints a link that has it."
+_NOT_IT = "That token is not the right one. The link that easel up prints has it."
 
 
 @cache

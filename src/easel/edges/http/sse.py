@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from starlette.responses import Response
@@ -13,6 +14,7 @@ from easel.host.run_tail import Subscription
 
 HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store", "x-accel-buffering": "no"}
 RETRY = b"retry: 1000\n\n"  # a browser comes back after a second
+MOST_IN_THE_AIR = 262_144
 LAST_LOOK_SECONDS = 0.05
 SIGN_OF_LIFE = b": still here\n\n"
 
@@ -44,10 +46,10 @@ class EventStream(Response):
             await send(_body(RETRY))
             viewer.sending_since = None
             while (events := await viewer.next()) is not None:
-                body = b"".join(map(frame, events)) or SIGN_OF_LIFE
-                viewer.sending_since = now()
-                await send(_body(body))
-                viewer.sending_since = None
+                for helping in _helpings(events):
+                    viewer.sending_since = now()
+                    await send(_body(helping))
+                    viewer.sending_since = None
             viewer.sending_since = now()
             await send(_body(b"" if viewer.has_seen_all else RETRY, more=False))
             while connection["unsent"]() and not gone.done():  # noqa: ASYNC110 - until its reader has taken the rest, or is cut
@@ -61,6 +63,22 @@ class EventStream(Response):
             gone.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await gone
+
+
+def _helpings(events: list[LoggedEvent]) -> Iterator[bytes]:
+    """Events in as few pieces as fit what one reader may have in the air; no event at all is a sign of life."""
+    if not events:
+        yield SIGN_OF_LIFE
+        return
+    helping, size = list[bytes](), 0
+    for event in events:
+        bytes_ = frame(event)
+        if helping and size + len(bytes_) > MOST_IN_THE_AIR:
+            yield b"".join(helping)
+            helping, size = [], 0
+        helping.append(bytes_)
+        size += len(bytes_)
+    yield b"".join(helping)
 
 
 def _body(data: bytes, *, more: bool = True) -> dict[str, Any]:

@@ -63,11 +63,11 @@ class PostgresBell:
             try:
                 await self._serve()
             except Exception as problem:  # noqa: BLE001 - whatever it is, the bell is worth another try
+                wait = FIRST_RETRY_SECONDS if self.connected.is_set() else min(wait * 2, LAST_RETRY_SECONDS)
                 self.connected.clear()
                 tell = log.info if is_passing(problem) else log.error
                 tell("bell.lost", problem=type(problem).__name__, retry_in=wait)
             await asyncio.sleep(wait)
-            wait = min(wait * 2, LAST_RETRY_SECONDS) if not self.connected.is_set() else FIRST_RETRY_SECONDS
 
     async def _serve(self) -> None:
         connection = await asyncpg.connect(command_timeout=self._timeout, **self._options)

@@ -4,6 +4,7 @@ Owns how connections are made, lent and given up. Whatever keeps a statement fro
 connection, a silent network, a full disk) becomes `Unavailable`; the next statement tries anew.
 """
 
+import contextlib
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ def is_passing(problem: BaseException) -> bool:
     if isinstance(problem, asyncpg.PostgresError):
         state = str(getattr(problem, "sqlstate", None) or "")
         return state[:2] in _PASSING or state == _READ_ONLY
-    return isinstance(problem, (OSError, TimeoutError, asyncpg.InterfaceError))
+    return isinstance(problem, (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError))
 
 
 class PostgresDatabase:
@@ -62,7 +63,8 @@ class PostgresDatabase:
             if not is_passing(problem):
                 raise
             # A connection that was silent or broken once is not lent again: its server may be gone without a word.
-            lent.terminate()
+            with contextlib.suppress(asyncpg.InterfaceError):  # it was found dead and taken back already
+                lent.terminate()
             raise Unavailable(what="The database") from problem
         finally:
             await self._pool.release(lent, timeout=self.timeout)

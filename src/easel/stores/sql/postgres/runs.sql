@@ -77,9 +77,10 @@ select * from ended;
 
 -- name: claim_queued
 -- Take the oldest turns, each by its own row lock; a row that someone else is taking is passed over. RX-22, RX-23, RS-60
+-- Its commit need not wait for the disk: whatever the worker does next is an append, whose commit makes the claim durable too.
 with next as (
   select run_id from runs
-   where status = 'queued' and turn_no > :after_turn
+   where status = 'queued' and turn_no > :after_turn and (select set_config('synchronous_commit', 'off', true)) = 'off'
    order by turn_no
    limit :room
      for update skip locked
@@ -118,20 +119,19 @@ returning r.run_id, r.attempt, r.user_id, r.session_id, r.input_text, r.max_atte
 -- name: renew_claims
 -- Push claims out, where this worker still holds this attempt and its time is not over. Says whether to stop. RX-26
 with held as (
-  select r.run_id
-    from runs r join unnest(:run_ids::text[], :attempts::int[]) as a(run_id, attempt) using (run_id)
-   where r.owner_id = :worker_id and r.attempt = a.attempt and r.status = 'running'
-   order by r.run_id
-     for update of r
+  select run_id from runs where run_id = any(:run_ids::text[]) order by run_id for update
 )
 update runs r set lease_until = clock_timestamp() + make_interval(secs => :seconds)
-  from held
- where r.run_id = held.run_id and r.owner_id = :worker_id and r.status = 'running' and r.lease_until > clock_timestamp()
+  from held join unnest(:run_ids::text[], :attempts::int[]) as a(run_id, attempt) using (run_id)
+ where r.run_id = held.run_id and r.owner_id = :worker_id and r.attempt = a.attempt
+   and r.status = 'running' and r.lease_until > clock_timestamp()
 returning r.run_id, r.cancel_requested_at is not null as cancel_requested;
 
 -- name: cancels_asked
 -- What this worker holds and should stop. RX-27
-select run_id from runs where owner_id = :worker_id and status = 'running' and cancel_requested_at is not null;
+-- From what is running to whose it is: the index on the owner would lead through everything this worker ever did.
+with held as materialized (select run_id, owner_id from runs where status = 'running' and cancel_requested_at is not null)
+select run_id from held where owner_id = :worker_id;
 
 -- name: append_batches
 -- Add each batch to its run's log and end the run if it says so: only while its worker still holds its attempt. RX-13, RX-25, RX-28
@@ -140,7 +140,7 @@ with asked as (
     from unnest(:run_ids::text[], :owner_ids::text[], :attempts::int[], :batch_nos::int[], :counts::int[], :ends_as::text[], :errors::text[])
       as a(run_id, owner_id, attempt, batch_no, count, ends_as, error)
 ), held as (
-  select r.run_id from runs r join asked a using (run_id) where r.owner_id = a.owner_id and r.attempt = a.attempt order by r.run_id for update of r
+  select run_id from runs where run_id = any(:run_ids) order by run_id for update
 ), grown as (
   update runs r
      set last_seq = r.last_seq + a.count, batch_no = a.batch_no, batch_seq = r.last_seq + a.count,
