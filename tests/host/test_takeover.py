@@ -314,3 +314,36 @@ async def test_a_run_that_was_handed_back_and_is_then_cancelled_keeps_what_it_sa
     log = [(event.type, msgspec.json.decode(event.data)) for event in await bench.log(run_id)]
     assert [kind for kind, _ in log[-3:]] == ["message.completed", "run.status", "done"]
     assert log[-3][1]["text"] == "so far"
+
+
+async def test_a_worker_that_claims_again_what_it_holds_gives_the_first_hold_up(bench: Bench):
+    """As when a crash of the database has undone a claim that was not on the disk yet."""
+    begun: list[int] = []
+    first_stopped, go_on = asyncio.Event(), asyncio.Event()
+
+    async def held(_: Mapping[str, Any]) -> Any:
+        begun.append(len(begun) + 1)
+        try:
+            await go_on.wait()
+        finally:
+            if len(begun) == 1:
+                first_stopped.set()
+        return begun[-1]
+
+    run_id = await bench.start(script({"call": "t", "args": {}}))
+    worker = bench.worker(TestTool("t", held, read_only=True))
+    assert await worker.once() == 1
+
+    async def is_inside() -> bool:
+        return bool(begun)
+
+    await until(is_inside)
+    bench.clock.ahead = LATER
+    worker._sweep_at = 0.0
+    assert await worker.once() == 1
+    async with asyncio.timeout(5):
+        await first_stopped.wait()
+    go_on.set()
+    run = await ended(bench, run_id)
+    assert (run.status, run.attempt) == (Status.COMPLETED, 2)
+    assert (await bench.types(run_id)).count("done") == 1
