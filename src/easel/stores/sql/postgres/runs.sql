@@ -64,8 +64,8 @@ returning *;
 -- End a run that nobody has started, with its closing events, under its row lock. RS-37
 with ended as (
   update runs
-     set status = 'cancelled', finished_at = clock_timestamp(), last_seq = last_seq + cardinality(:event_types::text[]),
-         cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp()), lease_until = null
+     set status = 'cancelled', finished_at = statement_timestamp(), last_seq = last_seq + cardinality(:event_types::text[]),
+         cancel_requested_at = coalesce(cancel_requested_at, statement_timestamp()), lease_until = null
    where run_id = :run_id and status = 'queued'
   returning *
 ), logged as (
