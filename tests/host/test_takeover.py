@@ -347,3 +347,41 @@ async def test_a_worker_that_claims_again_what_it_holds_gives_the_first_hold_up(
     run = await ended(bench, run_id)
     assert (run.status, run.attempt) == (Status.COMPLETED, 2)
     assert (await bench.types(run_id)).count("done") == 1
+
+
+@rule("RX-49")
+async def test_a_run_is_handed_back_as_soon_as_the_database_is_there_again(bench: Bench):
+    class AwayForAMoment(CutOff):
+        refused = 0
+
+        async def hand_back(self, claim: Claim) -> bool:
+            if self.refused < 3:
+                self.refused += 1
+                raise Unavailable(what="The database")
+            return await self._runs.hand_back(claim)
+
+    run_id = await bench.start(script({"wait_ms": 60_000}))
+    async with at_work(bench.worker(runs=AwayForAMoment(bench), drain_seconds=0)) as stop:  # pyright: ignore[reportArgumentType]
+
+        async def is_running() -> bool:
+            return "run.start" in await bench.types(run_id)
+
+        await until(is_running)
+        stop.set()
+    run = await bench.run(run_id)
+    assert (run.status, run.max_attempts) == (Status.QUEUED, 4)
+
+
+async def test_what_was_taken_over_is_worked_on_although_the_next_statement_fails(bench: Bench):
+    class HalfAway(CutOff):
+        async def claim_queued(self, *_: Any) -> Any:
+            raise Unavailable(what="The database")
+
+    run_id = await bench.start("noop")
+    await bench.runs.claim_queued(DEAD, 1, 15, 0)
+    bench.clock.ahead = LATER
+    worker = bench.worker(runs=HalfAway(bench))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(Unavailable):
+        await worker.once()
+    run = await ended(bench, run_id)
+    assert (run.status, run.attempt) == (Status.COMPLETED, 2)

@@ -8,13 +8,13 @@ loop's business, what it writes is the run log's.
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum, auto
+from typing import TypeVar
 
 import structlog
 
 from easel.core.run.life import Status
-from easel.core.run.resume import Progress
 from easel.core.run.run import Claim
 from easel.core.stream.ring import CancelAsked, Ring, RunReady
 from easel.errors import GaveUp, HostError, InternalError, TookTooLong, Unavailable
@@ -29,6 +29,8 @@ NEAR_TURNS = 1_000  # claims look this far back; once a poll they look everywher
 SAFETY = 0.1  # the part of a claim that is kept in reserve: by then a worker that could not renew has stopped
 PRUNE_SECONDS = 60.0
 QUIET_SECONDS = 10.0  # a database that stays away is told this often, not every second
+
+Answer = TypeVar("Answer")
 
 log = structlog.get_logger("worker")
 
@@ -166,34 +168,38 @@ class RunWorker:
         room = self._slots - len(self._held)
         if room <= 0:
             return 0
-        now = time.monotonic()
         with CLAIM_SECONDS.time():
-            if now >= self._sweep_at:
-                taken_over = await self._take_over(room)
-                for claim in taken_over:  # at once: if the next statement fails, these are held all the same
-                    self._start(claim, good_until=now + self._claim_seconds)
-                queued = await self._runs.claim_queued(self.worker_id, room - len(taken_over), self._claim_seconds, 0)
-                self._sweep_at = now + self._poll_seconds
-            else:
-                taken_over: list[Claim] = []
-                near = max(0, self._latest_turn - NEAR_TURNS)
-                queued = await self._runs.claim_queued(self.worker_id, room, self._claim_seconds, near)
-        for claim in queued:
-            self._start(claim, good_until=now + self._claim_seconds)
-        return len(taken_over) + len(queued)
+            if time.monotonic() < self._sweep_at:
+                return await self._claim(room, after_turn=max(0, self._latest_turn - NEAR_TURNS))
+            taken_over = await self._take_over(room)
+            queued = await self._claim(room - taken_over, after_turn=0)
+            self._sweep_at = time.monotonic() + self._poll_seconds
+        return taken_over + queued
 
-    async def _take_over(self, room: int) -> list[Claim]:
+    async def _claim(self, room: int, *, after_turn: int) -> int:
+        now = time.monotonic()
+        return self._start(now, await self._runs.claim_queued(self.worker_id, room, self._claim_seconds, after_turn))
+
+    async def _take_over(self, room: int) -> int:
         """A run on its last attempt may be what kills its workers, so of those each worker holds one at a time: when it
         strikes again, no other run loses its last attempt with it. J6"""
-        claims = await self._runs.claim_expired(self.worker_id, room, self._claim_seconds, last_chance=False)
-        if len(claims) < room and not any(held.claim.is_last_chance for held in self._held.values()):
-            claims += await self._runs.claim_expired(self.worker_id, 1, self._claim_seconds, last_chance=True)
-        for claim in claims:
-            TAKEOVERS.inc()
-            log.info("run.taken_over", run_id=claim.run_id, attempt=claim.attempt, max_attempts=claim.max_attempts)
-        return claims
+        now = time.monotonic()
+        count = self._start(now, await self._runs.claim_expired(self.worker_id, room, self._claim_seconds, last_chance=False))
+        if count < room and not any(held.claim.is_last_chance for held in self._held.values()):
+            now = time.monotonic()
+            count += self._start(now, await self._runs.claim_expired(self.worker_id, 1, self._claim_seconds, last_chance=True))
+        TAKEOVERS.inc(count)
+        return count
 
-    def _start(self, claim: Claim, good_until: float) -> None:
+    def _start(self, asked_at: float, claims: Sequence[Claim]) -> int:
+        """At once, whatever the next statement brings: what is claimed and not worked on would lose an attempt."""
+        for claim in claims:
+            self._begin_to_hold(claim, good_until=asked_at + self._claim_seconds)
+        return len(claims)
+
+    def _begin_to_hold(self, claim: Claim, good_until: float) -> None:
+        if claim.is_takeover:
+            log.info("run.taken_over", run_id=claim.run_id, attempt=claim.attempt, max_attempts=claim.max_attempts)
         self._latest_turn = max(self._latest_turn, claim.turn_no)
         if not claim.is_takeover:
             QUEUE_SECONDS.observe(claim.queued_seconds)
@@ -255,7 +261,7 @@ class RunWorker:
             if claim.cancel_requested or held.stop is Stop.CANCEL:
                 return Status.CANCELLED, None
             async with limit:
-                done = await self._read_patiently(claim)
+                done = await self._patiently(lambda: read_progress(self._runs, claim.run_id, claim.last_seq))
                 await self._tool_loop.play(claim.input_text, done, held.log, lambda: self._is_draining, spoken)
         except HandBack:
             return None
@@ -265,32 +271,30 @@ class RunWorker:
                 raise
             task.uncancel()
             return None if held.stop is Stop.HAND_BACK else (Status.CANCELLED, None)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            return Status.FAILED, TookTooLong(seconds=f"{self._run_timeout:g}").message
         except HostError as problem:
             log.info("run.failed", run_id=claim.run_id, reason=problem.message)
             return Status.FAILED, problem.message
         except ClaimLost:
             raise
-        except Exception:
+        except Exception as problem:
+            if isinstance(problem, TimeoutError) and limit.expired():
+                return Status.FAILED, TookTooLong(seconds=f"{self._run_timeout:g}").message
             reference = new_reference()
             log.exception("run.broke", run_id=claim.run_id, reference=reference)
             return Status.FAILED, InternalError(reference=reference).message
         return Status.COMPLETED, None
 
-    async def _read_patiently(self, claim: Claim) -> Progress:
+    async def _patiently(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """A store that is away is no failure of the run: it is asked again until it answers or the claim is over."""
         while True:
             try:
-                return await read_progress(self._runs, claim.run_id, claim.last_seq)
+                return await ask()
             except Unavailable:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _hand_back(self, held: Held) -> None:
         await held.log.flush()
-        if await self._runs.hand_back(held.claim):
+        if await self._patiently(lambda: self._runs.hand_back(held.claim)):
             HANDED_BACK.inc()
             log.info("run.handed_back", run_id=held.claim.run_id, attempt=held.claim.attempt)
             self._bell.ring(RunReady(anywhere=True))
