@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CLAIM_SECONDS = 600.0
 # Longer than any measurement: renewing is not what is measured.
+OPENING = RunEvents.opening(agent_id="main", node_id="bench")
 _sessions = count(1)
 
 
@@ -51,7 +52,7 @@ def worker() -> WorkerId:
 
 
 async def claim(database: PostgresDatabase, worker_id: WorkerId, room: int, after_turn: int = 0) -> list[Claim]:
-    return await database.runs.claim_queued(worker_id, room, CLAIM_SECONDS, after_turn)
+    return await database.runs.claim_queued(worker_id, room, CLAIM_SECONDS, after_turn, OPENING)
 
 
 async def finish(database: PostgresDatabase, claims: Sequence[Claim]) -> None:
@@ -59,7 +60,7 @@ async def finish(database: PostgresDatabase, claims: Sequence[Claim]) -> None:
 
     async def one(claim: Claim) -> None:
         events = RunEvents(claim.run_id, agent_id="main", node_id="bench")
-        log = [events.started(claim.attempt), *events.ending(answer_id(claim.run_id), "", Status.COMPLETED, None)]
+        log = events.ending(answer_id(claim.run_id), "", Status.COMPLETED, None)
         if await database.runs.append(Batch(claim, 1, log, Status.COMPLETED)) is None:
             raise RuntimeError(f"{claim.run_id} could not be ended")
 

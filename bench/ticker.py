@@ -24,7 +24,6 @@ async def tick(database_url: str, wait_ms: int, ticks: int, every_ms: int) -> No
         (claim,) = await our_store.claim(database, our_store.worker(), 1)
         message_id = answer_id(claim.run_id)
         log = RunLog(claim, message_id, database.runs, database.bell, cancel_asked=lambda: None)
-        log.write(log.events.started(claim.attempt))
         await asyncio.sleep(wait_ms / 1000)
         loop = asyncio.get_running_loop()
         due = loop.time()

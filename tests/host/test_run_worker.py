@@ -11,6 +11,7 @@ import pytest
 
 from easel.core.principal import THE_OWNER
 from easel.core.run.life import Status
+from easel.core.stream.ring import RunGrew
 from tests.host.conftest import TestTool
 from tests.host.working import at_work, ended, script, until
 from tests.requirements import case, rule
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from easel.core.run.conversation import Conversation, Part
+    from easel.core.stream.ring import Ring
     from easel.core.tool.definition import ToolDefinition
     from tests.host.conftest import Bench
 
@@ -33,6 +35,22 @@ async def test_a_noop_is_started_closed_and_done(bench: Bench):
     assert [event.type for event in log] == ["run.start", "message.completed", "run.status", "done"]
     assert [event.seq for event in log] == [1, 2, 3, 4]
     assert run.last_seq == 4
+
+
+@rule("RX-24", "RX-33")
+async def test_that_a_run_has_started_is_told_when_it_is_claimed_not_when_it_has_something_to_say(bench: Bench):
+    heard: list[Ring] = []
+    bench.database.bell.listen(heard.append)
+    run_id = await bench.start(script({"wait_ms": 60_000}))
+
+    async def is_told() -> bool:
+        return RunGrew(run_id, 1) in heard
+
+    async with at_work(bench.worker(drain_seconds=0.0)):
+        await until(is_told)
+        assert [event.type for event in await bench.log(run_id)] == ["run.start"]
+        await bench.queue.cancel(THE_OWNER, run_id)
+        await ended(bench, run_id)
 
 
 async def test_what_was_said_is_the_sum_of_its_deltas(bench: Bench):

@@ -32,7 +32,7 @@ NOTICED_SECONDS = 3.0
 # A readiness that is asked every few seconds by a load balancer may be that old, not older.
 DETECTION_SECONDS = 15.0
 # D4: a connection that is dead without a word is found out and replaced within this time.
-CRASHES = int(soak.either(5, 20))
+CRASHES = 20
 CHAOS_SECONDS = soak.either(60, soak.SECONDS)
 CHAOS_PAUSE_SECONDS = soak.either(9, 40)  # the longest quiet time between two restarts
 PATIENCE_SECONDS = 60.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from datetime import timedelta
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from easel.core.run.events import RunEvents
 from easel.core.run.life import Status
 from easel.ids import WorkerId
 from tests.requirements import case, rule
-from tests.stores.harness import LONG, A, B, Store, a_run, ends, log_types, reload, says, start, started, stored, whole_log
+from tests.stores.harness import LONG, A, B, Store, a_run, ends, events_of, log_types, reload, says, start, started, stored, whole_log
 
 if TYPE_CHECKING:
     from easel.core.run.run import Claim
@@ -266,3 +268,34 @@ async def test_the_workers_own_clock_does_not_matter(runs: RunStore, store: Stor
 def _as(claim: Claim, *, worker: WorkerId | None = None, attempt: int | None = None) -> Claim:
     """A claim that someone else might make up."""
     return replace(claim, worker_id=worker or claim.worker_id, attempt=claim.attempt if attempt is None else attempt)
+
+
+OPENING = RunEvents.opening(agent_id="main", node_id="tool_loop")
+
+
+@rule("RX-13", "RX-28", "CC-10", "CC-11")
+async def test_a_claim_opens_the_log_of_each_run_it_takes(runs: RunStore) -> None:
+    arrived = [(await runs.enqueue(a_run(f"s{n}"))).run.run_id for n in range(3)]
+    claims = await runs.claim_queued(A, 5, LONG, 0, OPENING)
+    assert [(claim.run_id, claim.last_seq) for claim in claims] == [(run_id, 0) for run_id in arrived]
+    for claim in claims:
+        [event] = await whole_log(runs, claim.run_id)
+        expected = events_of(claim.run_id).started(1)
+        assert (event.seq, event.type, event.visibility) == (1, expected.type, expected.visibility)
+        data = json.loads(event.data)
+        assert data["attempt"] == 1
+        assert data["provenance"] == {"agent_id": "main", "node_id": "tool_loop", "run_id": claim.run_id}
+        assert stored(await runs.append(ends(claim, 1))).last_seq == 4, "the log goes on after its opening, without a hole"
+
+
+@rule("RX-22", "RX-37")
+async def test_a_take_over_opens_the_next_attempt_and_a_last_claim_that_only_closes_opens_nothing(runs: RunStore, store: Store) -> None:
+    await runs.enqueue(a_run("talk", attempts=2))
+    [first] = await runs.claim_queued(A, 1, LONG, 0, OPENING)
+    await store.run_out(first.run_id)
+    [second] = await runs.claim_expired(B, 1, LONG, opening=OPENING)
+    await store.run_out(first.run_id)
+    [third] = await runs.claim_expired(A, 1, LONG, opening=OPENING)
+    assert [(claim.last_seq, claim.is_exhausted) for claim in (first, second, third)] == [(0, False), (1, False), (2, True)]
+    assert [json.loads(event.data)["attempt"] for event in await whole_log(runs, first.run_id)] == [1, 2]
+    assert (await reload(runs, first.run_id)).last_seq == 2

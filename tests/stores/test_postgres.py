@@ -164,7 +164,8 @@ async def test_claims_stay_on_the_index_and_read_little_while_old_rows_are_pinne
     statement = SQL["claim_queued"]
 
     async def pages(after_turn: int) -> int:
-        given = {"worker_id": WorkerId("w"), "room": 4, "seconds": 15.0, "after_turn": after_turn}
+        opening = {"opening": "{}", "event_type": "run.start", "visibility": "public"}
+        given = {"worker_id": WorkerId("w"), "room": 4, "seconds": 15.0, "after_turn": after_turn, **opening}
         plan = await eye.fetch("explain (analyze, buffers, format json) " + statement.sql, *statement.arguments(given))
         found: dict[str, Any] = json.loads(plan[0][0])[0]["Plan"]
         assert "Seq Scan" not in str(found)

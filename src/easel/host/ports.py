@@ -36,12 +36,22 @@ class RunStore(Protocol):
         """A queued run ends here and now with the `closing` events; a running one is flagged; an ended one stays. RX-12, RS-37"""
         ...
 
-    async def claim_queued(self, worker_id: WorkerId, room: int, seconds: float, after_turn: int) -> list[Claim]:
-        """Take up to `room` runs whose turn came after `after_turn`, oldest turn first. RX-22"""
+    async def claim_queued(
+        self, worker_id: WorkerId, room: int, seconds: float, after_turn: int, opening: Envelope | None = None
+    ) -> list[Claim]:
+        """Take up to `room` runs whose turn came after `after_turn`, oldest turn first. RX-22
+
+        `opening` is written into each log by the claim itself, with the run's id and its attempt filled in.
+        """
         ...
 
-    async def claim_expired(self, worker_id: WorkerId, room: int, seconds: float, *, last_chance: bool | None = None) -> list[Claim]:
-        """Take up to `room` runs whose worker did not renew in time: only, or none of, those on their last attempt. RX-37"""
+    async def claim_expired(
+        self, worker_id: WorkerId, room: int, seconds: float, *, last_chance: bool | None = None, opening: Envelope | None = None
+    ) -> list[Claim]:
+        """Take up to `room` runs whose worker did not renew in time: only, or none of, those on their last attempt. RX-37
+
+        `opening` is as above, and left out where every attempt was lost: such a run does not start again.
+        """
         ...
 
     async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool]:

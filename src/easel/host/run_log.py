@@ -20,6 +20,7 @@ from easel.host.metrics import APPEND_SECONDS
 from easel.host.ports import Bell, RunStore
 from easel.ids import MessageId
 
+AGENT, NODE = "main", "tool_loop"  # who acts in a run
 MOST_PENDING = 1_000  # events not yet durable; a writer that is ahead by more has to wait
 RETRY_SECONDS = 0.05
 
@@ -30,7 +31,7 @@ class ClaimLost(Exception):
 
 class RunLog:
     def __init__(self, claim: Claim, message_id: MessageId, runs: RunStore, bell: Bell, *, cancel_asked: Callable[[], None]) -> None:
-        self.events = RunEvents(claim.run_id, agent_id="main", node_id="tool_loop")
+        self.events = RunEvents(claim.run_id, agent_id=AGENT, node_id=NODE)
         self._claim = claim
         self._message_id = message_id
         self._runs = runs

@@ -14,20 +14,22 @@ from typing import TypeVar
 
 import structlog
 
+from easel.core.run.events import RunEvents
 from easel.core.run.life import Status
 from easel.core.run.run import Claim
-from easel.core.stream.ring import CancelAsked, Ring, RunReady
+from easel.core.stream.ring import CancelAsked, Ring, RunGrew, RunReady
 from easel.errors import GaveUp, HostError, InternalError, TookTooLong, Unavailable
 from easel.host.metrics import CLAIM_SECONDS, CLAIMS_LOST, HANDED_BACK, QUEUE_SECONDS, RUNS_ENDED, RUNS_HELD, TAKEOVERS
 from easel.host.ports import Bell, RunStore
 from easel.host.run_history import read_progress
-from easel.host.run_log import RETRY_SECONDS, ClaimLost, RunLog
+from easel.host.run_log import AGENT, NODE, RETRY_SECONDS, ClaimLost, RunLog
 from easel.host.tool_loop import HandBack, Spoken, ToolLoop
 from easel.ids import RunId, WorkerId, answer_id, new_reference
 
 NEAR_TURNS = 1_000  # claims look this far back; once a poll they look everywhere, so a pinned past costs one look a second
 SAFETY = 0.1  # the part of a claim that is kept in reserve: by then a worker that could not renew has stopped
 PRUNE_SECONDS = 60.0
+OPENING = RunEvents.opening(agent_id=AGENT, node_id=NODE)
 QUIET_SECONDS = 10.0  # a database that stays away is told this often, not every second
 
 Answer = TypeVar("Answer")
@@ -178,18 +180,21 @@ class RunWorker:
 
     async def _claim(self, room: int, *, after_turn: int) -> int:
         now = time.monotonic()
-        return self._start(now, await self._runs.claim_queued(self.worker_id, room, self._claim_seconds, after_turn))
+        return self._start(now, await self._runs.claim_queued(self.worker_id, room, self._claim_seconds, after_turn, OPENING))
 
     async def _take_over(self, room: int) -> int:
         """A run on its last attempt may be what kills its workers, so of those each worker holds one at a time: when it
         strikes again, no other run loses its last attempt with it. J6"""
-        now = time.monotonic()
-        count = self._start(now, await self._runs.claim_expired(self.worker_id, room, self._claim_seconds, last_chance=False))
+        count = await self._claim_expired(room, last_chance=False)
         if count < room and not any(held.claim.is_last_chance for held in self._held.values()):
-            now = time.monotonic()
-            count += self._start(now, await self._runs.claim_expired(self.worker_id, 1, self._claim_seconds, last_chance=True))
+            count += await self._claim_expired(1, last_chance=True)
         TAKEOVERS.inc(count)
         return count
+
+    async def _claim_expired(self, room: int, *, last_chance: bool) -> int:
+        now = time.monotonic()
+        taken = await self._runs.claim_expired(self.worker_id, room, self._claim_seconds, last_chance=last_chance, opening=OPENING)
+        return self._start(now, taken)
 
     def _start(self, asked_at: float, claims: Sequence[Claim]) -> int:
         """At once, whatever the next statement brings: what is claimed and not worked on would lose an attempt."""
@@ -206,6 +211,8 @@ class RunWorker:
         if (stale := self._held.get(claim.run_id)) is not None:  # our own, which we failed to keep
             stale.end_by(Stop.LOST)
         held = Held(claim, good_until)
+        if not claim.is_exhausted:
+            self._bell.ring(RunGrew(claim.run_id, claim.last_seq + 1))  # the claim has opened its log
         held.log = RunLog(claim, answer_id(claim.run_id), self._runs, self._bell, cancel_asked=lambda: held.end_by(Stop.CANCEL))
         held.task = asyncio.create_task(self._hold(held))
         self._held[claim.run_id] = held
@@ -243,14 +250,13 @@ class RunWorker:
             log.warning("run.claim_lost", run_id=held.claim.run_id, attempt=held.claim.attempt)
 
     def _begin(self, held: Held) -> None:
-        """Mark the attempt in the log, unless something ends it before its first step."""
+        """Whether there is anything to begin: something may have ended the run before its first step."""
         if held.stop is Stop.LOST:
             raise ClaimLost
         if held.stop is Stop.HAND_BACK:
             raise HandBack
         if held.claim.is_exhausted:
             raise GaveUp(attempts=held.claim.max_attempts)
-        held.log.write(held.log.events.started(held.claim.attempt))
 
     async def _outcome(self, held: Held, spoken: Spoken) -> tuple[Status, str | None] | None:
         """How the run ends: its status and why; None when it is to go back into the queue."""

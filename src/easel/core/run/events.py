@@ -22,6 +22,11 @@ class RunEvents:
     def started(self, attempt: int) -> Envelope:
         return self._seal("run.start", {"attempt": attempt})
 
+    @classmethod
+    def opening(cls, *, agent_id: str, node_id: str) -> Envelope:
+        """`run.start` of a run that is yet to be claimed: the claim itself knows, and fills in, which run and which attempt."""
+        return cls(RunId(""), agent_id=agent_id, node_id=node_id).started(0)
+
     def delta(self, message_id: MessageId, text: str) -> Envelope:
         return self._seal("message.delta", {"message_id": message_id, "text": text})
 

@@ -54,7 +54,7 @@ class Claim:
     session_id: SessionId
     input_text: str
     max_attempts: int
-    last_seq: int
+    last_seq: int  # of the log as earlier attempts left it
     turn_no: int
     queued_seconds: float  # from enqueue to this claim, by the database's clock
     running_seconds: float  # since the first attempt started, by the database's clock

@@ -88,12 +88,18 @@ class PostgresRuns:
             cancelled = run_of((await _fetch(lent, "cancel_queued", run_id=run_id, **_columns(closing)))[0])
             return CancelAnswer(cancelled, changed=True, turn_passed=bool(await _pass_turns(lent, [cancelled])))
 
-    async def claim_queued(self, worker_id: WorkerId, room: int, seconds: float, after_turn: int) -> list[Claim]:
-        taken = await self._database.rows(SQL["claim_queued"], worker_id=worker_id, room=room, seconds=seconds, after_turn=after_turn)
+    async def claim_queued(
+        self, worker_id: WorkerId, room: int, seconds: float, after_turn: int, opening: Envelope | None = None
+    ) -> list[Claim]:
+        given = {"worker_id": worker_id, "room": room, "seconds": seconds, **_opening(opening)}
+        taken = await self._database.rows(SQL["claim_queued"], after_turn=after_turn, **given)
         return sorted((_claim(worker_id, row) for row in taken), key=lambda claim: claim.turn_no)
 
-    async def claim_expired(self, worker_id: WorkerId, room: int, seconds: float, *, last_chance: bool | None = None) -> list[Claim]:
-        taken = await self._database.rows(SQL["claim_expired"], worker_id=worker_id, room=room, seconds=seconds, last_chance=last_chance)
+    async def claim_expired(
+        self, worker_id: WorkerId, room: int, seconds: float, *, last_chance: bool | None = None, opening: Envelope | None = None
+    ) -> list[Claim]:
+        given = {"worker_id": worker_id, "room": room, "seconds": seconds, **_opening(opening)}
+        taken = await self._database.rows(SQL["claim_expired"], last_chance=last_chance, **given)
         return [_claim(worker_id, row) for row in taken]
 
     async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool]:
@@ -218,6 +224,12 @@ def _append_arguments(batches: Sequence[Batch]) -> dict[str, list[Any]]:
         "event_nths": [nth for batch in batches for nth in range(1, len(batch.events) + 1)],
         **_columns([event for batch in batches for event in batch.events]),
     }
+
+
+def _opening(event: Envelope | None) -> dict[str, str | None]:
+    if event is None:
+        return {"opening": None, "event_type": None, "visibility": None}
+    return {"opening": to_json(event.data), "event_type": event.type, "visibility": event.visibility.value}
 
 
 def _claim(worker_id: WorkerId, row: Any) -> Claim:

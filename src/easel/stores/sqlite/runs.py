@@ -6,6 +6,7 @@ one writer, so nothing comes between them.
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -62,23 +63,26 @@ class SqliteRuns:
         events = _stored(closing)
         return await self._database.write(lambda connection: _request_cancel(connection, user_id, run_id, events, self._now()))
 
-    async def claim_queued(self, worker_id: WorkerId, room: int, seconds: float, after_turn: int) -> list[Claim]:
-        taken = await self._database.write(
-            lambda connection: self._claim(connection, "claim_queued", worker_id, room, seconds, after_turn=after_turn)
-        )
+    async def claim_queued(
+        self, worker_id: WorkerId, room: int, seconds: float, after_turn: int, opening: Envelope | None = None
+    ) -> list[Claim]:
+        taken = await self._claim("claim_queued", worker_id, seconds, opening, room=max(room, 0), after_turn=after_turn)
         return sorted(taken, key=lambda claim: claim.turn_no)
 
-    async def claim_expired(self, worker_id: WorkerId, room: int, seconds: float, *, last_chance: bool | None = None) -> list[Claim]:
-        return await self._database.write(
-            lambda connection: self._claim(connection, "claim_expired", worker_id, room, seconds, last_chance=last_chance)
-        )
-
-    def _claim(
-        self, connection: sqlite3.Connection, name: str, worker_id: WorkerId, room: int, seconds: float, **given: Any
+    async def claim_expired(
+        self, worker_id: WorkerId, room: int, seconds: float, *, last_chance: bool | None = None, opening: Envelope | None = None
     ) -> list[Claim]:
-        now = self._now()
-        rows = _rows(connection, name, worker_id=worker_id, room=max(room, 0), now=now, until=now + _microseconds(seconds), **given)
-        return [_claim(worker_id, row) for row in rows]
+        return await self._claim("claim_expired", worker_id, seconds, opening, room=max(room, 0), last_chance=last_chance)
+
+    async def _claim(self, name: str, worker_id: WorkerId, seconds: float, opening: Envelope | None, **given: Any) -> list[Claim]:
+        def work(connection: sqlite3.Connection) -> list[Claim]:
+            now = self._now()
+            until = now + _microseconds(seconds)
+            rows = _rows(connection, name, worker_id=worker_id, now=now, until=until, opens=int(opening is not None), **given)
+            claims = [_claim(worker_id, row) for row in rows]
+            return claims if opening is None else [_opened(connection, claim, opening, now) for claim in claims]
+
+        return await self._database.write(work)
 
     async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool]:
         if not claims:
@@ -185,6 +189,16 @@ def _request_cancel(
     cancelled = _run(_rows(connection, "cancel_queued", run_id=run_id, count=len(closing), now=now)[0])
     _log(connection, run_id, run.last_seq, closing, now)
     return CancelAnswer(cancelled, changed=True, turn_passed=_pass_turn(connection, cancelled, now))
+
+
+def _opened(connection: sqlite3.Connection, claim: Claim, opening: Envelope, now: int) -> Claim:
+    if claim.is_exhausted:
+        return claim
+    before = claim.last_seq - 1
+    provenance = {**opening.data["provenance"], "run_id": claim.run_id}
+    event = replace(opening, data={**opening.data, "attempt": claim.attempt, "provenance": provenance})
+    _log(connection, claim.run_id, before, _stored([event]), now)
+    return replace(claim, last_seq=before)
 
 
 def _append(connection: sqlite3.Connection, batch: Batch, events: Sequence[dict[str, str]], now: int) -> Appended | None:

@@ -76,45 +76,61 @@ with ended as (
 select * from ended;
 
 -- name: claim_queued
--- Take the oldest turns, each by its own row lock; a row that someone else is taking is passed over. RX-22, RX-23, RS-60
--- Its commit need not wait for the disk: whatever the worker does next is an append, whose commit makes the claim durable too.
+-- Take the oldest turns, each by its own row lock, and open their logs; a row that someone else is taking is passed over. RX-22, RX-23, RS-60
 with next as (
   select run_id from runs
-   where status = 'queued' and turn_no > :after_turn and (select set_config('synchronous_commit', 'off', true)) = 'off'
+   where status = 'queued' and turn_no > :after_turn
    order by turn_no
    limit :room
      for update skip locked
+), taken as (
+  update runs r
+     set status = 'running', owner_id = :worker_id, attempt = r.attempt + 1, batch_no = 0,
+         last_seq = r.last_seq + (:opening::text is not null)::int,
+         started_at = coalesce(r.started_at, clock_timestamp()),
+         lease_until = clock_timestamp() + make_interval(secs => :seconds)
+    from next
+   where r.run_id = next.run_id
+  returning r.*
+), opened as (
+  insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
+  select run_id, last_seq, :event_type::text, :visibility::text,
+         jsonb_set(jsonb_set(:opening::jsonb, '{attempt}', to_jsonb(attempt)), '{provenance,run_id}', to_jsonb(run_id)), clock_timestamp()
+    from taken where :opening is not null
 )
-update runs r
-   set status = 'running', owner_id = :worker_id, attempt = r.attempt + 1, batch_no = 0,
-       started_at = coalesce(r.started_at, clock_timestamp()),
-       lease_until = clock_timestamp() + make_interval(secs => :seconds)
-  from next
- where r.run_id = next.run_id
-returning r.run_id, r.attempt, r.user_id, r.session_id, r.input_text, r.max_attempts, r.last_seq, r.turn_no,
-          extract(epoch from clock_timestamp() - r.created_at)::float8 as queued_seconds,
-          extract(epoch from clock_timestamp() - r.started_at)::float8 as running_seconds,
-          r.cancel_requested_at is not null as cancel_requested;
+select run_id, attempt, user_id, session_id, input_text, max_attempts, last_seq - (:opening is not null)::int as last_seq, turn_no,
+       extract(epoch from clock_timestamp() - created_at)::float8 as queued_seconds,
+       extract(epoch from clock_timestamp() - started_at)::float8 as running_seconds,
+       cancel_requested_at is not null as cancel_requested
+  from taken;
 
 -- name: claim_expired
--- Take over runs whose worker did not renew in time, by the database's clock alone. RX-22, RX-37
+-- Take over runs whose worker did not renew in time, by the database's clock alone, and open their next attempt if they have one. RX-22, RX-37
 with lost as (
-  select run_id from runs
+  select run_id, :opening::text is not null and attempt < max_attempts as opens from runs
    where status = 'running' and lease_until < clock_timestamp()
      and (:last_chance::bool is null or (attempt + 1 = max_attempts) = :last_chance)
    order by lease_until
    limit :room
      for update skip locked
+), taken as (
+  update runs r
+     set owner_id = :worker_id, attempt = r.attempt + 1, batch_no = 0, last_seq = r.last_seq + opens::int,
+         lease_until = clock_timestamp() + make_interval(secs => :seconds)
+    from lost
+   where r.run_id = lost.run_id
+  returning r.*, lost.opens
+), opened as (
+  insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
+  select run_id, last_seq, :event_type::text, :visibility::text,
+         jsonb_set(jsonb_set(:opening::jsonb, '{attempt}', to_jsonb(attempt)), '{provenance,run_id}', to_jsonb(run_id)), clock_timestamp()
+    from taken where opens
 )
-update runs r
-   set owner_id = :worker_id, attempt = r.attempt + 1, batch_no = 0,
-       lease_until = clock_timestamp() + make_interval(secs => :seconds)
-  from lost
- where r.run_id = lost.run_id
-returning r.run_id, r.attempt, r.user_id, r.session_id, r.input_text, r.max_attempts, r.last_seq, r.turn_no,
-          extract(epoch from clock_timestamp() - r.created_at)::float8 as queued_seconds,
-          extract(epoch from clock_timestamp() - r.started_at)::float8 as running_seconds,
-          r.cancel_requested_at is not null as cancel_requested;
+select run_id, attempt, user_id, session_id, input_text, max_attempts, last_seq - opens::int as last_seq, turn_no,
+       extract(epoch from clock_timestamp() - created_at)::float8 as queued_seconds,
+       extract(epoch from clock_timestamp() - started_at)::float8 as running_seconds,
+       cancel_requested_at is not null as cancel_requested
+  from taken;
 
 -- name: renew_claims
 -- Push claims out, where this worker still holds this attempt and its time is not over. Says whether to stop. RX-26

@@ -54,9 +54,9 @@ update runs
 returning *;
 
 -- name: claim_queued
--- Take the oldest turns. There is one writer, so nobody else is taking them meanwhile. RX-22, RX-23, RS-60
+-- Take the oldest turns and make room for the opening of their logs. There is one writer, so nobody else is taking them meanwhile. RX-22, RX-23, RS-60
 update runs
-   set status = 'running', owner_id = :worker_id, attempt = attempt + 1, batch_no = 0,
+   set status = 'running', owner_id = :worker_id, attempt = attempt + 1, batch_no = 0, last_seq = last_seq + :opens,
        started_at = coalesce(started_at, :now), lease_until = :until
  where run_id in (select run_id from runs indexed by runs_claimable_idx
                    where status = 'queued' and turn_no > :after_turn order by turn_no limit :room)
@@ -65,9 +65,10 @@ returning run_id, attempt, user_id, session_id, input_text, max_attempts, last_s
           cancel_requested_at;
 
 -- name: claim_expired
--- Take over runs whose worker did not renew in time, by the database's clock alone. RX-22, RX-37
+-- Take over runs whose worker did not renew in time, by the database's clock alone, and make room for the next attempt's opening. RX-22, RX-37
 update runs
-   set owner_id = :worker_id, attempt = attempt + 1, batch_no = 0, lease_until = :until
+   set owner_id = :worker_id, attempt = attempt + 1, batch_no = 0, lease_until = :until,
+       last_seq = last_seq + iif(attempt < max_attempts, :opens, 0)
  where run_id in (select run_id from runs indexed by runs_held_idx
                    where status = 'running' and lease_until < :now
                      and (:last_chance is null or (attempt + 1 = max_attempts) = :last_chance)
