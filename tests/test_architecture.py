@@ -47,7 +47,7 @@ MAY_KNOW: dict[str, frozenset[str]] = {
 }
 
 # Libraries that compute and nothing else.
-PURE_LIBRARIES = frozenset({"re2", "jsonpatch", "jsonpointer", "markdown_it"})
+PURE_LIBRARIES = frozenset({"msgspec", "re2", "jsonpatch", "jsonpointer", "markdown_it"})
 # Of the standard library: what waits, looks at a clock, rolls dice, keeps a log or reaches outside the process.
 WAITING = frozenset(
     {"asyncio", "concurrent", "multiprocessing", "queue", "sched", "select", "selectors", "signal", "subprocess", "threading"}

@@ -15,18 +15,26 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from easel.core.audit.chain import known_place
+from easel.core.run.boards import Limits
 from easel.edges.http.app import EdgeSettings, HttpEdge
-from easel.edges.http.routes import OPS, ROUTES
+from easel.edges.http.routes import OPS, ROUTES, SOCKETS
 from easel.edges.http.server import HttpServer, listen_on
 from easel.errors import BadSettings, Unavailable
+from easel.host.artifacts import Artifacts
+from easel.host.audit import Audit, Reached, verify
+from easel.host.board_tools import board_tools
+from easel.host.boards import Boards
+from easel.host.canvas_library import CanvasLibrary
 from easel.host.host import Host
 from easel.host.native_tools import native_tools
-from easel.host.ports import Bell, Blobs, RunStore, Tool
+from easel.host.ports import ArtifactStore, AuditStore, Bell, Blobs, BoardStore, CanvasStore, LogSource, RunStore, SessionStore, Tool
 from easel.host.readiness import Readiness
 from easel.host.run_queue import RunQueue
-from easel.host.run_tail import RunTails
 from easel.host.run_worker import RunWorker
+from easel.host.sessions import Sessions
 from easel.host.sign_in import SignIn
+from easel.host.tails import CANVASES, RUNS, THREADS, Kind, Room, Tails
 from easel.host.tool_loop import ToolLoop
 from easel.host.toolbox import Toolbox
 from easel.ids import new_worker_id
@@ -35,6 +43,7 @@ from easel.settings import Settings
 
 PATIENCE_SECONDS = 30.0  # how long a starting process waits for its database
 TELL_SECONDS = 5.0
+AUDIT_VERSION = 2  # of the schema, which has the audit chain since
 
 log = structlog.get_logger("easel")
 
@@ -42,6 +51,21 @@ log = structlog.get_logger("easel")
 class Database(Protocol):
     @property
     def runs(self) -> RunStore: ...
+
+    @property
+    def sessions(self) -> SessionStore: ...
+
+    @property
+    def canvases(self) -> CanvasStore: ...
+
+    @property
+    def audit(self) -> AuditStore: ...
+
+    @property
+    def artifacts(self) -> ArtifactStore: ...
+
+    @property
+    def boards(self) -> BoardStore: ...
 
     @property
     def bell(self) -> Bell: ...
@@ -93,10 +117,60 @@ async def database(settings: Settings) -> AsyncGenerator[Database]:
         await opened.close()
 
 
+class AuditTrail(Protocol):
+    """The audit chain alone, to be read."""
+
+    @property
+    def audit(self) -> AuditStore: ...
+
+    async def schema_version(self) -> int: ...
+
+    async def close(self) -> None: ...
+
+
+async def open_audit(settings: Settings) -> AuditTrail:
+    """Only to be read, so that the chain can be verified beside running processes, on SQLite too."""
+    if settings.on_postgres:
+        return await open_database(settings)
+    from easel.stores.sqlite.audit import AuditReader
+
+    return AuditReader(settings.data_folder / "easel.db")
+
+
+async def verified(settings: Settings, known: Sequence[str]) -> AsyncGenerator[Reached]:
+    """The audit chain, followed to its end or to the first break."""
+    places = [known_place(text) for text in known]
+    opened = await open_audit(settings)
+    try:
+        if await opened.schema_version() < AUDIT_VERSION:
+            raise BadSettings(problem="This database has no audit trail yet: it is older. `easel migrate` brings it up to date.")
+        async for reached in verify(opened.audit, places):
+            yield reached
+    finally:
+        await opened.close()
+
+
+@contextlib.asynccontextmanager
+async def auditing(settings: Settings, opened: Database) -> AsyncGenerator[Audit]:
+    """This process's hand on the audit trail; its last notes are stored before the database is closed."""
+    password = urlsplit(settings.database_url).password
+    audit = Audit(opened.audit, secrets=filter(None, (settings.token, password)), slow_seconds=settings.slow_seconds)
+    try:
+        yield audit
+    finally:
+        await audit.close()
+
+
 def open_blobs(settings: Settings) -> Blobs:
     from easel.stores import blobs
 
     return blobs.open_blobs(settings.blob_url or str(settings.data_folder / "blobs"))
+
+
+def artifacts(settings: Settings, opened: Database) -> Artifacts:
+    return Artifacts(
+        opened.artifacts, open_blobs(settings), max_bytes=settings.max_artifact_bytes, grace_seconds=settings.artifact_days * 86_400
+    )
 
 
 def owner_token(settings: Settings) -> str:
@@ -134,14 +208,26 @@ def _make_folder(folder: Path) -> None:
         raise BadSettings(problem=f"The data folder {folder} cannot be used ({problem.strerror}); choose another with --data.") from None
 
 
-def toolbox(settings: Settings, more: Sequence[Tool] = ()) -> Toolbox:
-    return Toolbox([*native_tools(), *more], timeout_seconds=settings.tool_timeout_seconds, max_result_bytes=settings.max_result_bytes)
+def boards(settings: Settings, opened: Database) -> Boards:
+    limits = Limits(settings.max_board_bytes, settings.max_board_keys, settings.max_board_total_bytes)
+    return Boards(opened.boards, artifacts(settings, opened), opened.bell, limits)
 
 
-def worker(settings: Settings, opened: Database, tools: Toolbox) -> RunWorker:
+def toolbox(settings: Settings, opened: Database, audit: Audit, more: Sequence[Tool] = ()) -> Toolbox:
+    return Toolbox(
+        [*native_tools(), *board_tools(boards(settings, opened)), *more],
+        audit=audit,
+        timeout_seconds=settings.tool_timeout_seconds,
+        max_result_bytes=settings.max_result_bytes,
+    )
+
+
+def worker(settings: Settings, opened: Database, tools: Toolbox, audit: Audit) -> RunWorker:
+    kept = artifacts(settings, opened)
     return RunWorker(
         new_worker_id(),
         opened.runs,
+        kept,
         opened.bell,
         ToolLoop(ScriptedModel(), tools, max_steps=settings.max_steps),
         slots=settings.worker_runs,
@@ -150,22 +236,42 @@ def worker(settings: Settings, opened: Database, tools: Toolbox) -> RunWorker:
         drain_seconds=settings.drain_seconds,
         run_timeout_seconds=settings.run_timeout_seconds,
         retention_seconds=settings.retention_days * 86_400,
+        audit=audit,
+        also=[kept.sweep_forever],
     )
 
 
-def host(settings: Settings, opened: Database, tools: Toolbox) -> Host:
-    return Host(
-        sign_in=SignIn(owner_token(settings)),
-        queue=RunQueue(opened.runs, opened.bell, max_attempts=settings.max_attempts, max_message_bytes=settings.max_message_bytes),
-        tails=RunTails(
-            opened.runs,
+def host(settings: Settings, opened: Database, tools: Toolbox, audit: Audit) -> Host:
+    token = owner_token(settings)
+    audit.hide(token)
+    kept = artifacts(settings, opened)
+    limits = {"max_attempts": settings.max_attempts, "max_message_bytes": settings.max_message_bytes}
+    queue = RunQueue(opened.runs, kept, opened.bell, audit, **limits)
+    room = Room(settings.max_streams)
+
+    def tails(kind: Kind, source: LogSource) -> Tails:
+        return Tails(
+            kind,
+            source,
             opened.bell,
             poll_seconds=settings.poll_seconds,
             heartbeat_seconds=settings.heartbeat_seconds,
             stall_seconds=settings.stall_seconds,
-            max_streams=settings.max_streams,
+            room=room,
             window=settings.tail_window,
-        ),
+        )
+
+    return Host(
+        sign_in=SignIn(token),
+        audit=audit,
+        artifacts=kept,
+        boards=boards(settings, opened),
+        queue=queue,
+        sessions=Sessions(opened.sessions, queue, opened.bell, audit),
+        canvases=CanvasLibrary(opened.canvases, kept, opened.bell, audit),
+        tails=tails(RUNS, opened.runs),
+        threads=tails(THREADS, opened.sessions),
+        canvas_tails=tails(CANVASES, opened.canvases),
         readiness=Readiness(opened.runs),
         tools=tools.definitions,
     )
@@ -174,7 +280,10 @@ def host(settings: Settings, opened: Database, tools: Toolbox) -> Host:
 def edge(settings: Settings, stories: Host, *, is_api: bool) -> HttpEdge:
     names = frozenset(name.strip().lower() for name in settings.allowed_hosts.split(",") if name.strip())
     return HttpEdge(
-        stories, EdgeSettings(settings.max_body_bytes, settings.public_url, names, settings.open_metrics), ROUTES if is_api else OPS
+        stories,
+        EdgeSettings(settings.max_body_bytes, settings.public_url, names, settings.open_metrics),
+        ROUTES if is_api else OPS,
+        SOCKETS if is_api else (),
     )
 
 
@@ -186,11 +295,13 @@ def listening(host: str, port: int) -> socket.socket:
 @contextlib.asynccontextmanager
 async def serving(settings: Settings, stories: Host, on: socket.socket, *, is_api: bool = True) -> AsyncGenerator[HttpServer]:
     """The API on its socket, or a worker's health alone; at the end streams close first, so that their viewers go elsewhere at once."""
-    server = HttpServer(edge(settings, stories, is_api=is_api), on)
+    app = edge(settings, stories, is_api=is_api)
+    server = HttpServer(app, on, max_frame_bytes=settings.max_body_bytes, ping_seconds=settings.heartbeat_seconds)
     await server.start()
     try:
         yield server
     finally:
         stories.readiness.is_stopping = True
-        await stories.tails.close()
+        for tails in (stories.tails, stories.threads, stories.canvas_tails):
+            await tails.close()
         await server.stop()

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -25,9 +26,18 @@ app = typer.Typer(
     Start everything on this machine: `easel up`. Several processes on Postgres: set `EASEL_DATABASE_URL`, then `easel api` and `easel worker`.""",
 )
 
+audit_app = typer.Typer(no_args_is_help=True, help="The audit trail.")
+app.add_typer(audit_app, name="audit")
+
+TELL_SECONDS = 2.0  # how often something long says how far it is
+
 HostOption = Annotated[str | None, typer.Option("--host", help="Address to listen on (EASEL_HOST, 127.0.0.1).")]
 PortOption = Annotated[int | None, typer.Option("--port", help="Port to listen on (EASEL_PORT, 8800); 0 picks a free one.")]
 DataOption = Annotated[Path | None, typer.Option("--data", help="Data folder (EASEL_DATA).")]
+KnownOption = Annotated[
+    list[str] | None,
+    typer.Option("--known", help="SEQ:HASH, the end that an earlier call told: also finds a chain that was written anew."),
+]
 
 
 @app.command()
@@ -102,6 +112,39 @@ def doctor(data: DataOption = None, port: PortOption = None) -> None:
         raise typer.Exit(1)
 
 
+@audit_app.command("verify")
+def verify_audit(data: DataOption = None, known: KnownOption = None) -> None:
+    """Check the whole audit chain, beside a running Easel too; a record that was changed, removed or moved ends it with 1.
+
+    Example: `easel audit verify --data ./my-easel`
+    """
+    from easel import assembly
+
+    wanted = _settings(data=data)
+    seen: list[assembly.Reached] = []
+
+    async def go(stop: asyncio.Event) -> None:
+        tell_at = time.monotonic() + TELL_SECONDS
+        async with contextlib.aclosing(assembly.verified(wanted, known or [])) as following:
+            async for reached in following:
+                seen[:] = [reached]
+                if stop.is_set():
+                    return
+                if time.monotonic() >= tell_at:
+                    tell_at = time.monotonic() + TELL_SECONDS
+                    typer.echo(f"{reached.seq} of {reached.last} records, whole so far", err=True)
+
+    _run(go)
+    [end] = seen
+    if end.problem:
+        typer.echo(f"BROKEN at record {end.seq}: {end.problem}")
+        raise typer.Exit(1)
+    if not end.is_end:
+        typer.echo(f"Stopped after record {end.seq} of {end.last}; whole so far.", err=True)
+        raise typer.Exit(1)
+    typer.echo(f"The audit chain is whole: {end.seq} records." + (f"\nIts end is {end.place}" if end.seq else ""))
+
+
 @app.command("settings")
 def show_settings() -> None:
     """Every setting with its value here, its default and what it does.
@@ -132,14 +175,15 @@ async def _serve(wanted: Settings, stop: asyncio.Event, *, with_api: bool, with_
     listening = assembly.listening(wanted.host, port) if with_api or port else None
     async with contextlib.AsyncExitStack() as stack:
         opened = await stack.enter_async_context(assembly.database(wanted))
-        tools = assembly.toolbox(wanted)
+        audit = await stack.enter_async_context(assembly.auditing(wanted, opened))
+        tools = assembly.toolbox(wanted, opened, audit)
         if listening is not None:
-            stories = assembly.host(wanted, opened, tools)
+            stories = assembly.host(wanted, opened, tools, audit)
             server = await stack.enter_async_context(assembly.serving(wanted, stories, listening, is_api=with_api))
             if with_api:
                 _say_where(wanted, server.address, stories.sign_in.owner_token)
         if with_worker:
-            await assembly.worker(wanted, opened, tools).work(stop)
+            await assembly.worker(wanted, opened, tools, audit).work(stop)
         else:
             await stop.wait()
 

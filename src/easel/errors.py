@@ -69,6 +69,18 @@ class RunFinished(HostError):
     code, gateway, rpc, http = "RUN_FINISHED", 409, -32010, 409
 
 
+class VersionConflict(HostError):
+    """{what} is at version {current} and not at {expected}; read it again and decide anew."""
+
+    code, gateway, rpc, http = "VERSION_CONFLICT", 409, -32011, 409
+
+
+class AlreadyThere(HostError):
+    """There is a {what} {id} already."""
+
+    code, gateway, rpc, http = "ALREADY_THERE", 409, -32012, 409
+
+
 class CursorGone(HostError):
     """Cursor {cursor} is outside this log, which holds {oldest} to {newest}; resume with a cursor inside it."""
 
@@ -79,6 +91,18 @@ class TooLarge(HostError):
     """{what} is larger than the limit of {limit} bytes."""
 
     code, gateway, rpc, http = "TOO_LARGE", 413, -32013, 413
+
+
+class BoardFull(HostError):
+    """The boards of a run hold at most {limit} {what}; write over what is there, or keep less."""
+
+    code, gateway, rpc, http = "BOARD_FULL", 413, -32015, 413
+
+
+class OutOfRange(HostError):
+    """The range {asked} is outside of what is there: {size} bytes."""
+
+    code, gateway, rpc, http = "OUT_OF_RANGE", 400, -32016, 416
 
 
 class WrongHost(HostError):
@@ -121,6 +145,12 @@ class GaveUp(HostError):
     """Gave up after {attempts} attempts: each time the worker that held the run was lost."""
 
     code, gateway, rpc, http = "GAVE_UP", 500, -32025, 500
+
+
+class Damaged(HostError):
+    """What was stored as {what} {id} is not there any more as it was stored; if you have it, store it again."""
+
+    code, gateway, rpc, http = "DAMAGED", 500, -32026, 500
 
 
 class BadSettings(HostError):

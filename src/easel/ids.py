@@ -14,11 +14,14 @@ UserId = NewType("UserId", str)
 WorkerId = NewType("WorkerId", str)
 MessageId = NewType("MessageId", str)
 CallId = NewType("CallId", str)
+ArtifactId = NewType("ArtifactId", str)
+CanvasId = NewType("CanvasId", str)
 
 OWNER = UserId("owner")  # the one user there is until accounts come
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no letter is mistaken for a digit
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+_ARTIFACT = re.compile(r"art_[0-9a-f]{64}")
 _MADE = re.compile(r"[a-z]{1,8}_[0-9a-hjkmnp-tv-z]{26}")
 
 
@@ -40,6 +43,38 @@ def answer_id(run_id: RunId) -> MessageId:
     return MessageId("msg_" + run_id.removeprefix("run_"))
 
 
+def asked_id(run_id: RunId) -> MessageId:
+    """The user's message that a run answers."""
+    return MessageId("ask_" + run_id.removeprefix("run_"))
+
+
+def artifact_id(digest: str) -> ArtifactId:
+    """An artifact is named by the SHA-256 of its bytes."""
+    return ArtifactId(f"art_{digest}")
+
+
+def is_artifact_id(value: str) -> bool:
+    return _ARTIFACT.fullmatch(value) is not None
+
+
+def new_session_id() -> SessionId:
+    return SessionId(f"ses_{_sortable()}")
+
+
+def new_event_id() -> str:
+    """Names something that was done where no run did it."""
+    return f"evt_{_sortable()}"
+
+
+def new_blob_name() -> str:
+    return _sortable()
+
+
+def milliseconds_of(name: str) -> int:
+    """When a sortable name was made, since 1970: its first ten characters say so."""
+    return sum(_ALPHABET.index(char) << shift for char, shift in zip(name[:10], range(45, -1, -5), strict=True))
+
+
 def new_reference() -> str:
     """What a user can quote so that an operator finds the log line."""
     return f"ref_{_sortable()}"
@@ -50,6 +85,11 @@ def is_made_here(value: str) -> bool:
     return _MADE.fullmatch(value) is not None
 
 
-def is_session_name(value: str) -> bool:
-    """Callers make their own session ids: 1 to 128 characters of letters, digits and `._:-`."""
+def is_name(value: str) -> bool:
+    """Callers make their own session and canvas ids: 1 to 128 characters of letters, digits and `._:-`."""
     return _NAME.fullmatch(value) is not None
+
+
+def owned(user_id: UserId, name: str) -> str:
+    """A name that users choose is unique per user only; with its owner it is unique. No name has a slash."""
+    return f"{user_id}/{name}"

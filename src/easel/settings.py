@@ -39,6 +39,7 @@ class Settings:
     allowed_hosts: str = _row("", "More host names this server answers for, separated by commas; * allows any.")
     open_metrics: bool = _row(False, "Serve /metrics without a token.")
     log: str = _row("info", "What is logged and how: debug, info, warning or error, with `,json` for JSON lines.")
+    slow_seconds: float = _row(5.0, "A request or an append that takes longer is noted in the audit trail.", least=0.001)
     # runs and workers
     claim_seconds: float = _row(15.0, "How long a worker holds a run without renewing; a dead worker's runs move on after it.", least=0.2)
     poll_seconds: float = _row(1.0, "How often to look for what a lost bell did not tell.", least=0.05)
@@ -59,6 +60,11 @@ class Settings:
     max_body_bytes: int = _row(1_048_576, "Largest request body.", least=1_024)
     max_message_bytes: int = _row(262_144, "Largest message that starts a run.", least=16)
     max_result_bytes: int = _row(262_144, "Largest result of a tool; more is refused and the model is told.", least=1_024)
+    max_board_bytes: int = _row(262_144, "Largest value on a board.", least=1)
+    max_board_keys: int = _row(1_000, "Keys on the boards of one run.", least=1)
+    max_board_total_bytes: int = _row(16_777_216, "All values on the boards of one run together.", least=1)
+    max_artifact_bytes: int = _row(104_857_600, "Largest artifact that can be uploaded.", least=1_024)
+    artifact_days: float = _row(7.0, "Days that an artifact is kept which nothing refers to.", least=0.05)
     # database
     database_pool: int = _row(8, "Postgres connections of one process, beside the bell's.", least=1, most=1_000)
     database_timeout_seconds: float = _row(8.0, "How long one statement may take before the connection counts as lost.", least=0.5)

@@ -11,7 +11,7 @@ from easel.core.run.pace import DELTA_BYTES, pieces
 from easel.core.run.resume import progress
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.nesting import DEEPEST, is_too_deep
-from easel.ids import CallId, MessageId, RunId, answer_id, is_made_here, is_session_name, new_run_id
+from easel.ids import CallId, MessageId, RunId, answer_id, is_made_here, is_name, new_run_id
 from tests.requirements import rule
 
 EVENTS = RunEvents(RunId("run_x"), agent_id="main", node_id="tool_loop")
@@ -131,7 +131,7 @@ def test_what_is_no_id_of_ours_is_not_worth_a_query(text: str):
     ],
 )
 def test_session_names_are_plain_words(name: str, fits: bool):
-    assert is_session_name(name) is fits
+    assert is_name(name) is fits
 
 
 def nested(depth: int, value: object = 0) -> object:

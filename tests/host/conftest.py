@@ -10,6 +10,8 @@ import pytest_asyncio
 
 from easel.core.principal import THE_OWNER
 from easel.core.tool.definition import ToolDefinition
+from easel.host.artifacts import Artifacts
+from easel.host.audit import Audit
 from easel.host.native_tools import native_tools
 from easel.host.run_queue import RunQueue
 from easel.host.run_worker import RunWorker
@@ -17,6 +19,7 @@ from easel.host.tool_loop import ToolLoop
 from easel.host.toolbox import Toolbox
 from easel.ids import new_worker_id
 from easel.llm.scripted import ScriptedModel
+from easel.stores.blobs import open_blobs
 from easel.stores.sqlite import SqliteDatabase, open_sqlite
 from easel.stores.sqlite.database import wall_clock
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
     from easel.core.run.run import Run
     from easel.core.stream.log import LoggedEvent
+    from easel.core.tool.context import RunContext
     from easel.host.ports import Model, RunStore, Tool
     from easel.ids import RunId
 
@@ -52,7 +56,7 @@ class TestTool:
     def __post_init__(self) -> None:
         self.definition = ToolDefinition(self.name, "For a test.", {"type": "object"}, read_only=self.read_only, idempotent=self.idempotent)
 
-    async def use(self, args: Mapping[str, Any]) -> Any:
+    async def use(self, args: Mapping[str, Any], context: RunContext) -> Any:
         return await self.work(args)
 
 
@@ -63,14 +67,17 @@ class Bench:
         self.database = database
         self.clock = clock
         self.runs: RunStore = database.runs
-        self.queue = RunQueue(database.runs, database.bell, max_attempts=3, max_message_bytes=100_000)
+        self.audit = Audit(database.audit)
+        blobs = open_blobs(str(database.path.parent / "blobs"))
+        self.artifacts = Artifacts(database.artifacts, blobs, max_bytes=10_000_000, grace_seconds=3600)
+        self.queue = RunQueue(database.runs, self.artifacts, database.bell, self.audit, max_attempts=3, max_message_bytes=100_000)
 
     def worker(self, *tools: Tool, model: Model | None = None, runs: RunStore | None = None, **changed: Any) -> RunWorker:
-        toolbox = Toolbox([*native_tools(), *tools], timeout_seconds=30, max_result_bytes=10_000)
+        toolbox = Toolbox([*native_tools(), *tools], audit=self.audit, timeout_seconds=30, max_result_bytes=10_000)
         options = {"slots": 8, "claim_seconds": 15.0, "poll_seconds": 0.05, "drain_seconds": 5.0, "run_timeout_seconds": 60.0, **changed}
         max_steps = options.pop("max_steps", 24)
         loop = ToolLoop(model or ScriptedModel(), toolbox, max_steps=max_steps)
-        return RunWorker(new_worker_id(), runs or self.runs, self.database.bell, loop, **options)
+        return RunWorker(new_worker_id(), runs or self.runs, self.artifacts, self.database.bell, loop, audit=self.audit, **options)
 
     async def start(self, message: str, session: str = "s") -> RunId:
         return (await self.queue.start(THE_OWNER, session, message)).run_id
@@ -94,5 +101,7 @@ def clock() -> TurnableClock:
 async def bench(tmp_path: Path, clock: TurnableClock) -> AsyncIterator[Bench]:
     database = await open_sqlite(tmp_path / "easel.db", clock=clock)
     await database.migrate()
-    yield Bench(database, clock)
+    bench = Bench(database, clock)
+    yield bench
+    await bench.audit.close()
     await database.close()

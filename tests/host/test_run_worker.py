@@ -12,6 +12,7 @@ import pytest
 from easel.core.principal import THE_OWNER
 from easel.core.run.life import Status
 from easel.core.stream.ring import RunGrew
+from easel.ids import OWNER, ArtifactId, SessionId
 from tests.host.conftest import TestTool
 from tests.host.working import at_work, ended, script, until
 from tests.requirements import case, rule
@@ -63,7 +64,11 @@ async def test_what_was_said_is_the_sum_of_its_deltas(bench: Bench):
     log = [(event.type, msgspec.json.decode(event.data)) for event in await bench.log(run_id)]
     text = "".join(data["text"] for kind, data in log if kind == "message.delta")
     assert text == f"a{long}\n\nb"
-    assert next(data["text"] for kind, data in log if kind == "message.completed") == text
+    marker = next(data["text"] for kind, data in log if kind == "message.completed")
+    assert marker["redacted"] is True, "an event is light, so the whole text is beside it"
+    assert (await bench.artifacts.read(OWNER, ArtifactId(marker["uri"].rpartition("/")[2]))).decode() == text
+    [_, answer] = await bench.database.sessions.messages(OWNER, SessionId("s"), before=None, limit=10)
+    assert answer.content == text, "long plain text stays whole in the message store"
     assert max(len(event.data) for event in await bench.log(run_id) if event.type == "message.delta") <= 2_048
 
 

@@ -182,7 +182,7 @@ async def test_this_code_runs_on_a_schema_that_is_newer_than_it(own_store: Store
     stored(await runs.append(says(before, 1, "old")))
     await store.sql("alter table runs add column mood text")
     await store.sql("alter table run_events add column weight integer")
-    await store.sql("alter table sessions add column title text default 'untitled'")
+    await store.sql("alter table sessions add column mood text default 'calm'")
     await store.sql("create table moods (mood text primary key)")
     await store.sql("insert into schema_migrations (version, name) values (9999, 'moods')")
 

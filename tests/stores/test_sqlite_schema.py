@@ -56,7 +56,7 @@ async def test_the_database_refuses_a_payload_that_is_not_json(database: SqliteD
 async def test_a_migration_is_applied_whole_or_not_at_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = migrations.available("sqlite")
     wrong = Migration(
-        2, "wrong", "create table a (b text); -- so far; so good\ninsert into a values (';');\ninsert into missing values (1);"
+        99, "wrong", "create table a (b text); -- so far; so good\ninsert into a values (';');\ninsert into missing values (1);"
     )
     database = await open_sqlite(path)
     assert await database.schema_version() == 0
@@ -67,8 +67,8 @@ async def test_a_migration_is_applied_whole_or_not_at_all(path: Path, monkeypatc
             await database.migrate()
         assert await database.schema_version() == first[-1].version
         assert await database.read(lambda connection: connection.execute("select 1 from sqlite_schema where name = 'a'").fetchall()) == []
-        patch.setattr(migrations, "available", lambda _: [*first, Migration(2, "right", wrong.sql.rpartition("insert")[0])])
-        assert await database.migrate() == ["0002 right"]
+        patch.setattr(migrations, "available", lambda _: [*first, Migration(99, "right", wrong.sql.rpartition("insert")[0])])
+        assert await database.migrate() == ["0099 right"]
         assert await database.read(lambda connection: [row["b"] for row in connection.execute("select b from a").fetchall()]) == [";"]
     await database.close()
 

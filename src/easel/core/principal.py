@@ -8,7 +8,7 @@ from easel.ids import OWNER, UserId
 
 class Scope(StrEnum):
     DEBUG = "debug"  # may see internal events
-    ADMIN = "admin"  # may read metrics
+    ADMIN = "admin"  # may read metrics and the audit trail
 
 
 @dataclass(frozen=True, slots=True)

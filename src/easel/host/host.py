@@ -4,16 +4,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from easel.core.tool.definition import ToolDefinition
+from easel.host.artifacts import Artifacts
+from easel.host.audit import Audit
+from easel.host.boards import Boards
+from easel.host.canvas_library import CanvasLibrary
 from easel.host.readiness import Readiness
 from easel.host.run_queue import RunQueue
-from easel.host.run_tail import RunTails
+from easel.host.sessions import Sessions
 from easel.host.sign_in import SignIn
+from easel.host.tails import Tails
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
     sign_in: SignIn
+    audit: Audit
     queue: RunQueue
-    tails: RunTails
+    sessions: Sessions
+    canvases: CanvasLibrary
+    tails: Tails  # of runs
+    threads: Tails
+    canvas_tails: Tails
+    boards: Boards
+    artifacts: Artifacts
     readiness: Readiness
     tools: Sequence[ToolDefinition]

@@ -4,17 +4,77 @@ Nothing here says how. A store raises `errors.Unavailable` when it cannot be rea
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Protocol
 
+from easel.core.artifact.artifact import Artifact, NewArtifact, Place, Swept
+from easel.core.audit.chain import End, Link
+from easel.core.audit.record import Entry, StorageClass
+from easel.core.canvas.canvas import Canvas, NewCanvas
 from easel.core.run.batch import Appended, Batch, CancelAnswer, Enqueued, QueueDepth
+from easel.core.run.boards import Board, BoardValue, BoardWrite, Written
 from easel.core.run.conversation import Conversation, Part
 from easel.core.run.life import Status
 from easel.core.run.run import Claim, NewRun, Run
+from easel.core.session.message import Message, StoredMessage
+from easel.core.session.session import Session
 from easel.core.stream.envelope import Envelope
+from easel.core.stream.lightness import Moved
 from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.ring import Ring
+from easel.core.tool.context import RunContext
 from easel.core.tool.definition import ToolDefinition
-from easel.ids import RunId, SessionId, UserId, WorkerId
+from easel.ids import ArtifactId, CanvasId, RunId, SessionId, UserId, WorkerId
+
+
+class LogSource(Protocol):
+    """A kind of log, as its tails read it."""
+
+    async def bounds(self, user_id: UserId, name: Any, /) -> Bounds | None: ...
+
+    async def heads(self, keys: Sequence[Any], /) -> Mapping[Any, int]: ...
+
+    async def events_after(self, key: Any, cursor: int, limit: int, /) -> list[LoggedEvent]: ...
+
+
+class SessionStore(LogSource, Protocol):
+    """Sessions, their messages and their threads."""
+
+    async def create(self, user_id: UserId, session_id: SessionId, title: str | None) -> Session | None:
+        """None: there is one already."""
+        ...
+
+    async def get(self, user_id: UserId, session_id: SessionId) -> Session | None: ...
+
+    async def list_sessions(self, user_id: UserId, *, search: str, before: tuple[datetime, SessionId] | None, limit: int) -> list[Session]:
+        """Latest message first; `search` is looked for in titles and ids."""
+        ...
+
+    async def rename(self, user_id: UserId, session_id: SessionId, title: str) -> Session | None: ...
+
+    async def delete(self, user_id: UserId, session_id: SessionId) -> list[RunId] | None:
+        """With all that belongs to it; the runs that went with it. None: there was no such session."""
+        ...
+
+    async def messages(self, user_id: UserId, session_id: SessionId, *, before: int | None, limit: int) -> list[StoredMessage]:
+        """The newest below `before`, oldest first."""
+        ...
+
+
+class CanvasStore(LogSource, Protocol):
+    """Canvases and their logs."""
+
+    async def create(self, new: NewCanvas, event: Envelope) -> Canvas | None:
+        """With the first event of its log. None: there is one already."""
+        ...
+
+    async def get(self, user_id: UserId, canvas_id: CanvasId) -> Canvas | None: ...
+
+    async def delete(self, user_id: UserId, canvas_id: CanvasId) -> bool: ...
+
+    async def append(self, user_id: UserId, canvas_id: CanvasId, event: Envelope) -> int | None:
+        """The event's seq; None: there is no such canvas."""
+        ...
 
 
 class RunStore(Protocol):
@@ -32,8 +92,10 @@ class RunStore(Protocol):
         """Newest first; `before` is the `queue_no` to go on below."""
         ...
 
-    async def request_cancel(self, user_id: UserId, run_id: RunId, closing: Sequence[Envelope]) -> CancelAnswer | None:
-        """A queued run ends here and now with the `closing` events; a running one is flagged; an ended one stays. RX-12, RS-37"""
+    async def request_cancel(
+        self, user_id: UserId, run_id: RunId, closing: Sequence[Envelope], answer: Message | None = None
+    ) -> CancelAnswer | None:
+        """A queued run ends here and now with the `closing` events and its `answer`; a running one is flagged; an ended one stays. RX-12, RS-37"""
         ...
 
     async def claim_queued(
@@ -85,6 +147,48 @@ class RunStore(Protocol):
         ...
 
 
+class AuditStore(Protocol):
+    """The audit chain: only ever added to, behind its one end."""
+
+    async def append(self, entries: Sequence[Entry]) -> None:
+        """All of them, next to each other and in this order; durable when it returns. CC-06"""
+        ...
+
+    async def end(self) -> End: ...
+
+    async def after(self, seq: int, last: int, limit: int) -> list[Link]:
+        """In the chain's order, from above `seq` up to `last`."""
+        ...
+
+    async def list_records(
+        self,
+        *,
+        action: str | None,
+        storage_class: StorageClass | None,
+        since: datetime | None,
+        until: datetime | None,
+        before: int | None,
+        limit: int,
+    ) -> list[Link]:
+        """Newest first; `since` belongs to it, `until` does not; `before` is the `seq` to go on below."""
+        ...
+
+
+class BoardStore(Protocol):
+    """The boards of runs. A write, its version and its event in the run's log are one transaction under the run's lock."""
+
+    async def write(self, write: BoardWrite, claim: Claim | None = None) -> Written | None:
+        """None: there is no such run of this user, or the claim is no longer the run's; nothing was stored. CC-09, CC-16
+
+        Raises what `BoardWrite.next_version` refuses with.
+        """
+        ...
+
+    async def read(self, user_id: UserId, run_id: RunId, board: Board, *, edge_id: str | None, key: str | None) -> list[BoardValue] | None:
+        """By edge and key, each of which may be left open; None: there is no such run of this user."""
+        ...
+
+
 class Bell(Protocol):
     """Wakes who waits, here and on other instances. The log is the truth: a lost ring costs one poll, never an event."""
 
@@ -103,8 +207,61 @@ class Tool(Protocol):
     @property
     def definition(self) -> ToolDefinition: ...
 
-    async def use(self, args: Mapping[str, Any]) -> Any:
+    async def use(self, args: Mapping[str, Any], context: RunContext) -> Any:
         """Runs until done or cancelled; a cancelled tool leaves nothing running. Raises `ToolFailed`."""
+        ...
+
+
+class ArtifactStore(Protocol):
+    """The rows of artifacts: whose they are, where their bytes lie, and what refers to them."""
+
+    async def claim(self, user_id: UserId, new: Sequence[NewArtifact]) -> list[Artifact]:
+        """The rows of these, made or touched: no sweep takes them for now."""
+        ...
+
+    async def withdraw(self, user_id: UserId, begun: ArtifactId) -> None:
+        """Remove a row that was claimed and has no blob."""
+        ...
+
+    async def settle(self, user_id: UserId, begun: ArtifactId, new: NewArtifact, lost_key: str | None) -> Artifact | None:
+        """The blob of the row that was claimed as `begun` turned out to be this content; None: that row was swept meanwhile.
+
+        The row of the content gets the blob, unless it has one already, and another one than `lost_key`.
+        """
+        ...
+
+    async def mark_stored(self, user_id: UserId, put: Sequence[Artifact]) -> set[ArtifactId]:
+        """Their blobs are there; without those whose row has gone meanwhile, or has another blob."""
+        ...
+
+    async def get(self, user_id: UserId, artifact_id: ArtifactId) -> Artifact | None:
+        """Only if it is stored."""
+        ...
+
+    async def refer(
+        self, user_id: UserId, artifact_ids: Sequence[ArtifactId], *, run_id: RunId | None = None, canvas_id: CanvasId | None = None
+    ) -> None:
+        """Kept as long as the run or the canvas; ids of nothing are passed over."""
+        ...
+
+    async def sweep(self, after: Place, older_than_seconds: float, limit: int) -> Swept:
+        """Look at `limit` rows and remove those that nothing refers to and nobody touched for so long."""
+        ...
+
+    async def unknown_blobs(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
+        """Those made so long ago that belong to no row."""
+        ...
+
+
+class Keeper(Protocol):
+    """Keeps what is too heavy for a log, and gives it back: the artifacts, as the other stories need them."""
+
+    async def keep(self, user_id: UserId, moved: Sequence[Moved]) -> None:
+        """Durable when it returns: what refers to these may now be stored."""
+        ...
+
+    async def read(self, user_id: UserId, artifact_id: ArtifactId) -> bytes:
+        """The exact bytes, or an error: never others."""
         ...
 
 

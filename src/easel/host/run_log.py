@@ -13,12 +13,13 @@ from easel.core.run.events import RunEvents
 from easel.core.run.life import Status
 from easel.core.run.pace import DELTA_BYTES, DELTA_SECONDS, pieces
 from easel.core.run.run import Claim
+from easel.core.session.message import Message, message
 from easel.core.stream.envelope import Envelope
-from easel.core.stream.ring import RunGrew, RunReady
+from easel.core.stream.ring import RunGrew, RunReady, ThreadGrew
 from easel.errors import Unavailable
 from easel.host.metrics import APPEND_SECONDS
-from easel.host.ports import Bell, RunStore
-from easel.ids import MessageId
+from easel.host.ports import Bell, Keeper, RunStore
+from easel.ids import answer_id, owned
 
 AGENT, NODE = "main", "tool_loop"  # who acts in a run
 MOST_PENDING = 1_000  # events not yet durable; a writer that is ahead by more has to wait
@@ -30,11 +31,12 @@ class ClaimLost(Exception):
 
 
 class RunLog:
-    def __init__(self, claim: Claim, message_id: MessageId, runs: RunStore, bell: Bell, *, cancel_asked: Callable[[], None]) -> None:
+    def __init__(self, claim: Claim, runs: RunStore, keeper: Keeper, bell: Bell, *, cancel_asked: Callable[[], None]) -> None:
         self.events = RunEvents(claim.run_id, agent_id=AGENT, node_id=NODE)
-        self._claim = claim
-        self._message_id = message_id
+        self.claim = claim
+        self._message_id = answer_id(claim.run_id)
         self._runs = runs
+        self._keeper = keeper
         self._bell = bell
         self._cancel_asked = cancel_asked
         self._pending: list[Envelope] = []
@@ -43,7 +45,7 @@ class RunLog:
         self._gathered = 0
         self._timer: asyncio.TimerHandle | None = None
         self._next_batch = 1
-        self._ending: tuple[Status, str | None] | None = None
+        self._ending: tuple[Status, str | None, Message] | None = None
         self._pump: asyncio.Task[None] | None = None
         self._kicked = False
         self._failure: Exception | None = None
@@ -85,7 +87,7 @@ class RunLog:
     async def end(self, text: str, status: Status, error: str | None) -> None:
         """The closing events and the run's outcome, in one transaction with whatever is still pending. RX-28"""
         closing = self.events.ending(self._message_id, text, status, error)
-        self._ending = (status, error if status is Status.FAILED else None)
+        self._ending = (status, error if status is Status.FAILED else None, message(self._message_id, text))
         self._failure = None
         self.write(*closing)
         try:
@@ -147,17 +149,15 @@ class RunLog:
         try:
             while self._pending and not self.is_lost:
                 events, self._pending = self._pending, []
-                ends_as, error = self._ending or (None, None)
-                batch = Batch(self._claim, self._next_batch, events, ends_as, error)
-                answer = await self._append(batch)
-                if answer is None:
+                ends_as, error, answer = self._ending or (None, None, None)
+                batch = Batch(self.claim, self._next_batch, events, ends_as, error, answer)
+                appended = await self._append(batch)
+                if appended is None:
                     self.lose()
                     return
                 self._next_batch += 1
-                self._bell.ring(RunGrew(self._claim.run_id, answer.last_seq))
-                if answer.turn_passed:
-                    self._bell.ring(RunReady())
-                if answer.cancel_requested and ends_as is None:
+                self._tell(appended)
+                if appended.cancel_requested and ends_as is None:
                     self._cancel_asked()
         except Exception as problem:  # noqa: BLE001 - kept for the writer, who finds it when it next waits
             self._failure = problem
@@ -165,10 +165,23 @@ class RunLog:
         finally:
             self._pump = None
 
+    def _tell(self, appended: Appended) -> None:
+        self._bell.ring(RunGrew(self.claim.run_id, appended.last_seq))
+        if appended.thread_seq is not None:
+            self._bell.ring(ThreadGrew(owned(self.claim.user_id, self.claim.session_id), appended.thread_seq))
+        if appended.turn_passed:
+            self._bell.ring(RunReady())
+
     async def _append(self, batch: Batch) -> Appended | None:
-        """The same batch until the store has answered: its key makes a repetition harmless. RX-29"""
+        """The same batch until the store has answered: its key makes a repetition harmless. RX-29
+
+        What was too heavy for it is kept before it is: a reference never points at nothing.
+        """
+        heavy = [moved for speaker in (*batch.events, *([batch.answer] if batch.answer else [])) for moved in speaker.moved]
         while not self.is_lost:
             try:
+                if heavy:
+                    await self._keeper.keep(self.claim.user_id, heavy)
                 with APPEND_SECONDS.time():
                     return await self._runs.append(batch)
             except Unavailable:

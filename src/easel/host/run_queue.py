@@ -9,45 +9,61 @@ from easel.core.run.conversation import said
 from easel.core.run.events import RunEvents
 from easel.core.run.life import Status
 from easel.core.run.run import NewRun, Run
+from easel.core.session.message import Message, message, question
+from easel.core.session.session import title_from
 from easel.core.stream.envelope import Envelope
-from easel.core.stream.ring import CancelAsked, RunGrew, RunReady
+from easel.core.stream.ring import CancelAsked, RunGrew, RunReady, ThreadGrew
 from easel.errors import BadInput, NotFound, RunFinished, TooLarge, Unavailable
+from easel.host.audit import Audit
 from easel.host.metrics import QUEUE_DEPTH, RUNS_ENQUEUED
-from easel.host.ports import Bell, RunStore
+from easel.host.ports import Bell, Keeper, RunStore
 from easel.host.run_history import read_progress
-from easel.ids import RunId, SessionId, answer_id, is_made_here, is_session_name, new_run_id
+from easel.ids import RunId, SessionId, answer_id, is_made_here, is_name, new_run_id, owned
 
 LONGEST_KEY = 200
+SHOWN_BEGINNING = 200  # characters of a message that is kept elsewhere
 NO_SESSION_NAME = "session_id is 1 to 128 characters: letters, digits and . _ : - (a letter or digit first)."
 
 
 class RunQueue:
-    def __init__(self, runs: RunStore, bell: Bell, *, max_attempts: int, max_message_bytes: int) -> None:
+    def __init__(self, runs: RunStore, keeper: Keeper, bell: Bell, audit: Audit, *, max_attempts: int, max_message_bytes: int) -> None:
         self._runs = runs
+        self._keeper = keeper
+        self._audit = audit
         self._bell = bell
         self._max_attempts = max_attempts
         self._max_message = max_message_bytes
 
-    async def start(self, who: Principal, session_id: str, message: str, idempotency_key: str | None = None) -> Run:
+    async def start(self, who: Principal, session_id: str, text: str, idempotency_key: str | None = None) -> Run:
         """Durable when it returns; a worker is woken, but nothing depends on it hearing. RX-31"""
-        new = self._checked(who, session_id, message, idempotency_key)
+        new = self._checked(who, session_id, text, idempotency_key)
+        if new.question and new.question.moved:
+            await self._keeper.keep(who.user_id, new.question.moved)
         enqueued = await self._runs.enqueue(new)
         if enqueued.is_new:
             RUNS_ENQUEUED.inc()
             self._bell.ring(RunReady())
+            if enqueued.thread_seq is not None:
+                self._bell.ring(ThreadGrew(owned(who.user_id, session_id), enqueued.thread_seq))
         return enqueued.run
 
-    def _checked(self, who: Principal, session_id: str, message: str, key: str | None) -> NewRun:
-        if not is_session_name(session_id):
+    def _checked(self, who: Principal, session_id: str, text: str, key: str | None) -> NewRun:
+        if not is_name(session_id):
             raise BadInput(problem=NO_SESSION_NAME)
-        if len(message.encode()) > self._max_message:
+        if len(text.encode()) > self._max_message:
             raise TooLarge(what="message", limit=self._max_message)
-        if not message or "\x00" in message:
+        if not text or "\x00" in text:
             raise BadInput(problem="message is some text, without NUL characters.")
         if key is not None and (not 0 < len(key) <= LONGEST_KEY or not key.isprintable()):
             raise BadInput(problem=f"idempotency_key is 1 to {LONGEST_KEY} printable characters.")
-        digest = hashlib.sha256(f"{session_id}\x00{message}".encode()).hexdigest() if key is not None else None
-        return NewRun(new_run_id(), who.user_id, SessionId(session_id), message, self._max_attempts, key, digest)
+        digest = hashlib.sha256(f"{session_id}\x00{text}".encode()).hexdigest() if key is not None else None
+        run_id = new_run_id()
+        asked = question(run_id, text)
+        # What is too heavy for a table is kept beside it, and the worker reads it from there.
+        moved = asked.moved_text
+        shown = text if moved is None else text[:SHOWN_BEGINNING] + "…"
+        title = title_from(text)
+        return NewRun(run_id, who.user_id, SessionId(session_id), shown, self._max_attempts, key, digest, asked, title, moved)
 
     async def get(self, who: Principal, run_id: str) -> Run:
         run = await self._runs.get(who.user_id, RunId(run_id)) if is_made_here(run_id) else None
@@ -58,7 +74,7 @@ class RunQueue:
     async def list_runs(
         self, who: Principal, session_id: str | None, statuses: Sequence[Status], before: int | None, limit: int
     ) -> list[Run]:
-        if session_id is not None and not is_session_name(session_id):
+        if session_id is not None and not is_name(session_id):
             raise BadInput(problem=NO_SESSION_NAME)
         session = SessionId(session_id) if session_id is not None else None
         return await self._runs.list_runs(who.user_id, session_id=session, statuses=statuses, before=before, limit=limit)
@@ -67,25 +83,33 @@ class RunQueue:
         """A queued run ends here; a running one is told to stop and this does not wait for it. RX-12, RS-37"""
         if not is_made_here(run_id):
             raise NotFound(what="run", id=run_id)
-        answer = await self._runs.request_cancel(who.user_id, RunId(run_id), await self._closing(who, RunId(run_id)))
+        closing, left = await self._closing(who, RunId(run_id))
+        answer = await self._runs.request_cancel(who.user_id, RunId(run_id), closing, left)
         if answer is None:
             raise NotFound(what="run", id=run_id)
         run = answer.run
         if run.is_terminal and not answer.changed:
             raise RunFinished(run_id=run_id, status=run.status.value)
+        await self._audit.record(who, "run.cancelled", subject=run_id)
         self._bell.ring(RunGrew(run.run_id, run.last_seq) if run.is_terminal else CancelAsked(run.run_id))
+        if answer.thread_seq is not None:
+            self._bell.ring(ThreadGrew(owned(run.user_id, run.session_id), answer.thread_seq))
         if answer.turn_passed:
             self._bell.ring(RunReady())
         return run
 
-    async def _closing(self, who: Principal, run_id: RunId) -> list[Envelope]:
+    async def _closing(self, who: Principal, run_id: RunId) -> tuple[list[Envelope], Message | None]:
         """How the log ends if nobody holds the run: one that was handed back has said something, one that never started has not."""
         events = RunEvents(run_id, agent_id=who.user_id, node_id="cancel")
         run = await self.get(who, run_id)
         if run.status is not Status.QUEUED or run.last_seq == 0:
-            return events.stopping(Status.CANCELLED)
-        done = await read_progress(self._runs, run_id, run.last_seq)
-        return events.ending(answer_id(run_id), said(done.steps), Status.CANCELLED, None)
+            return events.stopping(Status.CANCELLED), None
+        done = await read_progress(self._runs, self._keeper, who.user_id, run_id, run.last_seq)
+        text = said(done.steps)
+        left = message(answer_id(run_id), text)
+        closing = events.ending(answer_id(run_id), text, Status.CANCELLED, None)
+        await self._keeper.keep(who.user_id, [moved for speaker in (left, *closing) for moved in speaker.moved])
+        return closing, left
 
     async def measure(self) -> None:
         """Put the depth of the queue where /metrics reads it; unknown while the store is away, when the rest matters most."""

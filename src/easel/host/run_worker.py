@@ -16,15 +16,17 @@ import structlog
 
 from easel.core.run.events import RunEvents
 from easel.core.run.life import Status
+from easel.core.run.resume import Progress
 from easel.core.run.run import Claim
 from easel.core.stream.ring import CancelAsked, Ring, RunGrew, RunReady
 from easel.errors import GaveUp, HostError, InternalError, TookTooLong, Unavailable
+from easel.host.audit import Audit, agent_of
 from easel.host.metrics import CLAIM_SECONDS, CLAIMS_LOST, HANDED_BACK, QUEUE_SECONDS, RUNS_ENDED, RUNS_HELD, TAKEOVERS
-from easel.host.ports import Bell, RunStore
+from easel.host.ports import Bell, Keeper, RunStore
 from easel.host.run_history import read_progress
 from easel.host.run_log import AGENT, NODE, RETRY_SECONDS, ClaimLost, RunLog
 from easel.host.tool_loop import HandBack, Spoken, ToolLoop
-from easel.ids import RunId, WorkerId, answer_id, new_reference
+from easel.ids import RunId, WorkerId, new_reference
 
 NEAR_TURNS = 1_000  # claims look this far back; once a poll they look everywhere, so a pinned past costs one look a second
 SAFETY = 0.1  # the part of a claim that is kept in reserve: by then a worker that could not renew has stopped
@@ -73,6 +75,7 @@ class RunWorker:
         self,
         worker_id: WorkerId,
         runs: RunStore,
+        keeper: Keeper,
         bell: Bell,
         tool_loop: ToolLoop,
         *,
@@ -81,10 +84,13 @@ class RunWorker:
         poll_seconds: float,
         drain_seconds: float,
         run_timeout_seconds: float,
+        audit: Audit,
         retention_seconds: float = 0,
+        also: Sequence[Callable[[], Awaitable[None]]] = (),
     ) -> None:
         self.worker_id = worker_id
         self._runs = runs
+        self._keeper = keeper
         self._bell = bell
         self._tool_loop = tool_loop
         self._slots = slots
@@ -93,6 +99,8 @@ class RunWorker:
         self._drain_seconds = drain_seconds
         self._run_timeout = run_timeout_seconds
         self._retention = retention_seconds
+        self._audit = audit
+        self._also = also
         self._held: dict[RunId, Held] = {}
         self._wake = asyncio.Event()
         self._latest_turn = 0
@@ -104,7 +112,7 @@ class RunWorker:
 
     async def work(self, stop: asyncio.Event) -> None:
         """Until told to stop; then lets steps end for a while and hands the rest back, so that others go on at once."""
-        duties = [self._claim_forever, self._renew_forever, self._guard_forever, self._look_for_cancels_forever]
+        duties = [self._claim_forever, self._renew_forever, self._guard_forever, self._look_for_cancels_forever, *self._also]
         if self._retention:
             duties.append(self._prune_forever)
         tasks = [asyncio.create_task(self._keep_at(duty), name=duty.__name__) for duty in duties]
@@ -213,7 +221,7 @@ class RunWorker:
         held = Held(claim, good_until)
         if not claim.is_exhausted:
             self._bell.ring(RunGrew(claim.run_id, claim.last_seq + 1))  # the claim has opened its log
-        held.log = RunLog(claim, answer_id(claim.run_id), self._runs, self._bell, cancel_asked=lambda: held.end_by(Stop.CANCEL))
+        held.log = RunLog(claim, self._runs, self._keeper, self._bell, cancel_asked=lambda: held.end_by(Stop.CANCEL))
         held.task = asyncio.create_task(self._hold(held))
         self._held[claim.run_id] = held
         RUNS_HELD.set(len(self._held))
@@ -267,8 +275,8 @@ class RunWorker:
             if claim.cancel_requested or held.stop is Stop.CANCEL:
                 return Status.CANCELLED, None
             async with limit:
-                done = await self._patiently(lambda: read_progress(self._runs, claim.run_id, claim.last_seq))
-                await self._tool_loop.play(claim.input_text, done, held.log, lambda: self._is_draining, spoken)
+                asked, done = await self._patiently(lambda: self._before(claim))
+                await self._tool_loop.play(asked, done, held.log, lambda: self._is_draining, spoken)
         except HandBack:
             return None
         except asyncio.CancelledError:
@@ -279,6 +287,7 @@ class RunWorker:
             return None if held.stop is Stop.HAND_BACK else (Status.CANCELLED, None)
         except HostError as problem:
             log.info("run.failed", run_id=claim.run_id, reason=problem.message)
+            self._audit.note(agent_of(claim.user_id), "run.failed", subject=claim.run_id, details={"reason": problem.message})
             return Status.FAILED, problem.message
         except ClaimLost:
             raise
@@ -287,8 +296,16 @@ class RunWorker:
                 return Status.FAILED, TookTooLong(seconds=f"{self._run_timeout:g}").message
             reference = new_reference()
             log.exception("run.broke", run_id=claim.run_id, reference=reference)
+            self._audit.broke(agent_of(claim.user_id), "run.broke", problem, reference=reference, subject=claim.run_id)
             return Status.FAILED, InternalError(reference=reference).message
         return Status.COMPLETED, None
+
+    async def _before(self, claim: Claim) -> tuple[str, Progress]:
+        """What was asked, and what earlier attempts have done."""
+        asked = claim.input_text
+        if claim.input_artifact is not None:
+            asked = (await self._keeper.read(claim.user_id, claim.input_artifact)).decode()
+        return asked, await read_progress(self._runs, self._keeper, claim.user_id, claim.run_id, claim.last_seq)
 
     async def _patiently(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """A store that is away is no failure of the run: it is asked again until it answers or the claim is over."""

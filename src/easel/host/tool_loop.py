@@ -9,9 +9,10 @@ from dataclasses import replace
 
 from easel.core.run.conversation import STEP_BREAK, Conversation, Step, Text, Thought, ToolCall, ToolResult, said
 from easel.core.run.resume import OUTCOME_UNKNOWN, Progress
+from easel.core.tool.context import RunContext
 from easel.errors import StepLimit
 from easel.host.ports import Model
-from easel.host.run_log import RunLog
+from easel.host.run_log import ClaimLost, RunLog
 from easel.host.toolbox import Toolbox
 from easel.ids import CallId
 
@@ -44,6 +45,7 @@ class ToolLoop:
                 raise StepLimit(limit=self._max_steps)
             step = await self._ask(Conversation(message, tuple(steps)), log, spoken)
             steps.append(step)
+            spoken.steps = tuple(steps)  # at once: the next wait may be where the run is cancelled
             if step.calls:
                 log.write(log.events.step(len(steps), step))
                 await log.flush()
@@ -76,11 +78,18 @@ class ToolLoop:
             else:
                 log.write(log.events.calling(call))
                 await log.flush()  # nothing touches the world before the log says that it is about to
-                result = await self._toolbox.use(call)
+                result = await self._use(call, log)
             log.write(log.events.called(result))
             await log.flush()
             step = replace(step, results=(*step.results, result))
         return step
+
+    async def _use(self, call: ToolCall, log: RunLog) -> ToolResult:
+        try:
+            return await self._toolbox.use(call, RunContext(log.claim))
+        except ClaimLost:  # the tool was the first to hear
+            log.lose()
+            raise
 
 
 class Spoken:

@@ -5,17 +5,60 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
+from easel.core.canvas.canvas import Canvas
 from easel.core.run.life import Status
 from easel.core.run.run import Run
+from easel.core.session.message import StoredMessage
+from easel.core.session.session import Session
+from easel.core.stream.envelope import Visibility
 
-_FIELDS = tuple(field.name for field in fields(Run))
-_TIMES = ("created_at", "started_at", "finished_at", "cancel_requested_at")
+VISIBILITY = {visibility.value: visibility for visibility in Visibility}
+
+Row = Mapping[str, Any]
+Time = Callable[[Any], datetime] | None  # how a stored time is read, where the driver does not
+
+_OF_RUN = tuple(field.name for field in fields(Run))
+_OF_SESSION = tuple(field.name for field in fields(Session))
+_OF_CANVAS = tuple(field.name for field in fields(Canvas))
+_OF_MESSAGE = tuple(field.name for field in fields(StoredMessage))
 
 
-def run_of(row: Mapping[str, Any], time: Callable[[Any], datetime] | None = None) -> Run:
-    """The columns are named like the fields; `time` reads a stored time, where the driver does not."""
-    given = {name: row[name] for name in _FIELDS}
+def run_of(row: Row, time: Time = None) -> Run:
+    """The columns are named like the fields."""
+    given = _timed({name: row[name] for name in _OF_RUN}, time, "created_at", "started_at", "finished_at", "cancel_requested_at")
     given["status"] = Status(given["status"])
-    if time is not None:
-        given |= {name: time(given[name]) for name in _TIMES if given[name] is not None}
     return Run(**given)
+
+
+def session_of(row: Row, time: Time = None) -> Session:
+    return Session(**_timed({name: row[name] for name in _OF_SESSION}, time, "created_at", "last_message_at"))
+
+
+def canvas_of(row: Row, time: Time = None) -> Canvas:
+    given = _timed({name: row[name] for name in _OF_CANVAS}, time, "created_at", "updated_at")
+    return Canvas(**{**given, "spec": msgspec.json.decode(given["spec"]), "state": msgspec.json.decode(given["state"])})
+
+
+def message_of(row: Row, time: Time = None) -> StoredMessage:
+    given = _timed({name: row[name] for name in _OF_MESSAGE}, time, "created_at")
+    return StoredMessage(**{**given, "content": msgspec.json.decode(given["content"])})
+
+
+def _timed(given: dict[str, Any], time: Time, *names: str) -> dict[str, Any]:
+    if time is not None:
+        given |= {name: time(given[name]) for name in names if given[name] is not None}
+    return given
+
+
+def parts(key: str) -> tuple[str, str]:
+    """The owner and the name of a log that is named by its user."""
+    user_id, _, name = key.rpartition("/")
+    return user_id, name
+
+
+def wanted(search: str) -> str:
+    """What is searched for as a pattern: anywhere, and nothing in it is a wildcard."""
+    plain = search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{plain}%" if plain else ""

@@ -27,10 +27,12 @@ from tests.support.postgres import execute
 from tests.support.sse import Event, Parser
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, MutableMapping
+    from collections.abc import Coroutine, Iterator, MutableMapping, Sequence
     from pathlib import Path
 
     from easel.host.host import Host
+    from easel.host.ports import Tool
+    from easel.host.toolbox import Toolbox
 
 START_SECONDS = 30.0
 WAIT_SECONDS = 20.0
@@ -79,6 +81,7 @@ class Instance:
     base_url: str
     stories: Host
     opened: assembly.Database
+    tools: Toolbox
 
 
 @dataclass(repr=False)
@@ -88,6 +91,7 @@ class LiveEasel:
     edges: int = 1
     with_worker: bool = True
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    tools: Sequence[Tool] = ()
     token: str = field(default_factory=lambda: f"owner-{secrets.token_urlsafe(18)}")
     instances: list[Instance] = field(default_factory=list[Instance])
 
@@ -129,16 +133,18 @@ class LiveEasel:
     async def _live(self) -> None:
         settings = Settings(data=str(self.folder), token=self.token, database_url=self.database_url, drain_seconds=0.0, **self.settings)
         async with contextlib.AsyncExitStack() as stack:
-            tools = assembly.toolbox(settings)
             for _ in range(self.edges):
                 opened = await stack.enter_async_context(assembly.database(settings))
-                stories = assembly.host(settings, opened, tools)
+                audit = await stack.enter_async_context(assembly.auditing(settings, opened))
+                tools = assembly.toolbox(settings, opened, audit, self.tools)
+                stories = assembly.host(settings, opened, tools, audit)
                 server = await stack.enter_async_context(assembly.serving(settings, stories, listen_on("127.0.0.1", 0)))
                 host, port = server.address
-                self.instances.append(Instance(f"http://{host}:{port}", stories, opened))
+                self.instances.append(Instance(f"http://{host}:{port}", stories, opened, tools))
             self._is_up.set_result(None)
             if self.with_worker:
-                await assembly.worker(settings, self.instances[0].opened, tools).work(self._stop)
+                first = self.instances[0]
+                await assembly.worker(settings, first.opened, first.tools, first.stories.audit).work(self._stop)
             else:
                 await self._stop.wait()
 

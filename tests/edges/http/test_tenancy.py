@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from easel.core.run.run import NewRun
+from easel.edges.http.boards import WriteBlackboard, WriteWhiteboard
 from easel.edges.http.routes import ROUTES
 from easel.ids import SessionId, UserId, new_run_id
 from tests.edges.http.live import WAITING, new_session
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 SECRET = "what only the other user may know"
 SHARED_SESSION = "a-name-that-both-users-use"
 RUN_ROUTES = [row for row in ROUTES if "{run_id}" in row.path]
+# One of each body, so that nothing but the run is wrong with what is sent.
+BODIES = {
+    WriteWhiteboard: {"key": "k", "value": 1, "source_node_id": "n"},
+    WriteBlackboard: {"key": "k", "value": 1, "source_node_id": "n", "edge_id": "a-b"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +40,10 @@ def foreign_run(easel: LiveEasel) -> str:
 @pytest.mark.parametrize("row", RUN_ROUTES, ids=[f"{row.method} {row.path}" for row in RUN_ROUTES])
 def test_a_foreign_run_answers_as_one_that_never_was(easel: LiveEasel, foreign_run: str, row: object) -> None:
     method, path = row.method, row.path  # type: ignore[attr-defined]
+    sent = {"json": BODIES[row.body]} if row.body else {}  # type: ignore[attr-defined]
     unknown = new_run_id()
-    foreign_answer = easel.ask(method, path.replace("{run_id}", foreign_run))
-    unknown_answer = easel.ask(method, path.replace("{run_id}", unknown))
+    foreign_answer = easel.ask(method, path.replace("{run_id}", foreign_run), **sent)
+    unknown_answer = easel.ask(method, path.replace("{run_id}", unknown), **sent)
     assert foreign_answer.status_code == unknown_answer.status_code == 404
     assert foreign_answer.text.replace(foreign_run, "ID") == unknown_answer.text.replace(unknown, "ID")
     assert foreign_answer.headers["content-type"] == unknown_answer.headers["content-type"]

@@ -5,14 +5,16 @@ from dataclasses import dataclass
 
 from easel.core.run.life import Status
 from easel.core.run.run import Claim, Run
-from easel.core.stream.envelope import Envelope
+from easel.core.session.message import Message
+from easel.core.stream.envelope import Envelope, Stream
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Events of one claim under the key (attempt, number): a repeated key stores nothing and gets the first answer.
 
-    With `ends_as` the run ends in the same transaction, so that status and `done` can never disagree.
+    With `ends_as` the run ends in the same transaction, so that status and `done` can never disagree, and the message
+    that the run leaves behind is stored with it.
     """
 
     claim: Claim
@@ -20,11 +22,13 @@ class Batch:
     events: Sequence[Envelope]
     ends_as: Status | None = None
     error: str | None = None
+    answer: Message | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
     last_seq: int
+    thread_seq: int | None  # of the last event that went into the thread; None: none did
     cancel_requested: bool
     turn_passed: bool = False  # another run of the session can be claimed now
 
@@ -36,12 +40,14 @@ class CancelAnswer:
     run: Run
     changed: bool
     turn_passed: bool = False
+    thread_seq: int | None = None  # of the message that it left, if it left one
 
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
     run: Run
     is_new: bool
+    thread_seq: int | None = None  # of the message that the run answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +57,16 @@ class QueueDepth:
     ready: int
     waiting: int
     running: int
+
+
+def spoken_places(events: Sequence[Envelope]) -> list[int | None]:
+    """For each event its place among those that go into the thread, from 1; None for the others."""
+    places: list[int | None] = []
+    last = 0
+    for event in events:
+        if event.stream is Stream.NARRATIVE:
+            last += 1
+            places.append(last)
+        else:
+            places.append(None)
+    return places

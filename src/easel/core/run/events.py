@@ -8,6 +8,8 @@ from easel.core.run.life import Status
 from easel.core.stream.envelope import Envelope, Provenance, seal
 from easel.ids import MessageId, RunId
 
+YET_TO_BE_CLAIMED = RunId("run_yet_to_be_claimed")
+
 
 class RunEvents:
     """Seals the events that one actor adds to one run."""
@@ -25,7 +27,7 @@ class RunEvents:
     @classmethod
     def opening(cls, *, agent_id: str, node_id: str) -> Envelope:
         """`run.start` of a run that is yet to be claimed: the claim itself knows, and fills in, which run and which attempt."""
-        return cls(RunId(""), agent_id=agent_id, node_id=node_id).started(0)
+        return cls(YET_TO_BE_CLAIMED, agent_id=agent_id, node_id=node_id).started(0)
 
     def delta(self, message_id: MessageId, text: str) -> Envelope:
         return self._seal("message.delta", {"message_id": message_id, "text": text})

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from easel.core.run.life import Status, is_terminal
-from easel.ids import RunId, SessionId, UserId, WorkerId
+from easel.core.session.message import Message
+from easel.ids import ArtifactId, RunId, SessionId, UserId, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,7 @@ class Run:
     oldest_seq: int
     last_seq: int
     queue_no: int
+    input_artifact: ArtifactId | None = None  # holds the input where that is too heavy for a table; `input_text` is its beginning
 
     @property
     def is_terminal(self) -> bool:
@@ -41,6 +43,9 @@ class NewRun:
     max_attempts: int
     idempotency_key: str | None = None
     request_digest: str | None = None
+    question: Message | None = None  # the message that it answers, which opens its place in the thread
+    title: str | None = None  # for the session, if it has none yet
+    input_artifact: ArtifactId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,7 @@ class Claim:
     queued_seconds: float  # from enqueue to this claim, by the database's clock
     running_seconds: float  # since the first attempt started, by the database's clock
     cancel_requested: bool
+    input_artifact: ArtifactId | None = None
 
     @property
     def is_takeover(self) -> bool:

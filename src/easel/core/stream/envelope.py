@@ -1,7 +1,7 @@
 """Envelopes: the only form in which anything enters a log.
 
-Owns the table of event types and `seal()`, the one maker of envelopes, so that each has a visibility that its
-author did not choose and, where it changes state, says who caused it. Knows no log, no clock and no wire.
+Owns the table of event types and `seal()`, the one maker of envelopes: each has a visibility that its author did not
+choose, says who caused it where it changes state, and is light. Knows no log, no clock and no wire.
 """
 
 from collections.abc import Mapping
@@ -9,15 +9,23 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from easel.core.stream.lightness import Moved, light_event, mentioned
+from easel.core.stream.payload import to_json
+from easel.errors import BadInput
+from easel.ids import ArtifactId
+
 
 class Stream(StrEnum):
     NARRATIVE = "narrative"
     STATE = "state"
+    VISUALS = "visuals"
+    SYSTEM = "system"
 
 
 class Visibility(StrEnum):
     PUBLIC = "public"
     INTERNAL = "internal"
+    SYSTEM = "system"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +35,7 @@ class EventType:
     visibility: Visibility
 
 
-_NARRATIVE, _STATE = Stream.NARRATIVE, Stream.STATE
+_NARRATIVE, _STATE, _VISUALS = Stream.NARRATIVE, Stream.STATE, Stream.VISUALS
 _PUBLIC, _INTERNAL = Visibility.PUBLIC, Visibility.INTERNAL
 
 EVENT_TYPES: Mapping[str, EventType] = {
@@ -41,7 +49,11 @@ EVENT_TYPES: Mapping[str, EventType] = {
         EventType("step.completed", _NARRATIVE, _INTERNAL),
         EventType("run.start", _STATE, _PUBLIC),
         EventType("run.status", _STATE, _PUBLIC),
+        EventType("whiteboard.write", _STATE, _PUBLIC),
+        EventType("blackboard.write", _STATE, _PUBLIC),
         EventType("done", _STATE, _PUBLIC),
+        EventType("canvas.created", _VISUALS, _PUBLIC),
+        EventType("canvas.snapshot", _VISUALS, _PUBLIC),
     )
 }
 
@@ -51,24 +63,52 @@ class Provenance:
     agent_id: str
     node_id: str
     run_id: str
+    edge_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """An event that may be logged. Only `seal()` makes one."""
+    """An event that may be logged. Only `seal()` makes one.
+
+    `json` is `data` as it is stored and sent. `moved` is what was too heavy and has to be kept as artifacts before the
+    event is; `refers_to` are all artifacts that the event speaks of.
+    """
 
     type: str
     visibility: Visibility
     data: Mapping[str, Any]
+    json: str
+    moved: tuple[Moved, ...] = ()
+    refers_to: frozenset[ArtifactId] = frozenset()
+
+    @property
+    def stream(self) -> Stream:
+        return EVENT_TYPES[self.type].stream
 
 
 def seal(event_type: str, data: Mapping[str, Any], provenance: Provenance) -> Envelope:
-    """Visibility comes from the table and never from the data: a model cannot publish its thoughts. CC-10, CC-11"""
+    """Visibility comes from the table and never from the data: a model cannot publish its thoughts. CC-10, CC-11, CC-16"""
     kind = EVENT_TYPES[event_type]
-    sealed = dict(data)
-    sealed["visibility"] = kind.visibility.value
-    if kind.stream is Stream.STATE:
-        sealed["provenance"] = {"agent_id": provenance.agent_id, "node_id": provenance.node_id, "run_id": provenance.run_id}
-    else:
-        sealed.pop("provenance", None)
-    return Envelope(event_type, kind.visibility, sealed)
+    light, moved = light_event({key: value for key, value in data.items() if key not in _OURS})
+    sealed = {**light, "visibility": kind.visibility.value}
+    if kind.stream is not Stream.NARRATIVE:
+        sealed["provenance"] = _checked(provenance)
+    text = to_json(sealed)
+    return Envelope(event_type, kind.visibility, sealed, text, moved, mentioned(text))
+
+
+_OURS = frozenset({"visibility", "provenance"})
+
+
+def _checked(provenance: Provenance) -> dict[str, str]:
+    """Who caused it: never empty, so that no change of state is anonymous. CC-16, CC-18, CC-19"""
+    said = {"agent_id": provenance.agent_id, "node_id": provenance.node_id, "run_id": provenance.run_id}
+    if provenance.edge_id is not None:
+        said["edge_id"] = provenance.edge_id
+    for name, value in said.items():
+        if not value or not value.isprintable() or len(value) > LONGEST_ID:
+            raise BadInput(problem=f"{name} is 1 to {LONGEST_ID} printable characters: whoever changes something says who, where and in which run.")
+    return said
+
+
+LONGEST_ID = 200

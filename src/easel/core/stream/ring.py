@@ -10,6 +10,29 @@ class RunGrew:
     run_id: RunId
     seq: int
 
+    @property
+    def key(self) -> str:
+        return self.run_id
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadGrew:
+    key: str  # `owned(user_id, session_id)`
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class CanvasGrew:
+    key: str  # `owned(user_id, canvas_id)`
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogGone:
+    """A log of any kind was deleted."""
+
+    key: str
+
 
 @dataclass(frozen=True, slots=True)
 class RunReady:
@@ -23,13 +46,18 @@ class CancelAsked:
     run_id: RunId
 
 
-Ring = RunGrew | RunReady | CancelAsked
+Grew = RunGrew | ThreadGrew | CanvasGrew
+Ring = Grew | LogGone | RunReady | CancelAsked
+
+_LETTERS: dict[type[Grew], str] = {RunGrew: "g", ThreadGrew: "t", CanvasGrew: "v"}
 
 
 def to_text(ring: Ring) -> str:
     match ring:
-        case RunGrew(run_id, seq):
-            return f"g{seq}.{run_id}"
+        case RunGrew() | ThreadGrew() | CanvasGrew():
+            return f"{_LETTERS[type(ring)]}{ring.seq}.{ring.key}"
+        case LogGone(key):
+            return f"x{key}"
         case RunReady(anywhere):
             return "a" if anywhere else "q"
         case CancelAsked(run_id):
@@ -39,11 +67,13 @@ def to_text(ring: Ring) -> str:
 def from_text(text: str) -> Ring | None:
     """None for what a newer instance may say and we do not know."""
     kind, rest = text[:1], text[1:]
-    if kind == "g":
-        seq, _, run_id = rest.partition(".")
-        return RunGrew(RunId(run_id), int(seq)) if seq.isdigit() else None
+    if kind in ("g", "t", "v"):
+        seq, _, key = rest.partition(".")
+        if not seq.isdigit():
+            return None
+        return RunGrew(RunId(key), int(seq)) if kind == "g" else ThreadGrew(key, int(seq)) if kind == "t" else CanvasGrew(key, int(seq))
     if kind in ("q", "a"):
         return RunReady(kind == "a")
     if kind == "c":
         return CancelAsked(RunId(rest))
-    return None
+    return LogGone(rest) if kind == "x" else None

@@ -14,18 +14,20 @@ from urllib.parse import urlsplit
 
 import structlog
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Match, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from easel.core.principal import NOBODY, Principal
 from easel.core.principal import Scope as PrincipalScope
+from easel.edges.http import audit
 from easel.edges.http.calls import Access, Call, caller, read_body, shaped, shaped_query
 from easel.edges.http.openapi import document
-from easel.edges.http.routes import ROUTES, Row
+from easel.edges.http.routes import ROUTES, SOCKETS, Row
+from easel.edges.http.sockets import SocketRow, refuse, serve_socket
 from easel.edges.http.wire import error_answer
-from easel.errors import Forbidden, HostError, InternalError, MethodNotAllowed, NotFound, NotSignedIn, WrongHost
+from easel.errors import Forbidden, HostError, InternalError, MethodNotAllowed, NotFound, NotSignedIn, OutOfRange, WrongHost
 from easel.host.host import Host
 from easel.host.metrics import REQUEST_SECONDS, REQUESTS
 from easel.ids import new_reference
@@ -57,15 +59,18 @@ class EdgeSettings:
 
 
 class HttpEdge:
-    def __init__(self, host: Host, settings: EdgeSettings, rows: Sequence[Row] = ROUTES) -> None:
+    def __init__(self, host: Host, settings: EdgeSettings, rows: Sequence[Row] = ROUTES, sockets: Sequence[SocketRow] = SOCKETS) -> None:
         self._host = host
         self._settings = settings
         self._public = urlsplit(settings.public_url)
         self._origin = f"{self._public.scheme}://{self._public.netloc}"
         self._routes = [self._route(row) for row in rows]
         self._router = Router(self._routes)
+        self._sockets = sockets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._talk(scope, receive, send)
         if scope["type"] != "http":
             return
         scope["app"] = self  # so that the router raises its refusals instead of answering them itself
@@ -84,7 +89,28 @@ class HttpEdge:
             await reading.discard()
             await refusal(scope, receive, answering)
         finally:
-            answering.count()
+            seconds = answering.count()
+            told = {"method": scope["method"], "route": scope["state"].get("route"), "status": answering.status}
+            self._host.audit.slow("http.slow", seconds, details=told)
+
+    async def _talk(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A WebSocket: checked in the same order, and refused before its handshake with the same JSON error."""
+        scope["state"] = {}
+        heard = False
+
+        async def sending(message: Message) -> None:
+            nonlocal heard
+            heard = heard or message["type"] == "websocket.accept"
+            await send(message)
+
+        try:
+            self._check_where_from(HTTPConnection(scope))
+            await serve_socket(self._sockets, self._host, scope, receive, sending)
+        except Exception as problem:
+            refusal = self._refusal({**scope, "type": "http", "method": "GET"}, problem)
+            if heard:
+                raise
+            await refuse(scope, receive, send, refusal)
 
     def _route(self, row: Row) -> Route:
         route = Route(row.path, self._endpoint(row), methods=[row.method])
@@ -96,7 +122,7 @@ class HttpEdge:
         async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
             scope["state"]["route"] = row.path
             request = Request(scope, receive)
-            who = self._admit(row, request)
+            who = scope["state"]["who"] = self._admit(row, request)
             asked = None
             if row.body is not None:
                 asked = shaped(await read_body(request, self._settings.max_body_bytes), row.body)
@@ -122,7 +148,7 @@ class HttpEdge:
             raise Forbidden(problem="this needs an administrator.")
         return who
 
-    def _check_where_from(self, request: Request) -> None:
+    def _check_where_from(self, request: HTTPConnection) -> None:
         host = request.headers.get("host", "")
         if not self._answers_for(_host_of(f"//{host}")):
             raise WrongHost(host=host)
@@ -149,14 +175,17 @@ class HttpEdge:
             problem = MethodNotAllowed(method=scope["method"], path=path, allowed=allowed) if allowed else NotFound(what="page", id=path)
         else:
             headers: dict[str, str] = {}
+        reference = None if isinstance(problem, HostError) else new_reference()
+        audit.tell(self._host.audit, scope, problem, reference)
         if not isinstance(problem, HostError):
-            reference = new_reference()
             log.error("http.broke", path=scope["path"], reference=reference, exc_info=problem)
             problem = InternalError(reference=reference)
         if problem.retry_after is not None:
             headers["retry-after"] = str(problem.retry_after)
         if isinstance(problem, NotSignedIn):
             headers["www-authenticate"] = "Bearer"
+        if isinstance(problem, OutOfRange):
+            headers["content-range"] = f"bytes */{problem.details['size']}"
         return Response(error_answer(problem), problem.http, headers, "application/json")
 
 
@@ -210,13 +239,16 @@ class _Answering:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             self._is_stream = any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in message["headers"])
-            named = any(name == b"cache-control" for name, _ in message["headers"])
-            message["headers"] = [*message["headers"], *SAFE_HEADERS, *(() if named else (NOT_KEPT,))]
+            named = {name for name, _ in message["headers"]}  # an answer that says its own is believed: two of a kind may contradict
+            message["headers"] = [*message["headers"], *(header for header in (*SAFE_HEADERS, NOT_KEPT) if header[0] not in named)]
         await self._send(message)
 
-    def count(self) -> None:
+    def count(self) -> float:
+        """How long it took; a stream takes as long as it is watched, and that is no time."""
         route = self._scope["state"].get("route", "none")
+        seconds = 0.0 if self._is_stream else time.perf_counter() - self._began
         REQUESTS.labels(self._scope["method"], route, str(self.status or 500)).inc()
         if not self._is_stream:
-            REQUEST_SECONDS.labels(route).observe(time.perf_counter() - self._began)
+            REQUEST_SECONDS.labels(route).observe(seconds)
         log.debug("http.answered", method=self._scope["method"], path=self._scope["path"], status=self.status)
+        return seconds

@@ -1,12 +1,13 @@
 """From a request to a call of a story and back: who calls, what was sent, what is answered."""
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, cast
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from easel.core.principal import Principal
@@ -40,11 +41,17 @@ class Call:
 Handler = Callable[[Call], Awaitable[Response]]
 
 
-def json_answer(value: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
+def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), status, headers, "application/json")
 
 
-def caller(request: Request, sign_in: SignIn, now: float) -> Principal | None:
+def socket_caller(connection: HTTPConnection, sign_in: SignIn, now: float) -> Principal | None:
+    """As for a request; and by `?token=`, since a browser's WebSocket can send no header of its own."""
+    token = connection.query_params.get("token")
+    return caller(connection, sign_in, now) if token is None else sign_in.by_token(token)
+
+
+def caller(request: HTTPConnection, sign_in: SignIn, now: float) -> Principal | None:
     """The principal by bearer token or by cookie; a wrong token is not saved by a good cookie."""
     header = request.headers.get("authorization")
     if header is not None:
@@ -54,13 +61,18 @@ def caller(request: Request, sign_in: SignIn, now: float) -> Principal | None:
     return sign_in.by_cookie(cookie, now) if cookie else None
 
 
-async def read_body(request: Request, limit: int) -> bytes:
-    """The whole body, if it is within the limit: told early where the sender declares its size, counted where not."""
+def check_head(request: Request, limit: int) -> None:
+    """What can be refused before a byte of the body is read."""
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise BadInput(problem="Send the body as it is; compressed bodies are not taken.")
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > limit:
         raise TooLarge(what="The body", limit=limit)
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The whole body, if it is within the limit: told early where the sender declares its size, counted where not."""
+    check_head(request, limit)
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -71,14 +83,26 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 def shaped(body: bytes, shape: type[Any]) -> Any:
     try:
-        return msgspec.json.decode(body, type=shape)
+        asked = msgspec.json.decode(body, type=shape)
+        no_duplicate_keys(body)
     except msgspec.ValidationError as problem:
         raise BadInput(problem=f"The body does not fit: {problem}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise BadInput(problem=f"The body is not valid JSON: {problem}.") from None
+    return asked
 
 
-def shaped_query(request: Request, shape: type[Any]) -> Any:
+def no_duplicate_keys(text: bytes | str) -> None:
+    """Two readers of the same JSON could each believe another of two equal keys."""
+    json.loads(text, object_pairs_hook=_each_once, parse_int=len, parse_float=len)  # numbers are of no interest, however long
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> None:
+    if len(pairs) != len({key for key, _ in pairs}):
+        raise BadInput(problem="The JSON has the same key twice in one object.")
+
+
+def shaped_query(request: HTTPConnection, shape: type[Any]) -> Any:
     query = cast("Mapping[str, str]", request.query_params)
     try:
         return msgspec.convert(dict(query), type=shape, strict=False)

@@ -10,10 +10,15 @@ from easel import __version__
 from easel.edges.http.calls import Access
 from easel.edges.http.routes import ROUTES, Row
 from easel.edges.http.wire import ErrorAnswer
-from easel.errors import HostError, NotSignedIn
+from easel.errors import HostError, IdempotencyConflict, NotSignedIn
 
 _PLACE = re.compile(r"\{(\w+)\}")
 _REF = "#/components/schemas/{name}"
+_BYTES = {"type": "string", "contentMediaType": "application/octet-stream"}
+_FILE = {
+    "application/octet-stream": {"schema": {}},
+    "multipart/form-data": {"schema": {"type": "object", "properties": {"file": _BYTES}, "required": ["file"]}},
+}
 
 
 @cache
@@ -37,10 +42,18 @@ def _operation(row: Row) -> dict[str, Any]:
     operation: dict[str, Any] = {"summary": row.says, "operationId": row.handler.__name__, "parameters": _parameters(row)}
     if row.body is not None:
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(row.body)}}}
+    if IdempotencyConflict in row.errors:
         operation["parameters"].append({"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"}})
+    if row.takes_file:
+        operation["requestBody"] = {"required": True, "content": _FILE}
     if row.access is Access.OPEN:
         operation["security"] = []
     operation["responses"] = {str(row.status): _success(row)}
+    if row.takes_file:
+        operation["responses"]["200"] = {**_success(row), "description": "It was there already."}
+    if row.answer == "*/*":
+        operation["responses"]["206"] = {**_success(row), "description": "The range that was asked for."}
+        operation["responses"]["304"] = {"description": "What you have is what is here."}
     if row.answer == "text/event-stream":
         operation["responses"]["204"] = {"description": "The cursor is at the end of a finished run: nothing is left."}
     refusals = (*row.errors, *(() if row.access is Access.OPEN else (NotSignedIn,)))
@@ -58,6 +71,8 @@ def _parameters(row: Row) -> list[dict[str, Any]]:
         found += [{"name": name, "in": "query", "required": False, "schema": schema} for name, schema in properties.items()]
     if row.answer == "text/event-stream":
         found.append({"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}})
+    if row.answer == "*/*":
+        found += [{"name": name, "in": "header", "schema": {"type": "string"}} for name in ("Range", "If-Range", "If-None-Match")]
     return found
 
 

@@ -7,6 +7,8 @@ from urllib.parse import parse_qs
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from easel.core.principal import NOBODY
+from easel.edges.http.audit import where_from
 from easel.edges.http.calls import COOKIE, Call, caller, json_answer, read_body, set_cookie
 from easel.errors import NotFound
 
@@ -24,7 +26,7 @@ async def home(call: Call) -> Response:
     """The printed link has the token: it becomes a cookie and leaves the address at once."""
     token = call.request.query_params.get("token")
     if token is not None:
-        return _signed_in(call, token)
+        return await _signed_in(call, token, "link")
     if caller(call.request, call.host.sign_in, time.time()) is None:
         return _sign_in_page("")
     return HTMLResponse(_file("home.html"), headers={"cache-control": "no-store"})
@@ -32,18 +34,24 @@ async def home(call: Call) -> Response:
 
 async def sign_in(call: Call) -> Response:
     form = parse_qs((await read_body(call.request, FORM_LIMIT)).decode("utf-8", "replace"))
-    return _signed_in(call, form.get("token", [""])[0].strip())
+    return await _signed_in(call, form.get("token", [""])[0].strip(), "form")
 
 
-async def sign_out(_: Call) -> Response:
+async def sign_out(call: Call) -> Response:
+    if (who := caller(call.request, call.host.sign_in, time.time())) is not None:
+        await call.host.audit.record(who, "sign_out", details=where_from(call.request))
     answer = RedirectResponse("/", 303)
     answer.delete_cookie(COOKIE, path="/")
     return answer
 
 
-def _signed_in(call: Call, token: str) -> Response:
-    if call.host.sign_in.by_token(token) is None:
+async def _signed_in(call: Call, token: str, by: str) -> Response:
+    told = {"by": by, **where_from(call.request)}
+    who = call.host.sign_in.by_token(token)
+    if who is None:
+        call.host.audit.tally(NOBODY, "sign_in.failed", details=told)
         return _sign_in_page(_NOT_IT)
+    await call.host.audit.record(who, "sign_in.succeeded", details=told)
     answer = RedirectResponse("/", 303, {"cache-control": "no-store"})
     set_cookie(answer, call.host.sign_in.new_cookie(time.time()), secure=call.request.state.secure_cookies)
     return answer

@@ -2,12 +2,9 @@
 
 from starlette.responses import Response
 
-from easel.core.principal import Scope
 from easel.core.run.life import Status
-from easel.core.stream.log import parse_cursor
 from easel.edges.http.calls import Call, json_answer
-from easel.edges.http.sse import EventStream
-from easel.edges.http.wire import ListRuns, RunPage, RunStarted, StartRun, ToolList, WatchRun, run_view, tool_view
+from easel.edges.http.wire import ListRuns, RunPage, RunStarted, StartRun, ToolList, run_view, tool_view
 from easel.errors import BadInput
 
 
@@ -42,16 +39,6 @@ def _statuses(text: str) -> list[Status]:
 
 async def cancel_run(call: Call) -> Response:
     return json_answer(run_view(await call.host.queue.cancel(call.who, call.path["run_id"])), 202)
-
-
-async def watch_run(call: Call) -> Response:
-    asked: WatchRun = call.asked
-    header = call.request.headers.get("last-event-id")
-    text = header if header is not None else asked.last_event_id
-    cursor = parse_cursor(text) if text is not None else 0
-    sees_internal = asked.debug == "1" and call.who.may(Scope.DEBUG)
-    subscription = await call.host.tails.open(call.who, call.path["run_id"], cursor, sees_internal=sees_internal)
-    return Response(status_code=204) if subscription is None else EventStream(subscription)
 
 
 async def list_tools(call: Call) -> Response:

@@ -5,10 +5,13 @@ import contextlib
 import errno
 import socket
 from collections.abc import Generator
+from typing import Any, cast
 
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request
 
 from easel.errors import BadSettings
 
@@ -55,6 +58,16 @@ class _BoundedHttp(HttpToolsProtocol):
         super().on_message_complete()
 
 
+class _OurWebSockets(WebSocketsSansIOProtocol):
+    """WebSockets as uvicorn speaks them, with the same way to give up a connection at once."""
+
+    def handle_connect(self, event: Request) -> None:
+        super().handle_connect(event)
+        if not self.close_sent:
+            extensions = cast("dict[str, Any]", self.scope.get("extensions"))
+            extensions[CONNECTION] = {"abort": self.transport.abort, "unsent": self.transport.get_write_buffer_size}
+
+
 class _QuietServer(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -62,11 +75,15 @@ class _QuietServer(uvicorn.Server):
 
 
 class HttpServer:
-    def __init__(self, app: ASGIApp, listening: socket.socket) -> None:
+    def __init__(self, app: ASGIApp, listening: socket.socket, *, max_frame_bytes: int = 1_048_576, ping_seconds: float = 15.0) -> None:
         config = uvicorn.Config(
             app,
             http=_BoundedHttp,
-            ws="none",
+            ws=_OurWebSockets,
+            ws_max_size=max_frame_bytes,
+            ws_ping_interval=ping_seconds,
+            ws_ping_timeout=ping_seconds,
+            ws_per_message_deflate=False,  # a compressed frame can be far larger than it looks
             lifespan="off",
             log_config=None,
             access_log=False,

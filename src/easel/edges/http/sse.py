@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from starlette.responses import Response
@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from easel.core.stream.log import LoggedEvent
 from easel.edges.http.server import CONNECTION
-from easel.host.run_tail import Subscription
+from easel.host.tails import Subscription
 
 HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store", "x-accel-buffering": "no"}
 RETRY = b"retry: 1000\n\n"  # a browser comes back after a second
@@ -19,19 +19,23 @@ LAST_LOOK_SECONDS = 0.05
 SIGN_OF_LIFE = b": still here\n\n"
 
 
+def envelope_text(event: LoggedEvent) -> str:
+    """The event as every transport sends it."""
+    at = event.at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f'{{"seq":{event.seq},"type":"{event.type}","ts":"{at}","data":{event.data}}}'
+
+
 def frame(event: LoggedEvent) -> bytes:
     if event.frame is None:
-        at = event.at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        envelope = f'{{"seq":{event.seq},"type":"{event.type}","ts":"{at}","data":{event.data}}}'
-        event.frame = f"id: {event.seq}\nevent: {event.type}\ndata: {envelope}\n\n".encode()
+        event.frame = f"id: {event.seq}\nevent: {event.type}\ndata: {envelope_text(event)}\n\n".encode()
     return event.frame
 
 
 class EventStream(Response):
     """Sends what the subscription gives, until it ends or the reader is gone."""
 
-    def __init__(self, subscription: Subscription) -> None:
-        super().__init__(headers=HEADERS)
+    def __init__(self, subscription: Subscription, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(headers={**HEADERS, **(headers or {})})
         del self.headers["content-length"]  # its end is when it ends
         self._subscription = subscription
 

@@ -52,7 +52,7 @@ class RunPage(Struct, omit_defaults=True):
     next: int | None = None
 
 
-class WatchRun(Struct):
+class Watch(Struct):
     last_event_id: Annotated[str | None, Meta(description="Resume after this event; the Last-Event-ID header wins.")] = None
     debug: Annotated[str, Meta(description="1 shows internal events too, to those who may see them.")] = ""
 
@@ -102,7 +102,10 @@ def tool_view(tool: ToolDefinition) -> ToolView:
     return ToolView(tool.name, tool.description, dict(tool.schema), notes, "server")
 
 
-def error_answer(problem: HostError) -> bytes:
+def error_detail(problem: HostError) -> ErrorDetail:
     details = {key: value for key, value in problem.details.items() if key not in ("problem", "reason")}
-    answer = ErrorAnswer(ErrorDetail(problem.gateway, problem.code, problem.message, details or UNSET))
-    return msgspec.json.encode(answer, enc_hook=str)
+    return ErrorDetail(problem.gateway, problem.code, problem.message, details or UNSET)
+
+
+def error_answer(problem: HostError) -> bytes:
+    return msgspec.json.encode(ErrorAnswer(error_detail(problem)), enc_hook=str)

@@ -5,9 +5,14 @@ from typing import Any
 import asyncpg
 
 from easel.errors import BadSettings, Unavailable
+from easel.stores.postgres.artifacts import PostgresArtifacts
+from easel.stores.postgres.audit import PostgresAudit
 from easel.stores.postgres.bell import PostgresBell
+from easel.stores.postgres.boards import PostgresBoards
+from easel.stores.postgres.canvases import PostgresCanvases
 from easel.stores.postgres.database import PostgresDatabase, is_passing
 from easel.stores.postgres.runs import PostgresRuns
+from easel.stores.postgres.sessions import PostgresSessions
 
 __all__ = ["PostgresDatabase", "open_postgres"]
 
@@ -39,5 +44,10 @@ async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> Pos
     if await database.server_version() < OLDEST_SERVER:
         raise BadSettings(problem=f"Easel needs Postgres {OLDEST_SERVER} or newer; this server is {await database.server_version()}.")
     database.runs = PostgresRuns(database)
+    database.sessions = PostgresSessions(database)
+    database.canvases = PostgresCanvases(database)
+    database.audit = PostgresAudit(database)
+    database.artifacts = PostgresArtifacts(database)
+    database.boards = PostgresBoards(database)
     database.bell = PostgresBell(options, timeout)
     return database

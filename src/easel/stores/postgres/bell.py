@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 import structlog
 
-from easel.core.stream.ring import Ring, RunGrew, from_text, to_text
+from easel.core.stream.ring import Grew, Ring, from_text, to_text
 from easel.stores.postgres.database import is_passing
 
 CHANNEL = "easel"
@@ -44,7 +44,7 @@ class PostgresBell:
     def ring(self, ring: Ring) -> None:
         self._tell(ring)  # who waits in this process need not wait for the round trip
         if len(self._outbox) < MOST_WAITING:
-            self._outbox[ring.run_id if isinstance(ring, RunGrew) else ring] = ring  # of a growing log only the newest matters
+            self._outbox[(type(ring), ring.key) if isinstance(ring, Grew) else ring] = ring  # of a growing log only the newest matters
             self._something.set()
             self._sent.clear()
         self._start()

@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 
     from asyncpg.pool import PoolConnectionProxy
 
+    from easel.stores.postgres.artifacts import PostgresArtifacts
+    from easel.stores.postgres.audit import PostgresAudit
     from easel.stores.postgres.bell import PostgresBell
+    from easel.stores.postgres.boards import PostgresBoards
+    from easel.stores.postgres.canvases import PostgresCanvases
     from easel.stores.postgres.runs import PostgresRuns
+    from easel.stores.postgres.sessions import PostgresSessions
 
     Connection = PoolConnectionProxy[asyncpg.Record]
 
@@ -42,6 +47,11 @@ class PostgresDatabase:
     """`runs` and `bell` are the ports it fulfils; the rest is how."""
 
     runs: "PostgresRuns"
+    sessions: "PostgresSessions"
+    canvases: "PostgresCanvases"
+    audit: "PostgresAudit"
+    artifacts: "PostgresArtifacts"
+    boards: "PostgresBoards"
     bell: "PostgresBell"
 
     def __init__(self, url: str, pool: "asyncpg.Pool[asyncpg.Record]", timeout: float) -> None:
@@ -108,4 +118,5 @@ class PostgresDatabase:
     async def close(self) -> None:
         await self.bell.close()
         await self.runs.close()
+        await self.audit.close()
         self._pool.terminate()  # everything that had to be written was awaited by whoever wrote it

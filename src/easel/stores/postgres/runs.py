@@ -8,14 +8,15 @@ import asyncpg
 from easel.core.run.batch import Appended, Batch, CancelAnswer, Enqueued, QueueDepth
 from easel.core.run.life import Status, is_terminal
 from easel.core.run.run import Claim, NewRun, Run
-from easel.core.stream.envelope import Envelope, Visibility
+from easel.core.session.message import Message
+from easel.core.stream.envelope import Envelope
 from easel.core.stream.log import Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict
 from easel.ids import RunId, SessionId, UserId, WorkerId
 from easel.stores import named_sql
-from easel.stores.payload import to_json
 from easel.stores.postgres.combiner import Combiner
-from easel.stores.rows import run_of
+from easel.stores.postgres.run_arguments import append_arguments, closing_arguments, question_arguments
+from easel.stores.rows import VISIBILITY, run_of
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
@@ -46,13 +47,16 @@ class PostgresRuns:
                 max_attempts=new.max_attempts,
                 idempotency_key=new.idempotency_key,
                 request_digest=new.request_digest,
+                input_artifact=new.input_artifact,
+                title=new.title,
+                **question_arguments(new.question),
             )
         except asyncpg.UniqueViolationError:
             earlier = await self._under_same_key(new)  # another request with this key was quicker
             if earlier is None:
                 raise
             return earlier
-        return Enqueued(run_of(row), is_new=True)
+        return Enqueued(run_of(row), is_new=True, thread_seq=row["thread_seq"] if new.question else None)
 
     async def _under_same_key(self, new: NewRun) -> Enqueued | None:
         row = await self._database.row(SQL["run_by_key"], user_id=new.user_id, idempotency_key=new.idempotency_key)
@@ -74,7 +78,9 @@ class PostgresRuns:
         found = await self._database.rows(statement, user_id=user_id, session_id=session_id, statuses=wanted, before=before, limit=limit)
         return [run_of(row) for row in found]
 
-    async def request_cancel(self, user_id: UserId, run_id: RunId, closing: Sequence[Envelope]) -> CancelAnswer | None:
+    async def request_cancel(
+        self, user_id: UserId, run_id: RunId, closing: Sequence[Envelope], answer: Message | None = None
+    ) -> CancelAnswer | None:
         run = await self.get(user_id, run_id)
         if run is None:
             return None
@@ -85,8 +91,10 @@ class PostgresRuns:
                 return CancelAnswer(run, changed=False)
             if run.status is Status.RUNNING:
                 return CancelAnswer(run_of((await _fetch(lent, "flag_cancel", run_id=run_id))[0]), changed=run.cancel_requested_at is None)
-            cancelled = run_of((await _fetch(lent, "cancel_queued", run_id=run_id, **_columns(closing)))[0])
-            return CancelAnswer(cancelled, changed=True, turn_passed=bool(await _pass_turns(lent, [cancelled])))
+            row = (await _fetch(lent, "cancel_queued", run_id=run_id, **closing_arguments(closing, answer)))[0]
+            cancelled = run_of(row)
+            passed = bool(await _pass_turns(lent, [cancelled]))
+            return CancelAnswer(cancelled, changed=True, turn_passed=passed, thread_seq=row["thread_seq"])
 
     async def claim_queued(
         self, worker_id: WorkerId, room: int, seconds: float, after_turn: int, opening: Envelope | None = None
@@ -122,7 +130,7 @@ class PostgresRuns:
 
     async def _append_all(self, batches: Sequence[Batch]) -> list[Appended | None]:
         """All batches in one transaction; each run's fence decides for that run alone."""
-        given = _append_arguments(batches)
+        given = append_arguments(batches)
         statement = SQL["append_batches"]
         ending = [batch.claim for batch in batches if batch.ends_as is not None]
         passed: set[tuple[str, str]] = set()
@@ -131,18 +139,13 @@ class PostgresRuns:
                 grown = await lent.fetch(statement.sql, *statement.arguments(given))
             else:
                 async with lent.transaction():
-                    await _fetch(
-                        lent,
-                        "lock_sessions",
-                        user_ids=[claim.user_id for claim in ending],
-                        session_ids=[claim.session_id for claim in ending],
-                    )
+                    # This statement takes the sessions' locks, so that the next one sees every run that came before it got them.
                     grown = await lent.fetch(statement.sql, *statement.arguments(given))
                     stored = {row["run_id"] for row in grown}
                     passed = await _pass_turns(lent, [claim for claim in ending if claim.run_id in stored])
         answers = {row["run_id"]: row for row in grown}
         return [
-            Appended(row["last_seq"], row["cancel_requested"], (batch.claim.user_id, batch.claim.session_id) in passed)
+            Appended(row["last_seq"], row["thread_seq"], row["cancel_requested"], (batch.claim.user_id, batch.claim.session_id) in passed)
             if (row := answers.get(batch.claim.run_id))
             else await self._first_answer(batch)
             for batch in batches
@@ -151,10 +154,15 @@ class PostgresRuns:
     async def _first_answer(self, batch: Batch) -> Appended | None:
         claim = batch.claim
         row = await self._database.row(
-            SQL["repeated_batch"], run_id=claim.run_id, worker_id=claim.worker_id, attempt=claim.attempt, batch_no=batch.number
+            SQL["repeated_batch"],
+            run_id=claim.run_id,
+            worker_id=claim.worker_id,
+            attempt=claim.attempt,
+            batch_no=batch.number,
+            count=len(batch.events),
         )
         # Whether the turn was passed is not kept: saying so once more only rings the bell once more.
-        return Appended(row["last_seq"], row["cancel_requested"], batch.ends_as is not None) if row else None
+        return Appended(row["last_seq"], row["thread_seq"], row["cancel_requested"], batch.ends_as is not None) if row else None
 
     async def hand_back(self, claim: Claim) -> bool:
         row = await self._database.row(SQL["hand_back"], run_id=claim.run_id, worker_id=claim.worker_id, attempt=claim.attempt)
@@ -169,7 +177,7 @@ class PostgresRuns:
 
     async def events_after(self, run_id: RunId, cursor: int, limit: int) -> list[LoggedEvent]:
         found = await self._database.rows(SQL["events_after"], run_id=run_id, cursor=cursor, limit=limit)
-        return [LoggedEvent(seq, event_type, _VISIBILITY[visible], at, data) for seq, event_type, visible, at, data in found]
+        return [LoggedEvent(seq, event_type, VISIBILITY[visible], at, data) for seq, event_type, visible, at, data in found]
 
     async def queue_depth(self) -> QueueDepth:
         return QueueDepth(**await self._database.row(SQL["queue_depth"]))
@@ -179,9 +187,6 @@ class PostgresRuns:
 
     async def probe(self) -> None:
         await self._database.row(SQL["probe"])
-
-
-_VISIBILITY = {visibility.value: visibility for visibility in Visibility}
 
 
 async def _fetch(lent: "Connection", name: str, **given: Any) -> list[Any]:
@@ -202,34 +207,10 @@ async def _pass_turns(lent: "Connection", ended: Sequence[Run | Claim]) -> set[t
     return {(row["user_id"], row["session_id"]) for row in passed}
 
 
-def _columns(events: Sequence[Envelope]) -> dict[str, list[str]]:
-    return {
-        "event_types": [event.type for event in events],
-        "visibilities": [event.visibility.value for event in events],
-        "payloads": [to_json(event.data) for event in events],
-    }
-
-
-def _append_arguments(batches: Sequence[Batch]) -> dict[str, list[Any]]:
-    claims = [batch.claim for batch in batches]
-    return {
-        "run_ids": [claim.run_id for claim in claims],
-        "owner_ids": [claim.worker_id for claim in claims],
-        "attempts": [claim.attempt for claim in claims],
-        "batch_nos": [batch.number for batch in batches],
-        "counts": [len(batch.events) for batch in batches],
-        "ends_as": [batch.ends_as.value if batch.ends_as else None for batch in batches],
-        "errors": [batch.error for batch in batches],
-        "event_run_ids": [batch.claim.run_id for batch in batches for _ in batch.events],
-        "event_nths": [nth for batch in batches for nth in range(1, len(batch.events) + 1)],
-        **_columns([event for batch in batches for event in batch.events]),
-    }
-
-
 def _opening(event: Envelope | None) -> dict[str, str | None]:
     if event is None:
         return {"opening": None, "event_type": None, "visibility": None}
-    return {"opening": to_json(event.data), "event_type": event.type, "visibility": event.visibility.value}
+    return {"opening": event.json, "event_type": event.type, "visibility": event.visibility.value}
 
 
 def _claim(worker_id: WorkerId, row: Any) -> Claim:

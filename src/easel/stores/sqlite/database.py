@@ -15,10 +15,15 @@ from typing import IO
 
 from easel.errors import BadSettings
 from easel.stores import migrations
+from easel.stores.sqlite.artifacts import SqliteArtifacts
+from easel.stores.sqlite.audit import SqliteAudit
 from easel.stores.sqlite.bell import LocalBell
+from easel.stores.sqlite.boards import SqliteBoards
+from easel.stores.sqlite.canvases import SqliteCanvases
 from easel.stores.sqlite.connection import OLDEST_SQLITE, Connector
 from easel.stores.sqlite.lanes import Answer, ReadLanes, Work, WriteLane
 from easel.stores.sqlite.runs import SqliteRuns
+from easel.stores.sqlite.sessions import SqliteSessions
 
 LOCK_FILE = "easel.lock"
 READERS = 2  # one long listing does not hold up the tails
@@ -44,6 +49,11 @@ class SqliteDatabase:
         self._writer = WriteLane("writer", connector.writer)
         self._readers = ReadLanes("reader", connector.reader, READERS)
         self.runs = SqliteRuns(self)
+        self.sessions = SqliteSessions(self)
+        self.canvases = SqliteCanvases(self)
+        self.audit = SqliteAudit(self)
+        self.artifacts = SqliteArtifacts(self)
+        self.boards = SqliteBoards(self)
         self.bell = LocalBell()
 
     @property

@@ -7,21 +7,21 @@ one writer, so nothing comes between them.
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from easel.core.run.batch import Appended, Batch, CancelAnswer, Enqueued, QueueDepth
+from easel.core.run.batch import Appended, Batch, CancelAnswer, Enqueued, QueueDepth, spoken_places
 from easel.core.run.life import Status, is_terminal
 from easel.core.run.run import Claim, NewRun, Run
-from easel.core.stream.envelope import Envelope, Visibility
+from easel.core.session.message import Message
+from easel.core.stream.envelope import Envelope
 from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict
-from easel.ids import RunId, SessionId, UserId, WorkerId
+from easel.ids import ArtifactId, RunId, SessionId, UserId, WorkerId
 from easel.stores import named_sql
-from easel.stores.payload import to_json
-from easel.stores.rows import run_of
+from easel.stores.rows import VISIBILITY, run_of
+from easel.stores.sqlite.times import microseconds, time_of
 
 if TYPE_CHECKING:
     from easel.stores.sqlite.database import SqliteDatabase
@@ -31,8 +31,6 @@ PRUNED_AT_ONCE = 500  # runs per call
 DROPPED_AT_ONCE = 5_000  # events per transaction: other writers wait for no more than that
 
 Row = Any  # sqlite3.Row: what it holds is known by the statement alone
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_VISIBILITY = {visibility.value: visibility for visibility in Visibility}
 
 
 class SqliteRuns:
@@ -59,9 +57,12 @@ class SqliteRuns:
         )
         return [_run(row) for row in found]
 
-    async def request_cancel(self, user_id: UserId, run_id: RunId, closing: Sequence[Envelope]) -> CancelAnswer | None:
-        events = _stored(closing)
-        return await self._database.write(lambda connection: _request_cancel(connection, user_id, run_id, events, self._now()))
+    async def request_cancel(
+        self, user_id: UserId, run_id: RunId, closing: Sequence[Envelope], answer: Message | None = None
+    ) -> CancelAnswer | None:
+        return await self._database.write(
+            lambda connection: _request_cancel(connection, user_id, run_id, Closing(closing, answer), self._now())
+        )
 
     async def claim_queued(
         self, worker_id: WorkerId, room: int, seconds: float, after_turn: int, opening: Envelope | None = None
@@ -77,7 +78,7 @@ class SqliteRuns:
     async def _claim(self, name: str, worker_id: WorkerId, seconds: float, opening: Envelope | None, **given: Any) -> list[Claim]:
         def work(connection: sqlite3.Connection) -> list[Claim]:
             now = self._now()
-            until = now + _microseconds(seconds)
+            until = now + microseconds(seconds)
             rows = _rows(connection, name, worker_id=worker_id, now=now, until=until, opens=int(opening is not None), **given)
             claims = [_claim(worker_id, row) for row in rows]
             return claims if opening is None else [_opened(connection, claim, opening, now) for claim in claims]
@@ -90,7 +91,7 @@ class SqliteRuns:
 
         def work(connection: sqlite3.Connection) -> dict[RunId, bool]:
             now = self._now()
-            until = now + _microseconds(seconds)
+            until = now + microseconds(seconds)
             kept = [_row(connection, "renew_claim", **_fence(claim), now=now, until=until) for claim in claims]
             return {RunId(row["run_id"]): _is_asked(row) for row in kept if row}
 
@@ -100,8 +101,7 @@ class SqliteRuns:
         return {RunId(row["run_id"]) for row in await self._read("cancels_asked", worker_id=worker_id)}
 
     async def append(self, batch: Batch) -> Appended | None:
-        events = _stored(batch.events)
-        return await self._database.write(lambda connection: _append(connection, batch, events, self._now()))
+        return await self._database.write(lambda connection: _append(connection, batch, self._now()))
 
     async def hand_back(self, claim: Claim) -> bool:
         return await self._database.write(lambda connection: _row(connection, "hand_back", **_fence(claim)) is not None)
@@ -115,13 +115,13 @@ class SqliteRuns:
 
     async def events_after(self, run_id: RunId, cursor: int, limit: int) -> list[LoggedEvent]:
         found = await self._read("events_after", run_id=run_id, cursor=cursor, limit=limit)
-        return [LoggedEvent(seq, event_type, _VISIBILITY[visible], _time(at), data) for seq, event_type, visible, at, data in found]
+        return [LoggedEvent(seq, event_type, VISIBILITY[visible], time_of(at), data) for seq, event_type, visible, at, data in found]
 
     async def queue_depth(self) -> QueueDepth:
         return QueueDepth(**dict((await self._read("queue_depth"))[0]))
 
     async def prune(self, older_than_seconds: float) -> int:
-        old = await self._read("prunable_runs", before=self._now() - _microseconds(older_than_seconds), limit=PRUNED_AT_ONCE)
+        old = await self._read("prunable_runs", before=self._now() - microseconds(older_than_seconds), limit=PRUNED_AT_ONCE)
         waiting = [RunId(row["run_id"]) for row in old]
         while waiting:
             waiting = await self._database.write(lambda connection, run_ids=waiting: _shorten(connection, run_ids))
@@ -156,8 +156,10 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued:
             if earlier["request_digest"] != new.request_digest:
                 raise IdempotencyConflict(key=new.idempotency_key)
             return Enqueued(_run(earlier), is_new=False)
-    whose = {"run_id": new.run_id, "user_id": new.user_id, "session_id": new.session_id}
-    has_turn = bool(_rows(connection, "open_session", now=now, **whose)[0]["has_turn"])
+    whose = _whose(new)
+    question = new.question
+    session = _rows(connection, "open_session", now=now, title=new.title, spoken=int(question is not None), **whose)[0]
+    has_turn = bool(session["has_turn"])
     numbers = _rows(connection, "take_numbers", arrivals=1, turns=int(has_turn))[0]
     stored = _rows(
         connection,
@@ -166,17 +168,28 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued:
         max_attempts=new.max_attempts,
         idempotency_key=new.idempotency_key,
         request_digest=new.request_digest,
+        input_artifact=new.input_artifact,
         queue_no=numbers["queue_no"],
         turn_no=numbers["turn_no"] if has_turn else None,
         now=now,
         **whose,
     )
-    return Enqueued(_run(stored[0]), is_new=True)
+    if question is None:
+        return Enqueued(_run(stored[0]), is_new=True)
+    thread_seq: int = session["last_thread_seq"]
+    _add_message(connection, whose, question, thread_seq, now)
+    _refer(connection, new, question.refers_to)
+    return Enqueued(_run(stored[0]), is_new=True, thread_seq=thread_seq)
 
 
-def _request_cancel(
-    connection: sqlite3.Connection, user_id: UserId, run_id: RunId, closing: Sequence[dict[str, str]], now: int
-) -> CancelAnswer | None:
+class Closing(NamedTuple):
+    """How a run's log ends if nobody holds the run, and the message that it then leaves behind."""
+
+    events: Sequence[Envelope]
+    answer: Message | None
+
+
+def _request_cancel(connection: sqlite3.Connection, user_id: UserId, run_id: RunId, closing: Closing, now: int) -> CancelAnswer | None:
     row = _row(connection, "get_run", user_id=user_id, run_id=run_id)
     if row is None:
         return None
@@ -186,40 +199,94 @@ def _request_cancel(
     if run.status is Status.RUNNING:
         flagged = _run(_rows(connection, "flag_cancel", run_id=run_id, now=now)[0])
         return CancelAnswer(flagged, changed=run.cancel_requested_at is None)
-    cancelled = _run(_rows(connection, "cancel_queued", run_id=run_id, count=len(closing), now=now)[0])
-    _log(connection, run_id, run.last_seq, closing, now)
-    return CancelAnswer(cancelled, changed=True, turn_passed=_pass_turn(connection, cancelled, now))
+    cancelled = _run(_rows(connection, "cancel_queued", run_id=run_id, count=len(closing.events), now=now)[0])
+    thread_seq = _log(connection, run, run.last_seq, closing.events, now)
+    if closing.answer is not None and thread_seq is not None:
+        _add_message(connection, _whose(run), closing.answer, thread_seq, now, status=cancelled.status)
+    return CancelAnswer(cancelled, changed=True, turn_passed=_pass_turn(connection, cancelled, now), thread_seq=thread_seq)
 
 
 def _opened(connection: sqlite3.Connection, claim: Claim, opening: Envelope, now: int) -> Claim:
     if claim.is_exhausted:
         return claim
-    before = claim.last_seq - 1
-    provenance = {**opening.data["provenance"], "run_id": claim.run_id}
-    event = replace(opening, data={**opening.data, "attempt": claim.attempt, "provenance": provenance})
-    _log(connection, claim.run_id, before, _stored([event]), now)
-    return replace(claim, last_seq=before)
+    _rows(connection, "open_log", run_id=claim.run_id, seq=claim.last_seq, attempt=claim.attempt, now=now, **stored_event(opening))
+    return replace(claim, last_seq=claim.last_seq - 1)
 
 
-def _append(connection: sqlite3.Connection, batch: Batch, events: Sequence[dict[str, str]], now: int) -> Appended | None:
+def _append(connection: sqlite3.Connection, batch: Batch, now: int) -> Appended | None:
     fence = _fence(batch.claim)
-    given = {"count": len(events), "batch_no": batch.number, "error": batch.error, "now": now, **fence}
+    given = {"count": len(batch.events), "batch_no": batch.number, "error": batch.error, "now": now, **fence}
     if batch.ends_as is None:
         grown = _row(connection, "append_batch", **given)
     else:
         grown = _row(connection, "append_last_batch", ends_as=batch.ends_as.value, **given)
     if grown is None:
-        first = _row(connection, "repeated_batch", batch_no=batch.number, **fence)
+        first = _row(connection, "repeated_batch", batch_no=batch.number, count=len(batch.events), **fence)
         # Whether the turn was passed is not kept: saying so once more only rings the bell once more.
-        return Appended(first["last_seq"], _is_asked(first), batch.ends_as is not None) if first else None
-    _log(connection, batch.claim.run_id, grown["last_seq"] - len(events), events, now)
-    passed = batch.ends_as is not None and _pass_turn(connection, batch.claim, now)
-    return Appended(grown["last_seq"], _is_asked(grown), passed)
+        return Appended(first["last_seq"], first["thread_seq"], _is_asked(first), batch.ends_as is not None) if first else None
+    claim = batch.claim
+    thread_seq = _log(connection, claim, grown["last_seq"] - len(batch.events), batch.events, now)
+    if batch.answer is not None and thread_seq is not None:
+        _add_message(connection, _whose(claim), batch.answer, thread_seq, now, status=batch.ends_as, error=batch.error)
+        _refer(connection, claim, batch.answer.refers_to)
+    passed = batch.ends_as is not None and _pass_turn(connection, claim, now)
+    return Appended(grown["last_seq"], thread_seq, _is_asked(grown), passed)
 
 
-def _log(connection: sqlite3.Connection, run_id: RunId, last_seq: int, events: Sequence[dict[str, str]], now: int) -> None:
-    places = ({"run_id": run_id, "seq": seq, "now": now, **event} for seq, event in enumerate(events, last_seq + 1))
+def _log(connection: sqlite3.Connection, run: Run | Claim, last_seq: int, events: Sequence[Envelope], now: int) -> int | None:
+    """Events after `last_seq`, the narrative ones at their place in the thread too; the last such place."""
+    spoken = spoken_places(events)
+    whose = {"user_id": run.user_id, "session_id": run.session_id}
+    count = sum(place is not None for place in spoken)
+    head = _rows(connection, "speak", spoken=count, **whose)[0]["last_thread_seq"] if count else None
+    nowhere = {"user_id": None, "session_id": None, "thread_seq": None}
+    places = (
+        {
+            **stored_event(event),
+            "run_id": run.run_id,
+            "seq": seq,
+            "now": now,
+            **(nowhere if place is None or head is None else {**whose, "thread_seq": head - count + place}),
+        }
+        for seq, (event, place) in enumerate(zip(events, spoken, strict=True), last_seq + 1)
+    )
     connection.executemany(SQL["add_event"].sql, places)
+    _refer(connection, run, frozenset[ArtifactId]().union(*(event.refers_to for event in events)))
+    return head
+
+
+def _add_message(
+    connection: sqlite3.Connection,
+    whose: dict[str, str],
+    message: Message,
+    thread_seq: int,
+    now: int,
+    *,
+    status: Status | None = None,
+    error: str | None = None,
+) -> None:
+    _rows(
+        connection,
+        "add_message",
+        message_id=message.message_id,
+        role="user" if message.event else "assistant",
+        content=message.content,
+        status=status.value if status else None,
+        error=error,
+        thread_seq=thread_seq,
+        payload=message.event.json if message.event else None,
+        now=now,
+        **whose,
+    )
+
+
+def _refer(connection: sqlite3.Connection, run: NewRun | Run | Claim, artifacts: frozenset[ArtifactId]) -> None:
+    for artifact_id in sorted(artifacts):
+        _rows(connection, "refer_to", user_id=run.user_id, run_id=run.run_id, artifact_id=artifact_id)
+
+
+def _whose(run: NewRun | Run | Claim) -> dict[str, str]:
+    return {"run_id": run.run_id, "user_id": run.user_id, "session_id": run.session_id}
 
 
 def _pass_turn(connection: sqlite3.Connection, ended: Run | Claim, now: int) -> bool:
@@ -241,7 +308,9 @@ def _shorten(connection: sqlite3.Connection, run_ids: Sequence[RunId]) -> list[R
         log = _row(connection, "shorten_log", run_id=run_id, step=room)
         if log is None:
             continue
-        room -= connection.execute(SQL["drop_events"].sql, {"run_id": run_id, "oldest_seq": log["oldest_seq"]}).rowcount
+        dropped = {"run_id": run_id, "oldest_seq": log["oldest_seq"]}
+        connection.execute(SQL["forget_thread"].sql, dropped)
+        room -= connection.execute(SQL["drop_events"].sql, dropped).rowcount
         if log["is_unfinished"]:
             return list(run_ids[nth:])
     return []
@@ -251,24 +320,16 @@ def _fence(claim: Claim) -> dict[str, Any]:
     return {"run_id": claim.run_id, "worker_id": claim.worker_id, "attempt": claim.attempt}
 
 
-def _stored(events: Sequence[Envelope]) -> list[dict[str, str]]:
-    return [{"event_type": event.type, "visibility": event.visibility.value, "payload": to_json(event.data)} for event in events]
+def stored_event(event: Envelope) -> dict[str, str]:
+    return {"event_type": event.type, "visibility": event.visibility.value, "payload": event.json}
 
 
 def _json(values: Sequence[str]) -> str:
     return msgspec.json.encode(values).decode()
 
 
-def _microseconds(seconds: float) -> int:
-    return round(seconds * 1_000_000)
-
-
-def _time(microseconds: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=microseconds)
-
-
 def _run(row: Row) -> Run:
-    return run_of(row, _time)
+    return run_of(row, time_of)
 
 
 def _claim(worker_id: WorkerId, row: Row) -> Claim:

@@ -1,16 +1,28 @@
 -- name: enqueue_run
--- Store a run and give it its session's turn if nobody has it. The session row is locked first, so arrivals have one order. RX-31
+-- Store a run with the message it answers, and give it its session's turn if nobody has it. The session row is locked first, so arrivals have
+-- one order, in the queue and in the thread. RX-31
 with place as (
-  insert into sessions (user_id, session_id, active_run_id) values (:user_id, :session_id, :run_id)
+  insert into sessions (user_id, session_id, active_run_id, title, last_thread_seq)
+  values (:user_id, :session_id, :run_id, :title, (:message_id::text is not null)::int)
   on conflict (user_id, session_id) do update
-    set active_run_id = coalesce(sessions.active_run_id, excluded.active_run_id), updated_at = now()
-  returning active_run_id = :run_id as has_turn
+    set active_run_id = coalesce(sessions.active_run_id, excluded.active_run_id), updated_at = now(), last_message_at = now(),
+        title = coalesce(sessions.title, excluded.title), last_thread_seq = sessions.last_thread_seq + excluded.last_thread_seq
+  returning active_run_id = :run_id as has_turn, last_thread_seq
+), queued as (
+  insert into runs (run_id, user_id, session_id, status, input_text, max_attempts, idempotency_key, request_digest, input_artifact, turn_no)
+  select :run_id, :user_id, :session_id, 'queued', :input_text, :max_attempts, :idempotency_key, :request_digest, :input_artifact,
+         case when has_turn then nextval('run_turns') end
+    from place
+  returning *
+), asked as (
+  insert into messages (message_id, user_id, session_id, run_id, role, content, thread_seq, payload)
+  select :message_id, :user_id, :session_id, :run_id, 'user', :content::text::jsonb, last_thread_seq, :payload::text::jsonb from place
+   where :message_id is not null
+), referred as (
+  insert into artifact_refs (user_id, artifact_id, run_id)
+  select user_id, artifact_id, :run_id from artifacts where user_id = :user_id and artifact_id = any(:refers_to::text[])
 )
-insert into runs (run_id, user_id, session_id, status, input_text, max_attempts, idempotency_key, request_digest, turn_no)
-select :run_id, :user_id, :session_id, 'queued', :input_text, :max_attempts, :idempotency_key, :request_digest,
-       case when has_turn then nextval('run_turns') end
-  from place
-returning *;
+select queued.*, place.last_thread_seq as thread_seq from queued, place;
 
 -- name: run_by_key
 -- The run that this user already started under this idempotency key.
@@ -42,14 +54,6 @@ select * from runs
 -- The first lock of every change that passes a turn: sessions before runs, always.
 select 1 from sessions where user_id = :user_id and session_id = :session_id for update;
 
--- name: lock_sessions
--- The same for many, in one order for everyone, so that two batches never wait for each other in a circle.
-select 1
-  from sessions s
-  join (select distinct * from unnest(:user_ids::text[], :session_ids::text[]) as a(user_id, session_id)) a using (user_id, session_id)
- order by s.user_id, s.session_id
-   for update of s;
-
 -- name: lock_run
 -- Read a run as it is now and keep it so until commit.
 select * from runs where run_id = :run_id and user_id = :user_id for update;
@@ -68,12 +72,26 @@ with ended as (
          cancel_requested_at = coalesce(cancel_requested_at, statement_timestamp()), lease_until = null
    where run_id = :run_id and status = 'queued'
   returning *
+), threaded as (
+  update sessions s set last_thread_seq = s.last_thread_seq + :spoken::int
+    from ended
+   where :spoken > 0 and s.user_id = ended.user_id and s.session_id = ended.session_id
+  returning s.last_thread_seq - :spoken as base, s.last_thread_seq
 ), logged as (
-  insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
-  select ended.run_id, ended.last_seq - cardinality(:event_types::text[]) + e.nth, e.event_type, e.visibility, e.payload::jsonb, clock_timestamp()
-    from ended, unnest(:event_types::text[], :visibilities::text[], :payloads::text[]) with ordinality as e(event_type, visibility, payload, nth)
+  insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id, thread_seq)
+  select ended.run_id, ended.last_seq - cardinality(:event_types::text[]) + e.nth, e.event_type, e.visibility, e.payload::jsonb, clock_timestamp(),
+         case when e.spoken_nth is not null then user_id end, case when e.spoken_nth is not null then session_id end, t.base + e.spoken_nth
+    from ended
+    cross join unnest(:event_types::text[], :visibilities::text[], :payloads::text[], :spoken_nths::int[])
+      with ordinality as e(event_type, visibility, payload, spoken_nth, nth)
+    left join threaded t on true
+), answered as (
+  insert into messages (message_id, user_id, session_id, run_id, role, content, status, thread_seq)
+  select :message_id::text, ended.user_id, ended.session_id, ended.run_id, 'assistant', :content::text::jsonb, 'cancelled', t.last_thread_seq
+    from ended, threaded t
+   where :message_id is not null
 )
-select * from ended;
+select ended.*, t.last_thread_seq as thread_seq from ended left join threaded t on true;
 
 -- name: claim_queued
 -- Take the oldest turns, each by its own row lock, and open their logs; a row that someone else is taking is passed over. RX-22, RX-23, RS-60
@@ -98,7 +116,7 @@ with next as (
          jsonb_set(jsonb_set(:opening::jsonb, '{attempt}', to_jsonb(attempt)), '{provenance,run_id}', to_jsonb(run_id)), clock_timestamp()
     from taken where :opening is not null
 )
-select run_id, attempt, user_id, session_id, input_text, max_attempts, last_seq - (:opening is not null)::int as last_seq, turn_no,
+select run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts, last_seq - (:opening is not null)::int as last_seq, turn_no,
        extract(epoch from clock_timestamp() - created_at)::float8 as queued_seconds,
        extract(epoch from clock_timestamp() - started_at)::float8 as running_seconds,
        cancel_requested_at is not null as cancel_requested
@@ -126,7 +144,7 @@ with lost as (
          jsonb_set(jsonb_set(:opening::jsonb, '{attempt}', to_jsonb(attempt)), '{provenance,run_id}', to_jsonb(run_id)), clock_timestamp()
     from taken where opens
 )
-select run_id, attempt, user_id, session_id, input_text, max_attempts, last_seq - opens::int as last_seq, turn_no,
+select run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts, last_seq - opens::int as last_seq, turn_no,
        extract(epoch from clock_timestamp() - created_at)::float8 as queued_seconds,
        extract(epoch from clock_timestamp() - started_at)::float8 as running_seconds,
        cancel_requested_at is not null as cancel_requested
@@ -151,12 +169,20 @@ select run_id from held where owner_id = :worker_id;
 
 -- name: append_batches
 -- Add each batch to its run's log and end the run if it says so: only while its worker still holds its attempt. RX-13, RX-25, RX-28
+-- Narrative also takes its place in the thread. Sessions are locked before runs and in one order for everyone, so that two batches never wait for
+-- each other in a circle; those of batches that neither speak nor end are left alone.
 with asked as (
   select *
-    from unnest(:run_ids::text[], :owner_ids::text[], :attempts::int[], :batch_nos::int[], :counts::int[], :ends_as::text[], :errors::text[])
-      as a(run_id, owner_id, attempt, batch_no, count, ends_as, error)
+    from unnest(:run_ids::text[], :owner_ids::text[], :attempts::int[], :batch_nos::int[], :counts::int[], :spoken::int[], :ends_as::text[], :errors::text[])
+      as a(run_id, owner_id, attempt, batch_no, count, spoken, ends_as, error)
+), placed as (
+  select 1
+    from sessions s
+    join (select distinct * from unnest(:user_ids::text[], :session_ids::text[]) as a(user_id, session_id)) a using (user_id, session_id)
+   order by s.user_id, s.session_id
+     for update of s
 ), held as (
-  select run_id from runs where run_id = any(:run_ids) order by run_id for update
+  select run_id from runs where run_id = any(:run_ids) and (select count(*) from placed) >= 0 order by run_id for update
 ), grown as (
   update runs r
      set last_seq = r.last_seq + a.count, batch_no = a.batch_no, batch_seq = r.last_seq + a.count,
@@ -166,19 +192,41 @@ with asked as (
     from held join asked a using (run_id)
    where r.run_id = held.run_id and r.owner_id = a.owner_id and r.attempt = a.attempt
      and r.status = 'running' and r.lease_until > clock_timestamp() and r.batch_no = a.batch_no - 1
-  returning r.run_id, r.last_seq - a.count as base, r.last_seq, r.cancel_requested_at is not null as cancel_requested
+  returning r.run_id, r.user_id, r.session_id, r.last_seq - a.count as base, r.last_seq, r.cancel_requested_at is not null as cancel_requested, a.spoken
+), threaded as (
+  update sessions s set last_thread_seq = s.last_thread_seq + g.spoken
+    from grown g
+   where g.spoken > 0 and s.user_id = g.user_id and s.session_id = g.session_id
+  returning g.run_id, s.last_thread_seq - g.spoken as base, s.last_thread_seq
 ), logged as (
-  insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
-  select e.run_id, grown.base + e.nth, e.event_type, e.visibility, e.payload::jsonb, clock_timestamp()
-    from unnest(:event_run_ids::text[], :event_nths::int[], :event_types::text[], :visibilities::text[], :payloads::text[])
-      as e(run_id, nth, event_type, visibility, payload)
-    join grown using (run_id)
+  insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id, thread_seq)
+  select e.run_id, g.base + e.nth, e.event_type, e.visibility, e.payload::jsonb, clock_timestamp(),
+         case when e.spoken_nth is not null then g.user_id end, case when e.spoken_nth is not null then g.session_id end, t.base + e.spoken_nth
+    from unnest(:event_run_ids::text[], :event_nths::int[], :event_types::text[], :visibilities::text[], :payloads::text[], :spoken_nths::int[])
+      as e(run_id, nth, event_type, visibility, payload, spoken_nth)
+    join grown g using (run_id)
+    left join threaded t using (run_id)
+), answered as (
+  insert into messages (message_id, user_id, session_id, run_id, role, content, status, error_message, thread_seq)
+  select m.message_id, g.user_id, g.session_id, g.run_id, 'assistant', m.content::jsonb, m.status, m.error, t.base + m.spoken_nth
+    from unnest(:message_run_ids::text[], :message_ids::text[], :contents::text[], :message_statuses::text[], :message_errors::text[], :message_nths::int[])
+      as m(run_id, message_id, content, status, error, spoken_nth)
+    join grown g using (run_id)
+    join threaded t using (run_id)
+), referred as (
+  insert into artifact_refs (user_id, artifact_id, run_id)
+  select a.user_id, a.artifact_id, g.run_id
+    from unnest(:referring_run_ids::text[], :refers_to::text[]) as r(run_id, artifact_id)
+    join grown g using (run_id)
+    join artifacts a on a.user_id = g.user_id and a.artifact_id = r.artifact_id
+  on conflict do nothing
 )
-select run_id, last_seq, cancel_requested from grown;
+select grown.run_id, grown.last_seq, cancel_requested, threaded.last_thread_seq as thread_seq from grown left join threaded using (run_id);
 
 -- name: repeated_batch
 -- The first answer to a batch that was stored although its sender never heard so. RX-29
-select batch_seq as last_seq, cancel_requested_at is not null as cancel_requested
+select batch_seq as last_seq, cancel_requested_at is not null as cancel_requested,
+       (select max(e.thread_seq) from run_events e where e.run_id = runs.run_id and e.seq > batch_seq - :count and e.seq <= batch_seq) as thread_seq
   from runs
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and batch_no = :batch_no;
 
@@ -227,17 +275,29 @@ select count(*) filter (where status = 'queued' and turn_no is not null) as read
   from runs where status in ('queued', 'running');
 
 -- name: prune_logs
--- Shorten the logs of runs that ended long ago to their last event, some at a time.
+-- Shorten the logs of runs that ended long ago to their last event, some at a time; their threads then begin after what was dropped.
 with old as (
-  select run_id, last_seq from runs
+  select run_id, user_id, session_id from runs
    where status in ('completed', 'failed', 'cancelled') and oldest_seq < last_seq
      and finished_at < clock_timestamp() - make_interval(secs => :seconds)
-   order by run_id limit 500 for update skip locked
+   order by run_id limit 500
+), placed as (
+  select 1 from sessions s join (select distinct user_id, session_id from old) o using (user_id, session_id)
+   order by s.user_id, s.session_id for update of s
+), held as (
+  select r.run_id from runs r join old using (run_id)
+   where (select count(*) from placed) >= 0 and r.oldest_seq < r.last_seq
+     for update of r skip locked
 ), shortened as (
-  update runs r set oldest_seq = r.last_seq from old where r.run_id = old.run_id
+  update runs r set oldest_seq = r.last_seq from held where r.run_id = held.run_id
   returning r.run_id, r.last_seq
 ), gone as (
   delete from run_events e using shortened s where e.run_id = s.run_id and e.seq < s.last_seq
+  returning e.user_id, e.session_id, e.thread_seq
+), forgotten as (
+  update sessions s set oldest_thread_seq = greatest(s.oldest_thread_seq, g.up_to + 1)
+    from (select user_id, session_id, max(thread_seq) as up_to from gone where thread_seq is not null group by user_id, session_id) g
+   where s.user_id = g.user_id and s.session_id = g.session_id
 )
 select count(*) as runs from shortened;
 

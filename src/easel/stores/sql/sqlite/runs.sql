@@ -1,9 +1,28 @@
 -- name: open_session
--- Make the session if need be and give the run its turn if nobody has it. RX-31
-insert into sessions (user_id, session_id, active_run_id, created_at, updated_at) values (:user_id, :session_id, :run_id, :now, :now)
+-- Make the session if need be, give the run its turn if nobody has it, and its message a place in the thread. RX-31
+insert into sessions (user_id, session_id, active_run_id, title, last_thread_seq, created_at, updated_at, last_message_at)
+values (:user_id, :session_id, :run_id, :title, :spoken, :now, :now, :now)
 on conflict (user_id, session_id) do update
-  set active_run_id = coalesce(sessions.active_run_id, excluded.active_run_id), updated_at = excluded.updated_at
-returning active_run_id = :run_id as has_turn;
+  set active_run_id = coalesce(sessions.active_run_id, excluded.active_run_id), updated_at = excluded.updated_at,
+      last_message_at = excluded.last_message_at, title = coalesce(sessions.title, excluded.title),
+      last_thread_seq = sessions.last_thread_seq + excluded.last_thread_seq
+returning active_run_id = :run_id as has_turn, last_thread_seq;
+
+-- name: add_message
+-- A message at its place in the thread.
+insert into messages (message_id, user_id, session_id, run_id, role, content, status, error_message, thread_seq, payload, created_at)
+values (:message_id, :user_id, :session_id, :run_id, :role, :content, :status, :error, :thread_seq, :payload, :now);
+
+-- name: speak
+-- Make room in a session's thread for what its run says.
+update sessions set last_thread_seq = last_thread_seq + :spoken where user_id = :user_id and session_id = :session_id
+returning last_thread_seq;
+
+-- name: refer_to
+-- A run speaks of an artifact, which is kept as long as the run is.
+insert into artifact_refs (user_id, artifact_id, run_id)
+select user_id, artifact_id, :run_id from artifacts where user_id = :user_id and artifact_id = :artifact_id
+on conflict do nothing;
 
 -- name: take_numbers
 -- The next number of arrival, of turn, or of both.
@@ -11,8 +30,10 @@ update run_counters set queue_no = queue_no + :arrivals, turn_no = turn_no + :tu
 
 -- name: enqueue_run
 -- Store a run in the order of its arrival, with its turn or without. RX-31
-insert into runs (run_id, user_id, session_id, status, input_text, created_at, max_attempts, idempotency_key, request_digest, queue_no, turn_no)
-values (:run_id, :user_id, :session_id, 'queued', :input_text, :now, :max_attempts, :idempotency_key, :request_digest, :queue_no, :turn_no)
+insert into runs (run_id, user_id, session_id, status, input_text, created_at, max_attempts, idempotency_key, request_digest, input_artifact,
+                  queue_no, turn_no)
+values (:run_id, :user_id, :session_id, 'queued', :input_text, :now, :max_attempts, :idempotency_key, :request_digest, :input_artifact,
+        :queue_no, :turn_no)
 returning *;
 
 -- name: run_by_key
@@ -60,7 +81,7 @@ update runs
        started_at = coalesce(started_at, :now), lease_until = :until
  where run_id in (select run_id from runs indexed by runs_claimable_idx
                    where status = 'queued' and turn_no > :after_turn order by turn_no limit :room)
-returning run_id, attempt, user_id, session_id, input_text, max_attempts, last_seq, turn_no,
+returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts, last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
           cancel_requested_at;
 
@@ -73,7 +94,7 @@ update runs
                    where status = 'running' and lease_until < :now
                      and (:last_chance is null or (attempt + 1 = max_attempts) = :last_chance)
                    order by lease_until limit :room)
-returning run_id, attempt, user_id, session_id, input_text, max_attempts, last_seq, turn_no,
+returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts, last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
           cancel_requested_at;
 
@@ -107,12 +128,19 @@ returning last_seq, cancel_requested_at;
 
 -- name: add_event
 -- One event at the place that was made for it. RX-25
+insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id, thread_seq)
+values (:run_id, :seq, :event_type, :visibility, :payload, :now, :user_id, :session_id, :thread_seq);
+
+-- name: open_log
+-- The event that a claim writes, with what only the claim knows filled in.
 insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
-values (:run_id, :seq, :event_type, :visibility, :payload, :now);
+values (:run_id, :seq, :event_type, :visibility,
+        json_set(:payload, '$.attempt', :attempt, '$.provenance.run_id', :run_id), :now);
 
 -- name: repeated_batch
 -- The first answer to a batch that was stored although its sender never heard so. RX-29
-select batch_seq as last_seq, cancel_requested_at
+select batch_seq as last_seq, cancel_requested_at,
+       (select max(e.thread_seq) from run_events e where e.run_id = runs.run_id and e.seq > batch_seq - :count and e.seq <= batch_seq) as thread_seq
   from runs
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and batch_no = :batch_no;
 
@@ -169,6 +197,13 @@ select run_id from runs
 update runs set oldest_seq = min(last_seq, oldest_seq + :step)
  where run_id = :run_id and finished_at is not null and oldest_seq < last_seq
 returning oldest_seq, oldest_seq < last_seq as is_unfinished;
+
+-- name: forget_thread
+-- The thread begins after what is about to be dropped from a run's log.
+update sessions
+   set oldest_thread_seq = max(oldest_thread_seq, 1 + coalesce(
+         (select max(thread_seq) from run_events where run_id = :run_id and seq < :oldest_seq and thread_seq is not null), 0))
+ where (user_id, session_id) in (select user_id, session_id from runs where run_id = :run_id);
 
 -- name: drop_events
 -- Remove what lies before the start of a log.

@@ -8,7 +8,7 @@ import msgspec
 _encode = msgspec.json.Encoder().encode
 
 
-def to_json(data: Mapping[str, Any]) -> str:
+def to_json(data: Any) -> str:
     """Compact JSON. What no database and no browser can carry (NUL, half a surrogate pair) becomes U+FFFD."""
     try:
         text = _encode(data)

@@ -1,4 +1,6 @@
-"""Tails of run logs: one reader per instance and log, however many viewers it has.
+"""Tails of logs: one reader per instance and log, however many viewers it has.
+
+Runs, threads and canvases have logs; a tail of each works alike, and what a viewer may see of it is the viewer's filter.
 
 A viewer holds a cursor, not a queue: it takes what lies after its cursor from the log's newest stretch, which all
 viewers share, or pages through the store while it is further behind. So a slow viewer costs no memory and an idle one
@@ -7,30 +9,48 @@ no query. The bell says when a log grew; one query a second for all watched logs
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import structlog
 
 from easel.core.principal import Principal
-from easel.core.stream.envelope import Visibility
-from easel.core.stream.log import LoggedEvent, check_cursor
-from easel.core.stream.ring import Ring, RunGrew
+from easel.core.stream.log import Bounds, LoggedEvent, check_cursor
+from easel.core.stream.ring import CanvasGrew, LogGone, Ring, RunGrew, ThreadGrew
+from easel.core.stream.view import View
 from easel.errors import NotFound, TooMany, Unavailable
 from easel.host.metrics import EVENTS_SENT, STALLED, SUBSCRIBERS, WATCHED_LOGS
-from easel.host.ports import Bell, RunStore
-from easel.ids import RunId, is_made_here
+from easel.host.ports import Bell, LogSource
+from easel.ids import UserId, is_made_here, is_name, owned
 
 PAGE = 100  # RX-36
+EMPTY = Bounds(1, 0, ended=False)
 LAST = "done"  # the last event of a run's log
 
 log = structlog.get_logger("tails")
 
 
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What tells one kind of log from another: its word, its names, its keys and its rings."""
+
+    what: str
+    is_name: Callable[[str], bool]
+    key: Callable[[UserId, str], str]
+    grew: type[RunGrew] | type[ThreadGrew] | type[CanvasGrew]
+    is_there: bool = True  # whether a log that nobody has written to yet is an error
+
+
+RUNS = Kind("run", is_made_here, lambda _, name: name, RunGrew)
+THREADS = Kind("session", is_name, owned, ThreadGrew, is_there=False)
+CANVASES = Kind("canvas", is_name, owned, CanvasGrew)
+
+
 class LogTail:
     """The newest stretch of one log and those who watch it."""
 
-    def __init__(self, run_id: RunId) -> None:
-        self.run_id = run_id
+    def __init__(self, key: str) -> None:
+        self.key = key
         self.head = -1  # up to here the stretch is read; -1: nobody has looked yet
         self.known = 0  # up to here the bell says there is something
         self.stretch: list[LoggedEvent] = []
@@ -62,11 +82,11 @@ class LogTail:
 class Subscription:
     """One viewer's place in a log."""
 
-    def __init__(self, tails: "RunTails", tail: LogTail, cursor: int, *, sees_internal: bool) -> None:
+    def __init__(self, tails: "Tails", tail: LogTail, view: View) -> None:
         self._tails = tails
         self._tail = tail
-        self._cursor = cursor
-        self._sees_internal = sees_internal
+        self._cursor = 0
+        self._view = view
         self._bell: asyncio.Future[None] | None = None
         self._is_over = False
         self.has_seen_all = False
@@ -79,7 +99,7 @@ class Subscription:
         while not self._is_over:
             page = self._tail.after(self._cursor)
             if page is None:
-                page = await self._tails.read(self._tail.run_id, self._cursor)
+                page = await self._tails.read(self._tail.key, self._cursor)
             if not page:
                 self._bell = asyncio.get_running_loop().create_future()
                 await self._bell
@@ -93,8 +113,7 @@ class Subscription:
             self._cursor = page[-1].seq
             self.has_seen_all = page[-1].type == LAST
             self._is_over = self._is_over or self.has_seen_all  # an `end()` during the read still counts
-            shown = [event for event in page if event.visibility is Visibility.PUBLIC or self._sees_internal]
-            if shown:
+            if shown := [event for event in page if self._view.shows(event)]:
                 EVENTS_SENT.inc(len(shown))
                 return shown
         return None
@@ -115,53 +134,77 @@ class Subscription:
         self._is_over = True
         self.wake()
 
+    def start_after(self, cursor: int) -> None:
+        self._cursor = cursor
+
     def close(self) -> None:
         self._tails.leave(self._tail, self)
 
 
-class RunTails:
+class Room:
+    """How many streams an instance may have open, of all kinds together."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.taken = 0
+
+    def check(self) -> None:
+        if self.taken >= self._limit:
+            raise TooMany(what="open streams", limit=self._limit)
+
+
+class Tails:
     def __init__(
         self,
-        runs: RunStore,
+        kind: Kind,
+        source: LogSource,
         bell: Bell,
         *,
         poll_seconds: float,
         heartbeat_seconds: float,
         stall_seconds: float,
-        max_streams: int,
+        room: "Room",
         window: int,
     ) -> None:
-        self._runs = runs
+        self._kind = kind
+        self._source = source
         self._poll_seconds = poll_seconds
         self._heartbeat_seconds = heartbeat_seconds
         self._stall_seconds = stall_seconds
-        self._max_streams = max_streams
+        self._room = room
         self._window = window
-        self._tails: dict[RunId, LogTail] = {}
+        self._tails: dict[str, LogTail] = {}
         self._count = 0
         self._is_closing = False
         self._duties: list[asyncio.Task[None]] = []
         bell.listen(self._hear)
 
-    async def open(self, who: Principal, run_id: str, cursor: int, *, sees_internal: bool = False) -> Subscription | None:
-        """A place after `cursor`; None when there is nothing more to come. Raises for a foreign run or a cursor outside the log."""
+    async def open(self, who: Principal, name: str, cursor: int | None, view: View) -> Subscription | None:
+        """A place after `cursor`, or before the oldest event that is kept; None when there is nothing more to come.
+
+        Raises for a foreign log or a cursor outside the log.
+        """
         if self._is_closing:
             raise Unavailable(what="This instance")
-        if self._count >= self._max_streams:
-            raise TooMany(what="open streams", limit=self._max_streams)
-        if not is_made_here(run_id):
-            raise NotFound(what="run", id=run_id)
+        self._room.check()
+        if not self._kind.is_name(name):
+            raise NotFound(what=self._kind.what, id=name)
         self._start_duties()
         # Watched before looked at: a ring between the look and the watch would otherwise be lost.
-        tail = self._tails.setdefault(RunId(run_id), LogTail(RunId(run_id)))
-        viewer = Subscription(self, tail, cursor, sees_internal=sees_internal)
+        key = self._kind.key(who.user_id, name)
+        tail = self._tails.setdefault(key, LogTail(key))
+        viewer = Subscription(self, tail, view)
         tail.viewers.add(viewer)
         self._counted(+1)
         try:
-            bounds = await self._runs.bounds(who.user_id, tail.run_id)
+            bounds = await self._source.bounds(who.user_id, name)
+            if bounds is None and not self._kind.is_there:
+                bounds = EMPTY
             if bounds is None:
-                raise NotFound(what="run", id=run_id)
+                raise NotFound(what=self._kind.what, id=name)
+            cursor = bounds.oldest - 1 if cursor is None else cursor
             check_cursor(cursor, bounds)
+            viewer.start_after(cursor)
             if bounds.ended and cursor == bounds.newest:
                 viewer.close()
                 return None
@@ -177,12 +220,12 @@ class RunTails:
             return
         tail.viewers.discard(viewer)
         self._counted(-1)
-        if not tail.viewers and self._tails.get(tail.run_id) is tail:
-            del self._tails[tail.run_id]
-            WATCHED_LOGS.set(len(self._tails))
+        if not tail.viewers and self._tails.get(tail.key) is tail:
+            del self._tails[tail.key]
+            WATCHED_LOGS.labels(self._kind.what).set(len(self._tails))
 
-    async def read(self, run_id: RunId, cursor: int) -> list[LoggedEvent]:
-        return await self._runs.events_after(run_id, cursor, PAGE)
+    async def read(self, key: str, cursor: int) -> list[LoggedEvent]:
+        return await self._source.events_after(key, cursor, PAGE)
 
     async def close(self) -> None:
         """Every stream ends in good order; its viewer resumes elsewhere by its cursor."""
@@ -196,14 +239,23 @@ class RunTails:
 
     def _counted(self, change: int) -> None:
         self._count += change
-        SUBSCRIBERS.set(self._count)
-        WATCHED_LOGS.set(len(self._tails))
+        self._room.taken += change
+        SUBSCRIBERS.labels(self._kind.what).set(self._count)
+        WATCHED_LOGS.labels(self._kind.what).set(len(self._tails))
 
     # -- growing ---------------------------------------------------------------------------------------------------
 
     def _hear(self, ring: Ring) -> None:
-        if isinstance(ring, RunGrew) and (tail := self._tails.get(ring.run_id)):
-            self._note(tail, ring.seq)
+        if isinstance(ring, self._kind.grew):
+            if tail := self._tails.get(ring.key):
+                self._note(tail, ring.seq)
+        elif isinstance(ring, LogGone) and (tail := self._tails.get(ring.key)):
+            self._end(tail)
+
+    def _end(self, tail: LogTail) -> None:
+        """The log is no more: whoever comes back is told so."""
+        for viewer in list(tail.viewers):
+            viewer.end()
 
     def _note(self, tail: LogTail, seq: int) -> None:
         tail.known = max(tail.known, seq)
@@ -214,12 +266,12 @@ class RunTails:
         """Read what was added. A store that is away is asked again by the poll."""
         try:
             while tail.viewers and tail.head < tail.known:
-                page = await self.read(tail.run_id, tail.head)
+                page = await self.read(tail.key, tail.head)
                 if not page:
                     return
                 tail.grow(page, self._window)
         except Unavailable:
-            log.info("tail.no_database", run_id=tail.run_id)
+            log.info("tail.no_database", log=tail.key)
         finally:
             tail.reader = None
 
@@ -237,11 +289,16 @@ class RunTails:
 
     async def poll(self) -> None:
         """One query for all watched logs."""
-        watched = [run_id for run_id, tail in self._tails.items() if tail.head >= 0]
-        if watched:
-            for run_id, head in (await self._runs.heads(watched)).items():
-                if tail := self._tails.get(run_id):
-                    self._note(tail, head)
+        watched = {key: tail for key, tail in self._tails.items() if tail.head >= 0}
+        if not watched:
+            return
+        heads = await self._source.heads(list(watched))
+        for key, tail in watched.items():
+            head = heads.get(key)
+            if head is not None:
+                self._note(tail, head)
+            elif self._kind.is_there or tail.head > 0:
+                self._end(tail)
 
     async def _beat_forever(self) -> None:
         beats_in = self._heartbeat_seconds
@@ -262,5 +319,5 @@ class RunTails:
             for viewer in list(tail.viewers):
                 if viewer.sending_since is not None and viewer.sending_since < latest:
                     STALLED.inc()
-                    log.info("stream.stalled", run_id=tail.run_id)
+                    log.info("stream.stalled", log=tail.key)
                     viewer.cut()

@@ -14,8 +14,9 @@ from easel.core.run.batch import Batch
 from easel.core.run.events import RunEvents
 from easel.core.run.life import Status
 from easel.core.stream.ring import RunGrew
+from easel.core.stream.view import WHOLE_RUN, View
 from easel.errors import CursorGone, NotFound, TooMany, Unavailable
-from easel.host.run_tail import RunTails, Subscription
+from easel.host.tails import RUNS, Room, Subscription, Tails
 from easel.ids import MessageId, RunId, UserId, WorkerId
 from tests.host.working import until
 from tests.requirements import case, rule
@@ -82,20 +83,20 @@ async def writer(bench: Bench) -> Writer:
     return Writer(bench, claim)
 
 
-def tails_of(bench: Bench, store: Counting | None = None, **changed: Any) -> RunTails:
-    options = {"poll_seconds": NEVER, "heartbeat_seconds": NEVER, "stall_seconds": NEVER, "max_streams": 2_000, "window": 100, **changed}
-    return RunTails(store or bench.runs, bench.database.bell, **options)  # pyright: ignore[reportArgumentType]
+def tails_of(bench: Bench, store: Counting | None = None, **changed: Any) -> Tails:
+    options = {"poll_seconds": NEVER, "heartbeat_seconds": NEVER, "stall_seconds": NEVER, "room": Room(2_000), "window": 100, **changed}
+    return Tails(RUNS, store or bench.runs, bench.database.bell, **options)  # pyright: ignore[reportArgumentType]
 
 
 @pytest_asyncio.fixture
-async def tails(bench: Bench) -> AsyncIterator[RunTails]:
+async def tails(bench: Bench) -> AsyncIterator[Tails]:
     made = tails_of(bench)
     yield made
     await made.close()
 
 
-async def opened(tails: RunTails, run_id: RunId, cursor: int = 0, **more: Any) -> Subscription:
-    viewer = await tails.open(THE_OWNER, run_id, cursor, **more)
+async def opened(tails: Tails, run_id: RunId, cursor: int = 0, view: View = WHOLE_RUN) -> Subscription:
+    viewer = await tails.open(THE_OWNER, run_id, cursor, view)
     assert viewer is not None
     return viewer
 
@@ -109,7 +110,7 @@ async def all_of(viewer: Subscription) -> list[int]:
 
 
 @rule("RX-34", "RX-35")
-async def test_a_viewer_gets_what_was_and_what_comes_once_and_in_order(tails: RunTails, writer: Writer):
+async def test_a_viewer_gets_what_was_and_what_comes_once_and_in_order(tails: Tails, writer: Writer):
     await writer.say(250)
     watching = asyncio.create_task(all_of(await opened(tails, writer.run_id)))
     for _ in range(50):
@@ -127,7 +128,7 @@ async def test_a_page_has_at_most_a_hundred_events(bench: Bench, writer: Writer)
     assert pages == [100, 100, 53]
 
 
-async def test_a_viewer_may_start_anywhere(tails: RunTails, writer: Writer):
+async def test_a_viewer_may_start_anywhere(tails: Tails, writer: Writer):
     await writer.say(120)
     last = await writer.end()
     for cursor in (0, 1, 57, 119, last - 1):
@@ -136,43 +137,43 @@ async def test_a_viewer_may_start_anywhere(tails: RunTails, writer: Writer):
 
 @rule("RX-35")
 @case("E7")
-async def test_at_the_end_of_an_ended_log_there_is_nothing_to_open(tails: RunTails, writer: Writer):
+async def test_at_the_end_of_an_ended_log_there_is_nothing_to_open(tails: Tails, writer: Writer):
     last = await writer.end()
-    assert await tails.open(THE_OWNER, writer.run_id, last) is None
+    assert await tails.open(THE_OWNER, writer.run_id, last, WHOLE_RUN) is None
 
 
 @rule("RS-36")
-async def test_internal_events_are_for_those_who_may_see_them(tails: RunTails, writer: Writer):
+async def test_internal_events_are_for_those_who_may_see_them(tails: Tails, writer: Writer):
     await writer.think()
     await writer.say()
     last = await writer.end()
     assert await all_of(await opened(tails, writer.run_id)) == list(range(2, last + 1))
-    assert await all_of(await opened(tails, writer.run_id, sees_internal=True)) == list(range(1, last + 1))
+    assert await all_of(await opened(tails, writer.run_id, view=WHOLE_RUN.with_internal())) == list(range(1, last + 1))
 
 
-async def test_a_stream_whose_last_visible_event_has_passed_ends_with_the_log(tails: RunTails, writer: Writer):
+async def test_a_stream_whose_last_visible_event_has_passed_ends_with_the_log(tails: Tails, writer: Writer):
     await writer.think()
     last = await writer.end()
     assert await all_of(await opened(tails, writer.run_id, last - 1)) == [last]
 
 
 @rule("RX-54")
-async def test_a_foreign_run_is_not_there(tails: RunTails, writer: Writer):
+async def test_a_foreign_run_is_not_there(tails: Tails, writer: Writer):
     with pytest.raises(NotFound):
-        await tails.open(Principal(UserId("someone else"), "x"), writer.run_id, 0)
+        await tails.open(Principal(UserId("someone else"), "x"), writer.run_id, 0, WHOLE_RUN)
     with pytest.raises(NotFound):
-        await tails.open(THE_OWNER, "run_nonsense", 0)
+        await tails.open(THE_OWNER, "run_nonsense", 0, WHOLE_RUN)
 
 
 @rule("RS-34")
-async def test_a_cursor_outside_the_log_opens_nothing(tails: RunTails, writer: Writer):
+async def test_a_cursor_outside_the_log_opens_nothing(tails: Tails, writer: Writer):
     await writer.say(3)
     with pytest.raises(CursorGone):
-        await tails.open(THE_OWNER, writer.run_id, 4)
+        await tails.open(THE_OWNER, writer.run_id, 4, WHOLE_RUN)
     assert (await all_watched(tails)) == 0
 
 
-async def all_watched(tails: RunTails) -> int:
+async def all_watched(tails: Tails) -> int:
     return len(tails._tails)
 
 
@@ -267,14 +268,14 @@ async def test_closing_ends_every_stream_and_opens_no_new_one(bench: Bench, writ
     await tails.close()
     assert await watching == []
     with pytest.raises(Unavailable):
-        await tails.open(THE_OWNER, writer.run_id, 0)
+        await tails.open(THE_OWNER, writer.run_id, 0, WHOLE_RUN)
 
 
 async def test_the_number_of_streams_has_a_limit_and_places_come_free(bench: Bench, writer: Writer):
-    tails = tails_of(bench, max_streams=2)
+    tails = tails_of(bench, room=Room(2))
     first, _ = await opened(tails, writer.run_id), await opened(tails, writer.run_id)
     with pytest.raises(TooMany):
-        await tails.open(THE_OWNER, writer.run_id, 0)
+        await tails.open(THE_OWNER, writer.run_id, 0, WHOLE_RUN)
     first.close()
     first.close()  # leaving twice is leaving once
     last = await opened(tails, writer.run_id)
@@ -282,7 +283,7 @@ async def test_the_number_of_streams_has_a_limit_and_places_come_free(bench: Ben
     await tails.close()
 
 
-async def test_a_log_that_nobody_watches_is_forgotten(tails: RunTails, writer: Writer):
+async def test_a_log_that_nobody_watches_is_forgotten(tails: Tails, writer: Writer):
     viewer = await opened(tails, writer.run_id)
     assert await all_watched(tails) == 1
     viewer.close()

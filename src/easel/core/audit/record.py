@@ -1,0 +1,188 @@
+"""A record of the system stream: what is told to those who run Easel, and never to a user's stream. RS-06
+
+Owns the table of actions and `entry()`, the one maker of entries: each says when, what, who and about what, has no secret
+in it, is light, and is one line of JSON. Knows no store and no clock; its place in the chain is `chain`'s business.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, cast
+
+import msgspec
+
+from easel.core.audit.redaction import HIDDEN, is_secret_name
+from easel.core.principal import Principal
+from easel.core.stream.envelope import Visibility
+from easel.core.stream.lightness import LIMIT, Moved, light_event
+from easel.core.stream.payload import to_json
+from easel.ids import UserId
+
+
+class StorageClass(StrEnum):
+    """`ops`: how the machine fares. `audit`: who did, or was refused, what. CC-06"""
+
+    OPS = "ops"
+    AUDIT = "audit"
+
+
+_OPS, _AUDIT = StorageClass.OPS, StorageClass.AUDIT
+
+ACTIONS: Mapping[str, StorageClass] = {
+    "sign_in.succeeded": _AUDIT,
+    "sign_in.failed": _AUDIT,
+    "sign_out": _AUDIT,
+    "session.created": _AUDIT,
+    "session.renamed": _AUDIT,
+    "session.deleted": _AUDIT,
+    "run.cancelled": _AUDIT,
+    "canvas.created": _AUDIT,
+    "canvas.deleted": _AUDIT,
+    "artifact.uploaded": _AUDIT,
+    "board.refused": _AUDIT,
+    "guardrail.refused": _AUDIT,
+    "run.failed": _OPS,
+    "run.broke": _OPS,
+    "tool.broke": _OPS,
+    "worker.broke": _OPS,
+    "http.broke": _OPS,
+    "http.slow": _OPS,
+    "append.slow": _OPS,
+    "database.away": _OPS,
+    "audit.overflowed": _OPS,
+}
+
+EASEL = Principal(UserId("easel"), "easel")  # what the host does by itself
+
+LONGEST_NAME = 200  # characters of a subject, of a name and of a key
+LONGEST_TEXTS = (1_400, 700, 350, 100)  # characters of one text: the first length with which the details are light enough
+MOST_READ = 16_384  # characters of one text that are looked at for secrets; the middle of a longer one is cut before
+MOST_ITEMS = 50  # of one list or mapping
+DEEPEST = 6
+
+Redact = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is to be recorded, all but its place. Only `entry()` makes one.
+
+    `rest` is the record's JSON behind its number, so that a store can put the number in under the chain's lock.
+    """
+
+    at: datetime
+    storage_class: StorageClass
+    action: str
+    user_id: UserId
+    rest: str
+
+    def at_place(self, seq: int) -> str:
+        """The record as it is stored and hashed. The number is inside, so that no record can change its place unseen."""
+        return f'{{"seq":{seq},{self.rest}'
+
+
+def entry(
+    at: datetime, who: Principal, action: str, *, redact: Redact, subject: str | None = None, details: Mapping[str, Any] | None = None
+) -> Entry:
+    """The storage class comes from the table; an action that is not in it is a mistake of ours. CC-06, CC-14"""
+    storage_class = ACTIONS[action]
+    record: dict[str, Any] = {
+        "at": written(at),
+        "storage_class": storage_class.value,
+        "action": action,
+        "actor": {"user_id": _line(who.user_id, redact), "name": _line(who.name, redact)},
+    }
+    if subject is not None:
+        record["subject"] = _line(subject, redact)
+    if details:
+        record["details"] = light(details, redact)
+    record["metadata"] = {"visibility": Visibility.SYSTEM.value}
+    return Entry(at, storage_class, action, UserId(record["actor"]["user_id"]), to_json(record)[1:])
+
+
+def written(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def said(record: str) -> Mapping[str, Any]:
+    """A stored record's fields; of a text that somebody has spoilt, that it is so."""
+    try:
+        fields: Any = msgspec.json.decode(record)
+    except (msgspec.DecodeError, RecursionError):
+        fields = None
+    return cast("Mapping[str, Any]", fields) if isinstance(fields, dict) else {"details": {"unreadable": True}}
+
+
+def light(details: Mapping[str, Any], redact: Redact) -> Mapping[str, Any]:
+    """Without secrets and at most 2 KB: texts are cut in the middle first, so that a stack trace keeps its two ends.
+
+    What is too heavy even so becomes its marker, by the law that holds for every event (RS-35). A record's marker has no
+    `uri`: what operators read refers to nothing that has an owner, can be swept away, or would have to be kept for it.
+    """
+    tidy: Mapping[str, Any] = {}
+    for longest in LONGEST_TEXTS:
+        tidy = _mapping(details, redact, longest, DEEPEST)
+        if len(to_json(tidy).encode()) <= LIMIT:
+            break
+    lighter, moved = light_event(tidy)
+    return cast("Mapping[str, Any]", _without_uri(lighter, moved)) if moved else lighter
+
+
+def _mapping(value: Mapping[Any, Any], redact: Redact, longest: int, depth: int) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for key, item in list(value.items())[:MOST_ITEMS]:
+        name = _line(key, redact)
+        kept[name] = HIDDEN if is_secret_name(name) and item else _tidy(item, redact, longest, depth - 1)
+    return kept
+
+
+def _tidy(value: Any, redact: Redact, longest: int, depth: int) -> Any:
+    if value is None or isinstance(value, (bool, float)):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 2**63 else _text(hex(value), redact, longest)
+    if depth <= 0:
+        return "…"
+    if isinstance(value, Mapping):
+        return _mapping(cast("Mapping[Any, Any]", value), redact, longest, depth)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_tidy(item, redact, longest, depth - 1) for item in list(cast("list[Any]", value))[:MOST_ITEMS]]
+    return _text(value, redact, longest)
+
+
+def _line(value: object, redact: Redact) -> str:
+    return _text(value, redact, LONGEST_NAME)
+
+
+def _text(value: object, redact: Redact, longest: int) -> str:
+    """Redacted before it is cut, because half a secret is not recognised; escaped last, so that it is one line. R6"""
+    text = _cut(value if isinstance(value, str) else str(value), MOST_READ)
+    return _escaped(_cut(redact(text), longest))
+
+
+def _cut(text: str, longest: int) -> str:
+    """Both ends: a stack trace begins with where it started and ends with what happened."""
+    if len(text) <= longest:
+        return text
+    start = longest // 3
+    return f"{text[:start]}… [{len(text) - longest} characters cut] …{text[start - longest :]}"
+
+
+def _escaped(text: str) -> str:
+    """What would begin another line, colour a terminal or reverse its writing is shown by its number; JSON does the rest."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)
+
+
+def _without_uri(value: Any, moved: tuple[Moved, ...]) -> Any:
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, Any]", value)
+        digests = {one.artifact_id.removeprefix("art_") for one in moved}
+        if fields.get("redacted") is True and fields.get("sha256") in digests:
+            return {**fields, "uri": None}
+        return {key: _without_uri(item, moved) for key, item in fields.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_uri(item, moved) for item in cast("list[Any]", value)]
+    return value

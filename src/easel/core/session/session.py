@@ -1,0 +1,40 @@
+"""A session: a conversation, its title and its place in the list."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from easel.errors import BadInput
+from easel.ids import RunId, SessionId, UserId
+
+LONGEST_TITLE = 200
+MADE_TITLE = 80  # of a title that we make
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    user_id: UserId
+    session_id: SessionId
+    title: str | None
+    active_run_id: RunId | None
+    oldest_thread_seq: int
+    last_thread_seq: int
+    created_at: datetime
+    last_message_at: datetime
+
+
+def title_from(message: str) -> str:
+    """The beginning of the first message, on one line, cut between words where that is possible."""
+    line = " ".join(message[: 4 * MADE_TITLE].split())
+    line = "".join(char for char in line if char.isprintable())
+    if len(line) <= MADE_TITLE:
+        return line or "Untitled"
+    cut = line[: MADE_TITLE - 1].rpartition(" ")[0] or line[: MADE_TITLE - 1]
+    return cut.rstrip() + "…"
+
+
+def checked_title(title: str) -> str:
+    """A title given by a person: one line of printable characters."""
+    plain = " ".join(title.split())
+    if not plain or len(plain) > LONGEST_TITLE or not plain.isprintable():
+        raise BadInput(problem=f"title is 1 to {LONGEST_TITLE} printable characters.")
+    return plain

@@ -1,0 +1,29 @@
+"""What one viewer of a log may see: a transport is a filtered tail. CC-02, RS-02 … RS-05, RS-36"""
+
+from dataclasses import dataclass
+
+from easel.core.stream.envelope import EVENT_TYPES, Stream, Visibility
+from easel.core.stream.log import LoggedEvent
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Some streams, and the internal events in them only for whoever may and wants to. System events are never shown."""
+
+    streams: frozenset[Stream]
+    sees_internal: bool = False
+
+    def shows(self, event: LoggedEvent) -> bool:
+        kind = EVENT_TYPES.get(event.type)
+        if kind is None or kind.stream not in self.streams:  # a type that only newer instances know has no place here yet
+            return False
+        return event.visibility is Visibility.PUBLIC or (self.sees_internal and event.visibility is Visibility.INTERNAL)
+
+    def with_internal(self) -> "View":
+        return View(self.streams, sees_internal=True)
+
+
+WHOLE_RUN = View(frozenset({Stream.NARRATIVE, Stream.STATE}))
+CHAT = View(frozenset({Stream.NARRATIVE}))
+RUN_STATE = View(frozenset({Stream.STATE}))
+CANVAS = View(frozenset({Stream.VISUALS}))

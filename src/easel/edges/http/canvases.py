@@ -1,0 +1,19 @@
+"""Pictures of canvases over HTTP."""
+
+from msgspec import Struct
+from starlette.responses import Response
+
+from easel.edges.http.artifacts import incoming
+from easel.edges.http.calls import Call, json_answer
+
+
+class SnapshotView(Struct):
+    artifact_id: str
+    uri: str
+    seq: int
+
+
+async def add_snapshot(call: Call) -> Response:
+    declared_type, source = await incoming(call.request, call.host.artifacts.max_bytes)
+    artifact, seq = await call.host.canvases.add_snapshot(call.who, call.path["canvas_id"], source, declared_type)
+    return json_answer(SnapshotView(artifact.artifact_id, artifact.uri, seq), 201)

@@ -1,0 +1,63 @@
+"""WebSockets: who connects is checked as for any request, and a refusal is an answer with a status and the usual error."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from starlette.responses import Response
+from starlette.routing import Match, WebSocketRoute
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from easel.core.principal import Principal
+from easel.edges.http.calls import socket_caller
+from easel.errors import NotFound, NotSignedIn
+from easel.host.host import Host
+
+
+@dataclass(frozen=True, slots=True)
+class SocketCall:
+    """A connection that was let in and not yet accepted."""
+
+    host: Host
+    who: Principal
+    socket: WebSocket
+
+    @property
+    def path(self) -> Mapping[str, str]:
+        return self.socket.path_params
+
+
+SocketHandler = Callable[[SocketCall], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class SocketRow:
+    path: str
+    handler: SocketHandler
+    says: str
+
+
+async def serve_socket(rows: Sequence[SocketRow], host: Host, scope: Scope, receive: Receive, send: Send) -> None:
+    for row in rows:
+        route = WebSocketRoute(row.path, endpoint=_unused)
+        match, child = route.matches(scope)
+        if match is Match.FULL:
+            scope.update(child)
+            scope["state"]["route"] = row.path
+            socket = WebSocket(scope, receive, send)
+            who = socket_caller(socket, host.sign_in, time.time())
+            if who is None:
+                raise NotSignedIn
+            scope["state"]["who"] = who
+            await row.handler(SocketCall(host, who, socket))
+            return
+    raise NotFound(what="page", id=scope["path"])
+
+
+async def refuse(scope: Scope, receive: Receive, send: Send, answer: Response) -> None:
+    """Before the handshake is over a refusal can still be told in plain HTTP."""
+    await WebSocket(scope, receive, send).send_denial_response(answer)
+
+
+async def _unused(_: WebSocket) -> None: ...

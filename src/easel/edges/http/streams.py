@@ -1,0 +1,37 @@
+"""The event streams of runs and canvases: each a filtered tail of one log. RS-02, RS-04, RS-05"""
+
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from easel.core.principal import Scope
+from easel.core.stream.log import parse_cursor
+from easel.core.stream.view import CANVAS, RUN_STATE, WHOLE_RUN, View
+from easel.edges.http.calls import Call
+from easel.edges.http.sse import EventStream
+from easel.host.tails import Tails
+
+if TYPE_CHECKING:
+    from easel.edges.http.wire import Watch
+
+
+async def watch_run(call: Call) -> Response:
+    return await _watch(call, call.host.tails, call.path["run_id"], WHOLE_RUN)
+
+
+async def watch_run_state(call: Call) -> Response:
+    return await _watch(call, call.host.tails, call.path["run_id"], RUN_STATE)
+
+
+async def watch_canvas(call: Call) -> Response:
+    return await _watch(call, call.host.canvas_tails, call.path["canvas_id"], CANVAS)
+
+
+async def _watch(call: Call, tails: Tails, name: str, view: View) -> Response:
+    asked: Watch = call.asked
+    header = call.request.headers.get("last-event-id")
+    text = header if header is not None else asked.last_event_id
+    if asked.debug == "1" and call.who.may(Scope.DEBUG):
+        view = view.with_internal()
+    subscription = await tails.open(call.who, name, parse_cursor(text) if text is not None else None, view)
+    return Response(status_code=204) if subscription is None else EventStream(subscription)

@@ -1,0 +1,78 @@
+"""Writing and reading the boards of a run, by people over HTTP and by the run's own agent.
+
+Owns who is named as the author, and the order: what is too heavy is kept, then the value and its event are stored in
+one transaction, then the bell is rung. What may be written where is the core's to say.
+"""
+
+from typing import Any
+
+import msgspec
+
+from easel.core.principal import Principal
+from easel.core.run.boards import Ask, Board, BoardValue, Limits, Written, edge_of, place, prepare
+from easel.core.run.run import Claim
+from easel.core.stream.ring import RunGrew
+from easel.core.tool.context import RunContext
+from easel.errors import NotFound
+from easel.host.ports import Bell, BoardStore, Keeper
+from easel.host.run_history import whole
+from easel.host.run_log import AGENT, ClaimLost
+from easel.ids import RunId, UserId, is_made_here
+
+
+class Boards:
+    def __init__(self, boards: BoardStore, keeper: Keeper, bell: Bell, limits: Limits) -> None:
+        self._boards = boards
+        self._keeper = keeper
+        self._bell = bell
+        self._limits = limits
+
+    async def write(self, who: Principal, run_id: str, ask: Ask) -> Written:
+        """By whoever is signed in, and in that name: under the run's lock, without a claim. CC-17, P4"""
+        written = await self._write(who.user_id, _known(run_id), ask, agent_id=who.user_id)
+        if written is None:
+            raise NotFound(what="run", id=run_id)
+        return written
+
+    async def write_as_agent(self, context: RunContext, ask: Ask) -> Written:
+        """By the run's own agent, as long as its worker holds the run; else nothing is stored."""
+        written = await self._write(context.user_id, context.run_id, ask, agent_id=AGENT, claim=context.claim)
+        if written is None:
+            raise ClaimLost
+        return written
+
+    async def _write(self, user_id: UserId, run_id: RunId, ask: Ask, *, agent_id: str, claim: Claim | None = None) -> Written | None:
+        write = prepare(ask, self._limits, user_id=user_id, run_id=run_id, agent_id=agent_id)
+        if write.moved:
+            await self._keeper.keep(user_id, write.moved)
+        written = await self._boards.write(write, claim)
+        if written is not None:
+            self._bell.ring(RunGrew(run_id, written.seq))
+        return written
+
+    async def read(self, user_id: UserId, run_id: str, board: Board, key: str, edge_id: str | None) -> BoardValue:
+        at = place(board, key, edge_id)
+        found = await self._boards.read(user_id, _known(run_id), board, edge_id=at.edge_id, key=at.key)
+        if found is None:
+            raise NotFound(what="run", id=run_id)
+        if not found:
+            raise NotFound(what=f"{board} key", id=key)
+        return found[0]
+
+    async def read_all(self, user_id: UserId, run_id: str, board: Board, edge_id: str | None) -> list[BoardValue]:
+        """The whole board; of the blackboard also one edge alone."""
+        edge = None if edge_id is None else edge_of(board, edge_id)
+        found = await self._boards.read(user_id, _known(run_id), board, edge_id=edge, key=None)
+        if found is None:
+            raise NotFound(what="run", id=run_id)
+        return found
+
+    async def whole(self, user_id: UserId, found: BoardValue) -> Any:
+        """The value as it was written, with what was moved out of it put back."""
+        return await whole(self._keeper, user_id, msgspec.json.decode(found.value))
+
+
+def _known(run_id: str) -> RunId:
+    if not is_made_here(run_id):
+        raise NotFound(what="run", id=run_id)
+    return RunId(run_id)

@@ -1,0 +1,80 @@
+"""Sessions: making, finding, naming and removing them, and what was said in them."""
+
+from datetime import datetime
+
+from easel.core.principal import Principal
+from easel.core.session.message import StoredMessage
+from easel.core.session.session import Session, checked_title
+from easel.core.stream.ring import CancelAsked, LogGone
+from easel.errors import AlreadyThere, BadInput, NotFound, RunFinished
+from easel.host.audit import Audit
+from easel.host.ports import Bell, SessionStore
+from easel.host.run_queue import NO_SESSION_NAME, RunQueue
+from easel.ids import SessionId, is_name, new_session_id, owned
+
+LONGEST_SEARCH = 200
+
+
+class Sessions:
+    def __init__(self, sessions: SessionStore, queue: RunQueue, bell: Bell, audit: Audit) -> None:
+        self._sessions = sessions
+        self._queue = queue
+        self._bell = bell
+        self._audit = audit
+
+    async def create(self, who: Principal, session_id: str | None, title: str | None) -> Session:
+        if session_id is not None and not is_name(session_id):
+            raise BadInput(problem=NO_SESSION_NAME)
+        name = SessionId(session_id) if session_id is not None else new_session_id()
+        session = await self._sessions.create(who.user_id, name, checked_title(title) if title is not None else None)
+        if session is None:
+            raise AlreadyThere(what="session", id=name)
+        await self._audit.record(who, "session.created", subject=name)
+        return session
+
+    async def get(self, who: Principal, session_id: str) -> Session:
+        session = await self._sessions.get(who.user_id, SessionId(session_id)) if is_name(session_id) else None
+        return _there(session, session_id)
+
+    async def list_sessions(self, who: Principal, search: str, before: tuple[datetime, SessionId] | None, limit: int) -> list[Session]:
+        if len(search) > LONGEST_SEARCH or "\x00" in search:
+            raise BadInput(problem=f"search is at most {LONGEST_SEARCH} characters.")
+        return await self._sessions.list_sessions(who.user_id, search=search, before=before, limit=limit)
+
+    async def rename(self, who: Principal, session_id: str, title: str) -> Session:
+        new = checked_title(title)
+        session = await self._sessions.rename(who.user_id, SessionId(session_id), new) if is_name(session_id) else None
+        found = _there(session, session_id)
+        await self._audit.record(who, "session.renamed", subject=session_id)
+        return found
+
+    async def delete(self, who: Principal, session_id: str) -> None:
+        """With its runs, their logs, boards and messages. Who works on one or watches one hears of it at once."""
+        gone = await self._sessions.delete(who.user_id, SessionId(session_id)) if is_name(session_id) else None
+        if gone is None:
+            raise NotFound(what="session", id=session_id)
+        await self._audit.record(who, "session.deleted", subject=session_id, details={"runs": len(gone)})
+        self._bell.ring(LogGone(owned(who.user_id, session_id)))
+        for run_id in gone:
+            self._bell.ring(CancelAsked(run_id))
+            self._bell.ring(LogGone(run_id))
+
+    async def messages(self, who: Principal, session_id: str, before: int | None, limit: int) -> list[StoredMessage]:
+        await self.get(who, session_id)
+        return await self._sessions.messages(who.user_id, SessionId(session_id), before=before, limit=limit)
+
+    async def stop(self, who: Principal, session_id: str) -> None:
+        """Cancel what the session's agent does now; messages that wait keep their turn. Nothing to stop is no error."""
+        session = await self._sessions.get(who.user_id, SessionId(session_id))
+        if session is None or session.active_run_id is None:
+            return
+        try:
+            await self._queue.cancel(who, session.active_run_id)
+        except (RunFinished, NotFound):
+            return  # it ended by itself meanwhile
+
+
+def _there(session: Session | None, session_id: str) -> Session:
+    if session is None:
+        raise NotFound(what="session", id=session_id)
+    return session

@@ -1,0 +1,138 @@
+-- Threads and messages, boards, artifacts, canvases, and the audit chain. Only adds, so that code of before goes on working.
+
+alter table sessions
+  add column title text,
+  -- The thread: its narrative events and user messages, oldest_thread_seq to last_thread_seq, numbered under this row's lock.
+  add column oldest_thread_seq bigint not null default 1,
+  add column last_thread_seq bigint not null default 0,
+  -- Changed by a user's message only: an index knows it, and a worker's appends must stay clear of indexes.
+  add column last_message_at timestamptz not null default now();
+update sessions set last_message_at = updated_at;
+create index sessions_listing_idx on sessions(user_id, last_message_at desc, session_id desc);
+
+-- What a run was asked, where that was too heavy for a table; `input_text` is then only its beginning.
+alter table runs add column input_artifact text;
+
+-- A narrative event has its place in its session's thread too; any other has none of the three.
+alter table run_events
+  add column user_id text,
+  add column session_id text,
+  add column thread_seq bigint;
+create unique index run_events_thread_idx on run_events(user_id, session_id, thread_seq) where thread_seq is not null;
+
+create table messages (
+  message_id text primary key,
+  user_id text not null,
+  session_id text not null,
+  run_id text not null references runs(run_id) on delete cascade,
+  role text not null constraint role_is_known check (role in ('user', 'assistant')),
+  -- A string, whole; or the marker of one that was moved to an artifact.
+  content jsonb not null,
+  -- Of an assistant's message: how its run ended.
+  status text,
+  error_message text,
+  thread_seq bigint not null,
+  -- Of a user's message: its event, which is in the thread alone.
+  payload jsonb,
+  created_at timestamptz not null default now(),
+  foreign key (user_id, session_id) references sessions(user_id, session_id) on delete cascade,
+  constraint user_means_event check ((payload is not null) = (role = 'user'))
+);
+create unique index messages_thread_idx on messages(user_id, session_id, thread_seq);
+create index messages_run_idx on messages(run_id);
+
+create table boards (
+  run_id text not null references runs(run_id) on delete cascade,
+  user_id text not null references users(user_id) on delete cascade,
+  board text not null constraint board_is_known check (board in ('whiteboard', 'blackboard')),
+  -- `global` on the whiteboard, which is one for the whole run.
+  edge_id text not null,
+  key text not null,
+  -- Text, and not jsonb: a value comes back as it was written.
+  value json not null,
+  -- Of the value, in bytes: what a run's boards may hold has a limit.
+  size bigint not null,
+  version bigint not null constraint version_from_one check (version >= 1),
+  agent_id text not null,
+  node_id text not null,
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now(),
+  primary key (run_id, board, edge_id, key),
+  constraint whiteboard_is_global check ((board = 'whiteboard') = (edge_id = 'global'))
+);
+
+create table canvases (
+  user_id text not null references users(user_id) on delete cascade,
+  canvas_id text not null,
+  agent_id text not null,
+  title text not null,
+  spec jsonb not null,
+  state jsonb not null,
+  revision bigint not null default 1,
+  -- The log: it holds oldest_seq to last_seq.
+  oldest_seq bigint not null default 1,
+  last_seq bigint not null default 0,
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now(),
+  primary key (user_id, canvas_id)
+) with (fillfactor = 70);
+
+create table canvas_events (
+  user_id text not null,
+  canvas_id text not null,
+  seq bigint not null,
+  event_type text not null,
+  visibility text not null constraint visibility_is_known check (visibility in ('public', 'internal')),
+  payload jsonb not null,
+  created_at timestamptz not null default now(),
+  primary key (user_id, canvas_id, seq),
+  foreign key (user_id, canvas_id) references canvases(user_id, canvas_id) on delete cascade
+);
+
+-- Bytes kept beside the logs. The id is the digest of the bytes; the key of the blob is new with every row, so that
+-- what is swept away under an old row can never be what a new row relies on.
+create table artifacts (
+  user_id text not null references users(user_id) on delete cascade,
+  artifact_id text not null,
+  size bigint not null,
+  media_type text not null,
+  blob_key text not null unique,
+  -- Whether the blob is known to be there, whole.
+  is_stored boolean not null default false,
+  created_at timestamptz not null default now(),
+  -- When someone last meant to refer to it: what was touched lately is not swept.
+  touched_at timestamptz not null default now(),
+  primary key (user_id, artifact_id)
+);
+
+-- Who refers to an artifact: exactly one of a run (its events, messages, boards) and a canvas. A reference keeps the artifact.
+create table artifact_refs (
+  user_id text not null,
+  artifact_id text not null,
+  run_id text references runs(run_id) on delete cascade,
+  canvas_id text,
+  foreign key (user_id, artifact_id) references artifacts(user_id, artifact_id),
+  foreign key (user_id, canvas_id) references canvases(user_id, canvas_id) on delete cascade,
+  constraint one_holder check ((run_id is null) <> (canvas_id is null))
+);
+create unique index artifact_refs_run_idx on artifact_refs(user_id, artifact_id, run_id) where run_id is not null;
+create unique index artifact_refs_canvas_idx on artifact_refs(user_id, artifact_id, canvas_id) where canvas_id is not null;
+create index artifact_refs_of_run_idx on artifact_refs(run_id) where run_id is not null;
+create index artifact_refs_of_canvas_idx on artifact_refs(user_id, canvas_id) where canvas_id is not null;
+
+-- The audit chain: each record's hash covers the one before, so that no edit, removal or reordering goes unseen.
+create table audit (
+  seq bigint primary key,
+  user_id text not null,
+  at timestamptz not null,
+  storage_class text not null constraint class_is_known check (storage_class in ('ops', 'audit')),
+  action text not null,
+  -- The exact text that was hashed.
+  record text not null,
+  hash text not null
+);
+create index audit_action_idx on audit(action, seq);
+create index audit_user_idx on audit(user_id, seq);
+-- The end of the chain; its lock gives the records one order.
+create table audit_head (only_row boolean primary key default true check (only_row), last_seq bigint not null, last_hash text not null);
+insert into audit_head (last_seq, last_hash) values (0, '');

@@ -1,0 +1,89 @@
+"""The rows of artifacts in Postgres. The rules are in the statements of `sql/postgres/artifacts.sql`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from easel.core.artifact.artifact import Artifact, NewArtifact, Place, Swept
+from easel.ids import ArtifactId, CanvasId, RunId, UserId
+from easel.stores import named_sql
+
+if TYPE_CHECKING:
+    from easel.stores.postgres.database import PostgresDatabase
+
+SQL = named_sql.load("postgres", "artifacts")
+
+
+class PostgresArtifacts:
+    def __init__(self, database: "PostgresDatabase") -> None:
+        self._database = database
+
+    async def claim(self, user_id: UserId, new: Sequence[NewArtifact]) -> list[Artifact]:
+        taken = await self._database.rows(
+            SQL["claim_artifacts"],
+            user_id=user_id,
+            artifact_ids=[one.artifact_id for one in new],
+            sizes=[one.size for one in new],
+            media_types=[one.media_type for one in new],
+            blob_keys=[one.blob_key for one in new],
+        )
+        return [Artifact(**row) for row in taken]
+
+    async def withdraw(self, user_id: UserId, begun: ArtifactId) -> None:
+        await self._database.row(SQL["withdraw_artifact"], user_id=user_id, artifact_id=begun)
+
+    async def settle(self, user_id: UserId, begun: ArtifactId, new: NewArtifact, lost_key: str | None) -> Artifact | None:
+        withdraw, settle = SQL["withdraw_artifact"], SQL["settle_artifact"]
+        given = {"user_id": user_id, "lost_key": lost_key, **asdict(new)}
+        async with self._database.connection() as lent, lent.transaction():
+            if await lent.fetchrow(withdraw.sql, *withdraw.arguments({"user_id": user_id, "artifact_id": begun})) is None:
+                return None
+            row = await lent.fetchrow(settle.sql, *settle.arguments(given))
+        return Artifact(**row) if row else None
+
+    async def mark_stored(self, user_id: UserId, put: Sequence[Artifact]) -> set[ArtifactId]:
+        marked = await self._database.rows(
+            SQL["mark_stored"],
+            user_id=user_id,
+            artifact_ids=[one.artifact_id for one in put],
+            blob_keys=[one.blob_key for one in put],
+        )
+        return {ArtifactId(row["artifact_id"]) for row in marked}
+
+    async def get(self, user_id: UserId, artifact_id: ArtifactId) -> Artifact | None:
+        row = await self._database.row(SQL["get_artifact"], user_id=user_id, artifact_id=artifact_id)
+        return Artifact(**row) if row else None
+
+    async def refer(
+        self, user_id: UserId, artifact_ids: Sequence[ArtifactId], *, run_id: RunId | None = None, canvas_id: CanvasId | None = None
+    ) -> None:
+        await self._database.rows(
+            SQL["refer_to_artifacts"], user_id=user_id, artifact_ids=list(artifact_ids), run_id=run_id, canvas_id=canvas_id
+        )
+
+    async def sweep(self, after: Place, older_than_seconds: float, limit: int) -> Swept:
+        page = await self._database.rows(
+            SQL["page_of_artifacts"], after_user=after[0], after_artifact=after[1], seconds=older_than_seconds, limit=limit
+        )
+        old = [row for row in page if row["is_old"]]
+        blob_keys = await self._sweep(_columns(old), older_than_seconds) if old else []
+        return Swept(blob_keys, (page[-1]["user_id"], page[-1]["artifact_id"]) if len(page) == limit else None)
+
+    async def _sweep(self, old: dict[str, list[str]], older_than_seconds: float) -> list[str]:
+        lock, sweep = SQL["lock_artifacts"], SQL["sweep_artifacts"]
+        # Two statements: the second one sees every reference that was made before the first one had its locks.
+        async with self._database.connection() as lent, lent.transaction():
+            held = _columns(await lent.fetch(lock.sql, *lock.arguments(old)))
+            swept = await lent.fetch(sweep.sql, *sweep.arguments({**held, "seconds": older_than_seconds}))
+        return [row["blob_key"] for row in swept]
+
+    async def unknown_blobs(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
+        found = await self._database.rows(
+            SQL["unknown_blobs"], blob_keys=list(keys), made_at=list(keys.values()), seconds=older_than_seconds
+        )
+        return [row["blob_key"] for row in found]
+
+
+def _columns(rows: Sequence[Any]) -> dict[str, list[str]]:
+    return {"user_ids": [row["user_id"] for row in rows], "artifact_ids": [row["artifact_id"] for row in rows]}

@@ -1,0 +1,77 @@
+"""The audit chain in Postgres. The rules are in the statements of `sql/postgres/audit.sql`."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from easel.core.audit.chain import End, Link, Place
+from easel.core.audit.record import Entry, StorageClass
+from easel.core.stream.log import LAST_CURSOR
+from easel.stores import named_sql
+from easel.stores.postgres.combiner import Combiner
+
+if TYPE_CHECKING:
+    from easel.stores.postgres.database import PostgresDatabase
+
+SQL = named_sql.load("postgres", "audit")
+MOST_BATCHES = 64  # that share one commit
+LANES = 1  # the chain has one end: a second transaction would only wait for the first one's lock
+
+
+class PostgresAudit:
+    def __init__(self, database: "PostgresDatabase") -> None:
+        self._database = database
+        self._appends = Combiner(self._append_all, most=MOST_BATCHES, lanes=LANES)
+
+    async def close(self) -> None:
+        await self._appends.close()
+
+    async def append(self, entries: Sequence[Entry]) -> None:
+        if entries:
+            await self._appends.submit(entries)
+
+    async def _append_all(self, batches: Sequence[Sequence[Entry]]) -> list[None]:
+        entries = [entry for batch in batches for entry in batch]
+        row = await self._database.row(
+            SQL["append_records"],
+            user_ids=[entry.user_id for entry in entries],
+            ats=[entry.at for entry in entries],
+            storage_classes=[entry.storage_class.value for entry in entries],
+            actions=[entry.action for entry in entries],
+            rests=[entry.rest for entry in entries],
+        )
+        if row is None:
+            raise LookupError("The head of the audit chain is gone, so nothing can be put behind it.")
+        return [None] * len(batches)
+
+    async def end(self) -> End:
+        row = await self._database.row(SQL["end_of_chain"])
+        return End(None if row["last_seq"] is None else Place(row["last_seq"], row["last_hash"]), row["newest"])
+
+    async def after(self, seq: int, last: int, limit: int) -> list[Link]:
+        return [_link(row) for row in await self._database.rows(SQL["records_after"], seq=seq, last=last, limit=limit)]
+
+    async def list_records(
+        self,
+        *,
+        action: str | None,
+        storage_class: StorageClass | None,
+        since: datetime | None,
+        until: datetime | None,
+        before: int | None,
+        limit: int,
+    ) -> list[Link]:
+        found = await self._database.rows(
+            SQL["list_records" if action is None else "list_records_of_action"],
+            action=action,
+            storage_class=storage_class.value if storage_class else None,
+            since=since,
+            until=until,
+            before=LAST_CURSOR if before is None else before,
+            limit=limit,
+        )
+        return [_link(row) for row in found]
+
+
+def _link(row: Any) -> Link:
+    return Link(**row)

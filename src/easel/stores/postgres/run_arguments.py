@@ -1,0 +1,85 @@
+"""Batches of a run's log as the arrays that one statement takes: many runs share it, so everything is a column."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from easel.core.run.batch import Batch, spoken_places
+from easel.core.session.message import Message
+from easel.core.stream.envelope import Envelope
+
+
+def question_arguments(question: Message | None) -> dict[str, Any]:
+    if question is None or question.event is None:
+        return {"message_id": None, "content": None, "payload": None, "refers_to": []}
+    return {
+        "message_id": question.message_id,
+        "content": question.content,
+        "payload": question.event.json,
+        "refers_to": sorted(question.refers_to),
+    }
+
+
+def columns(events: Sequence[Envelope]) -> dict[str, list[str]]:
+    return {
+        "event_types": [event.type for event in events],
+        "visibilities": [event.visibility.value for event in events],
+        "payloads": [event.json for event in events],
+    }
+
+
+def closing_arguments(events: Sequence[Envelope], answer: Message | None) -> dict[str, Any]:
+    places = spoken_places(events)
+    return {
+        **columns(events),
+        "spoken": sum(place is not None for place in places),
+        "spoken_nths": places,
+        "message_id": answer.message_id if answer else None,
+        "content": answer.content if answer else None,
+    }
+
+
+def append_arguments(batches: Sequence[Batch]) -> dict[str, list[Any]]:
+    claims = [batch.claim for batch in batches]
+    places = [spoken_places(batch.events) for batch in batches]
+    # Only these need their session: the others leave its row alone.
+    speaking = [batch.claim for batch, spoken in zip(batches, places, strict=True) if batch.ends_as is not None or any(spoken)]
+    return {
+        "run_ids": [claim.run_id for claim in claims],
+        "owner_ids": [claim.worker_id for claim in claims],
+        "attempts": [claim.attempt for claim in claims],
+        "batch_nos": [batch.number for batch in batches],
+        "counts": [len(batch.events) for batch in batches],
+        "spoken": [sum(place is not None for place in spoken) for spoken in places],
+        "ends_as": [batch.ends_as.value if batch.ends_as else None for batch in batches],
+        "errors": [batch.error for batch in batches],
+        "user_ids": [claim.user_id for claim in speaking],
+        "session_ids": [claim.session_id for claim in speaking],
+        "event_run_ids": [batch.claim.run_id for batch in batches for _ in batch.events],
+        "event_nths": [nth for batch in batches for nth in range(1, len(batch.events) + 1)],
+        "spoken_nths": [place for spoken in places for place in spoken],
+        **columns([event for batch in batches for event in batch.events]),
+        **_answer_arguments(batches, places),
+        **_reference_arguments(batches),
+    }
+
+
+def _answer_arguments(batches: Sequence[Batch], places: Sequence[Sequence[int | None]]) -> dict[str, list[Any]]:
+    """The messages that ended runs leave behind, each at the place of its run's last narrative event."""
+    ended = [(batch, batch.answer, spoken) for batch, spoken in zip(batches, places, strict=True) if batch.answer is not None]
+    return {
+        "message_run_ids": [batch.claim.run_id for batch, _, _ in ended],
+        "message_ids": [answer.message_id for _, answer, _ in ended],
+        "contents": [answer.content for _, answer, _ in ended],
+        "message_statuses": [batch.ends_as.value if batch.ends_as else None for batch, _, _ in ended],
+        "message_errors": [batch.error for batch, _, _ in ended],
+        "message_nths": [sum(place is not None for place in spoken) for _, _, spoken in ended],
+    }
+
+
+def _reference_arguments(batches: Sequence[Batch]) -> dict[str, list[str]]:
+    pairs: set[tuple[str, str]] = set()
+    for batch in batches:
+        for speaker in (*batch.events, *([batch.answer] if batch.answer else [])):
+            pairs.update((batch.claim.run_id, one) for one in speaker.refers_to)
+    ordered = sorted(pairs)
+    return {"referring_run_ids": [run_id for run_id, _ in ordered], "refers_to": [one for _, one in ordered]}

@@ -1,0 +1,70 @@
+"""Sessions, their messages and their threads in Postgres. The rules are in the statements of `sql/postgres/sessions.sql`."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from easel.core.session.message import StoredMessage
+from easel.core.session.session import Session
+from easel.core.stream.log import Bounds, LoggedEvent
+from easel.ids import RunId, SessionId, UserId, owned
+from easel.stores import named_sql
+from easel.stores.rows import VISIBILITY, message_of, parts, session_of, wanted
+
+if TYPE_CHECKING:
+    from easel.stores.postgres.database import PostgresDatabase
+
+SQL = named_sql.load("postgres", "sessions")
+
+
+class PostgresSessions:
+    def __init__(self, database: "PostgresDatabase") -> None:
+        self._database = database
+
+    async def create(self, user_id: UserId, session_id: SessionId, title: str | None) -> Session | None:
+        row = await self._database.row(SQL["create_session"], user_id=user_id, session_id=session_id, title=title)
+        return session_of(row) if row else None
+
+    async def get(self, user_id: UserId, session_id: SessionId) -> Session | None:
+        row = await self._database.row(SQL["get_session"], user_id=user_id, session_id=session_id)
+        return session_of(row) if row else None
+
+    async def list_sessions(self, user_id: UserId, *, search: str, before: tuple[datetime, SessionId] | None, limit: int) -> list[Session]:
+        at, name = before or (None, None)
+        rows = await self._database.rows(
+            SQL["list_sessions"], user_id=user_id, search=wanted(search), before_at=at, before_id=name, limit=limit
+        )
+        return [session_of(row) for row in rows]
+
+    async def rename(self, user_id: UserId, session_id: SessionId, title: str) -> Session | None:
+        row = await self._database.row(SQL["rename_session"], user_id=user_id, session_id=session_id, title=title)
+        return session_of(row) if row else None
+
+    async def delete(self, user_id: UserId, session_id: SessionId) -> list[RunId] | None:
+        whose = {"user_id": user_id, "session_id": session_id}
+        async with self._database.connection() as lent, lent.transaction():
+            if not await lent.fetch(SQL["lock_session"].sql, *SQL["lock_session"].arguments(whose)):
+                return None
+            gone = await lent.fetch(SQL["runs_of_session"].sql, *SQL["runs_of_session"].arguments(whose))
+            await lent.execute(SQL["delete_session"].sql, *SQL["delete_session"].arguments(whose))
+            return [RunId(row["run_id"]) for row in gone]
+
+    async def messages(self, user_id: UserId, session_id: SessionId, *, before: int | None, limit: int) -> list[StoredMessage]:
+        rows = await self._database.rows(SQL["list_messages"], user_id=user_id, session_id=session_id, before=before, limit=limit)
+        return [message_of(row) for row in reversed(rows)]
+
+    async def bounds(self, user_id: UserId, session_id: str, /) -> Bounds | None:
+        row = await self._database.row(SQL["thread_bounds"], user_id=user_id, session_id=session_id)
+        return Bounds(row["oldest_thread_seq"], row["last_thread_seq"], ended=False) if row else None
+
+    async def heads(self, keys: Sequence[str], /) -> dict[str, int]:
+        whose = [parts(key) for key in keys]
+        rows = await self._database.rows(
+            SQL["thread_heads"], user_ids=[user_id for user_id, _ in whose], session_ids=[session_id for _, session_id in whose]
+        )
+        return {owned(row["user_id"], row["session_id"]): row["last_thread_seq"] for row in rows}
+
+    async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
+        user_id, session_id = parts(key)
+        rows = await self._database.rows(SQL["thread_after"], user_id=user_id, session_id=session_id, cursor=cursor, limit=limit)
+        return [LoggedEvent(seq, event_type, VISIBILITY[visible], at, data) for seq, event_type, visible, at, data in rows]

@@ -1,0 +1,55 @@
+-- name: append_records
+-- Put records behind the last one, under the lock of the head: the number goes into the text, the text and the hash before it into the hash.
+-- One statement, so that a writer that freezes never holds the lock that all others wait for. CC-06
+with recursive head as (
+  select last_seq, last_hash from audit_head for update
+), entries as (
+  select * from unnest(:user_ids::text[], :ats::timestamptz[], :storage_classes::text[], :actions::text[], :rests::text[])
+    with ordinality as given(user_id, at, storage_class, action, rest, nth)
+), chain(nth, seq, record, hash) as (
+  select 0::bigint, last_seq, ''::text, last_hash from head
+  union all
+  select entries.nth, chain.seq + 1, numbered.record,
+         encode(sha256(convert_to(chain.hash || chr(10) || numbered.record, 'UTF8')), 'hex')
+    from chain
+    join entries on entries.nth = chain.nth + 1
+   cross join lateral (select '{"seq":' || (chain.seq + 1) || ',' || entries.rest as record) as numbered
+), added as (
+  insert into audit (seq, user_id, at, storage_class, action, record, hash)
+  select chain.seq, user_id, at, storage_class, action, chain.record, chain.hash from chain join entries using (nth)
+)
+update audit_head set last_seq = newest.seq, last_hash = newest.hash
+  from (select seq, hash from chain order by nth desc limit 1) as newest
+returning audit_head.last_seq;
+
+-- name: end_of_chain
+-- The head and the highest number of any record, in one look: while others append, two looks would not agree.
+select (select last_seq from audit_head) as last_seq, (select last_hash from audit_head) as last_hash,
+       (select coalesce(max(seq), 0) from audit) as newest;
+
+-- name: records_after
+-- A page of the chain in its order, for verifying it. A time that was spoilt beyond what can be read comes as the nearest that can.
+select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at, storage_class, action, record, hash from audit
+ where seq > :seq and seq <= :last
+ order by seq
+ limit :limit;
+
+-- name: list_records
+-- Newest first; every filter is applied before the limit.
+select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at, storage_class, action, record, hash from audit
+ where seq < :before
+   and (:storage_class::text is null or storage_class = :storage_class)
+   and (:since::timestamptz is null or at >= :since)
+   and (:until::timestamptz is null or at < :until)
+ order by seq desc
+ limit :limit;
+
+-- name: list_records_of_action
+-- The same for one action, by its own index.
+select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at, storage_class, action, record, hash from audit
+ where action = :action and seq < :before
+   and (:storage_class::text is null or storage_class = :storage_class)
+   and (:since::timestamptz is null or at >= :since)
+   and (:until::timestamptz is null or at < :until)
+ order by seq desc
+ limit :limit;

@@ -1,0 +1,56 @@
+-- name: lock_run
+-- The lock that gives a run's board writes one order, with each other and with everything else in its log. It takes no session's lock:
+-- a board write is state, and state is in no thread.
+select 1 from runs where run_id = :run_id and user_id = :user_id for update;
+
+-- name: find_place
+-- What a write finds, once it has the run's lock: whether the run still takes writes, the key's version, and what else is on the run's boards.
+select r.status,
+       coalesce(max(b.version) filter (where b.board = :board and b.edge_id = :edge_id and b.key = :key), 0) as version,
+       count(b.key) as keys,
+       coalesce(sum(b.size) filter (where (b.board, b.edge_id, b.key) <> (:board, :edge_id, :key)), 0)::bigint as other_bytes
+  from runs r left join boards b on b.run_id = r.run_id
+ where r.run_id = :run_id and r.user_id = :user_id
+ group by r.run_id;
+
+-- name: write_board
+-- The value, its event and what both refer to, all or nothing; by the run's own agent only while its worker still holds its attempt. CC-09, RX-13
+with grown as (
+  update runs set last_seq = last_seq + 1
+   where run_id = :run_id and user_id = :user_id and status in ('queued', 'running')
+     and (:worker_id::text is null
+          or (owner_id = :worker_id and attempt = :attempt::int and status = 'running' and lease_until > clock_timestamp()))
+  returning run_id, user_id, last_seq
+), kept as (
+  insert into boards (run_id, user_id, board, edge_id, key, value, size, version, agent_id, node_id, created_at, updated_at)
+  select run_id, user_id, :board, :edge_id, :key, :value::text::json, :size::bigint, :version::bigint, :agent_id, :node_id,
+         statement_timestamp(), statement_timestamp()
+    from grown
+  on conflict (run_id, board, edge_id, key) do update
+    set value = excluded.value, size = excluded.size, version = excluded.version,
+        agent_id = excluded.agent_id, node_id = excluded.node_id, updated_at = excluded.updated_at
+  returning created_at, updated_at
+), logged as (
+  insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
+  select run_id, last_seq, :event_type::text, :visibility::text,
+         jsonb_set(:payload::text::jsonb, '{version}', to_jsonb(:version::bigint)), clock_timestamp()
+    from grown
+), named as (
+  select a.artifact_id from artifacts a, grown
+   where a.user_id = grown.user_id and a.artifact_id = any(:artifact_ids::text[])
+   order by a.artifact_id
+     for key share of a
+), referred as (
+  insert into artifact_refs (user_id, artifact_id, run_id)
+  select user_id, artifact_id, run_id from grown, named
+  on conflict do nothing
+)
+select last_seq as seq, created_at, updated_at from grown, kept;
+
+-- name: read_board
+-- One value, an edge's or a whole board, of this user's run; one row without a key when the run has none of them, and none when there is no such run.
+select b.board, b.edge_id, b.key, b.value::text as value, b.version, b.agent_id, b.node_id, b.created_at, b.updated_at
+  from runs r left join boards b
+    on b.run_id = r.run_id and b.board = :board and (:edge_id::text is null or b.edge_id = :edge_id) and (:key::text is null or b.key = :key)
+ where r.run_id = :run_id and r.user_id = :user_id
+ order by b.edge_id collate "C", b.key collate "C";

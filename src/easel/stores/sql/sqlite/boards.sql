@@ -1,0 +1,44 @@
+-- name: find_place
+-- What a write finds: whether the run still takes writes, the key's version, and what else is on the run's boards. There is one writer, so it stays so.
+select r.status,
+       coalesce(max(b.version) filter (where (b.board, b.edge_id, b.key) = (:board, :edge_id, :key)), 0) as version,
+       count(b.key) as keys,
+       coalesce(sum(b.size) filter (where (b.board, b.edge_id, b.key) <> (:board, :edge_id, :key)), 0) as other_bytes
+  from runs r left join boards b on b.run_id = r.run_id
+ where r.run_id = :run_id and r.user_id = :user_id
+ group by r.run_id;
+
+-- name: take_seq
+-- Make room for one event; for the run's own agent only while its worker still holds its attempt. RX-13
+update runs set last_seq = last_seq + 1
+ where run_id = :run_id and user_id = :user_id and status in ('queued', 'running')
+   and (:worker_id is null or (owner_id = :worker_id and attempt = :attempt and status = 'running' and lease_until > :now))
+returning last_seq;
+
+-- name: keep_value
+-- The value as it stands from now on.
+insert into boards (run_id, user_id, board, edge_id, key, value, size, version, agent_id, node_id, created_at, updated_at)
+values (:run_id, :user_id, :board, :edge_id, :key, :value, :size, :version, :agent_id, :node_id, :now, :now)
+on conflict (run_id, board, edge_id, key) do update
+  set value = excluded.value, size = excluded.size, version = excluded.version,
+      agent_id = excluded.agent_id, node_id = excluded.node_id, updated_at = excluded.updated_at
+returning created_at, updated_at;
+
+-- name: add_event
+-- The event that tells of the write, with the version that only the write knows filled in. CC-09
+insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
+values (:run_id, :seq, :event_type, :visibility, json_set(:payload, '$.version', :version), :now);
+
+-- name: refer_to
+-- What the value or its event speaks of is kept as long as the run.
+insert into artifact_refs (user_id, artifact_id, run_id)
+select user_id, artifact_id, :run_id from artifacts where user_id = :user_id and artifact_id = :artifact_id
+on conflict do nothing;
+
+-- name: read_board
+-- One value, an edge's or a whole board, of this user's run; one row without a key when the run has none of them, and none when there is no such run.
+select b.board, b.edge_id, b.key, b.value, b.version, b.agent_id, b.node_id, b.created_at, b.updated_at
+  from runs r left join boards b
+    on b.run_id = r.run_id and b.board = :board and (:edge_id is null or b.edge_id = :edge_id) and (:key is null or b.key = :key)
+ where r.run_id = :run_id and r.user_id = :user_id
+ order by b.edge_id, b.key;

@@ -1,0 +1,126 @@
+"""The audit chain in SQLite. The rules are in the statements of `sql/sqlite/audit.sql`; there is one writer, so the chain has one end."""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+from easel.core.audit.chain import End, Link, Place, chained
+from easel.core.audit.record import Entry, StorageClass
+from easel.core.stream.log import LAST_CURSOR
+from easel.errors import BadSettings
+from easel.stores import named_sql
+from easel.stores.sqlite.connection import Connector
+from easel.stores.sqlite.lanes import Answer, ReadLanes, Work
+
+SQL = named_sql.load("sqlite", "audit")
+BUSY_SECONDS = 5.0
+
+Row = Any  # sqlite3.Row: what it holds is known by the statement alone
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Lanes(Protocol):
+    async def read(self, work: Work[Answer]) -> Answer: ...
+
+    async def write(self, work: Work[Answer]) -> Answer: ...
+
+
+class SqliteAudit:
+    def __init__(self, database: Lanes) -> None:
+        self._database = database
+
+    async def append(self, entries: Sequence[Entry]) -> None:
+        if entries:
+            await self._database.write(lambda connection: _append(connection, entries))
+
+    async def end(self) -> End:
+        row = (await self._rows("end_of_chain"))[0]
+        return End(None if row["last_seq"] is None else Place(row["last_seq"], row["last_hash"]), row["newest"])
+
+    async def after(self, seq: int, last: int, limit: int) -> list[Link]:
+        return [_link(row) for row in await self._rows("records_after", seq=seq, last=last, limit=limit)]
+
+    async def list_records(
+        self,
+        *,
+        action: str | None,
+        storage_class: StorageClass | None,
+        since: datetime | None,
+        until: datetime | None,
+        before: int | None,
+        limit: int,
+    ) -> list[Link]:
+        found = await self._rows(
+            "list_records" if action is None else "list_records_of_action",
+            action=action,
+            storage_class=storage_class.value if storage_class else None,
+            since=None if since is None else _microseconds(since),
+            until=None if until is None else _microseconds(until),
+            before=LAST_CURSOR if before is None else before,
+            limit=limit,
+        )
+        return [_link(row) for row in found]
+
+    async def _rows(self, name: str, **given: Any) -> list[Row]:
+        return await self._database.read(lambda connection: connection.execute(SQL[name].sql, given).fetchall())
+
+
+class AuditReader:
+    """The chain of a file that another process may have in use: only read, and without the folder's lock."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists():
+            raise BadSettings(problem=f"There is no database at {path}; name its folder with --data, or set EASEL_DATABASE_URL.")
+        self._lanes = ReadLanes("audit", Connector(path, "full", BUSY_SECONDS).reader, 1)
+        self.audit = SqliteAudit(self)
+
+    async def read(self, work: Work[Answer]) -> Answer:
+        return await self._lanes.do(work)
+
+    async def write(self, work: Work[Answer]) -> Answer:
+        raise NotImplementedError("Whoever verifies the chain does not write to it.")
+
+    async def schema_version(self) -> int:
+        return await self.read(_newest_applied)
+
+    async def close(self) -> None:
+        await self._lanes.close()
+
+
+def _append(connection: sqlite3.Connection, entries: Sequence[Entry]) -> None:
+    head = connection.execute(SQL["head"].sql).fetchall()
+    if not head:
+        raise LookupError("The head of the audit chain is gone, so nothing can be put behind it.")
+    links = chained(Place(head[0]["last_seq"], head[0]["last_hash"]), entries)
+    connection.executemany(SQL["add_record"].sql, [_columns(link) for link in links])
+    connection.execute(SQL["move_head"].sql, {"last_seq": links[-1].seq, "last_hash": links[-1].hash})
+
+
+def _columns(link: Link) -> dict[str, Any]:
+    return {
+        "seq": link.seq,
+        "user_id": link.user_id,
+        "at": _microseconds(link.at),
+        "storage_class": link.storage_class,
+        "action": link.action,
+        "record": link.record,
+        "hash": link.hash,
+    }
+
+
+def _link(row: Row) -> Link:
+    given: dict[str, Any] = dict(row)
+    given["at"] = _EPOCH + timedelta(microseconds=given["at"])
+    return Link(**given)
+
+
+def _microseconds(at: datetime) -> int:
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def _newest_applied(connection: sqlite3.Connection) -> int:
+    if not connection.execute("select 1 from sqlite_schema where name = 'schema_migrations'").fetchall():
+        return 0
+    return connection.execute("select coalesce(max(version), 0) from schema_migrations").fetchall()[0][0]

@@ -1,0 +1,74 @@
+"""Sessions, their messages and their threads in SQLite. The rules are in the statements of `sql/sqlite/sessions.sql`."""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from easel.core.session.message import StoredMessage
+from easel.core.session.session import Session
+from easel.core.stream.log import Bounds, LoggedEvent
+from easel.ids import RunId, SessionId, UserId, owned
+from easel.stores import named_sql
+from easel.stores.rows import VISIBILITY, message_of, parts, session_of, wanted
+from easel.stores.sqlite.times import microseconds_of, time_of
+
+if TYPE_CHECKING:
+    from easel.stores.sqlite.database import SqliteDatabase
+
+SQL = named_sql.load("sqlite", "sessions")
+
+
+class SqliteSessions:
+    def __init__(self, database: "SqliteDatabase") -> None:
+        self._database = database
+
+    async def create(self, user_id: UserId, session_id: SessionId, title: str | None) -> Session | None:
+        return await self._change("create_session", user_id=user_id, session_id=session_id, title=title, now=self._database.clock())
+
+    async def get(self, user_id: UserId, session_id: SessionId) -> Session | None:
+        rows = await self._read("get_session", user_id=user_id, session_id=session_id)
+        return session_of(rows[0], time_of) if rows else None
+
+    async def list_sessions(self, user_id: UserId, *, search: str, before: tuple[datetime, SessionId] | None, limit: int) -> list[Session]:
+        at, name = (microseconds_of(before[0]), before[1]) if before else (None, None)
+        rows = await self._read("list_sessions", user_id=user_id, search=wanted(search), before_at=at, before_id=name, limit=limit)
+        return [session_of(row, time_of) for row in rows]
+
+    async def rename(self, user_id: UserId, session_id: SessionId, title: str) -> Session | None:
+        return await self._change("rename_session", user_id=user_id, session_id=session_id, title=title)
+
+    async def delete(self, user_id: UserId, session_id: SessionId) -> list[RunId] | None:
+        whose = {"user_id": user_id, "session_id": session_id}
+
+        def work(connection: sqlite3.Connection) -> list[RunId] | None:
+            gone = [RunId(row["run_id"]) for row in connection.execute(SQL["runs_of_session"].sql, whose).fetchall()]
+            return gone if connection.execute(SQL["delete_session"].sql, whose).rowcount else None
+
+        return await self._database.write(work)
+
+    async def messages(self, user_id: UserId, session_id: SessionId, *, before: int | None, limit: int) -> list[StoredMessage]:
+        rows = await self._read("list_messages", user_id=user_id, session_id=session_id, before=before, limit=limit)
+        return [message_of(row, time_of) for row in reversed(rows)]
+
+    async def bounds(self, user_id: UserId, session_id: str, /) -> Bounds | None:
+        rows = await self._read("thread_bounds", user_id=user_id, session_id=session_id)
+        return Bounds(rows[0]["oldest_thread_seq"], rows[0]["last_thread_seq"], ended=False) if rows else None
+
+    async def heads(self, keys: Sequence[str], /) -> dict[str, int]:
+        rows = await self._read("thread_heads", threads=msgspec.json.encode([parts(key) for key in keys]).decode())
+        return {owned(row["user_id"], row["session_id"]): row["last_thread_seq"] for row in rows}
+
+    async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
+        user_id, session_id = parts(key)
+        rows = await self._read("thread_after", user_id=user_id, session_id=session_id, cursor=cursor, limit=limit)
+        return [LoggedEvent(seq, event_type, VISIBILITY[visible], time_of(at), data) for seq, event_type, visible, at, data in rows]
+
+    async def _read(self, name: str, **given: Any) -> list[Any]:
+        return await self._database.read(lambda connection: connection.execute(SQL[name].sql, given).fetchall())
+
+    async def _change(self, name: str, **given: Any) -> Session | None:
+        rows: list[Any] = await self._database.write(lambda connection: connection.execute(SQL[name].sql, given).fetchall())
+        return session_of(rows[0], time_of) if rows else None

@@ -1,0 +1,381 @@
+"""Whiteboard and blackboard over HTTP, on both stores: scope, versions, provenance, and what the run's log tells of them."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from easel.ids import new_run_id
+from tests.edges.http.live import WAITING, LiveEasel, new_session, script
+from tests.requirements import case, rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx2
+
+    from tests.support.sse import Event
+
+WRITERS = 50
+BOARDS = ("whiteboard", "blackboard")
+
+
+@pytest.fixture
+def run_id(easel: LiveEasel) -> Iterator[str]:
+    """A run that goes on until the test ends it."""
+    started = easel.start(WAITING)
+    easel.stream_start(started)
+    yield started
+    easel.cancel(started)
+
+
+def path(run_id: str, board: str = "whiteboard") -> str:
+    return f"/api/runs/{run_id}/{board}"
+
+
+def body(key: str = "plan", value: Any = 1, **more: Any) -> dict[str, Any]:
+    return {"key": key, "value": value, "source_node_id": "planner", **more}
+
+
+def written(answer: httpx2.Response) -> dict[str, Any]:
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def refused(answer: httpx2.Response, status: int, name: str) -> dict[str, Any]:
+    assert (answer.status_code, answer.json()["error"]["name"]) == (status, name), answer.text
+    return answer.json()["error"]
+
+
+def board_events(easel: LiveEasel, run_id: str, at: int = 0) -> list[Event]:
+    """What the log tells of the boards; ends the run, so that the stream ends."""
+    easel.cancel(run_id, at=at)
+    return [event for event in easel.events(run_id, at=at) if event.type.endswith("board.write")]
+
+
+# --- writing and reading ----------------------------------------------------------------------------------------------
+
+
+@rule("CC-16", "CC-17", "CC-22")
+def test_a_write_is_answered_with_its_version_and_who_wrote(easel: LiveEasel, run_id: str) -> None:
+    answer = written(easel.post(path(run_id), body("plan", {"steps": 3})))
+    assert set(answer) == {"key", "version", "seq", "created_at", "updated_at", "provenance"}
+    assert (answer["key"], answer["version"]) == ("plan", 1)
+    assert answer["provenance"] == {"agent_id": "owner", "node_id": "planner", "run_id": run_id}
+    again = written(easel.post(path(run_id), body("plan", {"steps": 4})))
+    assert (again["version"], again["seq"]) == (2, answer["seq"] + 1)
+    assert again["created_at"] == answer["created_at"]
+    assert datetime.fromisoformat(again["updated_at"]) > datetime.fromisoformat(answer["updated_at"])
+
+
+@rule("CC-09", "CC-16", "CC-20", "CC-22")
+def test_each_write_is_in_the_runs_log_with_its_provenance(easel: LiveEasel, run_id: str) -> None:
+    first = written(easel.post(path(run_id), body("plan", {"steps": 3})))
+    second = written(easel.post(path(run_id, "blackboard"), body("draft", "text", edge_id="planner-writer")))
+    white, black = board_events(easel, run_id)
+    assert (white.type, white.seq) == ("whiteboard.write", first["seq"])
+    assert white.data == {
+        "key": "plan",
+        "value": {"steps": 3},
+        "version": 1,
+        "source_node_id": "planner",
+        "visibility": "public",
+        "provenance": {"agent_id": "owner", "node_id": "planner", "run_id": run_id},
+    }
+    assert (black.type, black.seq) == ("blackboard.write", second["seq"])
+    assert (black.data["edge_id"], black.data["provenance"]["edge_id"]) == ("planner-writer", "planner-writer")
+    assert second["edge_id"] == second["provenance"]["edge_id"] == "planner-writer"
+
+
+@rule("CC-27")
+def test_a_whiteboard_value_is_one_for_the_whole_run(easel: LiveEasel, run_id: str) -> None:
+    written(easel.post(path(run_id), body("plan", "first")))
+    written(easel.post(path(run_id), {"key": "plan", "value": "second", "source_node_id": "writer", "edge_id": "global"}))
+    found = easel.get(path(run_id), params={"key": "plan"}).json()
+    assert (found["value"], found["version"]) == ("second", 2)
+    assert found["provenance"] == {"agent_id": "owner", "node_id": "writer", "run_id": run_id}
+    assert "edge_id" not in found
+    assert easel.get(path(run_id), params={"key": "plan", "edge_id": "global"}).json() == found
+    assert easel.get(path(run_id)).json() == {"entries": [found]}
+
+
+@rule("CC-28")
+def test_a_blackboard_value_belongs_to_its_edge(easel: LiveEasel, run_id: str) -> None:
+    for edge_id, value in (("a-b", 1), ("b-a", 2), ("a-b", 3)):
+        written(easel.post(path(run_id, "blackboard"), body("k", value, edge_id=edge_id)))
+
+    def one(edge_id: str) -> dict[str, Any]:
+        return easel.get(path(run_id, "blackboard"), params={"key": "k", "edge_id": edge_id}).json()
+
+    assert [(one(edge)["value"], one(edge)["version"], one(edge)["edge_id"]) for edge in ("a-b", "b-a")] == [(3, 2, "a-b"), (2, 1, "b-a")]
+    assert easel.get(path(run_id, "blackboard")).json()["entries"] == [one("a-b"), one("b-a")]
+    assert easel.get(path(run_id, "blackboard"), params={"edge_id": "b-a"}).json()["entries"] == [one("b-a")]
+    assert easel.get(path(run_id)).json() == {"entries": []}
+
+
+VALUES = [None, True, 0, -1.5, 2**70, "", "näïve \u2028 \U0001f469\u200d\U0001f680", [], {}, {"b": 1, "a": [None, {"": [[]]}]}]
+
+
+def test_any_json_comes_back_as_it_was_sent(easel: LiveEasel, run_id: str) -> None:
+    for value in VALUES:
+        written(easel.post(path(run_id), body("k", value)))
+        assert easel.get(path(run_id), params={"key": "k"}).json()["value"] == value
+    assert [event.data["value"] for event in board_events(easel, run_id)] == VALUES
+
+
+@pytest.mark.parametrize("key", ["null", "a b", "a/b?c=d&e#f", "ключ", "%2e%2e", '{"a":1}', "x" * 200, "global"])
+def test_any_printable_key_works(easel: LiveEasel, run_id: str, key: str) -> None:
+    written(easel.post(path(run_id), body(key, "v")))
+    assert easel.get(path(run_id), params={"key": key}).json()["value"] == "v"
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_what_is_not_there_is_404(easel: LiveEasel, run_id: str, board: str) -> None:
+    assert "key nothing" in refused(easel.get(path(run_id, board), params={"key": "nothing", "edge_id": "a-b"} if board == "blackboard" else {"key": "nothing"}), 404, "NOT_FOUND")["message"]  # fmt: skip
+    for unknown in (new_run_id(), "none"):
+        refused(easel.get(path(unknown, board)), 404, "NOT_FOUND")
+        refused(easel.post(path(unknown, board), body(edge_id="a-b") if board == "blackboard" else body()), 404, "NOT_FOUND")
+
+
+# --- scope and authorship ---------------------------------------------------------------------------------------------
+
+REFUSED_BODIES = [
+    # says                                 board         body                                             the answer names
+    ("an edge on the whiteboard",          "whiteboard", body(edge_id="a-b"),                             "edge_id"),
+    ("an empty edge on the whiteboard",    "whiteboard", body(edge_id=""),                                "edge_id"),
+    ("no edge on the blackboard",          "blackboard", body(),                                          "edge_id"),
+    ("null as the edge",                   "blackboard", body(edge_id=None),                              "edge_id"),
+    ("the whole run on the blackboard",    "blackboard", body(edge_id="global"),                          "global"),
+    ("no node",                            "whiteboard", {"key": "k", "value": 1},                        "source_node_id"),
+    ("an empty node",                      "whiteboard", {**body(), "source_node_id": ""},                "source_node_id"),
+    ("null as the node",                   "whiteboard", {**body(), "source_node_id": None},              "source_node_id"),
+    ("a node of two lines",                "whiteboard", {**body(), "source_node_id": "a\nb"},            "source_node_id"),
+    ("another agent",                      "whiteboard", body(agent_id="root"),                           "agent_id"),
+    ("provenance of one's own",            "whiteboard", body(provenance={"agent_id": "root"}),           "provenance"),
+    ("another run",                        "whiteboard", body(run_id="run_2"),                            "run_id"),
+    ("another node beside the node",       "whiteboard", body(node_id="root"),                            "node_id"),
+    ("a visibility",                       "whiteboard", body(visibility="internal"),                     "visibility"),
+    ("a version of one's own",             "whiteboard", body(version=7),                                 "version"),
+    ("no key",                             "whiteboard", {"value": 1, "source_node_id": "n"},             "key"),
+    ("an empty key",                       "whiteboard", body(""),                                        "key"),
+    ("a long key",                         "whiteboard", body("x" * 201),                                 "key"),
+    ("a key with NUL",                     "whiteboard", body("k\x00"),                                   "key"),
+    ("a number as the key",                "whiteboard", {**body(), "key": 1},                            "key"),
+    ("no value",                           "whiteboard", {"key": "k", "source_node_id": "n"},             "value"),
+    ("a version below 0",                  "whiteboard", body(expected_version=-1),                       "expected_version"),
+    ("a version that is no number",        "whiteboard", body(expected_version="1"),                      "expected_version"),
+    ("a version beyond all",               "whiteboard", body(expected_version=2**63),                    "expected_version"),
+    ("a list",                             "whiteboard", [body()],                                        "object"),
+]  # fmt: skip
+
+
+@rule("CC-16", "CC-17", "CC-18", "CC-20", "CC-21")
+@case("P4")
+def test_a_body_that_is_not_right_is_refused_and_changes_nothing(easel: LiveEasel, run_id: str) -> None:
+    for says, board, sent, named in REFUSED_BODIES:
+        assert named in refused(easel.post(path(run_id, board), sent), 400, "BAD_INPUT")["message"], says
+    assert [easel.get(path(run_id, board)).json() for board in BOARDS] == [{"entries": []}] * 2
+    assert board_events(easel, run_id) == []
+
+
+@case("P4")
+@rule("CC-16", "CC-17")
+def test_an_author_inside_the_value_is_only_a_value(easel: LiveEasel, run_id: str) -> None:
+    forged = {"agent_id": "root", "visibility": "system", "provenance": {"agent_id": "root", "node_id": "x", "run_id": "y"}}
+    written(easel.post(path(run_id), body("k", forged)))
+    [event] = board_events(easel, run_id)
+    assert event.data["value"] == forged
+    assert (event.data["provenance"]["agent_id"], event.data["visibility"]) == ("owner", "public")
+
+
+@case("R1")
+def test_bombs_are_refused(easel: LiveEasel, run_id: str) -> None:
+    def sent(value: str) -> httpx2.Response:
+        raw = f'{{"key":"k","value":{value},"source_node_id":"n"}}'
+        return easel.post(path(run_id), content=raw.encode(), headers={"Content-Type": "application/json"})
+
+    for bomb in ("[" * 101 + "]" * 101, "[" * 100_000 + "]" * 100_000, "NaN", "1e999", "9" * 10_000, '"\\ud800"', "1,,", ""):
+        refused(sent(bomb), 400, "BAD_INPUT")
+    refused(sent(json.dumps("x" * 262_144)), 413, "TOO_LARGE")
+    refused(sent(json.dumps("x" * 2_000_000)), 413, "TOO_LARGE")
+    assert written(sent("[" * 99 + "]" * 99))["version"] == 1
+    assert written(sent('{"a":1,"a":2}'))["version"] == 2
+    assert easel.get(path(run_id), params={"key": "k"}).json()["value"] == {"a": 2}
+
+
+REFUSED_READS = [
+    # says                                 board         query
+    ("a key without its edge",             "blackboard", {"key": "k"}),
+    ("the whole run as an edge",           "blackboard", {"key": "k", "edge_id": "global"}),
+    ("all of the whole run",               "blackboard", {"edge_id": "global"}),
+    ("an edge of the whiteboard",          "whiteboard", {"edge_id": "a-b"}),
+    ("a key on an edge of the whiteboard", "whiteboard", {"key": "k", "edge_id": "a-b"}),
+    ("an empty key",                       "whiteboard", {"key": ""}),
+    ("a long key",                         "whiteboard", {"key": "x" * 201}),
+]  # fmt: skip
+
+
+@rule("CC-20", "CC-21", "CC-28")
+@pytest.mark.parametrize("board, query", [row[1:] for row in REFUSED_READS], ids=[row[0] for row in REFUSED_READS])
+def test_a_read_outside_the_scope_is_refused(easel: LiveEasel, run_id: str, board: str, query: dict[str, str]) -> None:
+    refused(easel.get(path(run_id, board), params=query), 400, "BAD_INPUT")
+
+
+# --- versions ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_an_expected_version_that_is_not_the_current_one_is_told_the_current_one(easel: LiveEasel, run_id: str, board: str) -> None:
+    edge = {"edge_id": "a-b"} if board == "blackboard" else {}
+
+    def write(value: int, expected: int) -> httpx2.Response:
+        return easel.post(path(run_id, board), body("k", value, expected_version=expected, **edge))
+
+    assert refused(write(0, 3), 409, "VERSION_CONFLICT")["details"]["current"] == 0
+    assert written(write(1, 0))["version"] == 1
+    assert refused(write(2, 0), 409, "VERSION_CONFLICT")["details"]["current"] == 1
+    assert written(write(2, 1))["version"] == 2
+    error = refused(write(3, 1), 409, "VERSION_CONFLICT")
+    assert (error["details"]["current"], error["details"]["expected"]) == (2, 1)
+    assert easel.get(path(run_id, board), params={"key": "k", **edge}).json()["value"] == 2
+    assert len(board_events(easel, run_id)) == 2, "a refused write leaves no event"
+
+
+@rule("CC-16")
+def test_of_fifty_writers_at_two_servers_one_wins_each_round(two_edges: LiveEasel) -> None:
+    run_id = two_edges.start(WAITING)
+    with ThreadPoolExecutor(WRITERS) as pool:
+        for round_no in range(5):
+
+            def write(nth: int, expected: int = round_no) -> httpx2.Response:
+                return two_edges.post(path(run_id), body("k", [expected, nth], expected_version=expected), at=nth % 2)
+
+            answers = list(pool.map(write, range(WRITERS)))
+            assert sorted(answer.status_code for answer in answers) == [200] + [409] * (WRITERS - 1)
+            [winner] = [nth for nth, answer in enumerate(answers) if answer.status_code == 200]
+            assert two_edges.get(path(run_id), at=winner % 2, params={"key": "k"}).json()["value"] == [round_no, winner]
+        free = list(pool.map(lambda nth: two_edges.post(path(run_id), body("k", nth), at=nth % 2), range(WRITERS)))
+    assert sorted(written(answer)["version"] for answer in free) == list(range(6, 6 + WRITERS))
+    events = board_events(two_edges, run_id, at=1)
+    assert [event.data["version"] for event in events] == list(range(1, 6 + WRITERS))
+
+
+# --- the run's life ---------------------------------------------------------------------------------------------------
+
+
+@rule("RX-28")
+@pytest.mark.parametrize("board", BOARDS)
+def test_a_run_that_has_ended_takes_no_more_and_still_shows_its_boards(easel: LiveEasel, run_id: str, board: str) -> None:
+    sent = body("k", "kept", **({"edge_id": "a-b"} if board == "blackboard" else {}))
+    written(easel.post(path(run_id, board), sent))
+    easel.cancel(run_id)
+    assert easel.events(run_id)[-1].type == "done"
+    assert refused(easel.post(path(run_id, board), sent), 409, "RUN_FINISHED")["details"]["status"] == "cancelled"
+    assert easel.events(run_id)[-1].type == "done"
+    assert easel.get(path(run_id, board)).json()["entries"][0]["value"] == "kept"
+
+
+def test_a_run_that_still_waits_for_its_turn_takes_writes(easel: LiveEasel) -> None:
+    session = new_session()
+    active, waiting = easel.start(WAITING, session), easel.start("noop", session)
+    written(easel.post(path(waiting), body()))
+    easel.cancel(active)
+    types = [event.type for event in easel.events(waiting)]
+    assert types[:2] == ["whiteboard.write", "run.start"]
+    assert types[-1] == "done"
+
+
+def test_a_write_reaches_who_watches_at_another_server_at_once(two_edges: LiveEasel) -> None:
+    run_id = two_edges.start(WAITING)
+    two_edges.stream_start(run_id)
+    with ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(two_edges.events, run_id, at=1)
+        seq = written(two_edges.post(path(run_id), body("k", "seen"), at=0))["seq"]
+        two_edges.cancel(run_id)
+        [event] = [event for event in watching.result() if event.type == "whiteboard.write"]
+    assert (event.seq, event.data["value"]) == (seq, "seen")
+
+
+@rule("CC-09")
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_boards_survive_a_restart(store: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> None:
+    folder, url = tmp_path_factory.mktemp("easel"), request.getfixturevalue("database_url") if store == "postgres" else ""
+    with LiveEasel(folder, url, with_worker=False) as first:
+        run_id = first.start("noop")
+        for value in ("old", "new"):
+            written(first.post(path(run_id), body("k", value)))
+        written(first.post(path(run_id, "blackboard"), body("k", "other", edge_id="a-b")))
+        before = [first.get(path(run_id, board)).json() for board in BOARDS]
+    with LiveEasel(folder, url, token=first.token) as second:
+        assert [second.get(path(run_id, board)).json() for board in BOARDS] == before
+        types = [(event.type, event.data.get("version")) for event in second.events(run_id)]
+        assert types[:3] == [("whiteboard.write", 1), ("whiteboard.write", 2), ("blackboard.write", 1)]
+
+
+# --- the run's own agent ----------------------------------------------------------------------------------------------
+
+
+@rule("CC-09", "CC-16", "CC-18", "CC-27")
+def test_an_agent_and_a_person_share_the_board(easel: LiveEasel) -> None:
+    session = new_session()
+    active = easel.start(WAITING, session)
+    steps = [
+        {"call": "gsv__WhiteboardRead", "args": {"key": "wish"}},
+        {"call": "gsv__WhiteboardWrite", "args": {"key": "done", "value": "$last.value", "node_id": "maker"}},
+        {"call": "gsv__BlackboardWrite", "args": {"edge_id": "maker-critic", "key": "k", "value": 1}},
+    ]
+    run_id = easel.start(script(*steps), session)
+    written(easel.post(path(run_id), body("wish", "a kite")))
+    easel.cancel(active)
+    events = [event for event in easel.events(run_id) if event.type.endswith("board.write")]
+    assert [event.data["provenance"] for event in events] == [
+        {"agent_id": "owner", "node_id": "planner", "run_id": run_id},
+        {"agent_id": "main", "node_id": "maker", "run_id": run_id},
+        {"agent_id": "main", "node_id": "tool_loop", "run_id": run_id, "edge_id": "maker-critic"},
+    ]
+    assert easel.get(path(run_id), params={"key": "done"}).json()["value"] == "a kite"
+
+
+def test_the_tools_are_listed_with_what_they_do(easel: LiveEasel) -> None:
+    tools = {tool["name"]: tool["annotations"] for tool in easel.get("/api/tools").json()["tools"]}
+    for board in ("Whiteboard", "Blackboard"):
+        assert tools[f"gsv__{board}Read"] == {"readOnlyHint": True, "idempotentHint": False, "destructiveHint": False}
+        assert tools[f"gsv__{board}Write"] == {"readOnlyHint": False, "idempotentHint": False, "destructiveHint": False}
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+@case("R1")
+def test_the_limits_are_settings(tmp_path_factory: pytest.TempPathFactory) -> None:
+    settings = {"max_board_bytes": 100, "max_board_keys": 3, "max_board_total_bytes": 150}
+    with LiveEasel(tmp_path_factory.mktemp("easel"), with_worker=False, settings=settings) as live:
+        run_id = live.start()
+        assert refused(live.post(path(run_id), body("a", "x" * 99)), 413, "TOO_LARGE")["details"]["limit"] == 100
+        written(live.post(path(run_id), body("a", "x" * 98)))
+        assert refused(live.post(path(run_id), body("b", "x" * 49)), 413, "BOARD_FULL")["details"] == {"limit": 150, "what": "bytes"}
+        written(live.post(path(run_id, "blackboard"), body("a", 1, edge_id="a-b")))
+        written(live.post(path(run_id), body("b", 1)))
+        assert refused(live.post(path(run_id), body("c", 1)), 413, "BOARD_FULL")["details"] == {"limit": 3, "what": "keys"}
+        assert written(live.post(path(run_id), body("a", 2)))["version"] == 2
+
+
+# --- heavy values -----------------------------------------------------------------------------------------------------
+
+
+@rule("CC-23", "CC-26", "RS-35")
+@case("R3")
+def test_pixels_on_a_board_are_in_no_table_and_can_be_fetched(easel: LiveEasel, run_id: str) -> None:
+    pixels = "iVBORw0KGgoAAAANSUhEUgAA" * 400
+    written(easel.post(path(run_id), body("shot", {"pixels": pixels})))
+    [event] = board_events(easel, run_id)
+    on_board = easel.get(path(run_id), params={"key": "shot"}).json()["value"]["pixels"]
+    for marker in (on_board, event.data["value"]["pixels"]):
+        assert (marker["redacted"], marker["original_size"]) == (True, len(pixels))
+        assert easel.get(marker["uri"]).text == pixels
+    for table in ("boards", "run_events"):
+        assert pixels[:2_100] not in str(easel.sql(f"select * from {table}"))

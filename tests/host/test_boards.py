@@ -1,0 +1,362 @@
+"""Boards as people and agents use them: who is named, what is kept first, and that a lost claim writes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+import structlog.testing
+
+from easel.core.principal import THE_OWNER, Principal
+from easel.core.run.boards import Ask, Board, Limits
+from easel.core.run.life import Status
+from easel.core.stream.ring import RunGrew
+from easel.core.tool.context import RunContext
+from easel.core.tool.definition import ToolDefinition
+from easel.errors import BadInput, NotFound, Unavailable
+from easel.host.artifacts import Artifacts
+from easel.host.board_tools import BLACKBOARD_WRITE, DEFINITIONS, WHITEBOARD_WRITE, board_tools
+from easel.host.boards import Boards
+from easel.host.run_log import ClaimLost
+from easel.ids import OWNER, ArtifactId, RunId, UserId, WorkerId, new_run_id
+from easel.stores.blobs import open_blobs
+from tests.host.conftest import TestTool
+from tests.host.working import at_work, ended, script, until
+from tests.requirements import case, rule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from easel.core.stream.lightness import Moved
+    from easel.core.stream.ring import Ring
+    from tests.host.conftest import Bench, TurnableClock
+
+LIMITS = Limits(value_bytes=50_000, keys=20, run_bytes=200_000)
+WHITE = Ask(Board.WHITEBOARD, "plan", {"steps": 3}, "planner")
+
+
+@pytest.fixture
+def artifacts(bench: Bench, tmp_path: Path) -> Artifacts:
+    return Artifacts(bench.database.artifacts, open_blobs(str(tmp_path / "blobs")), max_bytes=1_000_000, grace_seconds=3600)
+
+
+@pytest.fixture
+def boards(bench: Bench, artifacts: Artifacts) -> Boards:
+    return Boards(bench.database.boards, artifacts, bench.database.bell, LIMITS)
+
+
+async def events_of(bench: Bench, run_id: RunId, event_type: str) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(event.data) for event in await bench.log(run_id) if event.type == event_type]
+
+
+async def played(bench: Bench, boards: Boards, *steps: dict[str, Any]) -> tuple[RunId, list[dict[str, Any]]]:
+    """The run of this script to its end, and what its tools answered."""
+    run_id = await bench.start(script(*steps))
+    async with at_work(bench.worker(*board_tools(boards))):
+        run = await ended(bench, run_id)
+    assert run.status is Status.COMPLETED, run.error_message
+    return run_id, await events_of(bench, run_id, "tool.result")
+
+
+def call(tool: str, **args: Any) -> dict[str, Any]:
+    return {"call": f"gsv__{tool}", "args": args}
+
+
+# --- people -----------------------------------------------------------------------------------------------------------
+
+
+@rule("CC-16", "CC-17", "CC-22")
+@case("P4")
+async def test_a_person_writes_in_the_name_of_who_is_signed_in(bench: Bench, boards: Boards):
+    await bench.database.write(lambda connection: connection.execute("insert into users (user_id, name) values ('ada', 'Ada')").fetchall())
+    ada = Principal(UserId("ada"), "Ada")
+    run = await bench.queue.start(ada, "talk", "noop")
+    await boards.write(ada, run.run_id, WHITE)
+    [told] = await events_of(bench, run.run_id, "whiteboard.write")
+    assert told["provenance"] == {"agent_id": "ada", "node_id": "planner", "run_id": run.run_id}
+    with pytest.raises(NotFound):
+        await boards.write(THE_OWNER, run.run_id, WHITE)
+    with pytest.raises(NotFound):
+        await boards.read_all(OWNER, run.run_id, Board.WHITEBOARD, None)
+
+
+async def test_a_write_rings_with_the_place_of_its_event(bench: Bench, boards: Boards):
+    heard: list[Ring] = []
+    bench.database.bell.listen(heard.append)
+    run_id = await bench.start("noop")
+    written = await boards.write(THE_OWNER, run_id, WHITE)
+
+    async def is_heard() -> bool:
+        return RunGrew(run_id, written.seq) in heard
+
+    await until(is_heard)
+
+
+@rule("CC-27")
+async def test_the_whiteboard_is_read_alike_with_and_without_its_only_edge(bench: Bench, boards: Boards):
+    run_id = await bench.start("noop")
+    await boards.write(THE_OWNER, run_id, WHITE)
+    found = await boards.read(OWNER, run_id, Board.WHITEBOARD, "plan", None)
+    assert msgspec.json.decode(found.value) == {"steps": 3}
+    assert await boards.read(OWNER, run_id, Board.WHITEBOARD, "plan", "global") == found
+    assert await boards.read_all(OWNER, run_id, Board.WHITEBOARD, None) == [found]
+    assert await boards.read_all(OWNER, run_id, Board.WHITEBOARD, "global") == [found]
+
+
+@rule("CC-20", "CC-28")
+async def test_a_blackboard_value_is_read_with_its_edge(bench: Bench, boards: Boards):
+    run_id = await bench.start("noop")
+    for edge_id in ("a-b", "b-c"):
+        await boards.write(THE_OWNER, run_id, Ask(Board.BLACKBOARD, "k", edge_id, "a", edge_id))
+    assert (await boards.read(OWNER, run_id, Board.BLACKBOARD, "k", "b-c")).value == '"b-c"'
+    assert len(await boards.read_all(OWNER, run_id, Board.BLACKBOARD, None)) == 2
+    assert len(await boards.read_all(OWNER, run_id, Board.BLACKBOARD, "a-b")) == 1
+    with pytest.raises(BadInput, match="edge_id"):
+        await boards.read(OWNER, run_id, Board.BLACKBOARD, "k", None)
+    with pytest.raises(BadInput, match="global"):
+        await boards.read_all(OWNER, run_id, Board.BLACKBOARD, "global")
+
+
+async def test_what_is_not_there_is_told_apart(bench: Bench, boards: Boards):
+    run_id = await bench.start("noop")
+    with pytest.raises(NotFound, match="whiteboard key nothing"):
+        await boards.read(OWNER, run_id, Board.WHITEBOARD, "nothing", None)
+    for unknown in (new_run_id(), "none", "../.."):
+        with pytest.raises(NotFound, match="run"):
+            await boards.read(OWNER, unknown, Board.WHITEBOARD, "k", None)
+        with pytest.raises(NotFound, match="run"):
+            await boards.write(THE_OWNER, unknown, WHITE)
+
+
+# --- heavy values -----------------------------------------------------------------------------------------------------
+
+
+@rule("CC-23", "CC-26", "RS-35")
+@case("R3")
+async def test_what_is_too_heavy_is_kept_and_its_marker_leads_to_the_exact_bytes(bench: Bench, boards: Boards, artifacts: Artifacts):
+    pixels, text = "iVBORw0KGgoAAAANSUhEUgAA" * 400, "Plain words, and many of them. " * 300
+    run_id = await bench.start("noop")
+    await boards.write(THE_OWNER, run_id, Ask(Board.WHITEBOARD, "shot", {"pixels": pixels, "text": text}, "camera"))
+
+    async def fetched(marker: dict[str, Any]) -> bytes:
+        assert marker["redacted"] is True
+        return await artifacts.read(OWNER, ArtifactId(marker["uri"].rpartition("/")[2]))
+
+    [found] = await boards.read_all(OWNER, run_id, Board.WHITEBOARD, None)
+    value = msgspec.json.decode(found.value)
+    assert value["text"] == text, "long plain text stays whole on a board"
+    assert (await fetched(value["pixels"])).decode() == pixels
+    [told] = await events_of(bench, run_id, "whiteboard.write")
+    assert len(msgspec.json.encode(told)) < 2_500
+    assert (await fetched(told["value"]["pixels"])).decode() == pixels
+    assert (await fetched(told["value"]["text"])).decode() == text
+    stored = await bench.database.read(lambda connection: [tuple(row) for row in connection.execute("select * from boards, run_events")])
+    assert pixels[:2_100] not in str(stored)
+    referred = await bench.database.read(lambda connection: connection.execute("select artifact_id from artifact_refs").fetchall())
+    assert len(referred) == 2
+
+
+class AwayKeeper:
+    """An object store that cannot be reached."""
+
+    async def keep(self, user_id: UserId, moved: Sequence[Moved]) -> None:
+        raise Unavailable(what="The object store")
+
+    async def read(self, user_id: UserId, artifact_id: ArtifactId) -> bytes:
+        raise Unavailable(what="The object store")
+
+
+@case("D7")
+async def test_a_write_whose_heavy_part_cannot_be_kept_is_not_stored(bench: Bench):
+    boards = Boards(bench.database.boards, AwayKeeper(), bench.database.bell, LIMITS)
+    run_id = await bench.start("noop")
+    with pytest.raises(Unavailable):
+        await boards.write(THE_OWNER, run_id, Ask(Board.WHITEBOARD, "k", "iVBORw0KGgoAAAANSUhEUgAA" * 400, "n"))
+    assert await boards.read_all(OWNER, run_id, Board.WHITEBOARD, None) == []
+    assert await bench.log(run_id) == []
+    await boards.write(THE_OWNER, run_id, WHITE)  # what is light needs no object store
+
+
+# --- agents -----------------------------------------------------------------------------------------------------------
+
+
+@rule("CC-16", "CC-17", "CC-18", "CC-27")
+async def test_an_agent_writes_and_reads_the_whiteboard_of_its_run(bench: Bench, boards: Boards):
+    run_id, results = await played(
+        bench,
+        boards,
+        call("WhiteboardWrite", key="plan", value=[1, {"a": None}]),
+        call("WhiteboardRead", key="plan"),
+        call("WhiteboardWrite", key="plan", value="$last.value", expected_version="$last.version", node_id="writer"),
+        call("WhiteboardRead"),
+    )
+    assert [result["result"] for result in results] == [
+        {"key": "plan", "version": 1},
+        {"key": "plan", "version": 1, "value": [1, {"a": None}], "written_by": {"agent_id": "main", "node_id": "tool_loop"}},
+        {"key": "plan", "version": 2},
+        {"entries": [{"key": "plan", "version": 2, "value": [1, {"a": None}], "written_by": {"agent_id": "main", "node_id": "writer"}}]},
+    ]
+    told = await events_of(bench, run_id, "whiteboard.write")
+    assert [event["provenance"] for event in told] == [
+        {"agent_id": "main", "node_id": "tool_loop", "run_id": run_id},
+        {"agent_id": "main", "node_id": "writer", "run_id": run_id},
+    ]
+    types = [one for one in await bench.types(run_id) if one in ("tool.call", "whiteboard.write", "tool.result")]
+    assert types[:3] == ["tool.call", "whiteboard.write", "tool.result"], "the log says what is about to be done before it is"
+
+
+@rule("CC-20", "CC-28")
+async def test_an_agent_writes_and_reads_the_blackboard_by_edge(bench: Bench, boards: Boards):
+    run_id, results = await played(
+        bench,
+        boards,
+        call("BlackboardWrite", edge_id="a-b", key="k", value=1),
+        call("BlackboardWrite", edge_id="b-c", key="k", value=2),
+        call("BlackboardRead", edge_id="a-b", key="k"),
+        call("BlackboardRead", edge_id="b-c"),
+        call("BlackboardRead"),
+    )
+    assert results[0]["result"] == {"key": "k", "edge_id": "a-b", "version": 1}
+    assert (results[2]["result"]["value"], results[2]["result"]["edge_id"]) == (1, "a-b")
+    assert [entry["value"] for entry in results[3]["result"]["entries"]] == [2]
+    assert [entry["edge_id"] for entry in results[4]["result"]["entries"]] == ["a-b", "b-c"]
+    told = await events_of(bench, run_id, "blackboard.write")
+    assert [event["provenance"]["edge_id"] for event in told] == ["a-b", "b-c"]
+
+
+REFUSED_CALLS = [
+    # says                        tool               args                                                        the model is told
+    ("no edge",                   "BlackboardWrite", {"key": "k", "value": 1},                                   "edge_id"),
+    ("the whole run as an edge",  "BlackboardWrite", {"edge_id": "global", "key": "k", "value": 1},              "global"),
+    ("an edge on the whiteboard", "WhiteboardWrite", {"key": "k", "value": 1, "edge_id": "a-b"},                 "edge_id"),
+    ("another agent",             "WhiteboardWrite", {"key": "k", "value": 1, "agent_id": "root"},               "agent_id"),
+    ("another run",               "WhiteboardWrite", {"key": "k", "value": 1, "run_id": "run_2"},                "run_id"),
+    ("provenance of its own",     "WhiteboardWrite", {"key": "k", "value": 1, "provenance": {}},                 "provenance"),
+    ("an empty node",             "WhiteboardWrite", {"key": "k", "value": 1, "node_id": ""},                    "node_id"),
+    ("no value",                  "WhiteboardWrite", {"key": "k"},                                               "value"),
+    ("no key",                    "WhiteboardWrite", {"value": 1},                                               "key"),
+    ("a version below 0",         "WhiteboardWrite", {"key": "k", "value": 1, "expected_version": -1},           "expected_version"),
+    ("a version that is not",     "WhiteboardWrite", {"key": "k", "value": 1, "expected_version": 4},            "at version 0 and not at 4"),
+    ("a value too large",         "WhiteboardWrite", {"key": "k", "value": "x" * 50_000},                        "larger than the limit"),
+    ("a key without its edge",    "BlackboardRead",  {"key": "k"},                                               "edge_id"),
+    ("a key that is not there",   "WhiteboardRead",  {"key": "k"},                                               "no whiteboard key k"),
+]  # fmt: skip
+
+
+@rule("CC-16", "CC-17", "CC-18", "CC-20", "CC-21")
+@case("P4")
+async def test_a_call_that_is_not_right_is_told_to_the_model_and_changes_nothing(bench: Bench, boards: Boards):
+    run_id, results = await played(bench, boards, *(call(tool, **args) for _, tool, args, _ in REFUSED_CALLS))
+    for (says, _, _, told), result in zip(REFUSED_CALLS, results, strict=True):
+        assert told in result.get("error", ""), says
+    assert await events_of(bench, run_id, "whiteboard.write") == []
+    assert await boards.read_all(OWNER, run_id, Board.BLACKBOARD, None) == []
+
+
+@rule("RS-35")
+async def test_an_agent_reads_a_heavy_value_whole(bench: Bench, boards: Boards):
+    written = {"pixels": "iVBORw0KGgoAAAANSUhEUgAA" * 200, "redacted": True}
+    run_id = await bench.start(script(call("WhiteboardRead", key="k"), call("WhiteboardWrite", key="copy", value="$last.value")))
+    await boards.write(THE_OWNER, run_id, Ask(Board.WHITEBOARD, "k", written, "camera"))
+    async with at_work(bench.worker(*board_tools(boards))):
+        await ended(bench, run_id)
+    stored, copy = await boards.read_all(OWNER, run_id, Board.WHITEBOARD, None)
+    assert stored.value == copy.value
+    assert "iVBORw0KGgo" not in stored.value
+    assert await boards.whole(OWNER, copy) == written
+
+
+async def test_a_board_too_large_to_read_whole_is_read_key_by_key(bench: Bench, boards: Boards):
+    """What a tool may answer has a limit of its own: 10,000 bytes here."""
+    writes = [call("WhiteboardWrite", key=f"k{nth}", value="x" * 4_000) for nth in range(3)]
+    _, results = await played(bench, boards, *writes, call("WhiteboardRead"), call("WhiteboardRead", key="k2"))
+    assert "ask for less" in results[3]["error"]
+    assert results[4]["result"]["version"] == 1
+
+
+@rule("RS-38")
+def test_the_tools_say_honestly_what_they_do() -> None:
+    assert {tool.name: (tool.read_only, tool.idempotent, tool.destructive) for tool in DEFINITIONS} == {
+        "gsv__WhiteboardRead": (True, False, False),
+        "gsv__WhiteboardWrite": (False, False, False),
+        "gsv__BlackboardRead": (True, False, False),
+        "gsv__BlackboardWrite": (False, False, False),
+    }
+    assert not WHITEBOARD_WRITE.may_repeat
+    assert not BLACKBOARD_WRITE.may_repeat
+
+
+# --- a lost claim -----------------------------------------------------------------------------------------------------
+
+
+async def taken_over(bench: Bench, clock: TurnableClock) -> None:
+    """Another worker holds now what any worker held so far."""
+    clock.ahead += 100
+    assert len(await bench.runs.claim_expired(WorkerId("wrk_other"), 10, 3600)) == 1
+
+
+@case("J7")
+@rule("RX-13", "RS-39")
+async def test_an_agent_whose_claim_is_lost_writes_nothing(bench: Bench, boards: Boards, clock: TurnableClock):
+    run_id = await bench.start("noop")
+    [claim] = await bench.runs.claim_queued(WorkerId("wrk_slow"), 1, 15, 0)
+    await boards.write_as_agent(RunContext(claim), WHITE)
+    await taken_over(bench, clock)
+    with pytest.raises(ClaimLost):
+        await boards.write_as_agent(RunContext(claim), WHITE)
+    assert [event["version"] for event in await events_of(bench, run_id, "whiteboard.write")] == [1]
+
+
+@dataclass
+class LateWrite:
+    """Loses the claim of its run while it works, and only then writes."""
+
+    bench: Bench
+    boards: Boards
+    clock: TurnableClock
+    has_written: bool = False
+    definition: ToolDefinition = field(default_factory=lambda: ToolDefinition("late", "For a test.", {"type": "object"}))
+
+    async def use(self, args: Mapping[str, Any], context: RunContext) -> Any:
+        await taken_over(self.bench, self.clock)
+        await self.boards.write_as_agent(context, WHITE)
+        self.has_written = True
+
+
+@case("J7")
+@rule("RX-13", "RS-39")
+async def test_a_worker_whose_tool_hears_of_the_loss_lets_the_run_go(bench: Bench, boards: Boards, clock: TurnableClock):
+    late = LateWrite(bench, boards, clock)
+    run_id = await bench.start(script({"call": "late"}, {"say": "never said"}))
+    with structlog.testing.capture_logs() as lines:
+
+        async def is_let_go() -> bool:
+            return any(line["event"] == "run.claim_lost" for line in lines)
+
+        async with at_work(bench.worker(late, claim_seconds=30)):
+            await until(is_let_go)
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == []
+    run = await bench.run(run_id)
+    assert not late.has_written
+    assert (run.status, run.attempt) == (Status.RUNNING, 2), "the other worker's run is left alone"
+    assert await bench.types(run_id) == ["run.start", "step.completed", "tool.call"]
+
+
+async def test_a_tool_is_told_for_which_run_it_works(bench: Bench):
+    seen: list[RunContext] = []
+
+    class Curious(TestTool):
+        async def use(self, args: Mapping[str, Any], context: RunContext) -> Any:
+            seen.append(context)
+
+    async def nothing(_: Mapping[str, Any]) -> Any:
+        return None
+
+    run_id = await bench.start(script({"call": "t"}))
+    async with at_work(bench.worker(Curious("t", nothing))):
+        await ended(bench, run_id)
+    [context] = seen
+    assert (context.run_id, context.user_id, context.claim.attempt) == (run_id, OWNER, 1)

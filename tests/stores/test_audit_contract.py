@@ -1,0 +1,305 @@
+"""The audit chain on every store: appended by many at once it stays one chain, and whatever is done to it by hand is found."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from easel.core.audit.chain import Place, known_place
+from easel.core.audit.record import ACTIONS, Entry, StorageClass, entry
+from easel.core.audit.redaction import Redaction
+from easel.core.principal import THE_OWNER, Principal
+from easel.host import audit as audit_story
+from easel.host.audit import Reached, verify
+from easel.ids import UserId
+from easel.stores.postgres import PostgresDatabase
+from easel.stores.postgres.audit import PostgresAudit
+from easel.stores.sqlite import SqliteDatabase
+from easel.stores.sqlite.audit import AuditReader, SqliteAudit
+from tests.requirements import case, rule
+from tests.stores.harness import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+    from pathlib import Path
+
+    from easel.host.ports import AuditStore
+    from tests.stores.harness import Store
+
+AT = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
+HANDS = 12  # on as many connections
+RACES = 400  # batches in all: a race that is lost once in a while is found
+
+
+def an_entry(action: str = "sign_out", subject: str | None = None, *, at: datetime = AT, who: Principal = THE_OWNER) -> Entry:
+    return entry(at, who, action, redact=Redaction(), subject=subject)
+
+
+@pytest_asyncio.fixture
+async def chain(own_store: Store) -> AuditStore:
+    """An empty chain in a database of its own: the chain of a database has one beginning."""
+    return own_store.database.audit
+
+
+async def outcome(store: AuditStore, *known: Place) -> Reached:
+    return [reached async for reached in verify(store, known)][-1]
+
+
+async def whole(store: AuditStore) -> int:
+    """How many records the chain has, which must be whole."""
+    end = await outcome(store)
+    assert end.is_end, end
+    return end.seq
+
+
+async def subjects(store: AuditStore) -> list[str]:
+    links = await store.after(0, 2**63 - 1, 1_000_000)
+    return [json.loads(link.record).get("subject") for link in links]
+
+
+# --- appending --------------------------------------------------------------------------------------------------------
+
+
+@rule("CC-06")
+async def test_an_empty_chain_is_whole(chain: AuditStore) -> None:
+    assert await whole(chain) == 0
+    await chain.append([])
+    assert await whole(chain) == 0
+
+
+@rule("CC-06", "CC-14")
+async def test_records_are_stored_as_they_were_made_in_one_order(chain: AuditStore) -> None:
+    await chain.append([an_entry(subject="1"), an_entry("run.broke", "2", at=AT + timedelta(microseconds=1))])
+    await chain.append([an_entry(subject="3", who=Principal(UserId("ann"), "Änne «x» 🙂"))])
+    links = await chain.after(0, 3, 10)
+    assert [link.seq for link in links] == [1, 2, 3]
+    assert [link.record for link in links] == [
+        an_entry(subject="1").at_place(1),
+        an_entry("run.broke", "2", at=AT + timedelta(microseconds=1)).at_place(2),
+        an_entry(subject="3", who=Principal(UserId("ann"), "Änne «x» 🙂")).at_place(3),
+    ]
+    assert [(link.user_id, link.at, link.storage_class, link.action) for link in links] == [
+        ("owner", AT, "audit", "sign_out"),
+        ("owner", AT + timedelta(microseconds=1), "ops", "run.broke"),
+        ("ann", AT, "audit", "sign_out"),
+    ]
+    assert await whole(chain) == 3
+    assert [json.loads(link.record)["metadata"] for link in links] == [{"visibility": "system"}] * 3
+
+
+@pytest_asyncio.fixture
+async def hands(kind: str, own_store: Store, tmp_path: Path) -> AsyncIterator[list[AuditStore]]:
+    """The same chain in many hands that do not know of each other, on two instances; SQLite serves one process."""
+    async with AsyncExitStack() as stack:
+        stores = [own_store]
+        if isinstance(own_store.database, PostgresDatabase):
+            stores.append(await open_store(kind, folder=tmp_path, database_url=own_store.database.url))
+            stack.push_async_callback(stores[1].close)
+        yield [_another_hand(stores[nth % len(stores)]) for nth in range(HANDS)]
+
+
+def _another_hand(store: Store) -> AuditStore:
+    database = store.database
+    return SqliteAudit(database) if isinstance(database, SqliteDatabase) else PostgresAudit(database)
+
+
+def batches() -> Iterator[list[str]]:
+    """Batches of one to five records, each with a name of its own."""
+    for nth in range(RACES):
+        yield [f"{nth}.{part}" for part in range(nth % 5 + 1)]
+
+
+@rule("CC-06")
+async def test_many_writers_on_two_instances_keep_one_chain(hands: list[AuditStore]) -> None:
+    waiting, start = list(batches()), asyncio.Event()
+    wanted = [name for batch in waiting for name in batch]
+
+    async def write(store: AuditStore) -> None:
+        await start.wait()
+        while waiting:
+            await store.append([an_entry(subject=name) for name in waiting.pop()])
+
+    writers = [asyncio.create_task(write(hand)) for hand in hands]
+    start.set()
+    await asyncio.gather(*writers)
+    stored = await subjects(hands[-1])
+    assert Counter(stored) == Counter(wanted)
+    for name in wanted:  # a batch stays together and in its order
+        nth, _, part = name.partition(".")
+        assert stored.index(name) == stored.index(f"{nth}.0") + int(part)
+    assert await whole(hands[0]) == len(wanted)
+
+
+@rule("CC-06")
+async def test_the_chain_can_be_verified_while_others_append(hands: list[AuditStore], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each verification ends, whole, with what was there when it began, or more."""
+    monkeypatch.setattr(audit_story, "PAGE", 7)
+    stop = asyncio.Event()
+    written = 0
+
+    async def write(store: AuditStore) -> None:
+        nonlocal written
+        while not stop.is_set():
+            await store.append([an_entry(), an_entry("run.broke")])
+            written += 2
+
+    writers = [asyncio.create_task(write(hand)) for hand in hands[:4]]
+    try:
+        seen = 0
+        while seen < 150:
+            before = written
+            seen = await whole(hands[-1])
+            assert seen >= before
+    finally:
+        stop.set()
+        await asyncio.gather(*writers)
+    assert await whole(hands[0]) == written
+
+
+@rule("CC-06")
+async def test_a_batch_that_is_refused_leaves_nothing_behind(own_store: Store) -> None:
+    chain = own_store.database.audit
+    await chain.append([an_entry(subject="first")])
+    await own_store.sql("update audit_head set last_seq = 0, last_hash = ''")  # the next number is taken: the table refuses
+    with pytest.raises(Exception, match=r"(?i)unique|constraint"):
+        await chain.append([an_entry(subject="second"), an_entry(subject="third")])
+    assert await subjects(chain) == ["first"]
+    assert (await chain.end()).head == Place(0, "")
+
+
+async def test_without_a_head_nothing_is_appended_and_it_is_said(own_store: Store) -> None:
+    await own_store.sql("delete from audit_head")
+    with pytest.raises(LookupError, match="head"):
+        await own_store.database.audit.append([an_entry()])
+    assert await subjects(own_store.database.audit) == []
+
+
+# --- tampering --------------------------------------------------------------------------------------------------------
+
+SWAP = """update audit set record = (select case when audit.seq = 4 then b.record else a.record end
+            from audit a, audit b where a.seq = 4 and b.seq = 5) where seq in (4, 5)"""
+LATER = {"sqlite": "at + 1", "postgres": "at + interval '1 microsecond'"}
+ENDLESS = {"sqlite": "9223372036854775807", "postgres": "'infinity'"}
+
+TAMPERINGS = [
+    # by hand                                                                                  found at
+    ('update audit set record = replace(record, \'"subject":"3"\', \'"subject":"4"\') where seq = 4', 4),
+    ("update audit set record = record || ' ' where seq = 10", 10),
+    ("update audit set hash = replace(hash, 'a', 'b') where seq = 2", 2),
+    ("update audit set user_id = 'mallory' where seq = 7", 7),
+    ("update audit set action = 'sign_in.succeeded' where seq = 7", 7),
+    ("update audit set storage_class = 'ops' where seq = 7", 7),
+    ("update audit set at = {later} where seq = 7", 7),
+    ("update audit set at = {endless} where seq = 7", 7),
+    ("update audit set record = 'nonsense' where seq = 1", 1),
+    ("delete from audit where seq = 5", 5),
+    ("delete from audit where seq = 1", 1),
+    ("delete from audit where seq = 10", 10),
+    ("delete from audit where seq > 6", 7),
+    ("delete from audit", 1),
+    (SWAP, 4),
+    ("update audit set seq = 11 where seq = 4", 4),
+    ("insert into audit select 11, user_id, at, storage_class, action, record, hash from audit where seq = 10", 11),
+    ("insert into audit select 0, user_id, at, storage_class, action, record, hash from audit where seq = 10", 0),
+    ("insert into audit select -5, user_id, at, storage_class, action, record, hash from audit where seq = 10", -5),
+    ("update audit_head set last_seq = 9", 10),
+    ("update audit_head set last_seq = 11", 11),
+    ("update audit_head set last_hash = ''", 10),
+    ("update audit_head set last_hash = (select hash from audit where seq = 9), last_seq = 9", 10),
+    ("delete from audit_head", 11),
+]
+
+
+@rule("CC-06")
+@pytest.mark.parametrize("by_hand, found_at", TAMPERINGS, ids=[sql[:70] for sql, _ in TAMPERINGS])
+async def test_whatever_is_done_by_hand_is_found_with_its_place(
+    own_store: Store, by_hand: str, found_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_story, "PAGE", 3)
+    chain = own_store.database.audit
+    for nth in range(10):
+        await chain.append([an_entry(subject=str(nth))])
+    assert await whole(chain) == 10
+    await own_store.sql(by_hand.format(later=LATER[own_store.kind], endless=ENDLESS[own_store.kind]))
+    end = await outcome(chain)
+    assert not end.is_end
+    assert (end.seq, bool(end.problem)) == (found_at, True), end
+
+
+@rule("CC-06")
+async def test_a_chain_that_was_written_anew_is_found_by_a_place_that_was_noted(own_store: Store) -> None:
+    chain = own_store.database.audit
+    await chain.append([an_entry(subject="what was done"), an_entry()])
+    noted = known_place(str((await outcome(chain)).place))
+    await own_store.sql("delete from audit")
+    await own_store.sql("update audit_head set last_seq = 0, last_hash = ''")
+    assert (await outcome(chain, noted)).problem, "cut off"
+    await chain.append([an_entry(subject="what is said now"), an_entry(), an_entry()])
+    assert await whole(chain) == 3, "by itself it is sound"
+    end = await outcome(chain, noted)
+    assert (end.seq, bool(end.problem)) == (2, True), end
+    assert (await outcome(chain, known_place(str((await outcome(chain)).place)))).is_end
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+async def found(chain: AuditStore, **filters: Any) -> list[int]:
+    nothing: dict[str, Any] = {"action": None, "storage_class": None, "since": None, "until": None, "before": None, "limit": 100}
+    return [link.seq for link in await chain.list_records(**{**nothing, **filters})]
+
+
+FILTERS: Sequence[tuple[dict[str, Any], list[int]]] = [
+    ({}, [6, 5, 4, 3, 2, 1]),
+    ({"limit": 2}, [6, 5]),
+    ({"before": 5, "limit": 2}, [4, 3]),
+    ({"before": 0}, []),
+    ({"action": "run.broke"}, [5, 2]),
+    ({"action": "run.broke", "before": 5}, [2]),
+    ({"action": "run.broke", "since": AT + timedelta(hours=2)}, [5]),
+    ({"action": "run.broke", "until": AT + timedelta(hours=2)}, [2]),
+    ({"action": "run.broke", "storage_class": StorageClass.AUDIT}, []),
+    ({"action": "tool.broke"}, []),
+    ({"storage_class": StorageClass.OPS}, [5, 2]),
+    ({"storage_class": StorageClass.AUDIT, "limit": 1}, [6]),
+    ({"since": AT + timedelta(hours=4)}, [6, 5]),
+    ({"until": AT + timedelta(hours=1)}, [1]),
+    ({"since": AT + timedelta(hours=1), "until": AT + timedelta(hours=3)}, [3, 2]),
+    ({"since": datetime(1, 1, 1, tzinfo=UTC), "until": datetime(9999, 12, 31, tzinfo=UTC)}, [6, 5, 4, 3, 2, 1]),
+]
+
+
+async def test_records_are_listed_newest_first_and_every_filter_holds(chain: AuditStore) -> None:
+    for nth in range(6):
+        await chain.append([an_entry("run.broke" if nth in (1, 4) else "sign_out", at=AT + timedelta(hours=nth))])
+    for filters, wanted in FILTERS:
+        assert await found(chain, **filters) == wanted, filters
+
+
+@case("R6")
+@rule("CC-10")
+async def test_the_tables_take_every_action_there_is_and_no_other_class(own_store: Store) -> None:
+    await own_store.database.audit.append([an_entry(action) for action in ACTIONS])
+    assert await whole(own_store.database.audit) == len(ACTIONS)
+    with pytest.raises(Exception, match="class_is_known"):
+        await own_store.sql("update audit set storage_class = 'public'")
+
+
+async def test_on_sqlite_the_chain_is_read_beside_the_process_that_writes_it(database: SqliteDatabase) -> None:
+    await database.audit.append([an_entry(), an_entry()])
+    reader = AuditReader(database.path)
+    try:
+        assert await whole(reader.audit) == 2
+        await database.audit.append([an_entry()])
+        assert await whole(reader.audit) == 3
+        with pytest.raises(NotImplementedError):
+            await reader.audit.append([an_entry()])
+    finally:
+        await reader.close()

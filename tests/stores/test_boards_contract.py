@@ -1,0 +1,434 @@
+"""Boards on every store: a write, its version and its event are one, whoever else writes at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from easel.core.run.boards import Ask, Board, BoardValue, BoardWrite, Limits, Place, Written, prepare
+from easel.core.run.life import Status
+from easel.core.stream.envelope import Visibility
+from easel.errors import BoardFull, RunFinished, VersionConflict
+from easel.ids import OWNER, ArtifactId, RunId, UserId, new_run_id
+from tests.requirements import case, rule
+from tests.stores.harness import (
+    LONG,
+    REFUSED,
+    B,
+    Store,
+    a_run,
+    closing,
+    data_of,
+    ends,
+    log_types,
+    open_store,
+    reload,
+    says,
+    start,
+    stored,
+    whole_log,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from easel.core.run.run import Claim
+    from easel.host.ports import BoardStore, RunStore
+
+LIMITS = Limits(value_bytes=100_000, keys=1_000, run_bytes=1_000_000)
+WRITERS = 50
+ROUNDS = 10
+LONGEST = 60.0  # seconds that a race may take before it counts as stuck
+
+
+@pytest.fixture
+def boards(store: Store) -> BoardStore:
+    return store.database.boards
+
+
+def on_whiteboard(
+    run_id: RunId, key: str = "k", value: Any = 1, *, expected: int | None = None, user: UserId = OWNER, limits: Limits = LIMITS
+) -> BoardWrite:
+    ask = Ask(Board.WHITEBOARD, key, value, "planner", expected_version=expected)
+    return prepare(ask, limits, user_id=user, run_id=run_id, agent_id="main")
+
+
+def on_blackboard(run_id: RunId, edge_id: str, key: str = "k", value: Any = 1, *, expected: int | None = None) -> BoardWrite:
+    ask = Ask(Board.BLACKBOARD, key, value, "planner", edge_id, expected)
+    return prepare(ask, LIMITS, user_id=OWNER, run_id=run_id, agent_id="main")
+
+
+async def wrote(boards: BoardStore, write: BoardWrite, claim: Claim | None = None) -> Written:
+    written = await boards.write(write, claim)
+    assert written is not None
+    return written
+
+
+async def whole(boards: BoardStore, run_id: RunId, board: Board, edge_id: str | None = None, key: str | None = None) -> list[BoardValue]:
+    found = await boards.read(OWNER, run_id, board, edge_id=edge_id, key=key)
+    assert found is not None
+    return found
+
+
+async def value(boards: BoardStore, run_id: RunId, key: str = "k") -> Any:
+    [found] = await whole(boards, run_id, Board.WHITEBOARD, key=key)
+    return msgspec.json.decode(found.value)
+
+
+# --- one write --------------------------------------------------------------------------------------------------------
+
+
+@rule("CC-09", "CC-16", "CC-22")
+async def test_a_write_is_a_value_and_an_event_of_the_runs_log(runs: RunStore, boards: BoardStore) -> None:
+    claim = await start(runs)
+    stored(await runs.append(says(claim, 1, "before")))
+    written = await wrote(boards, on_whiteboard(claim.run_id, "plan", {"steps": [1, 2]}))
+    assert (written.version, written.seq) == (1, 2)
+    event = (await whole_log(runs, claim.run_id))[-1]
+    assert (event.seq, event.type, event.visibility) == (2, "whiteboard.write", Visibility.PUBLIC)
+    assert data_of(event) == {
+        "key": "plan",
+        "value": {"steps": [1, 2]},
+        "version": 1,
+        "source_node_id": "planner",
+        "visibility": "public",
+        "provenance": {"agent_id": "main", "node_id": "planner", "run_id": claim.run_id},
+    }
+    [found] = await whole(boards, claim.run_id, Board.WHITEBOARD)
+    assert found.place == Place(Board.WHITEBOARD, "global", "plan")
+    assert (msgspec.json.decode(found.value), found.version, found.agent_id, found.node_id) == ({"steps": [1, 2]}, 1, "main", "planner")
+    assert (found.created_at, found.updated_at) == (written.created_at, written.updated_at)
+
+
+@rule("CC-20")
+async def test_an_event_of_the_blackboard_carries_its_edge(runs: RunStore, boards: BoardStore) -> None:
+    claim = await start(runs)
+    await wrote(boards, on_blackboard(claim.run_id, "a-b"))
+    [event] = await whole_log(runs, claim.run_id)
+    assert event.type == "blackboard.write"
+    assert (data_of(event)["edge_id"], data_of(event)["provenance"]["edge_id"]) == ("a-b", "a-b")
+
+
+async def test_versions_count_from_one_and_the_event_says_which(runs: RunStore, boards: BoardStore) -> None:
+    claim = await start(runs)
+    answers = [await wrote(boards, on_whiteboard(claim.run_id, value=nth)) for nth in range(12)]
+    assert [answer.version for answer in answers] == list(range(1, 13))
+    assert [answer.seq for answer in answers] == list(range(1, 13))
+    assert [data_of(event)["version"] for event in await whole_log(runs, claim.run_id)] == list(range(1, 13))
+    assert {answer.created_at for answer in answers} == {answers[0].created_at}
+    assert [answer.updated_at for answer in answers] == sorted(answer.updated_at for answer in answers)
+    assert await value(boards, claim.run_id) == 11
+
+
+VALUES = [None, False, 0, -1.5, 1.0, 2**70, "", "näïve \u2028 \U0001f469\u200d\U0001f680", [], {}, {"b": 1, "a": [None, {"": ""}]}]
+
+
+@pytest.mark.parametrize("given", VALUES, ids=repr)
+async def test_any_value_comes_back_as_it_was_written(runs: RunStore, boards: BoardStore, given: Any) -> None:
+    claim = await start(runs)
+    write = on_whiteboard(claim.run_id, value=given)
+    await wrote(boards, write)
+    [found] = await whole(boards, claim.run_id, Board.WHITEBOARD)
+    assert found.value == write.value
+    assert msgspec.json.decode(found.value) == given
+    [event] = await whole_log(runs, claim.run_id)
+    assert data_of(event)["value"] == given
+
+
+async def test_a_board_keeps_a_number_as_it_was_written(runs: RunStore, boards: BoardStore) -> None:
+    """Not as 1 with 308 zeros, which is the same number in fifty times the space."""
+    claim = await start(runs)
+    await wrote(boards, on_whiteboard(claim.run_id, value=[1e308, 1e-300]))
+    [found] = await whole(boards, claim.run_id, Board.WHITEBOARD)
+    assert found.value == "[1e308,1e-300]"
+
+
+@pytest.mark.parametrize("odd", ["nul \x00 inside", "half \ud800 a pair"])
+async def test_what_a_database_cannot_hold_is_replaced(runs: RunStore, boards: BoardStore, odd: str) -> None:
+    claim = await start(runs)
+    await wrote(boards, on_whiteboard(claim.run_id, value={odd: odd}))
+    [(name, text)] = (await value(boards, claim.run_id)).items()
+    assert name == text == odd.replace("\x00", "\ufffd").replace("\ud800", "\ufffd")
+
+
+# --- scope ------------------------------------------------------------------------------------------------------------
+
+
+@rule("CC-28")
+async def test_the_same_key_on_another_edge_is_another_value(runs: RunStore, boards: BoardStore) -> None:
+    claim = await start(runs)
+    for edge_id, given in (("a-b", 1), ("b-a", 2), ("a-b", 3)):
+        await wrote(boards, on_blackboard(claim.run_id, edge_id, value=given))
+    await wrote(boards, on_whiteboard(claim.run_id, value=4))
+    found = await whole(boards, claim.run_id, Board.BLACKBOARD)
+    assert [(one.place.edge_id, one.value, one.version) for one in found] == [("a-b", "3", 2), ("b-a", "2", 1)]
+    [one] = await whole(boards, claim.run_id, Board.BLACKBOARD, edge_id="b-a", key="k")
+    assert one.value == "2"
+    assert [one.value for one in await whole(boards, claim.run_id, Board.WHITEBOARD)] == ["4"]
+
+
+@rule("CC-21")
+async def test_the_database_keeps_edges_off_the_whiteboard_and_the_whole_run_off_the_blackboard(
+    store: Store, runs: RunStore, boards: BoardStore
+) -> None:
+    claim = await start(runs)
+    await wrote(boards, on_whiteboard(claim.run_id))
+    with pytest.raises(REFUSED, match="whiteboard_is_global"):
+        await store.sql("update boards set edge_id = 'a-b'")
+    with pytest.raises(REFUSED, match="whiteboard_is_global"):
+        await store.sql("update boards set board = 'blackboard'")
+
+
+async def test_values_are_read_in_order_of_edge_and_key(runs: RunStore, boards: BoardStore) -> None:
+    claim = await start(runs)
+    for edge_id, key in (("b", "é"), ("b", "Z"), ("a", "z"), ("b", "a"), ("B", "a")):
+        await wrote(boards, on_blackboard(claim.run_id, edge_id, key))
+    found = await whole(boards, claim.run_id, Board.BLACKBOARD)
+    assert [(one.place.edge_id, one.place.key) for one in found] == [("B", "a"), ("a", "z"), ("b", "Z"), ("b", "a"), ("b", "é")]
+    assert [one.place.key for one in await whole(boards, claim.run_id, Board.BLACKBOARD, edge_id="b")] == ["Z", "a", "é"]
+
+
+async def test_a_board_without_values_is_empty_and_a_run_that_is_not_has_none(runs: RunStore, boards: BoardStore) -> None:
+    claim = await start(runs)
+    await wrote(boards, on_blackboard(claim.run_id, "a-b"))
+    assert await whole(boards, claim.run_id, Board.WHITEBOARD) == []
+    assert await whole(boards, claim.run_id, Board.BLACKBOARD, edge_id="b-c") == []
+    assert await boards.read(OWNER, new_run_id(), Board.WHITEBOARD, edge_id=None, key=None) is None
+
+
+@rule("RX-54")
+@case("O10")
+async def test_another_users_run_takes_and_gives_nothing(store: Store, runs: RunStore, boards: BoardStore) -> None:
+    mallory = await store.add_user("mallory")
+    theirs = (await runs.enqueue(a_run(user=mallory))).run
+    await wrote(boards, on_whiteboard(theirs.run_id, user=mallory))
+    assert await boards.write(on_whiteboard(theirs.run_id, value="mine now")) is None
+    assert await boards.write(on_whiteboard(new_run_id())) is None
+    assert await boards.read(OWNER, theirs.run_id, Board.WHITEBOARD, edge_id=None, key=None) is None
+    [found] = await boards.read(mallory, theirs.run_id, Board.WHITEBOARD, edge_id=None, key=None) or []
+    assert (found.value, found.version) == ("1", 1)
+    assert (await reload(runs, theirs.run_id, mallory)).last_seq == 1
+
+
+# --- the run's life ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_queued_run_takes_writes_and_its_log_goes_on_after_them(runs: RunStore, boards: BoardStore) -> None:
+    run = (await runs.enqueue(a_run())).run
+    await wrote(boards, on_whiteboard(run.run_id))
+    [claim] = await runs.claim_queued(B, 1, LONG, 0)
+    assert claim.last_seq == 1
+    stored(await runs.append(says(claim, 1, "a")))
+    await wrote(boards, on_whiteboard(run.run_id))
+    stored(await runs.append(ends(claim, 2)))
+    assert await log_types(runs, run.run_id) == [
+        "whiteboard.write",
+        "message.delta",
+        "whiteboard.write",
+        "message.completed",
+        "run.status",
+        "done",
+    ]
+
+
+@rule("RX-28")
+@pytest.mark.parametrize("status", [Status.COMPLETED, Status.FAILED, Status.CANCELLED])
+async def test_nothing_follows_done(runs: RunStore, boards: BoardStore, status: Status) -> None:
+    claim = await start(runs)
+    await wrote(boards, on_whiteboard(claim.run_id, value="kept"))
+    stored(await runs.append(ends(claim, 1, status, "why" if status is Status.FAILED else None)))
+    with pytest.raises(RunFinished) as told:
+        await boards.write(on_whiteboard(claim.run_id, value="too late"))
+    assert told.value.details["status"] == status.value
+    assert (await log_types(runs, claim.run_id))[-1] == "done"
+    assert await value(boards, claim.run_id) == "kept"
+
+
+@rule("RX-28")
+async def test_of_a_write_and_a_cancel_at_once_either_comes_first_and_done_is_last(runs: RunStore, boards: BoardStore) -> None:
+    async def attempt(run_id: RunId) -> Written | None:
+        try:
+            return await wrote(boards, on_whiteboard(run_id))
+        except RunFinished:
+            return None
+
+    async def drill(nth: int) -> None:
+        run = (await runs.enqueue(a_run(f"s{nth}"))).run
+        asks = [attempt(run.run_id), runs.request_cancel(OWNER, run.run_id, closing(run.run_id))]
+        answers = await asyncio.gather(*(asks if nth % 2 else reversed(asks)))
+        written = answers[0 if nth % 2 else 1]
+        assert await log_types(runs, run.run_id) == (["whiteboard.write"] if written else []) + ["run.status", "done"]
+
+    async with asyncio.timeout(LONGEST):
+        await asyncio.gather(*(drill(nth) for nth in range(40)))
+
+
+async def test_a_deleted_run_takes_its_boards_with_it(store: Store, runs: RunStore, boards: BoardStore) -> None:
+    claim = await start(runs)
+    await wrote(boards, on_whiteboard(claim.run_id))
+    await store.sql(f"delete from runs where run_id = '{claim.run_id}'")
+    assert await store.sql("select * from boards") == []
+
+
+@rule("CC-09")
+async def test_values_and_versions_outlive_the_process(kind: str, url: str, tmp_path: Path) -> None:
+    first = await open_store(kind, folder=tmp_path, database_url=url)
+    await first.empty()
+    claim = await start(first.runs)
+    for given in ("old", "new"):
+        await wrote(first.database.boards, on_whiteboard(claim.run_id, value=given))
+    await first.close()
+    second = await open_store(kind, folder=tmp_path, database_url=url)
+    try:
+        assert await value(second.database.boards, claim.run_id) == "new"
+        assert (await wrote(second.database.boards, on_whiteboard(claim.run_id, expected=2))).version == 3
+    finally:
+        await second.close()
+
+
+# --- the agent's own writes are fenced --------------------------------------------------------------------------------
+
+
+@rule("RX-13", "RS-39")
+async def test_the_worker_that_holds_the_run_writes(runs: RunStore, boards: BoardStore) -> None:
+    claim = await start(runs)
+    await wrote(boards, on_whiteboard(claim.run_id), claim)
+    stored(await runs.append(says(claim, 1, "its batches go on")))
+    await wrote(boards, on_whiteboard(claim.run_id), claim)
+    stored(await runs.append(says(claim, 2, "and on")))
+    assert [event.seq for event in await whole_log(runs, claim.run_id)] == [1, 2, 3, 4]
+
+
+@case("J7")
+@rule("RX-13", "RS-39")
+@pytest.mark.parametrize("loss", ["ran out", "taken over", "another attempt", "another worker", "handed back"])
+async def test_a_worker_that_lost_its_claim_writes_nothing(store: Store, runs: RunStore, boards: BoardStore, loss: str) -> None:
+    claim = await start(runs)
+    match loss:
+        case "ran out":
+            await store.run_out(claim.run_id)
+        case "taken over":
+            await store.run_out(claim.run_id)
+            await runs.claim_expired(B, 1, LONG)
+        case "another attempt":
+            claim = replace(claim, attempt=2)
+        case "another worker":
+            claim = replace(claim, worker_id=B)
+        case _:
+            await runs.hand_back(claim)
+    before = (await reload(runs, claim.run_id)).last_seq
+    assert await boards.write(on_whiteboard(claim.run_id), claim) is None
+    assert await whole(boards, claim.run_id, Board.WHITEBOARD) == []
+    assert (await reload(runs, claim.run_id)).last_seq == before
+    assert (await wrote(boards, on_whiteboard(claim.run_id))).version == 1, "a person needs no claim"
+
+
+# --- versions under contention ----------------------------------------------------------------------------------------
+
+
+async def attempt(boards: BoardStore, write: BoardWrite) -> Written | VersionConflict:
+    try:
+        return await wrote(boards, write)
+    except VersionConflict as conflict:
+        return conflict
+
+
+@rule("CC-16")
+async def test_of_fifty_writers_that_expect_a_version_one_wins_each_round(runs: RunStore, boards: BoardStore) -> None:
+    claim = await start(runs)
+    async with asyncio.timeout(LONGEST):
+        for round_no in range(ROUNDS):
+            writes = [on_whiteboard(claim.run_id, value=[round_no, nth], expected=round_no) for nth in range(WRITERS)]
+            answers = await asyncio.gather(*(attempt(boards, write) for write in writes))
+            [winner] = [nth for nth, answer in enumerate(answers) if isinstance(answer, Written)]
+            conflicts = [answer for answer in answers if isinstance(answer, VersionConflict)]
+            assert {answer.details["current"] for answer in conflicts} == {round_no + 1}
+            assert await value(boards, claim.run_id) == [round_no, winner]
+    assert len(await whole_log(runs, claim.run_id)) == ROUNDS, "a refused write leaves no event"
+    assert (await reload(runs, claim.run_id)).last_seq == ROUNDS
+
+
+@rule("CC-09")
+async def test_of_fifty_writers_that_expect_nothing_none_is_lost(runs: RunStore, boards: BoardStore) -> None:
+    claim = await start(runs)
+
+    async def work() -> None:
+        for number in range(1, 11):
+            stored(await runs.append(says(claim, number, "meanwhile")))
+
+    async def write_all() -> list[Written]:
+        return await asyncio.gather(*(wrote(boards, on_whiteboard(claim.run_id, value=nth)) for nth in range(WRITERS)))
+
+    async with asyncio.timeout(LONGEST):
+        answers, _ = await asyncio.gather(write_all(), work())
+    assert sorted(answer.version for answer in answers) == list(range(1, WRITERS + 1))
+    log = await whole_log(runs, claim.run_id)
+    assert [event.seq for event in log] == list(range(1, WRITERS + 11))
+    told = [(event.seq, data_of(event)) for event in log if event.type == "whiteboard.write"]
+    assert [data["version"] for _, data in told] == list(range(1, WRITERS + 1))
+    assert {(seq, data["version"], data["value"]) for seq, data in told} == {
+        (answer.seq, answer.version, nth) for nth, answer in enumerate(answers)
+    }
+    assert await value(boards, claim.run_id) == told[-1][1]["value"]
+
+
+@case("R1")
+async def test_many_at_once_do_not_get_past_the_limit_of_keys(runs: RunStore, boards: BoardStore) -> None:
+    claim = await start(runs)
+    limits = replace(LIMITS, keys=10)
+
+    async def one(nth: int) -> bool:
+        try:
+            return await boards.write(on_whiteboard(claim.run_id, f"k{nth}", limits=limits)) is not None
+        except BoardFull:
+            return False
+
+    async with asyncio.timeout(LONGEST):
+        answers = await asyncio.gather(*(one(nth) for nth in range(WRITERS)))
+    assert sum(answers) == 10
+    assert len(await whole(boards, claim.run_id, Board.WHITEBOARD)) == 10
+    assert len(await whole_log(runs, claim.run_id)) == 10
+    written = answers.index(True)
+    assert (await wrote(boards, on_whiteboard(claim.run_id, f"k{written}", limits=limits))).version == 2
+
+
+@case("R1")
+async def test_the_values_of_a_run_have_a_limit_together_over_both_boards(runs: RunStore, boards: BoardStore) -> None:
+    claim, other = await start(runs, "one"), await start(runs, "other")
+    limits = replace(LIMITS, run_bytes=100)
+    await wrote(boards, on_blackboard(claim.run_id, "a-b", value="x" * 58))  # 60 bytes with its quotes
+    await wrote(boards, on_whiteboard(claim.run_id, value="x" * 38, limits=limits))
+    with pytest.raises(BoardFull):
+        await boards.write(on_whiteboard(claim.run_id, "more", limits=limits))
+    with pytest.raises(BoardFull):
+        await boards.write(on_whiteboard(claim.run_id, value="x" * 39, limits=limits))
+    assert (await wrote(boards, on_whiteboard(claim.run_id, value="x" * 37, limits=limits))).version == 2
+    await wrote(boards, on_whiteboard(other.run_id, value="x" * 98, limits=limits))
+
+
+# --- artifacts --------------------------------------------------------------------------------------------------------
+
+
+async def test_what_a_write_speaks_of_is_referred_to_once_and_only_what_is_the_users(
+    store: Store, runs: RunStore, boards: BoardStore
+) -> None:
+    mallory = await store.add_user("mallory")
+    mine, unknown, theirs = (ArtifactId(f"art_{digit * 64}") for digit in "123")
+    for user_id, artifact_id in ((OWNER, mine), (mallory, theirs)):
+        await store.sql(
+            "insert into artifacts (user_id, artifact_id, size, media_type, blob_key)"
+            f" values ('{user_id}', '{artifact_id}', 1, 'text/plain', 'key of {artifact_id}')"
+        )
+    claim = await start(runs)
+    write = replace(on_whiteboard(claim.run_id), refers_to=frozenset({mine, unknown, theirs}))
+    await wrote(boards, write)
+    await wrote(boards, write)
+    assert await store.sql("select user_id, artifact_id, run_id from artifact_refs") == [
+        {"user_id": OWNER, "artifact_id": mine, "run_id": claim.run_id}
+    ]
+    await store.sql("delete from artifact_refs")
+    await store.sql("delete from artifacts")

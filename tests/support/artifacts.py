@@ -1,0 +1,34 @@
+"""What tests of artifacts have in hand: contents, their names, and keys of blobs as old as a test needs them."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+
+from easel.core.artifact.artifact import NewArtifact, blob_key
+from easel.core.stream.marker import Moved
+from easel.ids import OWNER, ArtifactId, UserId, artifact_id, new_blob_name
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def id_of(content: bytes) -> ArtifactId:
+    return artifact_id(hashlib.sha256(content).hexdigest())
+
+
+def aged_name(seconds: float, name: str | None = None) -> str:
+    """A blob's name as if it had been made so long ago; the random part is its own, or that of `name`."""
+    made = int((time.time() - seconds) * 1000)
+    return "".join(_ALPHABET[made >> shift & 31] for shift in range(45, -1, -5)) + (name or new_blob_name())[10:]
+
+
+def aged_key(seconds: float = 0.0, user_id: UserId = OWNER) -> str:
+    return blob_key(user_id, aged_name(seconds))
+
+
+def new(content: bytes, *, user_id: UserId = OWNER) -> NewArtifact:
+    return NewArtifact(id_of(content), len(content), "text/plain", aged_key(user_id=user_id))
+
+
+def moved(*contents: bytes) -> list[Moved]:
+    return [Moved(id_of(content), content) for content in contents]
