@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import tempfile
 
 import uvloop
 
 from bench import our_store
 from easel.core.run.life import Status
+from easel.host.artifacts import Artifacts
+from easel.host.audit import Audit
 from easel.host.run_log import RunLog
 from easel.ids import answer_id
+from easel.stores.blobs import open_blobs
 from easel.stores.postgres import open_postgres
 
 
@@ -23,7 +27,9 @@ async def tick(database_url: str, wait_ms: int, ticks: int, every_ms: int) -> No
     try:
         (claim,) = await our_store.claim(database, our_store.worker(), 1)
         message_id = answer_id(claim.run_id)
-        log = RunLog(claim, message_id, database.runs, database.bell, cancel_asked=lambda: None)
+        blobs = open_blobs(tempfile.mkdtemp(prefix="easel-bench-blobs-"))
+        keeper = Artifacts(database.artifacts, blobs, max_bytes=1_000_000, grace_seconds=3600)
+        log = RunLog(claim, database.runs, keeper, database.bell, Audit(database.audit), cancel_asked=lambda: None)
         await asyncio.sleep(wait_ms / 1000)
         loop = asyncio.get_running_loop()
         due = loop.time()

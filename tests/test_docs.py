@@ -25,6 +25,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from typer.models import OptionInfo
 
 from easel import cli, errors, settings
+from easel.core.run import boards
 from easel.core.run.conversation import Step, ToolCall, ToolResult
 from easel.core.run.events import RunEvents
 from easel.core.run.life import MOVES, TERMINAL, Status
@@ -33,9 +34,9 @@ from easel.edges.http.calls import Access
 from easel.edges.http.openapi import document
 from easel.edges.http.routes import ROUTES, Row
 from easel.errors import HostError
-from easel.host import metrics
+from easel.host import board_tools, metrics
 from easel.host.native_tools import native_tools
-from easel.ids import CallId, MessageId, RunId
+from easel.ids import OWNER, CallId, MessageId, RunId
 from tests.support.processes import Launcher
 from tests.test_architecture import machine_paths
 
@@ -98,6 +99,8 @@ def errors_table() -> str:
 def sample_events() -> list[Envelope]:
     """One of every event there is; two where it can look two ways."""
     make, message = RunEvents(RunId("run_1"), agent_id="main", node_id="tool_loop"), MessageId("msg_1")
+    limits = boards.Limits(100, 1, 100)
+    on_boards = [boards.Ask(boards.Board.WHITEBOARD, "k", 1, "n"), boards.Ask(boards.Board.BLACKBOARD, "k", 1, "n", "a-b")]
     call = ToolCall(CallId("call_1"), "gsv__Echo", {"value": 1})
     return [
         make.started(1),
@@ -107,6 +110,7 @@ def sample_events() -> list[Envelope]:
         make.calling(call),
         make.called(ToolResult(call.call_id, call.tool, 1)),
         make.called(ToolResult(call.call_id, call.tool, "No.", is_error=True)),
+        *(boards.prepare(ask, limits, user_id=OWNER, run_id=RunId("run_1"), agent_id="main").event(1) for ask in on_boards),
         *make.ending(message, "Hello", Status.COMPLETED, None),
         *make.ending(message, "Hello", Status.FAILED, "No."),
     ]
@@ -181,13 +185,20 @@ def shapes() -> str:
 
 def tools_table() -> str:
     rows = [(code(tool.name), ", ".join(code(arg) for arg in tool.schema["properties"]) or NOTHING, tool.description)
-            for tool in (one.definition for one in native_tools())]  # fmt: skip
+            for tool in (*(one.definition for one in native_tools()), *board_tools.DEFINITIONS)]  # fmt: skip
     return table(["tool", "arguments", "what it does"], rows)
 
 
 def verbs() -> dict[str, Callable[..., Any]]:
-    commands = cli.app.registered_commands
-    return {command.name or command.callback.__name__: command.callback for command in commands if command.callback}
+    """`up`, and those of a group with its name before them: `audit verify`."""
+    groups = [("", cli.app), *((f"{group.name} ", group.typer_instance) for group in cli.app.registered_groups)]
+    return {
+        prefix + (command.name or command.callback.__name__): command.callback
+        for prefix, app in groups
+        if app is not None
+        for command in app.registered_commands
+        if command.callback
+    }
 
 
 def options_of(command: Callable[..., Any]) -> Iterator[OptionInfo]:
@@ -343,7 +354,7 @@ def unknown_names(text: str, name: str) -> list[str]:
     variables = {row.variable for row in settings.rows()} | OF_THE_SUITE
     return [
         *(f"{name}: there is no `make {one}`" for one in sorted(named(r"\bmake ([a-z]+)\b", text) - make_targets())),
-        *(f"{name}: there is no `easel {one}`" for one in sorted(named(r"(?<!the )\beasel (?!easel\b)([a-z]+)\b", text) - verbs().keys())),
+        *(f"{name}: there is no `easel {one}`" for one in sorted(named(r"(?<!the )\beasel (?!easel\b)([a-z]+)\b", text) - {verb.split()[0] for verb in verbs()})),
         *(f"{name}: there is no setting {one}" for one in sorted(named(r"\bEASEL_[A-Z_]*[A-Z]\b", text) - variables)),
         *(f"{name}: nothing is served at {one}" for one in sorted(named(r"(?:\$URL|:\d+|(?<![\w.~]))(/(?:api|openapi)[\w/{}$…?=.-]*)", text)) if not is_route(one)),
     ]  # fmt: skip

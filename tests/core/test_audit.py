@@ -227,10 +227,11 @@ def test_a_long_stack_trace_keeps_both_its_ends() -> None:
 @rule("CC-23", "CC-26")
 @given(
     st.dictionaries(
-        st.text(max_size=300),
+        st.text(max_size=30),
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.builds(object),
-            lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+            lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+            max_leaves=8,
         ),
     ),
     st.sampled_from([0, 600, 5_000]),

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import os
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import pytest_asyncio
@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from easel.core.artifact.artifact import START
 from easel.core.principal import THE_OWNER, Principal
+from easel.core.stream.lightness import Moved
 from easel.errors import BadInput, Damaged, NotFound, TooLarge, Unavailable
 from easel.host.artifacts import LEAST_GRACE_SECONDS, SWEPT_AT_ONCE, Artifacts
 from easel.ids import OWNER, UserId
@@ -74,7 +75,7 @@ class Bench:
         self.place = place
         self.clock = clock
         self.blobs = Faulty(place.blobs)
-        self.story = Artifacts(database.artifacts, self.blobs, max_bytes=LIMIT, grace_seconds=GRACE)
+        self.story = Artifacts(database.artifacts, cast(Blobs, self.blobs), max_bytes=LIMIT, grace_seconds=GRACE)
 
     async def sql(self, text: str) -> list[dict[str, Any]]:
         return await self.database.write(lambda connection: [dict(row) for row in connection.execute(text).fetchall()])
@@ -101,6 +102,12 @@ async def at(tmp_path: Path, kept: Kept, clock: TurnableClock) -> AsyncIterator[
 
 
 # --- keeping what was too heavy for a log -----------------------------------------------------------------------------
+
+
+async def test_a_kept_value_is_named_by_its_bytes_and_closer_by_who_moved_it(at: Bench) -> None:
+    await at.story.keep(OWNER, [Moved(id_of(b'{"a":1}'), b'{"a":1}', "application/json"), *moved(b"[1]", b"<script>")])
+    types = {row["artifact_id"]: row["media_type"] for row in await at.sql("select artifact_id, media_type from artifacts")}
+    assert types == {id_of(b'{"a":1}'): "application/json", id_of(b"[1]"): "text/plain", id_of(b"<script>"): "text/html"}
 
 
 @rule("CC-24")

@@ -149,7 +149,7 @@ async def test_the_web_service_spreads_requests_and_hides_the_loss_of_an_api(com
 
 async def streams_of(client: Client, at: int) -> int:
     lines = (await client.get("/metrics", at)).text.splitlines()
-    return int(float(next(line.split()[-1] for line in lines if line.startswith("easel_subscribers "))))
+    return int(float(next(line.split()[-1] for line in lines if line.startswith('easel_subscribers{log="run"}'))))
 
 
 @rule("RX-49")

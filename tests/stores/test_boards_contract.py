@@ -207,6 +207,7 @@ async def test_another_users_run_takes_and_gives_nothing(store: Store, runs: Run
     theirs = (await runs.enqueue(a_run(user=mallory))).run
     await wrote(boards, on_whiteboard(theirs.run_id, user=mallory))
     assert await boards.write(on_whiteboard(theirs.run_id, value="mine now")) is None
+    assert await boards.write(on_whiteboard(theirs.run_id, expected=7)) is None, "not even a conflict tells that it is there"
     assert await boards.write(on_whiteboard(new_run_id())) is None
     assert await boards.read(OWNER, theirs.run_id, Board.WHITEBOARD, edge_id=None, key=None) is None
     [found] = await boards.read(mallory, theirs.run_id, Board.WHITEBOARD, edge_id=None, key=None) or []

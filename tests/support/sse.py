@@ -111,14 +111,21 @@ class Parser:
 
 
 def _checked(fields: dict[str, str]) -> Event:
-    envelope = json.loads(fields["data"])
+    event = event_of(json.loads(fields["data"]))
+    if fields["id"] != str(event.seq):
+        raise ContractBroken(f"id {fields['id']!r} is not seq {event.seq!r}")
+    if fields["event"] != event.type:
+        raise ContractBroken(f"event {fields['event']!r} is not type {event.type!r}")
+    return event
+
+
+def event_of(envelope: Any) -> Event:
+    """What every transport sends, whatever it wraps it in."""
     if not isinstance(envelope, dict) or set(envelope) != {"seq", "type", "ts", "data"}:
-        raise ContractBroken(f"not an envelope: {fields['data'][:300]}")
+        raise ContractBroken(f"not an envelope: {str(envelope)[:300]}")
     seq, kind, ts, data = envelope["seq"], envelope["type"], envelope["ts"], envelope["data"]
-    if not isinstance(seq, int) or fields["id"] != str(seq):
-        raise ContractBroken(f"id {fields['id']!r} is not seq {seq!r}")
-    if fields["event"] != kind:
-        raise ContractBroken(f"event {fields['event']!r} is not type {kind!r}")
+    if not isinstance(seq, int) or seq < 1 or not isinstance(kind, str):
+        raise ContractBroken(f"seq {seq!r} is no place in a log, or {kind!r} no type")
     if not isinstance(data, dict) or "visibility" not in data:
         raise ContractBroken(f"data without visibility: {data!r}")
     if datetime.fromisoformat(ts).tzinfo is None:
@@ -150,13 +157,28 @@ class Stream:
         by: CursorBy = "header",
         receive_buffer: int | None = None,
     ) -> AsyncIterator[Stream]:
-        """Raises `StreamRefused` for any answer but 200 and 204, `OSError` or `EOFError` if there is none."""
-        path = f"/api/runs/{run_id}/events"
+        """A run's log. Raises `StreamRefused` for any answer but 200 and 204, `OSError` or `EOFError` if there is none."""
+        async with cls.at(base_url, f"/api/runs/{run_id}/events", token, after=after, by=by, receive_buffer=receive_buffer) as stream:
+            yield stream
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def at(
+        cls,
+        base_url: str,
+        path: str,
+        token: str,
+        *,
+        after: int | None = None,
+        by: CursorBy = "header",
+        receive_buffer: int | None = None,
+    ) -> AsyncIterator[Stream]:
+        """Any of the event streams; `path` may have a query."""
         headers = {"Accept": "text/event-stream", "Authorization": f"Bearer {token}"}
         if after is not None and by == "header":
             headers["Last-Event-ID"] = str(after)
         elif after is not None:
-            path += f"?last_event_id={after}"
+            path += f"{'&' if '?' in path else '?'}last_event_id={after}"
         reader, writer = await _connect(base_url, receive_buffer)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):

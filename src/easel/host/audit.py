@@ -143,7 +143,7 @@ class Audit:
     def slow(self, action: str, seconds: float, *, subject: str | None = None, details: Details | None = None) -> None:
         """Tells of it only if it took longer than EASEL_SLOW_SECONDS."""
         if seconds > self._slow:
-            self.tally(None, action, subject=subject, details={**(details or {}), "seconds": round(seconds, 3)})
+            self.tally(None, action, subject=subject, details={**(details or {}), "seconds": round(seconds, 6)})
 
     def _entry(self, who: Principal, action: str, subject: str | None, details: Details | None) -> Entry:
         return entry(self._now(), who, action, redact=self._redaction, subject=subject, details=details)

@@ -6,6 +6,7 @@ claim's time is over; a claim that was lost is told to whoever holds the pen.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from easel.core.run.batch import Appended, Batch
@@ -17,6 +18,7 @@ from easel.core.session.message import Message, message
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.ring import RunGrew, RunReady, ThreadGrew
 from easel.errors import Unavailable
+from easel.host.audit import Audit
 from easel.host.metrics import APPEND_SECONDS
 from easel.host.ports import Bell, Keeper, RunStore
 from easel.ids import answer_id, owned
@@ -31,12 +33,13 @@ class ClaimLost(Exception):
 
 
 class RunLog:
-    def __init__(self, claim: Claim, runs: RunStore, keeper: Keeper, bell: Bell, *, cancel_asked: Callable[[], None]) -> None:
+    def __init__(self, claim: Claim, runs: RunStore, keeper: Keeper, bell: Bell, audit: Audit, *, cancel_asked: Callable[[], None]) -> None:
         self.events = RunEvents(claim.run_id, agent_id=AGENT, node_id=NODE)
         self.claim = claim
         self._message_id = answer_id(claim.run_id)
         self._runs = runs
         self._keeper = keeper
+        self._audit = audit
         self._bell = bell
         self._cancel_asked = cancel_asked
         self._pending: list[Envelope] = []
@@ -182,8 +185,12 @@ class RunLog:
             try:
                 if heavy:
                     await self._keeper.keep(self.claim.user_id, heavy)
-                with APPEND_SECONDS.time():
-                    return await self._runs.append(batch)
+                began = time.monotonic()
+                appended = await self._runs.append(batch)
+                seconds = time.monotonic() - began
+                APPEND_SECONDS.observe(seconds)
+                self._audit.slow("append.slow", seconds, subject=self.claim.run_id)
+                return appended
             except Unavailable:
                 await asyncio.sleep(RETRY_SECONDS)
         return None

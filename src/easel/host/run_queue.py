@@ -102,7 +102,7 @@ class RunQueue:
         """How the log ends if nobody holds the run: one that was handed back has said something, one that never started has not."""
         events = RunEvents(run_id, agent_id=who.user_id, node_id="cancel")
         run = await self.get(who, run_id)
-        if run.status is not Status.QUEUED or run.last_seq == 0:
+        if run.status is not Status.QUEUED or run.started_at is None:
             return events.stopping(Status.CANCELLED), None
         done = await read_progress(self._runs, self._keeper, who.user_id, run_id, run.last_seq)
         text = said(done.steps)

@@ -135,8 +135,9 @@ class RunWorker:
                 if time.monotonic() - told_at >= QUIET_SECONDS:
                     told_at = time.monotonic()
                     log.warning("worker.no_database", duty=duty.__name__.strip("_"))
-            except Exception:
+            except Exception as problem:
                 log.exception("worker.duty_broke", duty=duty.__name__.strip("_"))
+                self._audit.broke(None, "worker.broke", problem, details={"duty": duty.__name__.strip("_")})
             await asyncio.sleep(min(self._poll_seconds, self._claim_seconds / 4))
 
     async def _drain(self) -> None:
@@ -221,7 +222,7 @@ class RunWorker:
         held = Held(claim, good_until)
         if not claim.is_exhausted:
             self._bell.ring(RunGrew(claim.run_id, claim.last_seq + 1))  # the claim has opened its log
-        held.log = RunLog(claim, self._runs, self._keeper, self._bell, cancel_asked=lambda: held.end_by(Stop.CANCEL))
+        held.log = RunLog(claim, self._runs, self._keeper, self._bell, self._audit, cancel_asked=lambda: held.end_by(Stop.CANCEL))
         held.task = asyncio.create_task(self._hold(held))
         self._held[claim.run_id] = held
         RUNS_HELD.set(len(self._held))
@@ -287,13 +288,15 @@ class RunWorker:
             return None if held.stop is Stop.HAND_BACK else (Status.CANCELLED, None)
         except HostError as problem:
             log.info("run.failed", run_id=claim.run_id, reason=problem.message)
-            self._audit.note(agent_of(claim.user_id), "run.failed", subject=claim.run_id, details={"reason": problem.message})
-            return Status.FAILED, problem.message
+            self._audit.broke(agent_of(claim.user_id), "run.failed", problem, subject=claim.run_id)
+            return Status.FAILED, self._audit.redacted(problem.message)  # a provider's answer may quote its key
         except ClaimLost:
             raise
         except Exception as problem:
             if isinstance(problem, TimeoutError) and limit.expired():
-                return Status.FAILED, TookTooLong(seconds=f"{self._run_timeout:g}").message
+                too_long = TookTooLong(seconds=f"{self._run_timeout:g}")
+                self._audit.broke(agent_of(claim.user_id), "run.failed", too_long, subject=claim.run_id)
+                return Status.FAILED, too_long.message
             reference = new_reference()
             log.exception("run.broke", run_id=claim.run_id, reference=reference)
             self._audit.broke(agent_of(claim.user_id), "run.broke", problem, reference=reference, subject=claim.run_id)

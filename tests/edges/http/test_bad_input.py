@@ -14,6 +14,7 @@ import pytest
 from easel import errors
 from easel.edges.http.routes import ROUTES
 from tests.edges.http.live import LiveEasel, new_session, script
+from tests.edges.http.test_tenancy import BODIES
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
@@ -204,7 +205,8 @@ def test_a_query_that_does_not_fit_is_refused_or_finds_nothing(easel: LiveEasel,
 def test_a_run_that_does_not_exist_is_not_found_on_any_route(easel: LiveEasel, run_id: str) -> None:
     for row in ROUTES:
         if "{run_id}" in row.path and run_id != "..":
-            check_error(easel.ask(row.method, row.path.replace("{run_id}", run_id)), 404)
+            sent = {"json": BODIES[row.body]} if row.body else {}
+            check_error(easel.ask(row.method, row.path.replace("{run_id}", run_id), **sent), 404)
 
 
 @pytest.mark.parametrize("path", NO_PAGES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -40,7 +40,7 @@ def foreign_run(easel: LiveEasel) -> str:
 @pytest.mark.parametrize("row", RUN_ROUTES, ids=[f"{row.method} {row.path}" for row in RUN_ROUTES])
 def test_a_foreign_run_answers_as_one_that_never_was(easel: LiveEasel, foreign_run: str, row: object) -> None:
     method, path = row.method, row.path  # type: ignore[attr-defined]
-    sent = {"json": BODIES[row.body]} if row.body else {}  # type: ignore[attr-defined]
+    sent: dict[str, Any] = {"json": BODIES[row.body]} if row.body else {}  # type: ignore[attr-defined]
     unknown = new_run_id()
     foreign_answer = easel.ask(method, path.replace("{run_id}", foreign_run), **sent)
     unknown_answer = easel.ask(method, path.replace("{run_id}", unknown), **sent)

@@ -47,6 +47,7 @@ ACTIONS: Mapping[str, StorageClass] = {
     "tool.broke": _OPS,
     "worker.broke": _OPS,
     "http.broke": _OPS,
+    "chat.broke": _OPS,
     "http.slow": _OPS,
     "append.slow": _OPS,
     "database.away": _OPS,
@@ -120,45 +121,50 @@ def light(details: Mapping[str, Any], redact: Redact) -> Mapping[str, Any]:
     What is too heavy even so becomes its marker, by the law that holds for every event (RS-35). A record's marker has no
     `uri`: what operators read refers to nothing that has an owner, can be swept away, or would have to be kept for it.
     """
-    tidy: Mapping[str, Any] = {}
+    clean, tidy = _mapping(details, redact, DEEPEST), dict[str, Any]()
     for longest in LONGEST_TEXTS:
-        tidy = _mapping(details, redact, longest, DEEPEST)
+        tidy = {name: _shortened(value, longest) for name, value in clean.items()}
         if len(to_json(tidy).encode()) <= LIMIT:
             break
     lighter, moved = light_event(tidy)
     return cast("Mapping[str, Any]", _without_uri(lighter, moved)) if moved else lighter
 
 
-def _mapping(value: Mapping[Any, Any], redact: Redact, longest: int, depth: int) -> dict[str, Any]:
+def _mapping(value: Mapping[Any, Any], redact: Redact, depth: int) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for key, item in list(value.items())[:MOST_ITEMS]:
         name = _line(key, redact)
-        kept[name] = HIDDEN if is_secret_name(name) and item else _tidy(item, redact, longest, depth - 1)
+        kept[name] = HIDDEN if is_secret_name(name) and item else _clean(item, redact, depth - 1)
     return kept
 
 
-def _tidy(value: Any, redact: Redact, longest: int, depth: int) -> Any:
+def _clean(value: Any, redact: Redact, depth: int) -> Any:
+    """Without secrets, as JSON has it, and not yet cut: half a secret is not recognised."""
     if value is None or isinstance(value, (bool, float)):
         return value
     if isinstance(value, int):
-        return value if abs(value) < 2**63 else _text(hex(value), redact, longest)
+        return value if abs(value) < 2**63 else hex(value)
     if depth <= 0:
         return "…"
     if isinstance(value, Mapping):
-        return _mapping(cast("Mapping[Any, Any]", value), redact, longest, depth)
+        return _mapping(cast("Mapping[Any, Any]", value), redact, depth)
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_tidy(item, redact, longest, depth - 1) for item in list(cast("list[Any]", value))[:MOST_ITEMS]]
-    return _text(value, redact, longest)
+        return [_clean(item, redact, depth - 1) for item in list(cast("list[Any]", value))[:MOST_ITEMS]]
+    return redact(_cut(value if isinstance(value, str) else str(value), MOST_READ))
+
+
+def _shortened(value: Any, longest: int) -> Any:
+    if isinstance(value, str):
+        return _escaped(_cut(value, longest))
+    if isinstance(value, dict):
+        return {name: _shortened(item, longest) for name, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_shortened(item, longest) for item in cast("list[Any]", value)]
+    return value
 
 
 def _line(value: object, redact: Redact) -> str:
-    return _text(value, redact, LONGEST_NAME)
-
-
-def _text(value: object, redact: Redact, longest: int) -> str:
-    """Redacted before it is cut, because half a secret is not recognised; escaped last, so that it is one line. R6"""
-    text = _cut(value if isinstance(value, str) else str(value), MOST_READ)
-    return _escaped(_cut(redact(text), longest))
+    return _escaped(_cut(redact(_cut(str(value), MOST_READ)), LONGEST_NAME))
 
 
 def _cut(text: str, longest: int) -> str:

@@ -181,9 +181,14 @@ def prepare(ask: Ask, limits: Limits, *, user_id: UserId, run_id: RunId, agent_i
         raise TooLarge(what="value", limit=limits.value_bytes)
     light, moved = light_value(ask.value)
     text = to_json(light)
-    said = {"key": at.key, "value": ask.value, "source_node_id": node_id, **({"edge_id": at.edge} if at.edge else {})}
+    edge = {} if at.edge is None else {"edge_id": at.edge}
     provenance = Provenance(agent_id, node_id, run_id, at.edge)
-    events = by_digits(lambda version: seal(f"{at.board}.write", {**said, "version": version}, provenance))
+
+    def sealed(version: int) -> Envelope:
+        said = {"key": at.key, "value": ask.value, "version": version, **edge, "source_node_id": node_id}
+        return seal(f"{at.board}.write", said, provenance)
+
+    events = by_digits(sealed)
     return BoardWrite(
         user_id=user_id,
         run_id=run_id,
@@ -205,7 +210,7 @@ _MOST_DIGITS = len(str(LAST_VERSION))
 def by_digits(sealed: Callable[[int], Envelope]) -> tuple[Envelope, ...]:
     """The event with a version of one digit, of two, and so on; a single one where that makes no difference.
 
-    It makes one for what just fits into an event: the version is known under the run's lock only, and by then all that
+    It makes a difference for what just fits into an event: the version is known under the run's lock only, and by then all that
     has to be moved out of the event must have been kept.
     """
     longest = sealed(LAST_VERSION)

@@ -110,7 +110,7 @@ def _is_encoded(raw: bytes, kinds: bytes, padding: int) -> bool:
             return True
     if b"U" not in kinds:
         return False
-    return any(_length(raw, kinds, start, end) + (padding if end == size else 0) > LIMIT for start, end in _broken_runs(raw, kinds))
+    return any(_length(raw, kinds, start, end, padding) > LIMIT for start, end in _broken_runs(raw, kinds))
 
 
 class _Look(Enum):
@@ -181,25 +181,26 @@ _TOKEN = re.compile(rb"\S+")
 _WORD = re.compile(rb"[A-Z]?[a-z]{1,23}|[A-Z]{2,12}|[0-9]{1,12}|[AI]")
 
 
-def _length(raw: bytes, kinds: bytes, start: int, end: int) -> int:
-    """From the first to the last token that is no ordinary word beside the run."""
+def _length(raw: bytes, kinds: bytes, start: int, end: int, padding: int) -> int:
+    """From the first to the last token that is no ordinary word beside the run, with the padding if it ends there."""
     if end - start > 4 * LIMIT:
         return end - start  # no words beside it make this one short
     start = kinds.rfind(b" ", 0, start) + 1 if start else 0
     after = kinds.find(b" ", end)
     end = len(kinds) if after < 0 else after
     tokens = [found.span() for found in _TOKEN.finditer(raw, start, end)]
+    has_lines = any(last - first >= LINE for first, last in tokens)
     low, high = 0, len(tokens) - 1
-    while low < high and _is_beside(raw, tokens[low], tokens[low + 1], raw[tokens[low][1] : tokens[low + 1][0]]):
+    while low < high and _is_beside(raw[slice(*tokens[low])], raw[tokens[low][1] : tokens[low + 1][0]], has_lines=has_lines):
         low += 1
-    while low < high and _is_beside(raw, tokens[high], tokens[high - 1], raw[tokens[high - 1][1] : tokens[high][0]]):
+    while low < high and _is_beside(raw[slice(*tokens[high])], raw[tokens[high - 1][1] : tokens[high][0]], has_lines=has_lines):
         high -= 1
-    return tokens[high][1] - tokens[low][0] if tokens else 0
+    first, last = tokens[low][0], tokens[high][1]
+    return last - first + (padding if last == len(kinds) else 0)
 
 
-def _is_beside(raw: bytes, token: tuple[int, int], inner: tuple[int, int], gap: bytes) -> bool:
-    """Whether the outermost token is not of the run: a word, or something short that only a space divides from a long line."""
-    text = raw[slice(*token)]
-    if _WORD.fullmatch(text) and not (len(text) > 1 and text == text[:1] * len(text)):
+def _is_beside(token: bytes, gap: bytes, *, has_lines: bool) -> bool:
+    """Whether the outermost token is not of the run: a word, or something short that only a space divides from long lines."""
+    if _WORD.fullmatch(token) and not (len(token) > 1 and token == token[:1] * len(token)):
         return True
-    return gap == b" " and len(text) < 24 and inner[1] - inner[0] >= LINE
+    return has_lines and gap == b" " and len(token) < 24

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from easel.core.stream.lightness import Moved, light_event, mentioned
+from easel.core.stream.lightness import Moved, lightened, mentioned
 from easel.core.stream.payload import to_json
 from easel.errors import BadInput
 from easel.ids import ArtifactId
@@ -89,15 +89,19 @@ class Envelope:
 def seal(event_type: str, data: Mapping[str, Any], provenance: Provenance) -> Envelope:
     """Visibility comes from the table and never from the data: a model cannot publish its thoughts. CC-10, CC-11, CC-16"""
     kind = EVENT_TYPES[event_type]
-    light, moved = light_event({key: value for key, value in data.items() if key not in _OURS})
+    given = data if _OURS.isdisjoint(data) else {key: value for key, value in data.items() if key not in _OURS}
+    light, text, moved = lightened(given)
     sealed = {**light, "visibility": kind.visibility.value}
+    ours = _SAYING[kind.visibility]
     if kind.stream is not Stream.NARRATIVE:
-        sealed["provenance"] = _checked(provenance)
-    text = to_json(sealed)
-    return Envelope(event_type, kind.visibility, sealed, text, moved, mentioned(text))
+        sealed["provenance"] = said = _checked(provenance)
+        ours = f'{ours},"provenance":{to_json(said)}'
+    text = f"{text[:-1]},{ours}}}" if light else f"{{{ours}}}"  # joined as text, so that the data is encoded once
+    return Envelope(event_type, kind.visibility, sealed, text, moved, mentioned(text, moved))
 
 
 _OURS = frozenset({"visibility", "provenance"})
+_SAYING = {visibility: f'"visibility":"{visibility}"' for visibility in Visibility}
 
 
 def _checked(provenance: Provenance) -> dict[str, str]:

@@ -46,16 +46,13 @@ def lightened(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, tuple[Mo
 
 def light_value(value: Any) -> tuple[Any, tuple[Moved, ...]]:
     """A value of a message, a board or a canvas: without Base64 over LIMIT, and else whole, however long it is."""
-    if isinstance(value, str):
-        if not holds_encoded(value):
-            return value, ()
-    else:
-        text = to_json(value)
-        if _is_light(text):
-            return value, ()
-    plain = from_bytes(to_json(value))
+    if isinstance(value, str) and not holds_encoded(value):
+        return value, ()
+    text = to_json(value)
+    if _is_light(text):
+        return value, ()
     moved: dict[ArtifactId, Moved] = {}
-    return _without_encoded(plain, moved), tuple(moved.values())
+    return _without_encoded(from_bytes(text), moved), tuple(moved.values())
 
 
 def _is_light(text: str) -> bool:
@@ -195,27 +192,32 @@ def _rebuilt(value: Any, places: Mapping[tuple[int, _Key], dict[str, Any]]) -> A
 def _without_encoded(value: Any, moved: dict[ArtifactId, Moved]) -> Any:
     if isinstance(value, str):
         return _moved_to(moved, value) if holds_encoded(value) else value
-    if not isinstance(value, (dict, list)):
-        return value
     inner: dict[ArtifactId, Moved] = {}
     light: Any
     if isinstance(value, dict):
         given = cast("dict[str, Any]", value)
-        light = {escaped_key(key, item): _without_encoded(item, inner) for key, item in given.items()}
-        is_cut_up = _are_encoded(light.values()) or _are_encoded(given)
+        light = {
+            escaped_key(key, item): _without_encoded(item, inner) if isinstance(item, _MAY_HOLD) else item for key, item in given.items()
+        }
+        is_cut_up = _are_encoded(light.values(), fewest=2) or _are_encoded(given, fewest=1)
+    elif isinstance(value, list):
+        light = [_without_encoded(item, inner) if isinstance(item, _MAY_HOLD) else item for item in cast("list[Any]", value)]
+        is_cut_up = _are_encoded(light, fewest=2)
     else:
-        light = [_without_encoded(item, inner) for item in cast("list[Any]", value)]
-        is_cut_up = _are_encoded(light)
+        return value
     if is_cut_up:
         return _moved_to(moved, value)
     moved.update(inner)
     return light
 
 
-def _are_encoded(parts: Iterable[Any]) -> bool:
+_MAY_HOLD = (str, dict, list)
+
+
+def _are_encoded(parts: Iterable[Any], *, fewest: int) -> bool:
     """Base64 that was cut up and lies in the strings of one container. Short strings are names, however odd."""
     lines = [part for part in parts if isinstance(part, str) and len(part) >= LINE]
-    return sum(map(len, lines)) > LIMIT and holds_encoded("".join(lines))
+    return len(lines) >= fewest and sum(map(len, lines)) > LIMIT and holds_encoded("".join(lines))
 
 
 def _moved_to(moved: dict[ArtifactId, Moved], value: Any) -> dict[str, Any]:

@@ -71,8 +71,9 @@ def is_marker(value: Mapping[Any, Any]) -> bool:
 
 
 def escaped_key(key: str, value: Any) -> str:
-    is_taken = (key == REDACTED and value is True) or (key.endswith(REDACTED) and _ESCAPED_KEY.fullmatch(key))
-    return _ESCAPE + key if is_taken else key
+    if not key.endswith(REDACTED):
+        return key
+    return _ESCAPE + key if _ESCAPED_KEY.fullmatch(key) or (key == REDACTED and value is True) else key
 
 
 def _unescaped_key(key: str) -> str:

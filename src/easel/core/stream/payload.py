@@ -1,11 +1,13 @@
 """Event data as the JSON text that is stored, in one form that every database takes."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
 
 _encode = msgspec.json.Encoder().encode
+_HALF_PAIRS = re.compile("[\ud800-\udfff]")
 
 
 def to_json(data: Any) -> str:
@@ -21,7 +23,7 @@ def to_json(data: Any) -> str:
 
 def _storable(value: Any) -> Any:
     if isinstance(value, str):
-        return "".join("\ufffd" if char == "\x00" or "\ud800" <= char <= "\udfff" else char for char in value)
+        return _HALF_PAIRS.sub("\ufffd", value.replace("\x00", "\ufffd"))
     if isinstance(value, Mapping):
         return {_storable(key): _storable(item) for key, item in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, (list, tuple)):

@@ -122,7 +122,7 @@ class HttpEdge:
         async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
             scope["state"]["route"] = row.path
             request = Request(scope, receive)
-            who = scope["state"]["who"] = self._admit(row, request)
+            who = self._admit(row, request)
             asked = None
             if row.body is not None:
                 asked = shaped(await read_body(request, self._settings.max_body_bytes), row.body)
@@ -144,6 +144,7 @@ class HttpEdge:
         who = caller(request, self._host.sign_in, time.time())
         if who is None:
             raise NotSignedIn
+        request.scope["state"]["who"] = who
         if row.access is Access.ADMIN and not who.may(PrincipalScope.ADMIN):
             raise Forbidden(problem="this needs an administrator.")
         return who

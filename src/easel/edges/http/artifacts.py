@@ -47,6 +47,8 @@ def artifact_view(artifact: Artifact) -> ArtifactView:
 async def upload_artifact(call: Call) -> Response:
     declared_type, source = await incoming(call.request, call.host.artifacts.max_bytes)
     artifact = await call.host.artifacts.upload(call.who, source, declared_type)
+    told = {"size": artifact.size, "media_type": artifact.media_type}
+    await call.host.audit.record(call.who, "artifact.uploaded", subject=artifact.artifact_id, details=told)
     return json_answer(artifact_view(artifact), 201 if artifact.is_new else 200)
 
 

@@ -103,4 +103,6 @@ def _presented(request: Request) -> str | None:
     """What a caller tried to get in with; who shows nothing has not tried."""
     if "authorization" in request.headers or "token" in request.query_params:
         return "token"
+    if "token" in request.query_params:
+        return "link"
     return "cookie" if COOKIE in request.cookies else None

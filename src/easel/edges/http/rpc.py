@@ -18,7 +18,7 @@ OF_A_CONNECTION = frozenset({"connect", "tool.result", "canvas.subscribe"})
 
 class RpcCall(Struct):
     method: Annotated[str, Meta(examples=["canvas.get"])]
-    params: msgspec.Raw = msgspec.Raw(b"{}")
+    params: dict[str, Any] = {}
 
 
 class CreateCanvas(Struct, forbid_unknown_fields=True):
@@ -47,7 +47,7 @@ async def rpc(call: Call) -> Response:
     if method is None:
         raise NotFound(what="method", id=asked.method)
     try:
-        params = msgspec.json.decode(asked.params, type=method.params)
+        params = msgspec.convert(asked.params, type=method.params)
     except msgspec.ValidationError as problem:
         raise BadInput(problem=f"params of {asked.method} do not fit: {problem}.") from None
     return json_answer(await method.handler(call, params))

@@ -1,0 +1,78 @@
+"""Who sees what: every type of event, at every visibility, through every view. A transport shows nothing else."""
+
+from datetime import UTC, datetime
+from itertools import combinations
+
+import pytest
+
+from easel.core.stream.envelope import EVENT_TYPES, Stream, Visibility
+from easel.core.stream.log import LoggedEvent
+from easel.core.stream.view import CANVAS, CHAT, RUN_STATE, WHOLE_RUN, View
+from tests.requirements import case, rule
+
+VIEWS = {"chat": CHAT, "run": WHOLE_RUN, "state": RUN_STATE, "canvas": CANVAS}  # /ws/chat, /api/runs/…/events, /sse/run, /sse/canvas
+
+PLACES = {
+    # type                is          where it may be seen
+    "message.delta":     ("public",   {"chat", "run"}),
+    "message.completed": ("public",   {"chat", "run"}),
+    "tool.call":         ("public",   {"chat", "run"}),
+    "tool.result":       ("public",   {"chat", "run"}),
+    "reasoning.delta":   ("internal", {"chat", "run"}),
+    "step.completed":    ("internal", {"chat", "run"}),
+    "run.start":         ("public",   {"state", "run"}),
+    "run.status":        ("public",   {"state", "run"}),
+    "whiteboard.write":  ("public",   {"state", "run"}),
+    "blackboard.write":  ("public",   {"state", "run"}),
+    "done":              ("public",   {"state", "run"}),
+    "canvas.created":    ("public",   {"canvas"}),
+    "canvas.snapshot":   ("public",   {"canvas"}),
+}  # fmt: skip
+
+
+def logged(event_type: str, visibility: Visibility) -> LoggedEvent:
+    return LoggedEvent(1, event_type, visibility, datetime(2026, 11, 1, tzinfo=UTC), "{}")
+
+
+def seen_by(event_type: str, visibility: Visibility, *, debug: bool) -> set[str]:
+    event = logged(event_type, visibility)
+    return {name for name, view in VIEWS.items() if (view.with_internal() if debug else view).shows(event)}
+
+
+def test_every_type_of_event_has_its_place_in_the_table() -> None:
+    assert set(PLACES) == set(EVENT_TYPES)
+    assert {name: kind.visibility.value for name, kind in EVENT_TYPES.items()} == {name: row[0] for name, row in PLACES.items()}
+
+
+@case("E11")
+@rule("CC-02", "CC-03", "CC-07", "CC-09", "CC-12", "CC-13", "CC-15", "CC-31", "RS-02", "RS-03", "RS-04", "RS-05", "RS-06", "RS-36")
+@pytest.mark.parametrize("debug", [False, True], ids=["as it is", "with debug"])
+@pytest.mark.parametrize("visibility", Visibility)
+@pytest.mark.parametrize("event_type", PLACES)
+def test_an_event_is_seen_where_its_stream_goes_by_whoever_may_see_it(event_type: str, visibility: Visibility, debug: bool) -> None:
+    allowed = {Visibility.PUBLIC: True, Visibility.INTERNAL: debug, Visibility.SYSTEM: False}[visibility]
+    assert seen_by(event_type, visibility, debug=debug) == (PLACES[event_type][1] if allowed else set())
+
+
+@rule("CC-02", "RS-06")
+@pytest.mark.parametrize("event_type", ["run.failed", "tool.broke", "http.slow", "canvas.action", "", "message", "message.delta "])
+def test_what_is_in_no_table_is_seen_nowhere(event_type: str) -> None:
+    """An audit action, a slip, or a type that only newer instances know."""
+    for visibility in Visibility:
+        assert seen_by(event_type, visibility, debug=True) == set()
+
+
+@rule("CC-02")
+def test_each_stream_has_one_transport_of_its_own_and_the_system_has_none() -> None:
+    reserved = [CHAT.streams, RUN_STATE.streams, CANVAS.streams]
+    assert not any(one & other for one, other in combinations(reserved, 2))
+    assert frozenset[Stream]().union(*reserved) == frozenset(Stream) - {Stream.SYSTEM}
+    assert WHOLE_RUN.streams == CHAT.streams | RUN_STATE.streams
+    assert not any(view.sees_internal for view in VIEWS.values())
+
+
+@rule("CC-13", "RS-06")
+def test_even_a_view_of_everything_has_no_system_events() -> None:
+    everything = View(frozenset(Stream), sees_internal=True)
+    assert {name for name in EVENT_TYPES if everything.shows(logged(name, Visibility.SYSTEM))} == set()
+    assert all(everything.shows(logged(name, Visibility.INTERNAL)) for name in EVENT_TYPES)

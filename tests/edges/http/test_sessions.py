@@ -1,0 +1,145 @@
+"""Sessions over HTTP: made, found, named, read and deleted with all that belongs to them."""
+
+from __future__ import annotations
+
+import base64
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.edges.http.live import WAITING, new_session, script
+from tests.requirements import case, rule
+from tests.support.processes import wait_until
+
+if TYPE_CHECKING:
+    from tests.edges.http.live import LiveEasel
+
+
+def test_a_message_makes_its_session_and_names_it(easel: LiveEasel) -> None:
+    name = new_session()
+    easel.finish("What is\n  the  weather like today in a place whose name is much too long for any title bar?", name)
+    session = easel.get(f"/api/sessions/{name}").json()
+    assert session["title"] == "What is the weather like today in a place whose name is much too long for any…"
+    assert len(session["title"]) <= 80
+    assert (session["session_id"], session["key"]) == (name, f"agent:main:{name}")
+    assert "active_run_id" not in session
+
+
+def test_the_history_has_both_sides_whole_and_in_order(easel: LiveEasel) -> None:
+    name, long = new_session(), "many words " * 1_000
+    easel.finish(script({"say": long}), name)
+    easel.finish(script({"fail": "no more"}), name)
+    messages = easel.get(f"/api/sessions/{name}/messages").json()["messages"]
+    assert [(one["role"], one.get("status")) for one in messages] == [
+        ("user", None),
+        ("assistant", "completed"),
+        ("user", None),
+        ("assistant", "failed"),
+    ]
+    assert messages[1]["text"] == long, "long plain text stays whole"
+    assert messages[3]["error"] == "The model failed: no more"
+    assert [one["seq"] for one in messages] == sorted(one["seq"] for one in messages)
+    assert all(one["metadata"] == {"visibility": "public"} for one in messages)
+    newest = easel.get(f"/api/sessions/{name}/messages", params={"limit": "1"}).json()
+    assert newest["messages"] == messages[-1:]
+    older = easel.get(f"/api/sessions/{name}/messages", params={"before": str(newest["next"])}).json()
+    assert older["messages"] == messages[:-1]
+
+
+@rule("CC-23", "CC-26", "RS-35")
+@case("R3")
+def test_pixels_in_a_message_are_kept_beside_the_tables_and_the_agent_still_gets_all_of_it(easel: LiveEasel) -> None:
+    name = new_session()
+    pixels = base64.b64encode(random.Random(3).randbytes(30_000)).decode()
+    text = script({"call": "gsv__Echo", "args": {"value": pixels}}, {"say": "seen"})
+    run_id = easel.start(text, name)
+    events = easel.events(run_id)
+    assert events[-1].data["status"] == "completed", "the worker read the whole message back"
+    [asked, answered] = easel.get(f"/api/sessions/{name}/messages").json()["messages"]
+    marker = asked["text"]
+    assert (marker["redacted"], marker["original_size"]) == (True, len(text))
+    assert easel.get(marker["uri"]).text == text
+    assert answered["text"] == "seen"
+    [result] = [event for event in events if event.type == "tool.result"]
+    assert easel.get(result.data["result"]["uri"]).text == pixels
+    probe = pixels[4_000:4_064]
+    for table in ("runs", "run_events", "messages", "sessions", "boards", "canvases", "canvas_events", "audit"):
+        assert probe not in str(easel.sql(f"select * from {table}")), f"raw pixels in {table}"
+    assert len(easel.view(run_id)["input_text"]) < 300
+
+
+def test_sessions_are_made_by_name_or_without_one(easel: LiveEasel) -> None:
+    made = easel.post("/api/sessions", {"title": "  Two   words "})
+    assert made.status_code == 201
+    assert made.json()["title"] == "Two words"
+    name = made.json()["session_id"]
+    assert easel.post("/api/sessions", {"session_id": name}).status_code == 409
+    assert easel.get(f"/api/sessions/{name}/messages").json() == {"messages": []}
+    renamed = easel.ask("PATCH", f"/api/sessions/{name}", json={"title": "Another"})
+    assert (renamed.status_code, renamed.json()["title"]) == (200, "Another")
+
+
+@pytest.mark.parametrize("body", [{"session_id": "../x"}, {"session_id": ""}, {"title": ""}, {"title": "a\u202eb"}, {"title": "x" * 201}])
+def test_a_session_with_a_bad_name_or_title_is_refused(easel: LiveEasel, body: dict[str, str]) -> None:
+    answer = easel.post("/api/sessions", body)
+    assert (answer.status_code, answer.json()["error"]["name"]) == (400, "BAD_INPUT")
+
+
+def test_the_listing_searches_and_turns_pages(easel: LiveEasel) -> None:
+    mark = new_session()
+    names = [f"{mark}-{n}" for n in range(5)]
+    for name in names:
+        easel.post("/api/sessions", {"session_id": name, "title": f"page {name}"})
+    seen: list[str] = []
+    before = None
+    while True:
+        query = {"search": mark.upper(), "limit": "2", **({"before": before} if before else {})}
+        page = easel.get("/api/sessions", params=query).json()
+        seen += [one["session_id"] for one in page["sessions"]]
+        if (before := page.get("next")) is None:
+            break
+    assert seen == names[::-1]
+    assert easel.get("/api/sessions", params={"search": "nothing has this"}).json() == {"sessions": []}
+    for bad in ("x", "1.", "9" * 18 + ".a", "1.a/b"):
+        assert easel.get("/api/sessions", params={"before": bad}).status_code == 400
+
+
+def test_a_deleted_session_is_gone_with_its_runs_and_stops_what_works_for_it(easel: LiveEasel) -> None:
+    name = new_session()
+    done, working = easel.finish("noop", name), easel.start(WAITING, name)
+    easel.stream_start(working)
+    assert easel.ask("DELETE", f"/api/sessions/{name}").status_code == 204
+    assert easel.ask("DELETE", f"/api/sessions/{name}").status_code == 404
+    for path in (f"/api/sessions/{name}", f"/api/sessions/{name}/messages", f"/api/runs/{done}", f"/api/runs/{working}"):
+        assert easel.get(path).status_code == 404
+    assert easel.stream(working).status_code == 404
+    wait_until(lambda: "easel_runs_held 0.0" in easel.get("/metrics").text, within=10, what="its worker let go")
+    easel.finish("noop", name)
+    assert len(easel.get(f"/api/sessions/{name}/messages").json()["messages"]) == 2, "the name can be used anew"
+
+
+def test_who_watches_a_session_that_is_deleted_sees_the_stream_end(easel: LiveEasel) -> None:
+    name = new_session()
+    run_id = easel.start(WAITING, name)
+    with easel.stranger() as http, http.stream("GET", f"/api/runs/{run_id}/events", headers=easel.bearer) as stream:
+        lines = stream.iter_lines()
+        while "run.start" not in next(lines):
+            pass
+        easel.ask("DELETE", f"/api/sessions/{name}")
+        assert not any("done" in line for line in lines), "it ends, and does not pretend that the run did"
+
+
+@rule("RX-47")
+def test_the_old_chat_route_goes_through_the_queue_and_the_log(easel: LiveEasel) -> None:
+    name = new_session()
+    answer = easel.post(f"/api/chat/{name}", {"message": script({"say": "hello"})})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    run_id = answer.headers["x-run-id"]
+    assert [frame for frame in answer.text.split("\n\n") if frame.startswith("id: ")] == [
+        frame for frame in easel.stream(run_id).text.split("\n\n") if frame.startswith("id: ")
+    ]
+    assert easel.view(run_id)["session_id"] == name
+    queued = easel.post(f"/api/chat/{name}", {"message": "noop"}, headers={"accept": "application/json"})
+    assert (queued.status_code, queued.json()["status"]) == (202, "queued")

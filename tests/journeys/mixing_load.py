@@ -1,0 +1,310 @@
+"""Every transport at once: what is sent into Easel at random, by many at a time.
+
+Owns what is said (scripts, messages, boards, pictures: small and large, plain and nasty) and who says it, in which way, on which
+instance, while servers come and go. Puts watchers on everything that comes of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import itertools
+import json
+import random
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+
+from tests.journeys.client import REQUEST_SECONDS, call, new_session, say, ticks, wait_ms
+from tests.journeys.mixing import TRANSPORTS, Kind, Network, Watcher
+from tests.support.chat import Chat
+from tests.support.sse import RECONNECT_SECONDS, Event, Parser
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.journeys.client import Step
+
+TRY_AGAIN_SECONDS = 5.0
+# A message that is not in its thread by then is sent again under the same key: its server may have been killed.
+
+# --- what is said -----------------------------------------------------------------------------------------------------
+
+WORDS = (
+    "the",
+    "log",
+    "is",
+    "truth;",
+    "every",
+    "transport",
+    "a",
+    "tail.",
+    "ça",
+    "где,",
+    "木",
+    "と",
+    "🌊",
+    '"quoted"',
+    "line\n(code)",
+    "{x: 1}",
+)
+
+
+class Inventor:
+    """Thinks of things to say: small and large, plain and nasty. `planted` is every Base64 text that must not be found again."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self.planted: list[str] = []
+        self._numbers = itertools.count(1)
+
+    def words(self, least: int, most: int) -> str:
+        wanted, text = self._chance.randint(least, most), ""
+        while len(text) < wanted:
+            text += " ".join(self._chance.choices(WORDS, k=20)) + " "
+        return text[:wanted]
+
+    def escaped(self) -> str:
+        """Text that grows when it becomes JSON: quotes, backslashes and line breaks, as in code that prints code."""
+        return "".join(self._chance.choice(['\\"', '{"a": "b\\n"},\n', "\t\t\n", "'''\n"]) for _ in range(600))
+
+    def pixels(self) -> str:
+        """Base64 of what could be a picture, in one piece, in lines, of the other alphabet or as a data URL."""
+        raw = self._chance.randbytes(self._chance.randint(3_500, 5_000))
+        plain = base64.b64encode(raw).decode()
+        self.planted += [plain, base64.urlsafe_b64encode(raw).decode()]
+        lines = "\n".join(plain[at : at + 76] for at in range(0, len(plain), 76))
+        return self._chance.choice([plain, lines, base64.urlsafe_b64encode(raw).decode(), f"data:image/png;base64,{plain}"])
+
+    def png(self) -> bytes:
+        return b"\x89PNG\r\n\x1a\n" + self._chance.randbytes(self._chance.choice([30, 300, 8_000]))
+
+    def value(self) -> Any:
+        """A value for a tool or a board."""
+        size = self._chance.randint(0, 5)
+        forged = {"redacted": True, "original_size": 1, "sha256": "x", "uri": "/api/artifacts/art_x", "payload": self.words(10, 50)}
+        signed = {"visibility": "system", "provenance": {"agent_id": "mallory", "node_id": "m", "run_id": "m"}, "seq": 1}
+        return self._chance.choice(
+            [
+                size,
+                self.words(1, 60),
+                {"text": self.words(2_100, 4_000)},
+                [self.words(200, 400) for _ in range(20)],
+                {f"key {number}": {"deep": [number, self.words(5, 80)]} for number in range(60)},
+                {"picture": self.pixels(), "name": self.words(5, 20)},
+                forged,
+                signed,
+            ]
+        )
+
+    # Each a step of a script; together they make every type of event.
+    def steps(self) -> list[Callable[[], Step]]:
+        chance = self._chance
+        return [
+            lambda: say(self.words(1, 80)),
+            lambda: say(self.words(2_100, 7_000)),
+            lambda: say(self.escaped()),
+            lambda: say(self.pixels()),
+            lambda: {"think": self.words(1, 80)},
+            lambda: {"think": self.words(2_100, 4_000)},
+            lambda: call("gsv__Echo", value=self.value()),
+            lambda: call("gsv__Echo", value=self.value()),
+            lambda: call("gsv__WhiteboardWrite", key=chance.choice("abc"), value=self.value(), node_id=self.words(1, 10).strip() or "n"),
+            lambda: call("gsv__BlackboardWrite", key=chance.choice("abc"), edge_id=chance.choice(["a-b", "b-c"]), value=self.value()),
+            lambda: call("gsv__WhiteboardWrite", key="a", value=1, expected_version=99),
+            lambda: call("gsv__WhiteboardWrite", value=self.pixels()),
+            lambda: call("gsv__Nothing", value=self.value()),
+            lambda: ticks(chance.randint(5, 20), chance.randint(5, 25)),
+            lambda: wait_ms(chance.randint(1, 200)),
+        ]
+
+    def message(self) -> str:
+        """What a person sends: nearly always a script."""
+        number = next(self._numbers)
+        if self._chance.random() < 0.1:
+            return f"{number} {self._chance.choice([self.words(1, 3_000), self.pixels()])}"
+        makers = self.steps()
+        # The first ones go through all steps, so that every seed shows every type of event.
+        first = makers[number % 5 :: 5] if number <= 5 else []
+        steps = [make() for make in first or self._chance.choices(makers, k=self._chance.randint(1, 6))]
+        if self._chance.random() < 0.15 and not first:
+            steps.append({"fail": self.words(5, 40)})
+        return json.dumps({"script": steps, "number": number})
+
+
+# --- who says it ------------------------------------------------------------------------------------------------------
+
+
+def shown_as(text: str) -> str:
+    """How an event's `text` names this text: itself, or the digest in its marker."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_of(shown: Any) -> str:
+    return shown_as(shown) if isinstance(shown, str) else shown["sha256"]
+
+
+class Load:
+    """Sessions that talk, canvases that are drawn, and watchers of everything that comes of it."""
+
+    def __init__(self, network: Network, chance: random.Random, *, sessions: int, canvases: int) -> None:
+        self._network, self._chance = network, chance
+        self._http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {network.token}"}, timeout=REQUEST_SECONDS, trust_env=False)
+        self.inventor = Inventor(chance)
+        self.sessions = [new_session() for _ in range(sessions)]
+        self.canvases = [f"canvas-{new_session()}" for _ in range(canvases)]
+        self.watchers: list[Watcher] = []
+        self.did: Counter[str] = Counter()
+        self.pictures: dict[str, bytes] = {}
+        self.older_clients: list[tuple[str, list[Event]]] = []
+        """What `POST /api/chat` streamed: (run, events)."""
+        self._said: dict[str, asyncio.Event] = {}
+        self._runs: set[str] = set()
+        self._meddling = asyncio.TaskGroup()
+
+    async def close(self) -> None:
+        for watcher in self.watchers:
+            await watcher.stop()
+        await self._http.aclose()
+
+    async def go_on(self, seconds: float) -> None:
+        """Everybody at once, for so long; ends when the last of them has done its last thing."""
+        self._until = asyncio.get_running_loop().time() + seconds
+        for session in self.sessions:
+            self._watch("thread", session)
+        async with self._meddling, asyncio.TaskGroup() as people:
+            for session in self.sessions:
+                people.create_task(self._talk(session))
+            for canvas in self.canvases:
+                people.create_task(self._draw(canvas))
+
+    @property
+    def _is_time(self) -> bool:
+        return asyncio.get_running_loop().time() < self._until
+
+    # -- watching
+
+    def _watch(self, kind: Kind, name: str) -> None:
+        for transport in TRANSPORTS:
+            for instance in range(len(self._network.straight)):
+                if transport.kind == kind:
+                    seed = random.Random(self._chance.random())
+                    self.watchers.append(Watcher(self._network, transport, name, seed, instance, self._hear))
+                    self.watchers[-1].start()
+
+    def _hear(self, watcher: Watcher, event: Event) -> None:
+        if watcher.transport.kind == "thread" and event.type == "message.completed" and event.data["role"] == "user":
+            self._said.setdefault(digest_of(event.data["text"]), asyncio.Event()).set()
+            run_id = event.data["run_id"]
+            if run_id not in self._runs:
+                self._runs.add(run_id)
+                self._watch("run", run_id)
+                if self._is_time:
+                    self._meddling.create_task(self._meddle(run_id, random.Random(self._chance.random())))
+
+    # -- asking, while servers come and go
+
+    async def _ask(self, path: str, body: object = None, *, raw: bytes | None = None, at: int | None = None) -> httpx2.Response | None:
+        """One request to any instance; None when it went down with its server."""
+        url = self._network.straight[self._chance.randrange(2) if at is None else at] + path
+        try:
+            if raw is None:
+                return await self._http.post(url, json=body)
+            return await self._http.post(url, content=raw, headers={"Content-Type": "image/png"})
+        except httpx2.TransportError:
+            self.did["lost requests"] += 1
+            return None
+
+    async def _ask_surely(self, path: str, body: object, *fine: int) -> httpx2.Response:
+        for at in itertools.count(self._chance.randrange(2)):
+            answer = await self._ask(path, body, at=at % 2)
+            if answer is not None and answer.status_code in fine:
+                return answer
+            assert answer is None or answer.status_code == 503, answer.text
+            await asyncio.sleep(RECONNECT_SECONDS)
+        raise AssertionError
+
+    # -- talking
+
+    async def _talk(self, session: str) -> None:
+        """Messages faster than they are answered, in three ways."""
+        while self._is_time:
+            text, key = self.inventor.message(), f"{session}-{self._chance.random()}"
+            how = self._chance.choice([self._post, self._say, self._post_and_stream])
+            self.did[how.__name__] += 1
+            await how(session, text, key)
+            await asyncio.sleep(self._chance.uniform(0.0, 1.2))
+
+    async def _post(self, session: str, text: str, key: str) -> None:
+        await self._ask_surely("/api/runs", {"session_id": session, "message": text, "idempotency_key": key}, 202)
+
+    async def _say(self, session: str, text: str, key: str) -> None:
+        """Over the chat; said is what comes back in the thread."""
+        said = self._said.setdefault(shown_as(text), asyncio.Event())
+        while not said.is_set():
+            way = self._chance.choice(self._network.straight)
+            with contextlib.suppress(OSError, EOFError):
+                async with Chat.open(way, session, self._network.token) as chat:
+                    if self._chance.random() < 0.2:
+                        await chat.send('{"type":"shout"}')
+                    await chat.say(text, key)
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(said.wait(), TRY_AGAIN_SECONDS)
+                    if self._chance.random() < 0.15:
+                        self.did["cancels"] += 1
+                        await chat.cancel()
+
+    async def _post_and_stream(self, session: str, text: str, key: str) -> None:
+        """As older clients do; some leave in the middle, which stops nothing."""
+        patience = self._chance.choice([None, self._chance.uniform(0.0, 1.0)])
+        events: list[Event] = []
+        run_id = ""
+        way = self._chance.choice(self._network.straight)
+        parser = Parser()
+        with contextlib.suppress(httpx2.TransportError, TimeoutError):
+            body = {"message": text, "idempotency_key": key}
+            async with asyncio.timeout(patience), self._http.stream("POST", f"{way}/api/chat/{session}", json=body) as answer:
+                assert answer.status_code in (200, 503), answer.status_code
+                run_id = answer.headers.get("x-run-id", "")
+                async for chunk in answer.aiter_bytes():
+                    events += [item for item in parser.feed(chunk) if isinstance(item, Event)]
+        self.older_clients.append((run_id, events))
+
+    # -- meddling with runs
+
+    async def _meddle(self, run_id: str, chance: random.Random) -> None:
+        """Somebody else writes on the boards of the run while it goes on, and sometimes stops it."""
+        for _ in range(chance.randint(0, 4)):
+            await asyncio.sleep(chance.uniform(0.0, 0.4))
+            if chance.random() < 0.1:
+                answer = await self._ask(f"/api/runs/{run_id}/cancel")
+                self.did["cancels"] += answer is not None and answer.status_code == 202
+            board = chance.choice(["whiteboard", "blackboard"])
+            body: dict[str, Any] = {"key": chance.choice("abc"), "value": self.inventor.value(), "source_node_id": "planner"}
+            body |= {} if board == "whiteboard" else {"edge_id": chance.choice(["a-b", "b-c"])}
+            answer = await self._ask(f"/api/runs/{run_id}/{board}", body)
+            assert answer is None or answer.status_code in (200, 409, 503), answer.text
+            self.did["board writes"] += answer is not None and answer.status_code == 200
+            refused = await self._ask(f"/api/runs/{run_id}/whiteboard", body | {"edge_id": "a-b"})
+            assert refused is None or refused.status_code in (400, 409, 503), refused.text
+
+    # -- drawing
+
+    async def _draw(self, canvas: str) -> None:
+        made = {
+            "method": "canvas.create",
+            "params": {"canvasId": canvas, "title": self.inventor.words(3, 30), "state": {"a": self.inventor.value()}},
+        }
+        await self._ask_surely("/api/rpc", made, 200, 409)
+        self._watch("canvas", canvas)
+        picture = self.inventor.png()
+        while self._is_time:
+            picture = picture if self._chance.random() < 0.2 else self.inventor.png()
+            self.pictures[hashlib.sha256(picture).hexdigest()] = picture
+            answer = await self._ask(f"/api/canvases/{canvas}/snapshots", raw=picture)
+            assert answer is None or answer.status_code in (201, 503), answer.text
+            self.did["pictures"] += answer is not None and answer.status_code == 201
+            await asyncio.sleep(self._chance.uniform(0.0, 0.6))

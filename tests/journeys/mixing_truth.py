@@ -1,0 +1,203 @@
+"""What must have arrived: the logs of runs, threads and canvases as they lie in Postgres, and the laws that hold for all of them.
+
+Owns reading everything that a mixed load left behind and comparing it with what the watchers saw. Knows no process and sends
+nothing; it fetches only what markers point to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tests.journeys.ledger import Row, check_law
+from tests.journeys.mixing import INTERNAL, NARRATIVE, STATE, VISUALS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import asyncpg
+
+    from tests.journeys.ledger import Ledger
+    from tests.journeys.mixing import Transport
+    from tests.support.sse import Event
+
+LIMIT = 2_048
+UNBROKEN = re.compile(r"[A-Za-z0-9+/_-]{2049,}")
+BREAKS = re.compile(r"\\[nrt]|\s")
+SAMPLE = re.compile(r"[A-Za-z0-9+/_-]{40}")
+STRIDE = LIMIT // 2
+# A sample this often finds any stretch of a planted text that is over the limit.
+
+
+def as_seen(row: Row) -> tuple[int, str, str, dict[str, Any]]:
+    """An event as the envelope tells it: its time to the millisecond."""
+    return row.seq, row.type, row.at.isoformat(timespec="milliseconds").replace("+00:00", "Z"), row.data
+
+
+def seen(events: Iterable[Event]) -> list[tuple[int, str, str, dict[str, Any]]]:
+    return [(event.seq, event.type, event.ts, event.data) for event in events]
+
+
+@dataclass
+class Truth:
+    runs: dict[str, asyncpg.Record]
+    sessions: dict[str, asyncpg.Record]
+    logs: dict[tuple[str, str], list[Row]] = field(default_factory=lambda: defaultdict(list))
+    """By (kind, name), kind being that of a transport."""
+    speakers: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
+    """Of each thread in its order: who spoke ("user" or "run") and in which run."""
+
+    @classmethod
+    async def read(cls, ledger: Ledger, sessions: Sequence[str], canvases: Sequence[str]) -> Truth:
+        found = await ledger.fetch("select * from sessions where session_id = any($1)", list(sessions))
+        runs = await ledger.fetch("select * from runs where session_id = any($1) order by queue_no", list(sessions))
+        truth = cls({row["run_id"]: row for row in runs}, {row["session_id"]: row for row in found})
+        for run_id, log in (await ledger.logs(list(truth.runs))).items():
+            truth.logs["run", run_id] = log
+        threads = """
+            select session_id, thread_seq, event_type, payload, visibility, created_at, run_id, 'run' as speaker
+              from run_events where session_id = any($1) and thread_seq is not null
+            union all
+            select session_id, thread_seq, 'message.completed', payload, 'public', created_at, run_id, 'user'
+              from messages where session_id = any($1) and role = 'user'
+            order by session_id, thread_seq"""
+        for row in await ledger.fetch(threads, list(sessions)):
+            truth.logs["thread", row["session_id"]].append(_row(row, row["thread_seq"]))
+            truth.speakers[row["session_id"]].append((row["speaker"], row["run_id"]))
+        for row in await ledger.fetch("select * from canvas_events where canvas_id = any($1) order by canvas_id, seq", list(canvases)):
+            truth.logs["canvas", row["canvas_id"]].append(_row(row, row["seq"]))
+        return truth
+
+    def expected(self, transport: Transport, name: str) -> list[Row]:
+        return [row for row in self.logs[transport.kind, name] if transport.allows(row.type, row.visibility)]
+
+    def types_in(self, kind: str) -> set[str]:
+        return {row.type for (its_kind, _), log in self.logs.items() if its_kind == kind for row in log}
+
+    # -- numbers
+
+    def check_numbers(self) -> None:
+        """Every log is without a gap, and a thread is what its runs said, one after the other, with what they were asked. RS-34"""
+        for (kind, name), log in self.logs.items():
+            assert [row.seq for row in log] == list(range(1, len(log) + 1)), f"a gap or a repeated number in {kind} {name}"
+        for run_id, run in self.runs.items():
+            check_law(run, self.logs["run", run_id])
+        for session_id, session in self.sessions.items():
+            assert session["last_thread_seq"] == len(self.logs["thread", session_id])
+            self._check_thread(session_id)
+
+    def _check_thread(self, session_id: str) -> None:
+        speakers, log = self.speakers[session_id], self.logs["thread", session_id]
+        runs = [run_id for run_id, run in self.runs.items() if run["session_id"] == session_id]
+        assert [run_id for who, run_id in speakers if who == "user"] == runs, "messages and their runs have one order"
+        spoken = [run_id for who, run_id in speakers if who == "run"]
+        in_turn = [run_id for run_id, _ in itertools.groupby(spoken)]
+        assert in_turn == [run_id for run_id in runs if run_id in set(spoken)], "one run at a time speaks, in the order of the messages"
+        for run_id in runs:
+            of_run = [(row.type, row.data) for (who, whose), row in zip(speakers, log, strict=True) if (who, whose) == ("run", run_id)]
+            told = [(row.type, row.data) for row in self.logs["run", run_id] if row.type in NARRATIVE]
+            assert of_run == told, f"the thread does not have exactly the narrative of {run_id}"
+
+    # -- what an event has
+
+    def check_events(self) -> None:
+        """Everything that was logged has its visibility, its provenance and its size. CC-10, CC-16, CC-25, CC-32"""
+        belongs = {"run": NARRATIVE | STATE, "thread": NARRATIVE, "canvas": VISUALS}
+        for (kind, name), log in self.logs.items():
+            for row in log:
+                story = f"{kind} {name} {row}"[:1_000]
+                assert row.type in belongs[kind], story
+                assert row.visibility == row.data["visibility"] == ("internal" if row.type in INTERNAL else "public"), story
+                assert weight(row.data) <= LIMIT, f"{weight(row.data)} bytes: {story}"
+                if row.type in ("message.delta", "reasoning.delta"):
+                    assert isinstance(row.data["text"], str), f"text is told in pieces, not by reference: {story}"
+                if row.type in STATE | VISUALS:
+                    self._check_provenance(kind, name, row, story)
+
+    def _check_provenance(self, kind: str, name: str, row: Row, story: str) -> None:
+        said = row.data["provenance"]
+        has_edge = row.type == "blackboard.write"
+        assert set(said) == {"agent_id", "node_id", "run_id"} | ({"edge_id"} if has_edge else set()), story
+        assert all(isinstance(value, str) and value for value in said.values()), story
+        assert "mallory" not in said.values(), story
+        if kind == "run":
+            assert said["run_id"] == name, story
+        if has_edge:
+            assert said["edge_id"] in ("a-b", "b-c"), story
+
+    def markers(self) -> dict[str, dict[str, Any]]:
+        """Every reference that stands for a moved value, by its uri."""
+        found: dict[str, dict[str, Any]] = {}
+        for log in self.logs.values():
+            for row in log:
+                found |= {marker["uri"]: marker for marker in _markers(row.data)}
+        return found
+
+
+def _row(row: asyncpg.Record, seq: int) -> Row:
+    return Row(seq, row["event_type"], json.loads(row["payload"]), row["visibility"], row["created_at"])
+
+
+def _markers(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        if value.get("redacted") is True:
+            yield value
+        else:
+            for part in value.values():
+                yield from _markers(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _markers(part)
+
+
+def weight(data: dict[str, Any]) -> int:
+    """Bytes of the compact JSON of an event's own data. RS-35"""
+    own = {key: value for key, value in data.items() if key not in ("visibility", "provenance")}
+    return len(json.dumps(own, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+def check_marker(marker: dict[str, Any], content: bytes) -> None:
+    assert (len(content), hashlib.sha256(content).hexdigest()) == (marker["original_size"], marker["sha256"]), marker
+
+
+# --- everything stored ------------------------------------------------------------------------------------------------
+
+
+async def everything_stored(ledger: Ledger) -> list[tuple[str, str]]:
+    """(where, text) of every value of every text or JSON column of every table, whatever tables there are."""
+    columns = await ledger.fetch(
+        "select table_name, column_name from information_schema.columns where table_schema = 'public'"
+        " and data_type in ('text', 'character varying', 'json', 'jsonb', 'ARRAY', 'USER-DEFINED', 'bytea', 'xml')"
+    )
+    found: list[tuple[str, str]] = []
+    for table, column in columns:
+        rows = await ledger.fetch(f'select "{column}"::text from "{table}" where "{column}" is not null')
+        found += [(f"{table}.{column}", row[0]) for row in rows]
+    return found
+
+
+def check_nothing_encoded(texts: Iterable[tuple[str, str]], planted: Sequence[str]) -> None:
+    """No Base64 above 2 KB in any of them: neither in one piece nor what was planted, however it was broken. CC-23, CC-32"""
+    everything = "\0".join(planted)
+    for where, text in texts:
+        if len(text) <= LIMIT:
+            continue
+        if found := UNBROKEN.search(text):
+            raise AssertionError(f"{len(found[0])} characters of Base64 in {where}: {text[:300]}")
+        plain = BREAKS.sub("", text)
+        for at in range(0, len(plain), STRIDE):
+            sample = SAMPLE.match(plain, at)
+            if sample and (place := everything.find(sample[0])) >= 0:
+                length = common(plain[at:], everything[place:]) + common(plain[:at][::-1], everything[:place][::-1])
+                assert length <= LIMIT, f"{length} characters of a planted picture in {where}: {text[:300]}"
+
+
+def common(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    pairs = zip(one, other, strict=False)
+    return next((number for number, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

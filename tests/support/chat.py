@@ -1,0 +1,226 @@
+"""A strict reader of Easel's chat, `/ws/chat/{thread_id}`, and a voice in it.
+
+Owns the contract of one connection (text frames, each an envelope of the narrative or an error; numbers rise, and rise by one
+for whoever sees internal events) and resuming with a cursor across several servers. Knows no fixture and no database: what
+breaks the contract raises `ContractBroken`, whatever test is reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlencode, urlsplit
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.frames import CloseCode
+
+from tests.support.sse import CONNECT_SECONDS, RECONNECT_SECONDS, ContractBroken, Event, event_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from websockets.typing import Origin
+
+PUBLIC_TYPES = frozenset({"message.delta", "message.completed", "tool.call", "tool.result"})
+INTERNAL_TYPES = frozenset({"reasoning.delta", "step.completed"})
+# In order, and to come back: the server stops, or this connection was replaced.
+POLITE_CLOSES = frozenset({CloseCode.NORMAL_CLOSURE, CloseCode.GOING_AWAY, CloseCode.SERVICE_RESTART})
+
+
+class ChatRefused(Exception):
+    """The server answered the handshake with something other than a connection."""
+
+    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        super().__init__(f"{status}: {body[:500]!r}")
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def error(self) -> dict[str, Any]:
+        return json.loads(self.body)["error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What the server says of a frame that it could not follow; the connection stays."""
+
+    code: int
+    name: str
+    message: str
+    details: dict[str, Any]
+
+
+Heard: TypeAlias = Event | Complaint
+
+
+def heard_in(frame: str | bytes, *, debug: bool) -> Heard:
+    if isinstance(frame, bytes):
+        raise ContractBroken(f"a binary frame: {frame[:100]!r}")
+    said = json.loads(frame)
+    if isinstance(said, dict) and set(said) == {"type", "error"} and said["type"] == "error":
+        error = said["error"]
+        if not isinstance(error, dict) or not {"code", "name", "message"} <= set(error) <= {"code", "name", "message", "details"}:
+            raise ContractBroken(f"not an error: {frame[:300]}")
+        return Complaint(error["code"], error["name"], error["message"], error.get("details", {}))
+    event = event_of(said)
+    if event.type not in (PUBLIC_TYPES | INTERNAL_TYPES if debug else PUBLIC_TYPES):
+        raise ContractBroken(f"{event.type} has no place in a chat")
+    if event.data["visibility"] != ("internal" if event.type in INTERNAL_TYPES else "public"):
+        raise ContractBroken(f"{event.type} is {event.data['visibility']}")
+    return event
+
+
+class Chat:
+    """One connection to one thread. `async with Chat.open(…) as chat: async for event in chat.events()`."""
+
+    def __init__(self, connection: ClientConnection, *, debug: bool) -> None:
+        self._connection, self._debug = connection, debug
+        self.complaints: list[Complaint] = []
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls,
+        base_url: str,
+        thread_id: str,
+        token: str | None,
+        *,
+        after: object = None,
+        debug: bool = False,
+        origin: str | None = None,
+        **headers: str,
+    ) -> AsyncIterator[Chat]:
+        """Raises `ChatRefused` for any answer but a handshake, `OSError` or `EOFError` if there is none. No token: none is sent."""
+        query = ({} if after is None else {"last_event_id": str(after)}) | ({"debug": "1"} if debug else {})
+        given = ({} if token is None else {"Authorization": f"Bearer {token}"}) | headers
+        where = f"ws://{urlsplit(base_url).netloc}/ws/chat/{thread_id}" + (f"?{urlencode(query)}" if query else "")
+        try:
+            connection = await connect(
+                where,
+                origin=origin_of(origin),
+                additional_headers=given,
+                compression=None,
+                open_timeout=CONNECT_SECONDS,
+                ping_interval=None,
+                proxy=None,
+            )
+        except InvalidStatus as refusal:
+            answer = refusal.response
+            told = {name.lower(): value for name, value in answer.headers.raw_items()}
+            raise ChatRefused(answer.status_code, told, bytes(answer.body)) from None
+        except (InvalidHandshake, TimeoutError) as failure:
+            raise EOFError(f"no handshake: {failure!r}") from None
+        try:
+            yield cls(connection, debug=debug)
+        finally:
+            connection.transport.abort()  # no goodbye, as when a lid is closed
+            await connection.wait_closed()
+
+    async def say(self, text: str, key: str | None = None) -> None:
+        await self.send(json.dumps({"type": "message", "text": text} | ({} if key is None else {"idempotency_key": key})))
+
+    async def cancel(self) -> None:
+        await self.send('{"type":"cancel"}')
+
+    async def send(self, frame: str | bytes) -> None:
+        """Any frame at all. `EOFError` if nobody is there any more."""
+        try:
+            await self._connection.send(frame)
+        except ConnectionClosed as end:
+            raise EOFError(str(end)) from None
+
+    async def hear(self) -> Heard | None:
+        """The next frame, None at the end of the connection, in order or not."""
+        try:
+            frame = await self._connection.recv()
+        except ConnectionClosed:
+            return None
+        heard = heard_in(frame, debug=self._debug)
+        if isinstance(heard, Complaint):
+            self.complaints.append(heard)
+        return heard
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Until the connection ends; complaints are kept aside."""
+        while (heard := await self.hear()) is not None:
+            if isinstance(heard, Event):
+                yield heard
+
+    @property
+    def ended_in_order(self) -> bool:
+        """The server said goodbye, instead of vanishing."""
+        return self._connection.close_code in POLITE_CLOSES
+
+    @property
+    def close_code(self) -> int | None:
+        return self._connection.close_code
+
+
+def origin_of(text: str | None) -> Origin | None:
+    return None if text is None else text  # type: ignore[return-value]  a test may claim to be anyone
+
+
+@dataclass
+class ChatFollower:
+    """What a good client does: reads a thread, and on any cut resumes after its last event on the next server."""
+
+    base_urls: Sequence[str]
+    thread_id: str
+    token: str
+    after: int = 0
+    debug: bool = False
+    events: list[Event] = field(default_factory=list[Event])
+    connected: int = 0
+    refused: int = 0
+    _items: AsyncIterator[Event] | None = None
+
+    @property
+    def cursor(self) -> int:
+        return self.events[-1].seq if self.events else self.after
+
+    def take(self, event: Event) -> None:
+        """Whoever sees internal events sees every number of the thread."""
+        if event.seq <= self.cursor or (self.debug and event.seq != self.cursor + 1):
+            raise ContractBroken(f"seq {event.seq} after {self.cursor} in {self.thread_id}")
+        self.events.append(event)
+
+    async def read_until(self, is_reached: Callable[[Event], bool], *, within: float) -> Event:
+        """Reads on to the first event that satisfies it. The connection stays open for the next call."""
+        try:
+            async with asyncio.timeout(within):
+                if self._items is None:
+                    self._items = self._follow()
+                async for event in self._items:
+                    if is_reached(event):
+                        return event
+        except TimeoutError:
+            last = [(event.seq, event.type) for event in self.events[-3:]]
+            story = f"{self.thread_id} at {self.cursor}, {self.connected} connections, {self.refused} refused, last {last}"
+            raise AssertionError(f"the awaited event did not come within {within} s: {story}") from None
+        raise AssertionError("a thread never ends")
+
+    async def close(self) -> None:
+        if self._items is not None:
+            await self._items.aclose()  # type: ignore[attr-defined]
+
+    async def _follow(self) -> AsyncIterator[Event]:
+        turn = 0
+        while True:
+            base_url = self.base_urls[turn % len(self.base_urls)]
+            turn += 1
+            try:
+                async with Chat.open(base_url, self.thread_id, self.token, after=self.cursor or None, debug=self.debug) as chat:
+                    self.connected += 1
+                    async for event in chat.events():
+                        self.take(event)
+                        yield event
+            except ChatRefused as refusal:
+                if refusal.status < 500:
+                    raise
+                self.refused += 1
+            except (OSError, EOFError):
+                self.refused += 1
+            await asyncio.sleep(RECONNECT_SECONDS)
