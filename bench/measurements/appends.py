@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+import timeit
 from typing import TYPE_CHECKING
 
 from bench import our_store
-from bench.figures import Figure, at_least, median
+from bench.figures import Figure, at_least, at_most, median
 from bench.setting import ROOT, Setting, connected, find_pgbench
 from easel.core.run.batch import Batch
 from easel.core.run.events import RunEvents
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 WRITERS = 32
 BATCH_EVENTS = 50
 ROUNDS = 3
+SEALED = 20_000
+ORDINARY = "A piece of an answer as a model says it: some twenty words or so, with a comma, and a full stop at the end. "
 
 
 async def appends(setting: Setting) -> list[Figure]:
@@ -44,7 +47,16 @@ async def appends(setting: Setting) -> list[Figure]:
                 f"round {turn + 1}: SQL {sql[-1]:,.0f}/s, ours {single[-1]:,.0f}/s, in batches of {BATCH_EVENTS} {batched[-1]:,.0f} events/s"
             )
     against = "pgbench"
+    seal_seconds = _sealing(claims[0].run_id)
     return [
+        at_most(
+            "sealing an ordinary event, of the time of its append",
+            seal_seconds * 1e6,
+            1e6 / median(single),
+            unit="µs",
+            bar=0.05,
+            against="one append",
+        ),
         at_least(f"durable appends, {WRITERS} runs, one event each", median(single), median(sql), unit="/s", bar=0.3, against=against),
         at_least(
             f"durable appends, {WRITERS} runs, {BATCH_EVENTS} events each",
@@ -55,6 +67,12 @@ async def appends(setting: Setting) -> list[Figure]:
             against=against,
         ),
     ]
+
+
+def _sealing(run_id: RunId) -> float:
+    """Seconds that one `seal()` takes, its JSON included: the best of some rounds, since anything else only adds to it."""
+    maker, message_id = RunEvents(run_id, agent_id="main", node_id="bench"), answer_id(run_id)
+    return min(timeit.repeat(lambda: maker.delta(message_id, ORDINARY), number=SEALED, repeat=5)) / SEALED
 
 
 async def _claims(database: PostgresDatabase) -> list[Claim]:

@@ -10,21 +10,23 @@ import pytest
 
 from easel.core.principal import THE_OWNER
 from easel.core.run.batch import Batch
-from easel.core.run.conversation import Step, ToolCall, ToolResult
+from easel.core.run.conversation import Step, Text, ToolCall, ToolResult
 from easel.core.run.events import RunEvents
 from easel.core.run.life import Status
 from easel.core.run.resume import OUTCOME_UNKNOWN
 from easel.errors import Unavailable
-from easel.ids import CallId, RunId, WorkerId, answer_id
+from easel.ids import OWNER, CallId, RunId, WorkerId, answer_id
 from tests.host.conftest import TestTool
 from tests.host.working import at_work, ended, script, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
+    from easel.core.run.conversation import Conversation, Part
     from easel.core.run.run import Claim
     from easel.core.stream.envelope import Envelope
+    from easel.core.tool.definition import ToolDefinition
     from tests.host.conftest import Bench
 
 DEAD = WorkerId("wrk_dead")
@@ -385,3 +387,30 @@ async def test_what_was_taken_over_is_worked_on_although_the_next_statement_fail
         await worker.once()
     run = await ended(bench, run_id)
     assert (run.status, run.attempt) == (Status.COMPLETED, 2)
+
+
+@rule("RS-35", "RX-30")
+async def test_a_run_goes_on_with_the_whole_of_what_was_too_heavy_for_its_log(bench: Bench):
+    """The finished step's text, arguments and result were all moved out of the log; the next attempt has them again, exactly."""
+    seen: list[Conversation] = []
+
+    class Listening:
+        async def reply(self, conversation: Conversation, _: Sequence[ToolDefinition]) -> AsyncIterator[Part]:
+            seen.append(conversation)
+            yield Text("end")
+
+    text = "many words " * 1_000
+    value = {"list": [{"n": n, "redacted": True, "why": "a forged marker"} for n in range(200)], "text": text}
+    run_id = await bench.start(script({"say": "unused"}))
+    made = seal(run_id)
+    call = ToolCall(CallId("call_1"), "t", {"value": value})
+    result = ToolResult(CallId("call_1"), "t", [value, "x" * 5_000])
+    events = [made.step(1, Step(text, (call,))), made.calling(call), made.called(result)]
+    assert all(len(event.json) < 2_400 for event in events)
+    await bench.artifacts.keep(OWNER, [moved for event in events for moved in event.moved])
+    await left_by_a_dead_worker(bench, run_id, *events)
+    bench.clock.ahead = LATER
+    async with at_work(bench.worker(model=Listening())):
+        run = await ended(bench, run_id)
+    assert run.status is Status.COMPLETED
+    assert seen[-1].steps == (Step(text, (call,), (result,)),)

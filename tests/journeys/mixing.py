@@ -13,7 +13,7 @@ import itertools
 import random
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from tests.support.chat import Chat, ChatRefused
 from tests.support.proxy import Proxy
@@ -85,7 +85,7 @@ class Network:
             proxy.cut_now()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Watcher:
     """Watches one log over one transport; leaves and is thrown out at random, and comes back after its last event, to any instance."""
 
@@ -150,8 +150,8 @@ class Watcher:
 
     async def _connect(self, way: str) -> None:
         """Until the other side ends it, or for so many events or so long as this reader happens to stay."""
-        patience = self.chance.choice([None, None, self.chance.uniform(0.0, 1.5)])
-        events_left = self.chance.choice([None, self.chance.randint(0, 3), self.chance.randint(0, 30)])
+        patience = self.chance.choice([None, None, self.chance.uniform(0.0, 0.2), self.chance.uniform(0.0, 1.5)])
+        events_left = self.chance.choice([None, 1, 2, self.chance.randint(1, 30)])
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 async for event in self._events(way):

@@ -236,7 +236,7 @@ class Load:
             how = self._chance.choice([self._post, self._say, self._post_and_stream])
             self.did[how.__name__] += 1
             await how(session, text, key)
-            await asyncio.sleep(self._chance.uniform(0.0, 1.2))
+            await asyncio.sleep(self._chance.uniform(0.0, 1.0))
 
     async def _post(self, session: str, text: str, key: str) -> None:
         await self._ask_surely("/api/runs", {"session_id": session, "message": text, "idempotency_key": key}, 202)
@@ -277,8 +277,8 @@ class Load:
 
     async def _meddle(self, run_id: str, chance: random.Random) -> None:
         """Somebody else writes on the boards of the run while it goes on, and sometimes stops it."""
-        for _ in range(chance.randint(0, 4)):
-            await asyncio.sleep(chance.uniform(0.0, 0.4))
+        for _ in range(chance.randint(0, 5)):
+            await asyncio.sleep(chance.uniform(0.0, 0.2))
             if chance.random() < 0.1:
                 answer = await self._ask(f"/api/runs/{run_id}/cancel")
                 self.did["cancels"] += answer is not None and answer.status_code == 202

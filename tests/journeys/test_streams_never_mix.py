@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import random
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.journeys.client import call, new_session, say, script, spread, ticked, ticks, wait_ms
+from easel.stores.postgres import open_postgres
+from tests.journeys.client import call, new_session, say, script, spread, ticks
 from tests.journeys.mixing import INTERNAL, NARRATIVE, STATE, TRANSPORTS, VISUALS, Network, Watcher
 from tests.journeys.mixing_load import Load
 from tests.journeys.mixing_truth import Truth, as_seen, check_marker, check_nothing_encoded, everything_stored, seen
 from tests.journeys.soak import IS_SOAK, SECONDS
 from tests.requirements import case, rule
-from tests.support.chat import Chat, ChatFollower, ChatRefused
-from tests.support.sse import Stream
+from tests.support.chat import Chat, ChatFollower, ChatRefused, Complaint
+from tests.support.sse import Event, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.journeys.client import Client
     from tests.journeys.conftest import Cluster
 
-LOAD_SECONDS = SECONDS if IS_SOAK else 12.0
+LOAD_SECONDS = SECONDS if IS_SOAK else 15.0
 SETTLE_SECONDS = 30.0
 SEED = int(os.environ.get("JOURNEY_SEED") or (2026 if "CI" in os.environ else random.randrange(10**6)))
 
@@ -70,7 +70,7 @@ def check_watchers(watchers: Sequence[Watcher], truth: Truth) -> None:
         again = sum(sum(watcher.connected.values()) - 1 for watcher in mine)
         print(f"{transport.name}: {len(mine)} watchers, {again} resumed, served by {dict(served)}")
         assert min(served[0], served[1]) > 0, f"{transport.name} was served by one instance only"
-        assert again >= len(mine), f"{transport.name} was hardly ever cut"
+        assert again > len(mine) / 2, f"{transport.name} was hardly ever cut"
 
 
 def check_older_clients(load: Load, truth: Truth) -> None:
@@ -133,7 +133,7 @@ async def test_each_event_reaches_exactly_the_transports_of_its_stream(cluster: 
     chance = random.Random(SEED)
     async with cluster.client() as client:
         with Network.around(client, chance) as network:
-            load = Load(network, chance, sessions=4, canvases=2)
+            load = Load(network, chance, sessions=5, canvases=2)
             try:
                 async with asyncio.TaskGroup() as both:
                     both.create_task(load.go_on(LOAD_SECONDS))
@@ -150,9 +150,153 @@ async def test_each_event_reaches_exactly_the_transports_of_its_stream(cluster: 
         await check_references(client, load, truth, chance)
     await check_system(cluster, truth)
     said = [(process.log.name, process.said()) for process in cluster.launcher.started]
+    assert [line for _, text in said for line in text.splitlines() if "[error" in line] == [], "no cut connection is an error of ours"
     check_nothing_encoded([*await everything_stored(cluster.ledger), *said], load.inventor.planted)
     # The load was what it should be: everything that can happen did.
     assert truth.types_in("run") == NARRATIVE | STATE
     assert truth.types_in("thread") == NARRATIVE >= INTERNAL
     assert truth.types_in("canvas") == VISUALS
     assert all(load.did[what] for what in ("cancels", "board writes", "pictures", "_post", "_say", "_post_and_stream")), load.did
+
+
+# --- the cursor of a chat ---------------------------------------------------------------------------------------------
+
+A_TALK = script({"think": "hm"}, say("First. "), call("gsv__Echo", value={"answer": 42}), ticks(40, 15), say("Last."))
+
+
+async def finish(cluster: Cluster, client: Client, session_id: str, message: str) -> None:
+    await cluster.ledger.wait_until_all_ended([await client.start(message, session_id=session_id)], within=20)
+
+
+async def refusal(base_url: str, thread_id: str, token: str | None, **how: Any) -> ChatRefused:
+    with pytest.raises(ChatRefused) as refused:
+        async with Chat.open(base_url, thread_id, token, **how):
+            pass
+    return refused.value
+
+
+@case("E5")
+@rule("RS-34", "CC-29")
+async def test_a_cursor_of_a_chat_that_is_no_place_in_it_is_refused(cluster: Cluster) -> None:
+    thread, unborn = new_session(), new_session()
+    async with cluster.client() as client:
+        await finish(cluster, client, thread, A_TALK)
+        head = await cluster.ledger.value("select last_thread_seq from sessions where session_id = $1", thread)
+        for url in client.base_urls:
+            for cursor in ("-1", "x", "1.5", "1e3", "", " 1", "٣", "9223372036854775808", "1" * 10_000, "run_x"):
+                answer = await refusal(url, thread, client.token, after=cursor)
+                assert (answer.status, answer.error["name"]) == (400, "BAD_INPUT"), cursor
+            for name, newest, cursor in ((thread, head, head + 1), (thread, head, 2**63 - 1), (unborn, 0, 1)):
+                answer = await refusal(url, name, client.token, after=cursor)
+                assert (answer.status, answer.error["name"]) == (410, "CURSOR_GONE")
+                assert answer.error["details"] == {"cursor": cursor, "oldest": 1, "newest": newest}
+
+
+@rule("RS-34")
+async def test_a_cursor_of_a_chat_below_what_is_kept_is_gone(cluster: Cluster) -> None:
+    thread = new_session()
+    async with cluster.client() as client:
+        await finish(cluster, client, thread, A_TALK)
+        database = await open_postgres(cluster.ledger.database_url, pool=1)
+        try:
+            await database.runs.prune(-1)  # what retention does to every run that has ended
+        finally:
+            await database.close()
+        await finish(cluster, client, thread, "noop")
+        (row,) = await cluster.ledger.fetch("select oldest_thread_seq, last_thread_seq from sessions where session_id = $1", thread)
+        oldest, newest = row
+        assert 1 < oldest < newest
+        for url in client.base_urls:
+            answer = await refusal(url, thread, client.token, after=oldest - 2)
+            assert answer.status == 410
+            assert answer.error["details"] == {"cursor": oldest - 2, "oldest": oldest, "newest": newest}
+            for after in (None, oldest - 1):
+                follower = ChatFollower([url], thread, client.token, after=after or 0, debug=False)
+                await follower.read_until(lambda event: event.seq == newest, within=10)
+                await follower.close()
+                assert [event.seq for event in follower.events] == list(range(oldest, newest + 1))
+
+
+@rule("CC-29", "RS-03", "RS-34")
+async def test_a_thread_that_does_not_exist_yet_is_empty_and_its_first_message_creates_it(cluster: Cluster) -> None:
+    thread = new_session()
+    async with cluster.client() as client:
+        others = [ChatFollower([url], thread, client.token) for url in client.base_urls]
+        async with Chat.open(client.base_urls[0], thread, client.token, after=0) as chat:
+            assert (await client.get(f"/api/sessions/{thread}", at=1)).status_code == 404, "looking creates nothing"
+            await chat.send("not JSON")
+            complaint = await asyncio.wait_for(chat.hear(), 10)
+            assert isinstance(complaint, Complaint)
+            assert complaint.name == "BAD_INPUT"
+            await chat.say(script(say("Here I am.")))
+            for follower in others:
+                last = await follower.read_until(lambda event: event.data.get("role") == "assistant", within=20)
+                await follower.close()
+                assert last.data["text"] == "Here I am."
+                assert follower.events[0].data["role"] == "user"
+                assert [event.seq for event in follower.events] == [1, 2, 3]
+            heard = [await asyncio.wait_for(chat.hear(), 10) for _ in range(3)]
+        assert heard == others[0].events == others[1].events
+        answer = await client.get(f"/api/sessions/{thread}", at=1)
+        assert (answer.status_code, answer.json()["last_seq"]) == (200, 3)
+
+
+@case("E2")
+@rule("RS-34", "CC-29", "RS-03")
+@pytest.mark.parametrize("debug", [False, True], ids=["as it is", "with debug"])
+async def test_a_chat_hops_between_instances_in_the_middle_of_a_run_and_loses_nothing(cluster: Cluster, debug: bool) -> None:
+    thread = new_session()
+    transport = next(one for one in TRANSPORTS if one.kind == "thread" and one.debug is debug)
+    async with cluster.client() as client:
+        walker = ChatFollower(client.base_urls, thread, client.token, debug=debug)
+        await client.start(A_TALK, session_id=thread)
+        hops = 0
+        while not walker.events or walker.events[-1].data.get("role") != "assistant":
+            hops += 1
+            async with Chat.open(client.base_urls[hops % 2], thread, client.token, after=walker.cursor, debug=debug) as chat:
+                for _ in range(hops % 3 + 1):
+                    heard = await asyncio.wait_for(chat.hear(), 20)
+                    assert isinstance(heard, Event)
+                    walker.take(heard)
+                    if heard.data.get("role") == "assistant":
+                        break
+        truth = await Truth.read(cluster.ledger, [thread], [])
+        expected = truth.expected(transport, thread)
+        assert seen(walker.events) == [as_seen(row) for row in expected]
+        assert hops > 5
+        for number, row in enumerate(truth.logs["thread", thread][:-1]):  # internal events are cursors too
+            late = ChatFollower([client.base_urls[number % 2]], thread, client.token, after=row.seq, debug=False)
+            await late.read_until(lambda event: event.seq == expected[-1].seq, within=10)
+            await late.close()
+            assert seen(late.events) == [as_seen(other) for other in expected if other.seq > row.seq and other.visibility == "public"]
+
+
+STRANGERS = [
+    # says                                   token      with                                                  status
+    ("nobody",                               None,      {},                                                   401),
+    ("a wrong token",                        "wrong",   {},                                                   401),
+    ("a wrong cookie",                       None,      {"Cookie": "easel=9999999999.00"},                    401),
+    ("another site, and the right token",    "right",   {"origin": "https://evil.example"},                   403),
+    ("no site at all, and the right token",  "right",   {"origin": "null"},                                   403),
+    ("another site, and no token",           None,      {"origin": "https://evil.example"},                   403),
+]  # fmt: skip
+
+
+@case("O7")
+@rule("CC-29")
+@pytest.mark.parametrize("token, how, status", [row[1:] for row in STRANGERS], ids=[row[0] for row in STRANGERS])
+async def test_a_chat_refuses_whoever_has_no_access_to_its_thread(
+    cluster: Cluster, token: str | None, how: dict[str, str], status: int
+) -> None:
+    thread = new_session()
+    async with cluster.client() as client:
+        await finish(cluster, client, thread, "noop")
+        given = client.token if token == "right" else token
+        for url in client.base_urls:
+            for name in (thread, new_session()):
+                answer = await refusal(url, name, given, **how)
+                assert answer.status == status
+                assert answer.error["name"] == {401: "NOT_SIGNED_IN", 403: "FORBIDDEN"}[status]
+                assert thread not in answer.body.decode()
+            async with Chat.open(url, thread, client.token, origin=url) as chat:  # whoever has, and comes from our own page, is let in
+                assert isinstance(await asyncio.wait_for(chat.hear(), 10), Event)

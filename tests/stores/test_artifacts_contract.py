@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
@@ -18,6 +18,8 @@ from tests.support.artifacts import aged_key, id_of, new
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    import asyncpg
 
     from easel.core.artifact.artifact import Artifact
     from easel.host.ports import ArtifactStore
@@ -301,22 +303,63 @@ async def test_references_and_sweeps_at_the_same_moment_never_leave_one_without_
     assert rows == references
 
 
+# SQLite has one writer: nothing is ever under way there while something else is.
+ON_POSTGRES = pytest.mark.parametrize("kind", ["postgres"])
+
+
+def hand_of(store: Store) -> asyncpg.Connection[Any]:
+    """Another connection, whose transaction the test leads step by step."""
+    assert store.hand is not None
+    return store.hand
+
+
+async def wait_until_someone_waits(hand: asyncpg.Connection[Any]) -> None:
+    waits = "select exists (select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')"
+    async with asyncio.timeout(10):
+        while not await hand.fetchval(waits):
+            await hand.fetchval("select pg_sleep(0.005), pg_stat_clear_snapshot()")  # what it says is a snapshot per transaction
+
+
+@ON_POSTGRES
 async def test_a_reference_under_way_holds_the_sweep_off_without_making_it_wait(
     store: Store, artifacts: ArtifactStore, run_id: RunId
 ) -> None:
-    kept = await stored(artifacts, b"a")
+    kept, hand = await stored(artifacts, b"a"), hand_of(store)
     await make_old(store)
-    if store.hand is None:  # one writer: nothing is ever under way while it sweeps
-        await artifacts.refer(OWNER, [kept.artifact_id], run_id=run_id)
-        assert await sweep(artifacts) == []
-        return
-    async with store.hand.transaction():
-        await store.hand.execute(
-            f"insert into artifact_refs (user_id, artifact_id, run_id) values ('owner', '{kept.artifact_id}', '{run_id}')"
-        )
+    async with hand.transaction():
+        await hand.execute(f"insert into artifact_refs (user_id, artifact_id, run_id) values ('owner', '{kept.artifact_id}', '{run_id}')")
         assert await asyncio.wait_for(sweep(artifacts), 10) == []
     assert await sweep(artifacts) == []
     assert await artifacts.get(OWNER, kept.artifact_id) == kept
+
+
+@ON_POSTGRES
+async def test_a_reference_to_what_is_being_swept_waits_and_finds_it_gone(store: Store, artifacts: ArtifactStore, run_id: RunId) -> None:
+    gone, hand = await stored(artifacts, b"a"), hand_of(store)
+    async with hand.transaction():
+        await hand.execute(f"delete from artifacts where artifact_id = '{gone.artifact_id}'")
+        referring = asyncio.create_task(artifacts.refer(OWNER, [gone.artifact_id], run_id=run_id))
+        await wait_until_someone_waits(hand)
+    await referring
+    assert await count(store, "artifact_refs") == 0
+
+
+@ON_POSTGRES
+@pytest.mark.parametrize("step", ["claim", "mark"])
+async def test_whoever_takes_several_takes_them_in_one_order(store: Store, artifacts: ArtifactStore, step: str) -> None:
+    """Else two that take the same ones would each hold what the other waits for."""
+    made = sorted([await stored(artifacts, bytes([n])) for n in range(8)], key=lambda one: one.artifact_id)
+    backwards, hand = made[::-1], hand_of(store)
+    async with hand.transaction():
+        await hand.execute(f"update artifacts set touched_at = now() where artifact_id = '{made[0].artifact_id}'")
+        if step == "claim":
+            new_ones = [NewArtifact(one.artifact_id, one.size, one.media_type, aged_key()) for one in backwards]
+            taking = asyncio.create_task(artifacts.claim(OWNER, new_ones))
+        else:
+            taking = asyncio.create_task(artifacts.mark_stored(OWNER, backwards))
+        await wait_until_someone_waits(hand)
+        await hand.execute("update artifacts set touched_at = now()", timeout=10)
+    assert len(await taking) == 8
 
 
 @rule("CC-08")

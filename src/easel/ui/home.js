@@ -1,135 +1,233 @@
-// The home page: start a run, watch its log live, cancel it. The log is the truth: everything shown about a run is read
-// from its events, and the browser resumes a dropped stream by the last id it saw.
-"use strict";
+// The console: sessions, the chat of one of them, the state of its run, and a canvas, all live.
+//
+// Owns what is chosen (it stands in the address, so a reload and a link show the same) and which streams that takes. The
+// page watches the chat, the run and the canvas at the same time (CC-30); how, is for `watching` to know.
 
+import { CanvasPanel } from "./canvas.js";
+import { Chat } from "./chat.js";
+import { RunPanel } from "./run.js";
+import { SessionList } from "./sessions.js";
+import { at, attempt, button, call, element } from "./values.js";
+import { Watching } from "./watching.js";
+
+const script = (...steps) => JSON.stringify({ script: steps });
 const EXAMPLES = {
+  "Use some tools": script(
+    { say: "Let me look at the clock." },
+    { call: "gsv__Clock", args: {} },
+    { say: "I write the time on the whiteboard, and hand it on over the blackboard." },
+    { call: "gsv__WhiteboardWrite", args: { key: "time", value: "$1.now" } },
+    { call: "gsv__BlackboardWrite", args: { edge_id: "clock-reader", key: "time", value: "$1.now" } },
+    { say: "There it is: the run's boards have it." },
+  ),
   "Say hello": "Hello!",
-  "Use a tool": JSON.stringify({ script: [{ say: "Let me look at the clock." }, { call: "gsv__Clock", args: {} }, { say: "There it is." }] }),
-  "Count to twenty": JSON.stringify({ script: [{ ticks: 20, every_ms: 250 }, { say: "Done." }] }),
-  "Wait a minute": JSON.stringify({ script: [{ say: "Cancel me." }, { wait_ms: 60000 }, { say: "Nobody did." }] }),
-  "Fail": JSON.stringify({ script: [{ say: "This will not end well." }, { fail: "as you asked" }] }),
+  "Think first": script({ think: "They want to see a thought. It is internal: only with Debug on is it sent at all." }, { say: "I have thought about it." }),
+  "Count to twenty": script({ ticks: 20, every_ms: 250 }, { say: "Done." }),
+  "Wait a minute": script({ say: "Stop me." }, { wait_ms: 60_000 }, { say: "Nobody did." }),
+  "Fail": script({ say: "This will not end well." }, { fail: "as you asked" }),
 };
-const LOG_ROWS = 500; // the newest; the whole log stays on the server
-const at = (id) => document.getElementById(id);
-const shown = { runId: null, stream: null, text: "", settled: "" };
+const FIRST_SESSION = "main";
+const FIRST_CANVAS = "main";
+const DEBUG = "easel-debug"; // kept for this tab only: no link switches it on for somebody else
 
-async function call(method, path, body) {
-  const answer = await fetch(path, { method, body: body && JSON.stringify(body) });
-  const value = await answer.json();
-  if (!answer.ok) throw new Error(value.error.message);
-  return value;
+const shown = { session: null, run: null, canvas: null };
+const links = { chat: null, run: null, canvas: null };
+let activeRun = null;
+let asking = 0;
+let isStopping = false;
+
+const watching = new Watching({ told });
+const sessions = new SessionList({ choose: (session) => go({ session, run: null, view: "chat" }), changed: () => watching.tellOthers("sessions"), gone: leaveDeleted });
+const chat = new Chat({ changed: chatChanged, show: (run) => go({ run, view: "state" }), cancel: cancelRun, sayAgain: (key) => links.chat.sayAgain(key), unsay: (key) => links.chat.unsay(key) });
+const run = new RunPanel({ restarted: (runId, ts) => chat.restarted(runId, ts), changed: lookAtRuns });
+const canvas = new CanvasPanel({ open: (id) => go({ canvas: id }), created: openCanvas });
+
+// --- what is chosen ---------------------------------------------------------------------------------------------------
+
+function chosen() {
+  const asked = new URLSearchParams(location.hash.slice(1));
+  return { session: asked.get("session") || sessions.newest || FIRST_SESSION, run: asked.get("run"), canvas: asked.get("canvas") || FIRST_CANVAS };
 }
 
-const shorten = (text, most) => (text.length > most ? `${text.slice(0, most)}…` : text);
-
-function element(tag, className, text) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  made.textContent = text;
-  return made;
+function go({ view, ...change }) {
+  const { session, run: runId, canvas: canvasId } = { ...chosen(), ...change };
+  const address = new URLSearchParams({ session, ...(runId && { run: runId }), ...(canvasId !== FIRST_CANVAS && { canvas: canvasId }) });
+  if (location.hash.slice(1) !== String(address)) history.pushState(null, "", `#${address}`);
+  if (view) setView(view);
+  showChosen();
 }
 
-let listing = 0;
-async function listRuns() {
-  const asked = ++listing;
-  const { runs } = await call("GET", "/api/runs?limit=20");
-  if (asked !== listing) return; // a newer answer is on its way
-  at("no-runs").hidden = runs.length > 0;
-  at("runs").replaceChildren(...runs.map((run) => {
-    const button = element("button", "", "");
-    button.append(element("span", "what", run.input_text), element("span", `status ${run.status}`, run.status), element("span", "faint", ` in ${run.session_id}`));
-    button.setAttribute("aria-current", String(run.run_id === shown.runId));
-    button.onclick = () => show(run.run_id);
-    const item = document.createElement("li");
-    item.append(button);
-    return item;
-  }));
+function showChosen() {
+  const want = chosen();
+  if (want.session !== shown.session) openChat(want.session);
+  if (want.canvas !== shown.canvas) openCanvas(want.canvas);
+  showRun();
 }
 
-function show(runId) {
-  shown.stream?.close();
-  Object.assign(shown, { runId, text: "", settled: "" });
-  history.replaceState(null, "", `#${runId}`);
-  at("run").hidden = false;
-  at("run-id").textContent = runId;
-  at("log").replaceChildren();
-  at("answer").textContent = "";
-  at("run-problem").textContent = "";
-  at("asked").textContent = "";
-  say("");
-  at("run").scrollIntoView({ block: "nearest" });
-  tell("run-problem", async () => {
-    const run = await call("GET", `/api/runs/${runId}`);
-    if (shown.runId !== runId) return;
-    at("asked").textContent = run.input_text;
-    if (!at("run-status").textContent) say(run.status);
+// --- the chat ---------------------------------------------------------------------------------------------------------
+
+function openChat(session) {
+  shown.session = session;
+  activeRun = null;
+  isStopping = false;
+  links.chat?.leave();
+  chat.begin(session, at("debug").checked);
+  at("chat-problem").textContent = "";
+  sessions.choose(session);
+  links.chat = watching.watch("chat", session, hearChat, { wantsInternal: at("debug").checked });
+}
+
+function hearChat(message) {
+  if (message.what === "anew") chat.startAnew(message.history, message.events);
+  if (message.what === "event") chat.hear(message.event);
+  if (message.what === "outbox") chat.waiting(message.outbox);
+  if (message.what === "problem") at("chat-problem").textContent = message.says;
+  if (message.what === "state") tellLink(message.state);
+  if (message.what === "anew" || message.event?.type === "message.completed") {
+    lookAtRuns();
+    sessions.refresh();
+  }
+}
+
+function tellLink(state) {
+  const says = {
+    connecting: "connecting…",
+    live: "connected",
+    waiting: "The server cannot be reached. Reconnecting…",
+    missing: "This session was deleted.",
+    refused: state.says,
+    "signed-out": "You are signed out.",
+  };
+  at("link").textContent = says[state.is];
+  at("link").className = `link ${state.is}`;
+  at("try-now").hidden = state.is !== "waiting";
+  if (state.is === "signed-out") signedOut();
+  if (state.is === "missing") leaveDeleted(shown.session);
+}
+
+/** Which runs of the session have not ended, oldest first: the first one is at work, the others wait. */
+async function lookAtRuns() {
+  const asked = (asking += 1);
+  const { session } = shown;
+  await attempt(at("chat-problem"), async () => {
+    const { runs } = await call("GET", `/api/runs?session_id=${encodeURIComponent(session)}&statuses=queued,running&limit=200`);
+    if (asked !== asking || session !== shown.session) return;
+    const live = runs.reverse().map((one) => one.run_id);
+    if (live[0] !== activeRun) isStopping = false;
+    activeRun = live[0] ?? null;
+    chat.alive(live);
+    chatChanged();
   });
-  const stream = new EventSource(`/api/runs/${runId}/events?debug=1`);
-  stream.onopen = () => { at("stream").textContent = "live"; };
-  stream.onerror = () => { at("stream").textContent = stream.readyState === EventSource.CLOSED ? "" : "reconnecting…"; };
-  for (const type of ["run.start", "run.status", "message.delta", "message.completed", "reasoning.delta", "step.completed", "tool.call", "tool.result", "done"]) {
-    stream.addEventListener(type, (message) => { if (shown.stream === stream) take(JSON.parse(message.data)); });
-  }
-  shown.stream = stream;
-  refresh();
 }
 
-function say(status) {
-  at("run-status").textContent = status;
-  at("run-status").className = `status ${status}`;
-  at("cancel").disabled = !["queued", "running"].includes(status);
+function chatChanged() {
+  at("welcome").hidden = !chat.isEmpty;
+  at("stop").disabled = !activeRun || isStopping;
+  at("stop").textContent = isStopping ? "Stopping…" : "Stop";
+  showRun();
 }
 
-function take({ seq, type, ts, data }) {
-  const { visibility, provenance, ...rest } = data;
-  if (type === "run.start") {
-    say("running");
-    shown.text = shown.settled; // a new attempt says again what the lost one had not finished
-    if (data.attempt > 1) at("run-problem").textContent = `Attempt ${data.attempt}: another worker goes on from the last finished step.`;
-  } else if (type === "message.delta") {
-    shown.text += data.text;
-  } else if (type === "step.completed") {
-    shown.settled = shown.text;
-  } else if (type === "message.completed") {
-    shown.text = data.text;
-    if (data.error) at("run-problem").textContent = data.error;
-  } else if (type === "done") {
-    say(data.status);
-    shown.stream.close();
-    at("stream").textContent = "";
-    refresh();
-  }
-  at("answer").textContent = shown.text;
-  const row = document.createElement("tr");
-  row.append(element("td", "faint", String(seq)), element("td", "", type), element("td", "faint", ts.slice(11, 23)));
-  const detail = document.createElement("td");
-  detail.append(element("code", "", shorten(JSON.stringify(rest), 400)));
-  row.append(detail);
-  at("log").append(row);
-  if (at("log").childElementCount > LOG_ROWS) at("log").firstElementChild.remove();
+function say(text) {
+  links.chat.say(text);
+  at("turns").scrollTop = at("turns").scrollHeight;
 }
 
-async function tell(place, action) {
-  at(place).textContent = "";
-  try { await action(); } catch (problem) { at(place).textContent = problem.message; }
+function cancelRun(runId) {
+  attempt(at("chat-problem"), async () => {
+    await call("POST", `/api/runs/${encodeURIComponent(runId)}/cancel`);
+    await lookAtRuns();
+    watching.tellOthers("runs");
+  });
 }
 
-const refresh = () => tell("problem", listRuns);
+function leaveDeleted(session) {
+  if (session !== shown.session) return;
+  shown.session = null;
+  sessions.refresh().then(() => go({ session: sessions.newest ?? FIRST_SESSION, run: null }));
+}
 
-at("start").onsubmit = (event) => {
+// --- the run and the canvas -------------------------------------------------------------------------------------------
+
+/** The run that was asked for, or the one at work, or the last that said something. */
+function showRun() {
+  const asked = chosen().run;
+  const want = asked ?? activeRun ?? chat.newestRun;
+  at("follow").hidden = !asked;
+  if (want === shown.run) return;
+  shown.run = want;
+  links.run?.leave();
+  run.begin(want);
+  links.run = want && watching.watch("run", want, (message) => {
+    for (const event of message.events ?? []) run.hear(event);
+    if (message.what === "event") run.hear(message.event);
+    if (message.what === "state") run.tell(message.state);
+  });
+}
+
+function openCanvas(canvasId) {
+  shown.canvas = canvasId;
+  links.canvas?.leave();
+  canvas.begin(canvasId);
+  links.canvas = watching.watch("canvas", canvasId, (message) => {
+    if (message.what === "anew") canvas.startAnew();
+    for (const event of message.events ?? []) canvas.hear(event);
+    if (message.what === "event") canvas.hear(message.event);
+    if (message.what === "state") canvas.tell(message.state);
+  });
+}
+
+// --- the rest of the page ---------------------------------------------------------------------------------------------
+
+function told(what) {
+  if (what === "sessions") sessions.refresh();
+  if (what === "runs") lookAtRuns();
+}
+
+function signedOut() {
+  at("signed-out").hidden = false;
+}
+
+function setView(view) {
+  document.body.dataset.view = view;
+  for (const one of document.querySelectorAll("#views button")) one.setAttribute("aria-pressed", String(one.dataset.view === view));
+}
+
+at("composer").onsubmit = (event) => {
   event.preventDefault();
-  tell("problem", async () => show((await call("POST", "/api/runs", { session_id: at("session").value, message: at("message").value })).run_id));
+  const text = at("message").value;
+  if (!text.trim()) return;
+  say(text);
+  at("message").value = "";
 };
-at("cancel").onclick = () => {
-  at("cancel").disabled = true;
-  tell("run-problem", () => call("POST", `/api/runs/${shown.runId}/cancel`));
+at("message").onkeydown = (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  at("composer").requestSubmit();
 };
-for (const [name, message] of Object.entries(EXAMPLES)) {
-  const chip = element("button", "", name);
-  chip.type = "button";
-  chip.onclick = () => { at("message").value = message; at("message").focus(); };
-  at("examples").append(chip);
+at("stop").onclick = () => {
+  isStopping = true;
+  links.chat.stop();
+  chatChanged();
+};
+at("debug").onchange = () => {
+  if (at("debug").checked) sessionStorage.setItem(DEBUG, "on");
+  else sessionStorage.removeItem(DEBUG);
+  openChat(shown.session);
+};
+at("follow").onclick = () => go({ run: null });
+at("try-now").onclick = () => watching.tryNow();
+at("sign-out").onsubmit = () => watching.signOut();
+for (const one of document.querySelectorAll("#views button")) one.onclick = () => setView(one.dataset.view);
+for (const [place, [name, message]] of Object.entries(EXAMPLES).entries()) {
+  at("examples").append(button(place ? "" : "main", name, () => { say(message); at("message").focus(); }));
+  at("more-examples").append(button("", name, () => { at("message").value = message; at("message").focus(); }));
 }
-at("message").value = EXAMPLES["Use a tool"];
-refresh();
-if (location.hash.startsWith("#run_")) show(location.hash.slice(1));
+document.addEventListener("signed-out", signedOut);
+addEventListener("popstate", showChosen);
+addEventListener("hashchange", showChosen);
+addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); }); // what is shown may belong to somebody who signed out
+at("debug").checked = sessionStorage.getItem(DEBUG) === "on";
+
+await watching.connect();
+await sessions.refresh();
+showChosen();

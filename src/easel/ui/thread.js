@@ -6,43 +6,42 @@ import { isMarker, sizeOf } from "./values.js";
 
 export class Thread {
   turns = new Map(); // by run
+  changed = new Set(); // turns to be shown again; whoever shows them empties it
   #speaking = null;
+  #isGuess = false;
 
   /** A message as the store has it: whole. */
   recall(message) {
     const turn = this.#turn(message.run_id, message.seq);
     if (message.role === "user") turn.question = { text: message.text, at: message.created_at };
     else Object.assign(this.#answerOf(turn), { text: message.text, at: message.created_at, status: message.status ?? "completed", error: message.error });
-    return turn;
   }
 
-  /** An event of the log; gives the turn that it changed. */
   take({ seq, type, ts, data }) {
-    switch (type) {
-      case "message.completed":
-        return data.role === "user" ? this.#asked(seq, ts, data) : this.#answered(seq, ts, data);
-      case "message.delta":
-        return this.#grow("text", this.#speaker(seq, ts, data.message_id), data.text, ts);
-      case "reasoning.delta":
-        return this.#grow("thought", this.#speaker(seq, ts, data.message_id), data.text, ts);
-      case "tool.call":
-        return this.#called(this.#speaker(seq, ts), data, ts);
-      case "tool.result":
-        return this.#called(this.#speaker(seq, ts), data, ts);
-      case "step.completed":
-        return this.#stepped(this.#speaker(seq, ts), data);
-    }
-    return null; // there will be more types
+    if (type === "message.completed" && data.role === "user") {
+      const turn = this.#turn(data.run_id, seq);
+      turn.question = { text: whole(turn.question?.text, data.text), at: ts };
+    } else if (type === "message.completed") {
+      const answer = this.#speak(this.#turn(data.run_id, seq), ts);
+      Object.assign(answer, { text: whole(answer.text, data.text), at: ts, status: data.status, error: data.error });
+      this.#speaking = null;
+    } else if (type === "message.delta" || type === "reasoning.delta") {
+      const turn = this.#turn(`run_${data.message_id.slice("msg_".length)}`, seq); // an answer is named after its run
+      grow(this.#speak(turn, ts).items, type === "message.delta" ? "text" : "thought", { text: data.text, ts });
+    } else if (type === "tool.call" || type === "tool.result") {
+      called(this.#speak(null, ts, seq).items, data, ts);
+    } else if (type === "step.completed") {
+      stepped(this.#speak(null, ts, seq).items, data);
+    } // there will be more types
   }
 
   /** The run was begun again: what its lost worker had not finished will be said again. */
   restart(runId, ts) {
     const turn = this.turns.get(runId);
-    if (turn) {
-      turn.restarts.push(ts);
-      forget(turn);
-    }
-    return turn;
+    if (!turn) return;
+    turn.restarts.push(ts);
+    forget(turn);
+    this.changed.add(turn);
   }
 
   /** In the order in which they were asked. */
@@ -52,57 +51,47 @@ export class Thread {
     const turn = this.turns.get(runId) ?? { runId, seq, question: null, answer: null, restarts: [] };
     turn.seq = Math.min(turn.seq, seq);
     this.turns.set(runId, turn);
+    this.changed.add(turn);
     return turn;
   }
 
   #answerOf(turn) { return (turn.answer ??= { items: [], text: null, at: null, status: null, error: null, heard: "" }); }
 
-  /** Whose turn it is to speak: the run that its message names, or the one that spoke last, or the first that waits for an answer. */
-  #speaker(seq, ts, messageId) {
-    if (messageId) this.#speaking = this.#turn(`run_${messageId.slice("msg_".length)}`, seq); // an answer is named after its run
-    this.#speaking ??= this.inOrder().find((turn) => !turn.answer?.status) ?? this.#turn(`unnamed ${seq}`, seq);
-    this.#answerOf(this.#speaking).heard = ts;
+  /** The answer that this run gives; without a run, the one that is being given, or else that of the first who waits for one. */
+  #speak(turn, ts, seq) {
+    if (turn && this.#isGuess && this.#speaking && this.#speaking !== turn) this.#handOver(this.#speaking, turn);
+    if (turn) [this.#speaking, this.#isGuess] = [turn, false];
+    if (!this.#speaking) [this.#speaking, this.#isGuess] = [this.inOrder().find((one) => !one.answer?.status) ?? this.#turn(`unnamed ${seq}`, seq), true];
+    this.changed.add(this.#speaking);
+    const answer = this.#answerOf(this.#speaking);
+    answer.heard = ts;
     forget(this.#speaking);
-    return this.#speaking;
+    return answer;
   }
 
-  #asked(seq, ts, data) {
-    const turn = this.#turn(data.run_id, seq);
-    turn.question = { text: whole(turn.question?.text, data.text), at: ts };
-    return turn;
+  /** It spoke before it said who it is, and was taken for another. */
+  #handOver(guessed, turn) {
+    this.#answerOf(turn).items = guessed.answer.items;
+    guessed.answer = null;
+    if (!guessed.question) this.turns.delete(guessed.runId);
+    this.changed.add(guessed);
   }
+}
 
-  #answered(seq, ts, data) {
-    const turn = this.#turn(data.run_id, seq);
-    const answer = this.#answerOf(turn);
-    const guessed = this.#speaking;
-    if (guessed && guessed !== turn) [answer.items, guessed.answer] = [guessed.answer.items, null]; // it spoke without its name
-    Object.assign(answer, { text: whole(answer.text, data.text), at: ts, status: data.status, error: data.error });
-    this.#speaking = null;
-    return turn;
-  }
+function grow(items, kind, piece) {
+  if (items.at(-1)?.kind !== kind) items.push({ kind, pieces: [] });
+  items.at(-1).pieces.push(piece);
+}
 
-  #grow(kind, turn, text, ts) {
-    const items = turn.answer.items;
-    if (items.at(-1)?.kind !== kind) items.push({ kind, pieces: [] });
-    items.at(-1).pieces.push({ text, ts });
-    return turn;
-  }
+function called(items, data, ts) {
+  let item = items.find((one) => one.kind === "tool" && one.id === data.call_id);
+  if (!item) items.push((item = { kind: "tool", id: data.call_id, tool: data.tool, ts })); // a call that is made again is the same line
+  for (const part of ["args", "result", "error"]) if (part in data) item[part] = data[part];
+  if (isMarker(data)) item.whole = data;
+}
 
-  #called(turn, data, ts) {
-    const items = turn.answer.items;
-    let item = items.find((one) => one.kind === "tool" && one.id === data.call_id);
-    if (!item) items.push((item = { kind: "tool", id: data.call_id, tool: data.tool, ts })); // a call that is made again is the same line
-    for (const part of ["args", "result", "error"]) if (part in data) item[part] = data[part];
-    if (isMarker(data)) item.whole = data;
-    return turn;
-  }
-
-  #stepped(turn, data) {
-    const items = turn.answer.items;
-    if (!items.some((one) => one.kind === "step" && one.number === data.step)) items.push({ kind: "step", number: data.step });
-    return turn;
-  }
+function stepped(items, data) {
+  if (!items.some((one) => one.kind === "step" && one.number === data.step)) items.push({ kind: "step", number: data.step });
 }
 
 /** Drop what a lost worker said after its last call, once its successor has begun to speak. */

@@ -7,7 +7,7 @@ choose, says who caused it where it changes state, and is light. Knows no log, n
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from easel.core.stream.lightness import Moved, lightened, mentioned
 from easel.core.stream.payload import to_json
@@ -66,8 +66,7 @@ class Provenance:
     edge_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(NamedTuple):  # a tuple, because thousands are made a second and it is made in a third of the time
     """An event that may be logged. Only `seal()` makes one.
 
     `json` is `data` as it is stored and sent. `moved` is what was too heavy and has to be kept as artifacts before the

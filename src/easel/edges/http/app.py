@@ -18,6 +18,8 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Match, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketDisconnect
+from uvicorn.protocols.utils import ClientDisconnected
 
 from easel.core.principal import NOBODY, Principal
 from easel.core.principal import Scope as PrincipalScope
@@ -106,6 +108,8 @@ class HttpEdge:
         try:
             self._check_where_from(HTTPConnection(scope))
             await serve_socket(self._sockets, self._host, scope, receive, sending)
+        except (WebSocketDisconnect, ClientDisconnected):
+            log.debug("http.gone", path=scope["path"])  # it went while something was being sent
         except Exception as problem:
             refusal = self._refusal({**scope, "type": "http", "method": "GET"}, problem)
             if heard:

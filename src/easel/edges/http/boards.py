@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from easel.core.run.boards import LAST_VERSION, Ask, Board, BoardValue
 from easel.edges.http.calls import Call, json_answer
+from easel.errors import BadInput
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
@@ -97,7 +98,12 @@ async def _write(call: Call, board: Board) -> Response:
     asked: WriteWhiteboard | WriteBlackboard = call.asked
     ask = Ask(board, asked.key, asked.value, asked.source_node_id, asked.edge_id, asked.expected_version)
     run_id = call.path["run_id"]
-    written = await call.host.boards.write(call.who, run_id, ask)
+    try:
+        written = await call.host.boards.write(call.who, run_id, ask)
+    except BadInput as problem:  # a guardrail's outcome is for operators too
+        told = {"board": board.value, "error": problem.code}
+        call.host.audit.tally(call.who, "board.refused", subject=run_id, details=told)
+        raise
     edge_id = asked.edge_id if board is Board.BLACKBOARD else None
     author = Author(call.who.user_id, asked.source_node_id, run_id, edge_id)
     return json_answer(

@@ -1,0 +1,227 @@
+// The chat of one session: its turns as bubbles, what waits to be said, and the newest in sight.
+//
+// What is on the page follows the thread: nodes are made once and changed in place, so that what a reader folded open or
+// selected stays as it is while an answer grows.
+
+import { Thread, shownOf, textOf } from "./thread.js";
+import { at, attempt, button, call, element, fetched, glimpse, isMarker, time, valueNode } from "./values.js";
+
+const FRAME_MS = 20; // events that come together are shown together
+const NEAR_PX = 60; // so near to the end, a reader is taken along
+const FETCHED_AT_ONCE = 65_536; // bytes of a message whose text was moved
+
+const ORDINALS = ["next", "2nd", "3rd"];
+
+export class Chat {
+  #thread = new Thread();
+  #nodes = new Map(); // by turn: {root, question, answer, note, items: Map}
+  #live = null; // runs that have not ended, in the order of their turns; null: nobody has said yet
+  #outbox = [];
+  #next = null;
+  #timer = null;
+  #wantsInternal = false;
+
+  /** `on` has: changed(), show(runId), cancel(runId), sayAgain(key), unsay(key). */
+  constructor(on) {
+    this.on = on;
+    this.place = at("turns");
+    at("earlier").onclick = () => attempt(at("chat-problem"), () => this.#loadEarlier());
+  }
+
+  /** Another session, or the same one with other eyes. */
+  begin(sessionId, wantsInternal) {
+    this.sessionId = sessionId;
+    this.#wantsInternal = wantsInternal;
+    this.#live = null;
+    this.#outbox = [];
+    this.isKnown = false;
+    this.#forget();
+  }
+
+  #forget() {
+    this.#thread = new Thread();
+    this.#nodes.clear();
+    this.#next = null;
+    this.place.replaceChildren();
+    this.#show();
+  }
+
+  startAnew(history, events = []) {
+    this.#forget();
+    this.isKnown = true;
+    this.#next = history?.next ?? null;
+    for (const message of history?.messages ?? []) this.#thread.recall(message);
+    for (const event of events) this.#take(event);
+    this.#show();
+    this.place.scrollTop = this.place.scrollHeight;
+  }
+
+  hear(event) {
+    this.#take(event);
+    this.#showSoon();
+  }
+
+  #take(event) {
+    const { visibility } = event.data;
+    if (visibility === "public" || (visibility === "internal" && this.#wantsInternal)) this.#thread.take(event); // CC-12
+  }
+
+  restarted(runId, ts) {
+    this.#thread.restart(runId, ts);
+    this.#showSoon();
+  }
+
+  waiting(outbox) {
+    this.#outbox = outbox;
+    this.#showSoon();
+  }
+
+  alive(runIds) {
+    this.#live = runIds;
+    for (const turn of this.#thread.turns.values()) if (!turn.answer?.status) this.#thread.changed.add(turn);
+    this.#showSoon();
+  }
+
+  get isEmpty() { return this.isKnown && !this.#thread.turns.size && !this.#outbox.length; }
+  get newestRun() { return this.#thread.inOrder().findLast((turn) => turn.answer)?.runId ?? null; }
+
+  async #loadEarlier() {
+    const { messages, next = null } = await call("GET", `/api/sessions/${encodeURIComponent(this.sessionId)}/messages?limit=50&before=${this.#next}`);
+    const height = this.place.scrollHeight - this.place.scrollTop;
+    this.#next = next;
+    for (const message of messages) this.#thread.recall(message);
+    this.#show();
+    this.place.scrollTop = this.place.scrollHeight - height; // the reader stays where they were
+  }
+
+  // -- showing
+
+  #showSoon() { this.#timer ??= setTimeout(() => this.#show(), FRAME_MS); }
+
+  #show() {
+    clearTimeout(this.#timer);
+    this.#timer = null;
+    const isAtEnd = this.place.scrollHeight - this.place.scrollTop - this.place.clientHeight < NEAR_PX;
+    const turns = this.#thread.inOrder();
+    for (const turn of this.#thread.changed) this.#showTurn(turn);
+    this.#thread.changed.clear();
+    const roots = turns.map((turn) => this.#nodes.get(turn).root);
+    arrange(this.place, [...roots, ...this.#outbox.map((one) => this.#unsent(one))]);
+    at("earlier").hidden = this.#next === null;
+    if (isAtEnd) this.place.scrollTop = this.place.scrollHeight;
+    this.on.changed();
+  }
+
+  #showTurn(turn) {
+    const nodes = this.#nodes.get(turn) ?? this.#newTurn(turn);
+    if (turn.question && nodes.said !== turn.question.text) {
+      nodes.said = turn.question.text;
+      nodes.question.replaceChildren(this.#words(turn.question, () => this.#thread.changed.add(turn)), time(turn.question.at));
+    }
+    nodes.question.hidden = !turn.question;
+    const shown = turn.answer ? shownOf(turn.answer) : [];
+    arrange(nodes.parts, shown.map((item) => this.#item(nodes, item, turn)));
+    const note = this.#note(turn);
+    nodes.note.className = `note ${note.kind}`;
+    nodes.note.replaceChildren(...note.says);
+    nodes.answer.hidden = !turn.answer && !note.says.length;
+    nodes.root.dataset.state = note.kind;
+  }
+
+  #newTurn(turn) {
+    const [question, parts, note] = [element("div", "bubble question"), element("div", "parts"), element("div", "note")];
+    const answer = element("div", "bubble answer", parts, note);
+    const nodes = { root: element("article", "turn", question, answer), question, parts, note, answer, items: new Map() };
+    nodes.root.dataset.run = turn.runId;
+    this.#nodes.set(turn, nodes);
+    return nodes;
+  }
+
+  /** A text that may have been moved: short ones are fetched, long ones when they are asked for. */
+  #words(holder, changed) {
+    const { text } = holder;
+    if (typeof text === "string") return words(text);
+    if (isMarker(text) && text.original_size <= FETCHED_AT_ONCE && !holder.isAsked) {
+      holder.isAsked = true;
+      fetched(text).then((whole) => { holder.text = whole; changed(); this.#showSoon(); }).catch(() => {}); // its link is still there
+    }
+    return valueNode(text);
+  }
+
+  #item(nodes, item, turn) {
+    const known = nodes.items.get(item);
+    const node = known ?? { tool: newTool, thought: newThought, step: newStep }[item.kind]?.(item) ?? element("div", "text");
+    nodes.items.set(item, node);
+    if (item.kind === "text") grow(node, textOf(item).replace(/^\n+/, ""));
+    if (item.kind === "thought") grow(node.lastChild, textOf(item));
+    if (item.kind === "tool") showTool(node, item, turn);
+    if (item.kind === "final") node.replaceChildren(this.#words(turn.answer, () => this.#thread.changed.add(turn)));
+    return node;
+  }
+
+  /** How it stands with a turn: who waits, who works, and how it ended. */
+  #note(turn) {
+    const { answer, runId } = turn;
+    const see = () => button("plain see", "run", () => this.on.show(runId));
+    if (answer?.status) {
+      const how = answer.status === "completed" ? null : element("span", `status ${answer.status}`, answer.error ? `${answer.status}: ${answer.error}` : answer.status);
+      return { kind: answer.status, says: [time(answer.at), ...(how ? [how] : []), see()] };
+    }
+    const place = this.#live?.indexOf(runId) ?? -1;
+    if (place > 0) {
+      const says = `queued, ${ORDINALS[place - 1] ?? `${place}th`} in line`;
+      return { kind: "queued", says: [element("span", "status queued", says), button("plain", "do not run it", () => this.on.cancel(runId))] };
+    }
+    if (place === 0 || answer) return { kind: "running", says: [element("span", "status running", "working…"), see()] };
+    if (this.#live) return { kind: "cancelled", says: [element("span", "status cancelled", "cancelled before it began"), see()] };
+    return { kind: "", says: [] };
+  }
+
+  #unsent(one) {
+    const says = { waiting: "waiting for the server…", sent: "sending…", refused: one.says }[one.is];
+    const note = element("div", `note ${one.is}`, element("span", one.is === "refused" ? "problem" : "status", says));
+    if (one.is === "refused") note.append(button("plain", "try again", () => this.on.sayAgain(one.key)), button("plain", "discard", () => this.on.unsay(one.key)));
+    const root = element("article", "turn", element("div", "bubble question", words(one.text), note));
+    root.dataset.state = `unsent ${one.is}`;
+    return root;
+  }
+}
+
+const words = (text) => element("div", "text", text);
+
+/** Put these in the place, in this order, and move only what has to be. */
+function arrange(place, nodes) {
+  const wanted = new Set(nodes);
+  for (const node of [...place.childNodes]) if (!wanted.has(node)) node.remove();
+  nodes.forEach((node, index) => { if (place.childNodes[index] !== node) place.insertBefore(node, place.childNodes[index] ?? null); });
+}
+
+/** Add what is new, so that a selection in what was there stays. */
+function grow(node, text) {
+  const shown = node.textContent;
+  if (text === shown) return;
+  if (shown && text.startsWith(shown)) node.append(text.slice(shown.length));
+  else node.textContent = text;
+}
+
+function newThought() {
+  const made = element("details", "thought", element("summary", "", element("span", "tag", "internal"), " thought"), element("div", "text"));
+  made.open = true;
+  return made;
+}
+
+const newStep = (item) => element("div", "step", element("span", "tag", "internal"), ` step ${item.number} is kept: another worker would go on from here`);
+
+const newTool = (item) => element("details", "tool", element("summary", "", element("code", "", item.tool ?? "tool"), " ", element("span", "faint")), element("div", "detail"));
+
+function showTool(node, item, turn) {
+  const [summary, detail] = node.children;
+  const isOver = "result" in item || "error" in item || item.whole;
+  const state = "error" in item ? "failed" : isOver ? "done" : turn.answer.status ? "stopped" : "calling…";
+  node.dataset.state = state;
+  const said = isOver ? glimpse(item.error ?? item.result) : glimpse(item.args);
+  summary.lastChild.textContent = `${state}${said ? ` · ${said}` : ""}`;
+  const parts = [["arguments", item.args], ["result", item.result], ["error", item.error], ["all of it", item.whole]].filter(([, value]) => value !== undefined);
+  if (detail.children.length === 2 * parts.length) return;
+  detail.replaceChildren(...parts.flatMap(([name, value]) => [element("div", "faint", name), valueNode(value)]));
+}

@@ -1,0 +1,130 @@
+// The list of sessions: searching, making, renaming and deleting them.
+
+import { at, attempt, button, call, element, time } from "./values.js";
+
+const TYPING_MS = 150;
+
+export class SessionList {
+  #asked = 0;
+  #rows = [];
+  #next = null;
+  #timer = null;
+
+  /** `on` has: choose(sessionId), changed(), gone(sessionId). */
+  constructor(on) {
+    this.on = on;
+    this.chosen = null;
+    at("search").oninput = () => {
+      clearTimeout(this.#timer);
+      this.#timer = setTimeout(() => this.refresh(), TYPING_MS);
+    };
+    at("new").onclick = () => attempt(at("sessions-problem"), () => this.#make());
+    at("more-sessions").onclick = () => attempt(at("sessions-problem"), () => this.#load(this.#next));
+    at("rename").onclick = () => this.#editTitle(true);
+    at("title-form").onsubmit = (event) => {
+      event.preventDefault();
+      attempt(at("chat-problem"), () => this.#rename(at("new-title").value));
+    };
+    at("new-title").onkeydown = (event) => { if (event.key === "Escape") this.#editTitle(false); };
+    at("keep-title").onclick = () => this.#editTitle(false);
+    at("delete").onclick = () => this.#askToDelete(true);
+    at("keep").onclick = () => this.#askToDelete(false);
+    at("delete-for-good").onclick = () => attempt(at("chat-problem"), () => this.#delete());
+  }
+
+  refresh() { return attempt(at("sessions-problem"), () => this.#load(null)); }
+
+  async #load(before) {
+    const asked = (this.#asked += 1);
+    const search = at("search").value.trim();
+    const query = new URLSearchParams({ limit: "30", ...(search && { search }), ...(before && { before }) });
+    const { sessions, next = null } = await call("GET", `/api/sessions?${query}`);
+    if (asked !== this.#asked) return; // a newer answer is on its way
+    this.#rows = before ? [...this.#rows, ...sessions] : sessions;
+    this.#next = next;
+    at("more-sessions").hidden = next === null;
+    at("no-sessions").hidden = this.#rows.length > 0;
+    at("no-sessions").textContent = search ? "No session has this in its title or id." : "None yet. The first message makes one.";
+    this.#show();
+  }
+
+  choose(sessionId) {
+    this.chosen = sessionId;
+    this.#editTitle(false);
+    this.#askToDelete(false);
+    this.#show();
+  }
+
+  get newest() { return this.#rows[0]?.session_id ?? null; }
+
+  #show() {
+    at("session-list").replaceChildren(...this.#rows.map((one) => {
+      const row = button("", "", () => this.on.choose(one.session_id));
+      row.append(element("span", "what", titleOf(one)), element("span", "", time(one.last_message_at), one.active_run_id ? element("span", "status running", " working") : null));
+      row.setAttribute("aria-current", String(one.session_id === this.chosen));
+      row.title = one.session_id;
+      return element("li", "", row);
+    }));
+    const known = this.#rows.find((one) => one.session_id === this.chosen);
+    if (known) this.#name(titleOf(known), true);
+    else this.#lookUp(this.chosen);
+  }
+
+  #name(title, isThere) {
+    at("title").textContent = title;
+    document.title = `${title} · Easel`;
+    at("session-verbs").hidden = !isThere;
+  }
+
+  /** A session that is not in the list as it is now: further down, not searched for, or not there yet. */
+  async #lookUp(sessionId) {
+    if (!sessionId) return;
+    const found = await call("GET", `/api/sessions/${encodeURIComponent(sessionId)}`).catch(() => null);
+    if (sessionId === this.chosen) this.#name(found ? titleOf(found) : sessionId, found !== null);
+  }
+
+  async #make() {
+    at("search").value = "";
+    const unused = this.#rows.find((one) => one.last_seq === 0 && one.title === null); // one empty session is enough
+    const { session_id: made } = unused ?? (await call("POST", "/api/sessions", {}));
+    await this.#changed();
+    this.on.choose(made);
+  }
+
+  async #rename(title) {
+    await call("PATCH", this.#path(), { title });
+    this.#editTitle(false);
+    await this.#changed();
+  }
+
+  async #delete() {
+    const gone = this.chosen;
+    await call("DELETE", this.#path());
+    this.#askToDelete(false);
+    await this.#changed();
+    this.on.gone(gone);
+  }
+
+  #path() { return `/api/sessions/${encodeURIComponent(this.chosen)}`; }
+
+  async #changed() {
+    await this.#load(null);
+    this.on.changed();
+  }
+
+  #editTitle(isOn) {
+    at("title-form").hidden = !isOn;
+    at("title-line").hidden = isOn;
+    if (!isOn) return;
+    at("new-title").value = at("title").textContent;
+    at("new-title").select();
+  }
+
+  #askToDelete(isOn) {
+    at("delete-form").hidden = !isOn;
+    at("delete").hidden = isOn;
+    if (isOn) at("keep").focus();
+  }
+}
+
+const titleOf = (session) => session.title ?? "New session";

@@ -1,0 +1,84 @@
+"""JSON that wants to hurt: refused quickly, with a clear error, and nothing grows. R1"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from tests.edges.http.live import new_session
+from tests.requirements import case
+
+if TYPE_CHECKING:
+    from tests.edges.http.live import LiveEasel
+
+AT_MOST_SECONDS = 0.1
+AT_MOST_GROWTH = 64 * 1024 * 1024
+RUN = '{{"session_id":"bombs","message":{}}}'
+CANVAS = '{{"method":"canvas.create","params":{{"canvasId":"bomb","state":{{"a":{}}}}}}}'
+
+BOMBS = {
+    "a hundred thousand levels": "[" * 100_000 + "]" * 100_000,
+    "objects without end": '{"a":' * 100_000 + "1" + "}" * 100_000,
+    "a number of 300,000 digits": "9" * 300_000,
+    "a number beyond numbers": "1e999999999",
+    "not a number": "NaN",
+    "infinity": "-Infinity",
+    "half a character": '"\\ud800"',
+    "a broken escape": '"\\u12"',
+    "cut off": '"abc',
+    "a control character": '"a\x01b"',
+    "something after the end": '"x"} {"y":1',
+    "a comment": '"x" /* hm */',
+}
+SAME_KEY_TWICE = [
+    ("/api/runs", '{"session_id":"bombs","message":"noop","message":"other"}'),
+    ("/api/rpc", '{"method":"canvas.create","params":{"canvasId":"twice","state":{"a":1,"a":2}}}'),
+    ("/api/rpc", '{"method":"canvas.create","method":"canvas.delete","params":{"canvasId":"twice"}}'),
+]
+
+
+def post(easel: LiveEasel, path: str, text: str) -> int:
+    began = time.perf_counter()
+    answer = easel.ask("POST", path, content=text.encode(), headers={"content-type": "application/json"})
+    took = time.perf_counter() - began
+    assert took < AT_MOST_SECONDS, f"{took:.3f} s"
+    error = answer.json()["error"]
+    assert error["name"] in ("BAD_INPUT", "TOO_LARGE"), error
+    assert len(error["message"]) < 400
+    return answer.status_code
+
+
+@case("R1")
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
+@pytest.mark.parametrize(("path", "around"), [("/api/runs", RUN), ("/api/rpc", CANVAS)], ids=["a typed place", "a free place"])
+def test_a_bomb_is_refused_at_once(easel: LiveEasel, path: str, around: str, bomb: str) -> None:
+    assert post(easel, path, around.format(bomb)) in (400, 413)
+
+
+@case("R1")
+@pytest.mark.parametrize(("path", "text"), SAME_KEY_TWICE)
+def test_two_equal_keys_are_refused_because_two_readers_could_believe_different_ones(easel: LiveEasel, path: str, text: str) -> None:
+    assert post(easel, path, text) == 400
+
+
+@case("R1")
+def test_a_hundred_megabytes_are_refused_without_being_taken(small_easel: LiveEasel) -> None:
+    process = psutil.Process(os.getpid())  # the server lives in this process
+    before = process.memory_info().rss
+
+    answer = small_easel.ask("POST", "/api/runs", content=(b" " * 1_048_576 for _ in range(100)))
+    assert (answer.status_code, answer.json()["error"]["name"]) == (413, "TOO_LARGE")
+    assert process.memory_info().rss - before < AT_MOST_GROWTH
+
+
+def test_honest_json_of_the_same_looks_is_taken(easel: LiveEasel) -> None:
+    deep = "[" * 90 + "]" * 90
+    name = new_session()
+    answer = easel.ask(
+        "POST", "/api/rpc", content=f'{{"method":"canvas.create","params":{{"canvasId":"{name}","state":{{"a":{deep},"b":{{"a":1}},"n":1e300}}}}}}'.encode()
+    )
+    assert answer.status_code == 200, answer.text
