@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import easel
 from easel.core.stream.envelope import EVENT_TYPES, Provenance, Stream, Visibility, seal
 from easel.core.stream.log import LAST_CURSOR, Bounds, check_cursor, parse_cursor
-from easel.core.stream.ring import CancelAsked, RunGrew, RunReady, from_text, to_text
+from easel.core.stream.ring import CancelAsked, CanvasGrew, LogGone, Ring, RunGrew, RunReady, ThreadGrew, from_text, to_text
 from easel.errors import BadInput, CursorGone
-from easel.ids import RunId, new_run_id
+from easel.ids import OWNER, RunId, new_run_id, owned
 from tests.requirements import case, rule
 
 WHO = Provenance("main", "tool_loop", "run_x")
@@ -106,8 +106,20 @@ def test_a_cursor_outside_what_is_held_is_told_so(says: str, cursor: int, bounds
     assert refused.value.details == {"cursor": cursor, "oldest": bounds.oldest, "newest": bounds.newest}
 
 
-@pytest.mark.parametrize("ring", [RunGrew(new_run_id(), 12), RunReady(), RunReady(anywhere=True), CancelAsked(RunId("run_1"))])
-def test_a_ring_is_read_back_as_it_was_rung(ring: RunGrew | RunReady | CancelAsked):
+RINGS = [
+    RunGrew(new_run_id(), 12),
+    ThreadGrew(owned(OWNER, "a.b:c-d_e"), 3),
+    CanvasGrew(owned(OWNER, "12.cockpit"), 2**40),
+    LogGone("canvas", owned(OWNER, "x.y")),
+    LogGone("run", new_run_id()),
+    RunReady(),
+    RunReady(anywhere=True),
+    CancelAsked(RunId("run_1")),
+]
+
+
+@pytest.mark.parametrize("ring", RINGS)
+def test_a_ring_is_read_back_as_it_was_rung(ring: Ring):
     assert from_text(to_text(ring)) == ring
     assert " " not in to_text(ring)
 

@@ -395,7 +395,7 @@ async def test_a_run_goes_on_with_the_whole_of_what_was_too_heavy_for_its_log(be
     seen: list[Conversation] = []
 
     class Listening:
-        async def reply(self, conversation: Conversation, _: Sequence[ToolDefinition]) -> AsyncIterator[Part]:
+        async def reply(self, conversation: Conversation, tools: Sequence[ToolDefinition]) -> AsyncIterator[Part]:
             seen.append(conversation)
             yield Text("end")
 

@@ -20,7 +20,7 @@ from tests.support.proxy import Proxy
 from tests.support.sse import RECONNECT_SECONDS, ContractBroken, CursorBy, Event, Stream, StreamRefused
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
     from tests.journeys.client import Client
 
@@ -153,21 +153,25 @@ class Watcher:
         patience = self.chance.choice([None, None, self.chance.uniform(0.0, 0.2), self.chance.uniform(0.0, 1.5)])
         events_left = self.chance.choice([None, 1, 2, self.chance.randint(1, 30)])
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience):
-                async for event in self._events(way):
+            async with contextlib.aclosing(self._events(way)) as events, asyncio.timeout(patience):
+                async for event in events:
                     self._take(event)
                     events_left = None if events_left is None else events_left - 1
                     if events_left is not None and events_left <= 0:
                         break
         self.left += 1
 
-    async def _events(self, way: str) -> AsyncIterator[Event]:
+    async def _events(self, way: str) -> AsyncGenerator[Event]:
         path, after = self.transport.path.format(self.name), self.cursor or None
         if self.transport.kind == "thread":
             async with Chat.open(way, self.name, self.network.token, after=after, debug=self.transport.debug) as chat:
                 self.connected[self.instance] += 1
-                async for event in chat.events():
-                    yield event
+                try:
+                    async for event in chat.events():
+                        yield event
+                finally:
+                    if self.chance.random() < 0.3:
+                        await chat.leave()
             return
         by: CursorBy = "header" if self.chance.random() < 0.5 else "query"
         async with Stream.at(way, path, self.network.token, after=after, by=by) as stream:

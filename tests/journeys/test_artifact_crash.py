@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.host.artifacts import Artifacts
-from easel.ids import OWNER
+from easel.ids import OWNER, ArtifactId
 from easel.stores.blobs import ASIDE, open_blobs
 from tests.requirements import case, rule
 from tests.stores.harness import Store, open_store
@@ -52,7 +52,7 @@ async def test_two_hundred_kills_between_object_and_commit_leave_nothing_danglin
     assert ends["keep", "after the object"] + ends["upload", "after the object"] >= KILLS
     assert set(ends) == {way for way in WAYS if way[0] != "sweep" and way[1] != "never"}, "every way to die was died"
 
-    acknowledged = {life["acknowledged"] for life in lives if life["acknowledged"]}
+    acknowledged = {ArtifactId(life["acknowledged"]) for life in lives if life["acknowledged"]}
     await check_all_is_there(await opened(url, tmp_path), root, acknowledged)
     [sweeper] = await led(**plan, lives=1, ways=SWEEPING)
     assert sweeper["was_killed"]
@@ -91,7 +91,7 @@ def story_of(store: Store, root: Path) -> Artifacts:
     return Artifacts(store.database.artifacts, open_blobs(str(root)), max_bytes=LIMIT, grace_seconds=GRACE)
 
 
-async def check_all_is_there(store: Store, root: Path, acknowledged: set[str]) -> None:
+async def check_all_is_there(store: Store, root: Path, acknowledged: set[ArtifactId]) -> None:
     """What refers, and what is said to be stored, is there to the last bit; what is young is not swept. Then a week goes by."""
     story = story_of(store, root)
     references = {row["artifact_id"] for row in await store.sql("select artifact_id from artifact_refs")}
@@ -109,7 +109,7 @@ async def check_all_is_there(store: Store, root: Path, acknowledged: set[str]) -
     await store.close()
 
 
-async def check_only_what_is_referred_to_is_left(store: Store, root: Path, acknowledged: set[str]) -> None:
+async def check_only_what_is_referred_to_is_left(store: Store, root: Path, acknowledged: set[ArtifactId]) -> None:
     """A sweep was killed between the rows and their blobs: another one ends what it began."""
     story = story_of(store, root)
     assert keys_in(root) - await keys_of(store), "the sweep had removed no row"

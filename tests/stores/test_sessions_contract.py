@@ -162,7 +162,7 @@ async def test_sessions_are_listed_by_their_latest_message_and_in_pages(runs: Ru
     assert [one.title for one in first] == ["message 1", "message 4", "message 3"], "the first message names the session, not a later one"
 
 
-@pytest.mark.parametrize(("search", "found"), [("ALPHA", ["a"]), ("100%", ["b"]), ("_", ["c"]), ("a%b", []), ("\\", ["d"]), ("zz", ["zz"])])
+@pytest.mark.parametrize("search, found", [("ALPHA", ["a"]), ("100%", ["b"]), ("_", ["c"]), ("a%b", []), ("\\", ["d"]), ("zz", ["zz"])])
 async def test_a_search_finds_what_it_says_and_has_no_wildcards(sessions: SessionStore, search: str, found: list[str]) -> None:
     for name, title in (("a", "Alpha beta"), ("b", "at 100% now"), ("c", "under_score"), ("d", "back\\slash"), ("zz", "plain")):
         await sessions.create(OWNER, SessionId(name), title)

@@ -132,6 +132,10 @@ class Chat:
         except ConnectionClosed as end:
             raise EOFError(str(end)) from None
 
+    async def leave(self) -> None:
+        """Say goodbye, as a page that is closed does. Leaving the `async with` alone is to vanish."""
+        await self._connection.close(CloseCode.GOING_AWAY)
+
     async def hear(self) -> Heard | None:
         """The next frame, None at the end of the connection, in order or not."""
         try:

@@ -64,7 +64,7 @@ class CanvasLibrary:
         if not await self._canvases.delete(who.user_id, CanvasId(canvas_id)):
             raise NotFound(what="canvas", id=canvas_id)
         await self._audit.record(who, "canvas.deleted", subject=canvas_id)
-        self._bell.ring(LogGone(owned(who.user_id, canvas_id)))
+        self._bell.ring(LogGone("canvas", owned(who.user_id, canvas_id)))
 
     async def add_snapshot(self, who: Principal, canvas_id: str, picture: AsyncIterable[bytes], declared_type: str) -> tuple[Artifact, int]:
         """Kept as an artifact first; then its reference is an event of the canvas, for who watches and who comes later. CC-24"""

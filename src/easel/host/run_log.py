@@ -187,10 +187,11 @@ class RunLog:
                     await self._keeper.keep(self.claim.user_id, heavy)
                 began = time.monotonic()
                 appended = await self._runs.append(batch)
-                seconds = time.monotonic() - began
-                APPEND_SECONDS.observe(seconds)
-                self._audit.slow("append.slow", seconds, subject=self.claim.run_id)
-                return appended
             except Unavailable:
                 await asyncio.sleep(RETRY_SECONDS)
+                continue
+            seconds = time.monotonic() - began
+            APPEND_SECONDS.observe(seconds)
+            self._audit.slow("append.slow", seconds, subject=self.claim.run_id)
+            return appended
         return None

@@ -54,10 +54,10 @@ class Sessions:
         if gone is None:
             raise NotFound(what="session", id=session_id)
         await self._audit.record(who, "session.deleted", subject=session_id, details={"runs": len(gone)})
-        self._bell.ring(LogGone(owned(who.user_id, session_id)))
+        self._bell.ring(LogGone("session", owned(who.user_id, session_id)))
         for run_id in gone:
             self._bell.ring(CancelAsked(run_id))
-            self._bell.ring(LogGone(run_id))
+            self._bell.ring(LogGone("run", run_id))
 
     async def messages(self, who: Principal, session_id: str, before: int | None, limit: int) -> list[StoredMessage]:
         await self.get(who, session_id)

@@ -249,7 +249,7 @@ class Tails:
         if isinstance(ring, self._kind.grew):
             if tail := self._tails.get(ring.key):
                 self._note(tail, ring.seq)
-        elif isinstance(ring, LogGone) and (tail := self._tails.get(ring.key)):
+        elif isinstance(ring, LogGone) and ring.what == self._kind.what and (tail := self._tails.get(ring.key)):
             self._end(tail)
 
     def _end(self, tail: LogTail) -> None:

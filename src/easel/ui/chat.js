@@ -25,6 +25,9 @@ export class Chat {
   constructor(on) {
     this.on = on;
     this.place = at("turns");
+    this.isFollowing = true; // a reader at the end is taken along, one who reads further up is left in peace
+    this.place.onscroll = () => { this.isFollowing = this.place.scrollHeight - this.place.scrollTop - this.place.clientHeight < NEAR_PX; };
+    new ResizeObserver(() => this.follow()).observe(this.place);
     at("earlier").onclick = () => attempt(at("chat-problem"), () => this.#loadEarlier());
   }
 
@@ -52,9 +55,11 @@ export class Chat {
     this.#next = history?.next ?? null;
     for (const message of history?.messages ?? []) this.#thread.recall(message);
     for (const event of events) this.#take(event);
+    this.isFollowing = true;
     this.#show();
-    this.place.scrollTop = this.place.scrollHeight;
   }
+
+  follow() { if (this.isFollowing) this.place.scrollTop = this.place.scrollHeight; }
 
   hear(event) {
     this.#take(event);
@@ -101,15 +106,14 @@ export class Chat {
   #show() {
     clearTimeout(this.#timer);
     this.#timer = null;
-    const isAtEnd = this.place.scrollHeight - this.place.scrollTop - this.place.clientHeight < NEAR_PX;
     const turns = this.#thread.inOrder();
     for (const turn of this.#thread.changed) this.#showTurn(turn);
     this.#thread.changed.clear();
     const roots = turns.map((turn) => this.#nodes.get(turn).root);
     arrange(this.place, [...roots, ...this.#outbox.map((one) => this.#unsent(one))]);
     at("earlier").hidden = this.#next === null;
-    if (isAtEnd) this.place.scrollTop = this.place.scrollHeight;
     this.on.changed();
+    this.follow();
   }
 
   #showTurn(turn) {
@@ -162,7 +166,7 @@ export class Chat {
   /** How it stands with a turn: who waits, who works, and how it ended. */
   #note(turn) {
     const { answer, runId } = turn;
-    const see = () => button("plain see", "run", () => this.on.show(runId));
+    const see = () => Object.assign(button("plain", "run", () => this.on.show(runId)), { title: "Show the state of this run" });
     if (answer?.status) {
       const how = answer.status === "completed" ? null : element("span", `status ${answer.status}`, answer.error ? `${answer.status}: ${answer.error}` : answer.status);
       return { kind: answer.status, says: [time(answer.at), ...(how ? [how] : []), see()] };
@@ -187,7 +191,7 @@ export class Chat {
   }
 }
 
-const words = (text) => element("div", "text", text);
+const words = (text) => element("div", text.startsWith('{"script"') ? "text script" : "text", text);
 
 /** Put these in the place, in this order, and move only what has to be. */
 function arrange(place, nodes) {

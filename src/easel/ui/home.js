@@ -7,7 +7,7 @@ import { CanvasPanel } from "./canvas.js";
 import { Chat } from "./chat.js";
 import { RunPanel } from "./run.js";
 import { SessionList } from "./sessions.js";
-import { at, attempt, button, call, element } from "./values.js";
+import { at, attempt, button, call } from "./values.js";
 import { Watching } from "./watching.js";
 
 const script = (...steps) => JSON.stringify({ script: steps });
@@ -29,30 +29,34 @@ const EXAMPLES = {
 const FIRST_SESSION = "main";
 const FIRST_CANVAS = "main";
 const DEBUG = "easel-debug"; // kept for this tab only: no link switches it on for somebody else
+const GATHER_MS = 60; // a thread that is told from its beginning asks for the same again and again
 
 const shown = { session: null, run: null, canvas: null };
 const links = { chat: null, run: null, canvas: null };
-let activeRun = null;
+let activeRun; // undefined: not known yet; null: none
 let asking = 0;
 let isStopping = false;
 
 const watching = new Watching({ told });
 const sessions = new SessionList({ choose: (session) => go({ session, run: null, view: "chat" }), changed: () => watching.tellOthers("sessions"), gone: leaveDeleted });
 const chat = new Chat({ changed: chatChanged, show: (run) => go({ run, view: "state" }), cancel: cancelRun, sayAgain: (key) => links.chat.sayAgain(key), unsay: (key) => links.chat.unsay(key) });
-const run = new RunPanel({ restarted: (runId, ts) => chat.restarted(runId, ts), changed: lookAtRuns });
+const run = new RunPanel({ restarted: (runId, ts) => chat.restarted(runId, ts), changed: () => lookAtRuns() });
 const canvas = new CanvasPanel({ open: (id) => go({ canvas: id }), created: openCanvas });
 
 // --- what is chosen ---------------------------------------------------------------------------------------------------
 
 function chosen() {
   const asked = new URLSearchParams(location.hash.slice(1));
-  return { session: asked.get("session") || sessions.newest || FIRST_SESSION, run: asked.get("run"), canvas: asked.get("canvas") || FIRST_CANVAS };
+  return { session: asked.get("session") || shown.session || sessions.newest || FIRST_SESSION, run: asked.get("run"), canvas: asked.get("canvas") || FIRST_CANVAS };
+}
+
+function address({ session, run: runId, canvas: canvasId }) {
+  return `#${new URLSearchParams({ session, ...(runId && { run: runId }), ...(canvasId !== FIRST_CANVAS && { canvas: canvasId }) })}`;
 }
 
 function go({ view, ...change }) {
-  const { session, run: runId, canvas: canvasId } = { ...chosen(), ...change };
-  const address = new URLSearchParams({ session, ...(runId && { run: runId }), ...(canvasId !== FIRST_CANVAS && { canvas: canvasId }) });
-  if (location.hash.slice(1) !== String(address)) history.pushState(null, "", `#${address}`);
+  const there = address({ ...chosen(), ...change });
+  if (location.hash !== there) history.pushState(null, "", there);
   if (view) setView(view);
   showChosen();
 }
@@ -68,7 +72,7 @@ function showChosen() {
 
 function openChat(session) {
   shown.session = session;
-  activeRun = null;
+  activeRun = undefined;
   isStopping = false;
   links.chat?.leave();
   chat.begin(session, at("debug").checked);
@@ -83,10 +87,16 @@ function hearChat(message) {
   if (message.what === "outbox") chat.waiting(message.outbox);
   if (message.what === "problem") at("chat-problem").textContent = message.says;
   if (message.what === "state") tellLink(message.state);
-  if (message.what === "anew" || message.event?.type === "message.completed") {
+  if (message.what === "anew" || message.event?.type === "message.completed") lookAround();
+}
+
+let looking = null;
+function lookAround() {
+  looking ??= setTimeout(() => {
+    looking = null;
     lookAtRuns();
     sessions.refresh();
-  }
+  }, GATHER_MS);
 }
 
 function tellLink(state) {
@@ -109,27 +119,32 @@ function tellLink(state) {
 async function lookAtRuns() {
   const asked = (asking += 1);
   const { session } = shown;
-  await attempt(at("chat-problem"), async () => {
-    const { runs } = await call("GET", `/api/runs?session_id=${encodeURIComponent(session)}&statuses=queued,running&limit=200`);
-    if (asked !== asking || session !== shown.session) return;
-    const live = runs.reverse().map((one) => one.run_id);
-    if (live[0] !== activeRun) isStopping = false;
-    activeRun = live[0] ?? null;
-    chat.alive(live);
-    chatChanged();
-  });
+  const found = await call("GET", `/api/runs?session_id=${encodeURIComponent(session)}&statuses=queued,running&limit=200`).catch(() => null);
+  if (!found || asked !== asking || session !== shown.session) return; // when the server is back, the chat asks again
+  const live = found.runs.reverse().map((one) => one.run_id);
+  if (live[0] !== activeRun) isStopping = false;
+  activeRun = live[0] ?? null;
+  chat.alive(live);
 }
 
 function chatChanged() {
   at("welcome").hidden = !chat.isEmpty;
+  at("turns").hidden = chat.isEmpty;
   at("stop").disabled = !activeRun || isStopping;
   at("stop").textContent = isStopping ? "Stopping…" : "Stop";
   showRun();
 }
 
 function say(text) {
+  chat.isFollowing = true; // who speaks is at the end
   links.chat.say(text);
-  at("turns").scrollTop = at("turns").scrollHeight;
+}
+
+async function sayExample(name, text) {
+  const { session } = shown;
+  await sessions.nameFirst(name);
+  if (session === shown.session) say(text);
+  at("message").focus();
 }
 
 function cancelRun(runId) {
@@ -143,7 +158,11 @@ function cancelRun(runId) {
 function leaveDeleted(session) {
   if (session !== shown.session) return;
   shown.session = null;
-  sessions.refresh().then(() => go({ session: sessions.newest ?? FIRST_SESSION, run: null }));
+  links.chat.leave();
+  sessions.refresh().then(() => {
+    go({ session: sessions.newest ?? FIRST_SESSION, run: null });
+    at("chat-problem").textContent = `The session ${session} was deleted.`;
+  });
 }
 
 // --- the run and the canvas -------------------------------------------------------------------------------------------
@@ -151,8 +170,9 @@ function leaveDeleted(session) {
 /** The run that was asked for, or the one at work, or the last that said something. */
 function showRun() {
   const asked = chosen().run;
-  const want = asked ?? activeRun ?? chat.newestRun;
   at("follow").hidden = !asked;
+  if (!asked && activeRun === undefined) return;
+  const want = asked ?? activeRun ?? chat.newestRun;
   if (want === shown.run) return;
   shown.run = want;
   links.run?.leave();
@@ -219,7 +239,7 @@ at("try-now").onclick = () => watching.tryNow();
 at("sign-out").onsubmit = () => watching.signOut();
 for (const one of document.querySelectorAll("#views button")) one.onclick = () => setView(one.dataset.view);
 for (const [place, [name, message]] of Object.entries(EXAMPLES).entries()) {
-  at("examples").append(button(place ? "" : "main", name, () => { say(message); at("message").focus(); }));
+  at(place ? "examples" : "first-example").append(button(place ? "" : "main", name, () => sayExample(name, message)));
   at("more-examples").append(button("", name, () => { at("message").value = message; at("message").focus(); }));
 }
 document.addEventListener("signed-out", signedOut);
@@ -230,4 +250,5 @@ at("debug").checked = sessionStorage.getItem(DEBUG) === "on";
 
 await watching.connect();
 await sessions.refresh();
+history.replaceState(null, "", address(chosen()));
 showChosen();

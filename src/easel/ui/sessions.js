@@ -91,6 +91,14 @@ export class SessionList {
     this.on.choose(made);
   }
 
+  /** A session that has no name yet is called after the example that it begins with: the script's own text would say little. */
+  async nameFirst(title) {
+    const known = this.#rows.find((one) => one.session_id === this.chosen);
+    if (known?.title) return;
+    const naming = known ? call("PATCH", this.#path(), { title }) : call("POST", "/api/sessions", { session_id: this.chosen, title });
+    await naming.catch(() => null); // then the server makes one of the message
+  }
+
   async #rename(title) {
     await call("PATCH", this.#path(), { title });
     this.#editTitle(false);

@@ -205,7 +205,7 @@ def test_a_query_that_does_not_fit_is_refused_or_finds_nothing(easel: LiveEasel,
 def test_a_run_that_does_not_exist_is_not_found_on_any_route(easel: LiveEasel, run_id: str) -> None:
     for row in ROUTES:
         if "{run_id}" in row.path and run_id != "..":
-            sent = {"json": BODIES[row.body]} if row.body else {}
+            sent: dict[str, Any] = {"json": BODIES[row.body]} if row.body else {}
             check_error(easel.ask(row.method, row.path.replace("{run_id}", run_id), **sent), 404)
 
 

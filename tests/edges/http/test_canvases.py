@@ -78,7 +78,7 @@ def test_a_canvas_is_made_found_and_deleted_by_the_gateways_methods(easel: LiveE
 
 
 @pytest.mark.parametrize(
-    ("method", "params", "status"),
+    "method, params, status",
     [
         ("canvas.create", {}, 400),
         ("canvas.create", {"canvasId": "a b"}, 400),
@@ -155,12 +155,12 @@ def test_a_picture_is_in_no_chat_and_in_no_run(easel: LiveEasel, canvas: str) ->
     snap(easel, canvas, png(7))
     assert all(not event.type.startswith("canvas.") for event in easel.events(run_id, debug="1"))
     assert "canvas" not in easel.get(f"/api/sessions/{name}/messages").text
-    assert [row["event_type"] for row in easel.sql(f"select distinct event_type from run_events where event_type like 'canvas%'")] == []
+    assert [row["event_type"] for row in easel.sql("select distinct event_type from run_events where event_type like 'canvas%'")] == []
 
 
 @case("R2")
 @pytest.mark.parametrize(
-    ("picture", "kind"),
+    "picture, kind",
     [
         (b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>", "image/svg+xml"),
         (b"<html><script>alert(1)</script>", "image/png"),

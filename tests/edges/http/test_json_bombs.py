@@ -54,13 +54,13 @@ def post(easel: LiveEasel, path: str, text: str) -> int:
 
 @case("R1")
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
-@pytest.mark.parametrize(("path", "around"), [("/api/runs", RUN), ("/api/rpc", CANVAS)], ids=["a typed place", "a free place"])
+@pytest.mark.parametrize('path, around', [("/api/runs", RUN), ("/api/rpc", CANVAS)], ids=["a typed place", "a free place"])
 def test_a_bomb_is_refused_at_once(easel: LiveEasel, path: str, around: str, bomb: str) -> None:
     assert post(easel, path, around.format(bomb)) in (400, 413)
 
 
 @case("R1")
-@pytest.mark.parametrize(("path", "text"), SAME_KEY_TWICE)
+@pytest.mark.parametrize('path, text', SAME_KEY_TWICE)
 def test_two_equal_keys_are_refused_because_two_readers_could_believe_different_ones(easel: LiveEasel, path: str, text: str) -> None:
     assert post(easel, path, text) == 400
 
@@ -79,6 +79,8 @@ def test_honest_json_of_the_same_looks_is_taken(easel: LiveEasel) -> None:
     deep = "[" * 90 + "]" * 90
     name = new_session()
     answer = easel.ask(
-        "POST", "/api/rpc", content=f'{{"method":"canvas.create","params":{{"canvasId":"{name}","state":{{"a":{deep},"b":{{"a":1}},"n":1e300}}}}}}'.encode()
+        "POST",
+        "/api/rpc",
+        content=f'{{"method":"canvas.create","params":{{"canvasId":"{name}","state":{{"a":{deep},"b":{{"a":1}},"n":1e300}}}}}}'.encode(),
     )
     assert answer.status_code == 200, answer.text

@@ -196,7 +196,9 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
     """Cuts a reader that takes nothing for a moment; users have 20 s."""
-    with LiveEasel(tmp_path_factory.mktemp("easel"), settings={"stall_seconds": STALL_SECONDS, "heartbeat_seconds": 0.2, **BULKY_LIMITS}) as live:
+    with LiveEasel(
+        tmp_path_factory.mktemp("easel"), settings={"stall_seconds": STALL_SECONDS, "heartbeat_seconds": 0.2, **BULKY_LIMITS}
+    ) as live:
         yield live
 
 

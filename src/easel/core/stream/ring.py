@@ -29,8 +29,9 @@ class CanvasGrew:
 
 @dataclass(frozen=True, slots=True)
 class LogGone:
-    """A log of any kind was deleted."""
+    """A log was deleted; `what` is its kind, since a session and a canvas may have the same name."""
 
+    what: str
     key: str
 
 
@@ -56,8 +57,8 @@ def to_text(ring: Ring) -> str:
     match ring:
         case RunGrew() | ThreadGrew() | CanvasGrew():
             return f"{_LETTERS[type(ring)]}{ring.seq}.{ring.key}"
-        case LogGone(key):
-            return f"x{key}"
+        case LogGone(what, key):
+            return f"x{what}.{key}"
         case RunReady(anywhere):
             return "a" if anywhere else "q"
         case CancelAsked(run_id):
@@ -76,4 +77,7 @@ def from_text(text: str) -> Ring | None:
         return RunReady(kind == "a")
     if kind == "c":
         return CancelAsked(RunId(rest))
-    return LogGone(rest) if kind == "x" else None
+    if kind == "x":
+        what, _, key = rest.partition(".")
+        return LogGone(what, key)
+    return None

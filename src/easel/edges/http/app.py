@@ -93,7 +93,8 @@ class HttpEdge:
         finally:
             seconds = answering.count()
             told = {"method": scope["method"], "route": scope["state"].get("route"), "status": answering.status}
-            self._host.audit.slow("http.slow", seconds, details=told)
+            if not scope["state"].get("is_transfer"):  # how long that takes is its other end's affair
+                self._host.audit.slow("http.slow", seconds, details=told)
 
     async def _talk(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A WebSocket: checked in the same order, and refused before its handshake with the same JSON error."""
@@ -125,6 +126,7 @@ class HttpEdge:
     def _endpoint(self, row: Row) -> ASGIApp:
         async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
             scope["state"]["route"] = row.path
+            scope["state"]["is_transfer"] = row.takes_file or row.answer == "*/*"
             request = Request(scope, receive)
             who = self._admit(row, request)
             asked = None

@@ -15,7 +15,7 @@ from easel.errors import HostError, IdempotencyConflict, NotSignedIn
 _PLACE = re.compile(r"\{(\w+)\}")
 _REF = "#/components/schemas/{name}"
 _BYTES = {"type": "string", "contentMediaType": "application/octet-stream"}
-_FILE = {
+_FILE: dict[str, Any] = {
     "application/octet-stream": {"schema": {}},
     "multipart/form-data": {"schema": {"type": "object", "properties": {"file": _BYTES}, "required": ["file"]}},
 }

@@ -21,25 +21,25 @@ alter table run_events
 create unique index run_events_thread_idx on run_events(user_id, session_id, thread_seq) where thread_seq is not null;
 
 create table messages (
-  message_id text primary key,
   user_id text not null,
   session_id text not null,
-  run_id text not null references runs(run_id) on delete cascade,
+  thread_seq bigint not null,
+  message_id text not null,
+  run_id text not null,
   role text not null constraint role_is_known check (role in ('user', 'assistant')),
   -- A string, whole; or the marker of one that was moved to an artifact.
   content jsonb not null,
   -- Of an assistant's message: how its run ended.
   status text,
   error_message text,
-  thread_seq bigint not null,
   -- Of a user's message: its event, which is in the thread alone.
   payload jsonb,
   created_at timestamptz not null default now(),
+  -- The place in the thread is the only index, and with the session goes the message: two are written with every run.
+  primary key (user_id, session_id, thread_seq),
   foreign key (user_id, session_id) references sessions(user_id, session_id) on delete cascade,
   constraint user_means_event check ((payload is not null) = (role = 'user'))
 );
-create unique index messages_thread_idx on messages(user_id, session_id, thread_seq);
-create index messages_run_idx on messages(run_id);
 
 create table boards (
   run_id text not null references runs(run_id) on delete cascade,

@@ -20,25 +20,25 @@ alter table run_events add column thread_seq integer;
 create unique index run_events_thread_idx on run_events(user_id, session_id, thread_seq) where thread_seq is not null;
 
 create table messages (
-  message_id text not null primary key,
   user_id text not null,
   session_id text not null,
-  run_id text not null references runs(run_id) on delete cascade,
+  thread_seq integer not null,
+  message_id text not null,
+  run_id text not null,
   role text not null constraint role_is_known check (role in ('user', 'assistant')),
   -- A string, whole; or the marker of one that was moved to an artifact.
   content text not null constraint content_is_json check (json_valid(content)),
   -- Of an assistant's message: how its run ended.
   status text,
   error_message text,
-  thread_seq integer not null,
   -- Of a user's message: its event, which is in the thread alone.
   payload text constraint payload_is_json check (payload is null or json_valid(payload)),
   created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
+  -- The place in the thread is the only index, and with the session goes the message: two are written with every run.
+  primary key (user_id, session_id, thread_seq),
   foreign key (user_id, session_id) references sessions(user_id, session_id) on delete cascade,
   constraint user_means_event check ((payload is not null) = (role = 'user'))
 ) strict;
-create unique index messages_thread_idx on messages(user_id, session_id, thread_seq);
-create index messages_run_idx on messages(run_id);
 
 create table boards (
   run_id text not null references runs(run_id) on delete cascade,

@@ -10,7 +10,9 @@ with made as (
   select user_id, canvas_id, last_seq, :event_type, :visibility, :payload::text::jsonb from made
 ), referred as (
   insert into artifact_refs (user_id, artifact_id, canvas_id)
-  select a.user_id, a.artifact_id, made.canvas_id from made join artifacts a on a.user_id = made.user_id and a.artifact_id = any(:refers_to::text[])
+  select a.user_id, a.artifact_id, made.canvas_id
+    from made join artifacts a on a.user_id = made.user_id and a.artifact_id = any(:refers_to::text[]) and a.is_stored
+     for key share of a
 )
 select user_id, canvas_id, agent_id, title, spec::text as spec, state::text as state, revision, last_seq, created_at, updated_at from made;
 
@@ -33,7 +35,9 @@ with grown as (
   select user_id, canvas_id, last_seq, :event_type, :visibility, :payload::text::jsonb, clock_timestamp() from grown
 ), referred as (
   insert into artifact_refs (user_id, artifact_id, canvas_id)
-  select a.user_id, a.artifact_id, g.canvas_id from grown g join artifacts a on a.user_id = g.user_id and a.artifact_id = any(:refers_to::text[])
+  select a.user_id, a.artifact_id, g.canvas_id
+    from grown g join artifacts a on a.user_id = g.user_id and a.artifact_id = any(:refers_to::text[]) and a.is_stored
+     for key share of a
   on conflict do nothing
 )
 select last_seq from grown;

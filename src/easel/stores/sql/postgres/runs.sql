@@ -20,7 +20,9 @@ with place as (
    where :message_id is not null
 ), referred as (
   insert into artifact_refs (user_id, artifact_id, run_id)
-  select user_id, artifact_id, :run_id from artifacts where user_id = :user_id and artifact_id = any(:refers_to::text[])
+  select user_id, artifact_id, :run_id from artifacts a
+   where user_id = :user_id and artifact_id = any(:refers_to::text[]) and is_stored
+     for key share of a
 )
 select queued.*, place.last_thread_seq as thread_seq from queued, place;
 
@@ -218,7 +220,8 @@ with asked as (
   select a.user_id, a.artifact_id, g.run_id
     from unnest(:referring_run_ids::text[], :refers_to::text[]) as r(run_id, artifact_id)
     join grown g using (run_id)
-    join artifacts a on a.user_id = g.user_id and a.artifact_id = r.artifact_id
+    join artifacts a on a.user_id = g.user_id and a.artifact_id = r.artifact_id and a.is_stored
+     for key share of a
   on conflict do nothing
 )
 select grown.run_id, grown.last_seq, cancel_requested, threaded.last_thread_seq as thread_seq from grown left join threaded using (run_id);

@@ -25,7 +25,7 @@ values (:user_id, :canvas_id, :seq, :event_type, :visibility, :payload, :now);
 -- name: refer_to
 -- A canvas speaks of an artifact, which is kept as long as the canvas is.
 insert into artifact_refs (user_id, artifact_id, canvas_id)
-select user_id, artifact_id, :canvas_id from artifacts where user_id = :user_id and artifact_id = :artifact_id
+select user_id, artifact_id, :canvas_id from artifacts where user_id = :user_id and artifact_id = :artifact_id and is_stored
 on conflict do nothing;
 
 -- name: canvas_bounds

@@ -21,7 +21,7 @@ returning last_thread_seq;
 -- name: refer_to
 -- A run speaks of an artifact, which is kept as long as the run is.
 insert into artifact_refs (user_id, artifact_id, run_id)
-select user_id, artifact_id, :run_id from artifacts where user_id = :user_id and artifact_id = :artifact_id
+select user_id, artifact_id, :run_id from artifacts where user_id = :user_id and artifact_id = :artifact_id and is_stored
 on conflict do nothing;
 
 -- name: take_numbers
