@@ -9,6 +9,7 @@ import os
 import secrets
 import socket
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -150,27 +151,34 @@ async def verified(settings: Settings, known: Sequence[str]) -> AsyncGenerator[R
         await opened.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What all parts of one process stand on."""
+
+    settings: Settings
+    database: Database
+    artifacts: Artifacts
+    audit: Audit
+
+
 @contextlib.asynccontextmanager
-async def auditing(settings: Settings, opened: Database) -> AsyncGenerator[Audit]:
-    """This process's hand on the audit trail; its last notes are stored before the database is closed."""
-    password = urlsplit(settings.database_url).password
-    audit = Audit(opened.audit, secrets=filter(None, (settings.token, password)), slow_seconds=settings.slow_seconds)
-    try:
-        yield audit
-    finally:
-        await audit.close()
+async def ground(settings: Settings) -> AsyncGenerator[Ground]:
+    """Open, up to date, and closed again; the last notes of the audit trail are stored before the database is closed."""
+    async with database(settings) as opened:
+        password = urlsplit(settings.database_url).password
+        audit = Audit(opened.audit, secrets=filter(None, (settings.token, password)), slow_seconds=settings.slow_seconds)
+        grace = settings.artifact_days * 86_400
+        kept = Artifacts(opened.artifacts, open_blobs(settings), max_bytes=settings.max_artifact_bytes, grace_seconds=grace)
+        try:
+            yield Ground(settings, opened, kept, audit)
+        finally:
+            await audit.close()
 
 
 def open_blobs(settings: Settings) -> Blobs:
     from easel.stores import blobs
 
     return blobs.open_blobs(settings.blob_url or str(settings.data_folder / "blobs"))
-
-
-def artifacts(settings: Settings, opened: Database) -> Artifacts:
-    return Artifacts(
-        opened.artifacts, open_blobs(settings), max_bytes=settings.max_artifact_bytes, grace_seconds=settings.artifact_days * 86_400
-    )
 
 
 def owner_token(settings: Settings) -> str:
@@ -208,27 +216,27 @@ def _make_folder(folder: Path) -> None:
         raise BadSettings(problem=f"The data folder {folder} cannot be used ({problem.strerror}); choose another with --data.") from None
 
 
-def boards(settings: Settings, opened: Database) -> Boards:
-    limits = Limits(settings.max_board_bytes, settings.max_board_keys, settings.max_board_total_bytes)
-    return Boards(opened.boards, artifacts(settings, opened), opened.bell, limits)
+def boards(on: Ground) -> Boards:
+    limits = Limits(on.settings.max_board_bytes, on.settings.max_board_keys, on.settings.max_board_total_bytes)
+    return Boards(on.database.boards, on.artifacts, on.database.bell, limits)
 
 
-def toolbox(settings: Settings, opened: Database, audit: Audit, more: Sequence[Tool] = ()) -> Toolbox:
+def toolbox(on: Ground, more: Sequence[Tool] = ()) -> Toolbox:
     return Toolbox(
-        [*native_tools(), *board_tools(boards(settings, opened)), *more],
-        audit=audit,
-        timeout_seconds=settings.tool_timeout_seconds,
-        max_result_bytes=settings.max_result_bytes,
+        [*native_tools(), *board_tools(boards(on)), *more],
+        audit=on.audit,
+        timeout_seconds=on.settings.tool_timeout_seconds,
+        max_result_bytes=on.settings.max_result_bytes,
     )
 
 
-def worker(settings: Settings, opened: Database, tools: Toolbox, audit: Audit) -> RunWorker:
-    kept = artifacts(settings, opened)
+def worker(on: Ground, tools: Toolbox) -> RunWorker:
+    settings = on.settings
     return RunWorker(
         new_worker_id(),
-        opened.runs,
-        kept,
-        opened.bell,
+        on.database.runs,
+        on.artifacts,
+        on.database.bell,
         ToolLoop(ScriptedModel(), tools, max_steps=settings.max_steps),
         slots=settings.worker_runs,
         claim_seconds=settings.claim_seconds,
@@ -236,24 +244,24 @@ def worker(settings: Settings, opened: Database, tools: Toolbox, audit: Audit) -
         drain_seconds=settings.drain_seconds,
         run_timeout_seconds=settings.run_timeout_seconds,
         retention_seconds=settings.retention_days * 86_400,
-        audit=audit,
-        also=[kept.sweep_forever],
+        audit=on.audit,
+        also=[on.artifacts.sweep_forever],
     )
 
 
-def host(settings: Settings, opened: Database, tools: Toolbox, audit: Audit) -> Host:
+def host(on: Ground, tools: Toolbox) -> Host:
+    settings, opened, bell = on.settings, on.database, on.database.bell
     token = owner_token(settings)
-    audit.hide(token)
-    kept = artifacts(settings, opened)
+    on.audit.hide(token)
     limits = {"max_attempts": settings.max_attempts, "max_message_bytes": settings.max_message_bytes}
-    queue = RunQueue(opened.runs, kept, opened.bell, audit, **limits)
+    queue = RunQueue(opened.runs, on.artifacts, bell, on.audit, **limits)
     room = Room(settings.max_streams)
 
     def tails(kind: Kind, source: LogSource) -> Tails:
         return Tails(
             kind,
             source,
-            opened.bell,
+            bell,
             poll_seconds=settings.poll_seconds,
             heartbeat_seconds=settings.heartbeat_seconds,
             stall_seconds=settings.stall_seconds,
@@ -263,12 +271,12 @@ def host(settings: Settings, opened: Database, tools: Toolbox, audit: Audit) -> 
 
     return Host(
         sign_in=SignIn(token),
-        audit=audit,
-        artifacts=kept,
-        boards=boards(settings, opened),
+        audit=on.audit,
+        artifacts=on.artifacts,
+        boards=boards(on),
         queue=queue,
-        sessions=Sessions(opened.sessions, queue, opened.bell, audit),
-        canvases=CanvasLibrary(opened.canvases, kept, opened.bell, audit),
+        sessions=Sessions(opened.sessions, queue, bell, on.audit),
+        canvases=CanvasLibrary(opened.canvases, on.artifacts, bell, on.audit),
         tails=tails(RUNS, opened.runs),
         threads=tails(THREADS, opened.sessions),
         canvas_tails=tails(CANVASES, opened.canvases),

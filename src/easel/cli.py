@@ -174,16 +174,15 @@ async def _serve(wanted: Settings, stop: asyncio.Event, *, with_api: bool, with_
     port = wanted.port if with_api else wanted.worker_port
     listening = assembly.listening(wanted.host, port) if with_api or port else None
     async with contextlib.AsyncExitStack() as stack:
-        opened = await stack.enter_async_context(assembly.database(wanted))
-        audit = await stack.enter_async_context(assembly.auditing(wanted, opened))
-        tools = assembly.toolbox(wanted, opened, audit)
+        ground = await stack.enter_async_context(assembly.ground(wanted))
+        tools = assembly.toolbox(ground)
         if listening is not None:
-            stories = assembly.host(wanted, opened, tools, audit)
+            stories = assembly.host(ground, tools)
             server = await stack.enter_async_context(assembly.serving(wanted, stories, listening, is_api=with_api))
             if with_api:
                 _say_where(wanted, server.address, stories.sign_in.owner_token)
         if with_worker:
-            await assembly.worker(wanted, opened, tools, audit).work(stop)
+            await assembly.worker(ground, tools).work(stop)
         else:
             await stop.wait()
 

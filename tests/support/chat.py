@@ -105,6 +105,7 @@ class Chat:
                 compression=None,
                 open_timeout=CONNECT_SECONDS,
                 ping_interval=None,
+                max_queue=None,  # else it stops reading while we are behind, and a goodbye waits for its time-out
                 proxy=None,
             )
         except InvalidStatus as refusal:

@@ -243,8 +243,6 @@ for (const [place, [name, message]] of Object.entries(EXAMPLES).entries()) {
   at("more-examples").append(button("", name, () => { at("message").value = message; at("message").focus(); }));
 }
 document.addEventListener("signed-out", signedOut);
-addEventListener("popstate", showChosen);
-addEventListener("hashchange", showChosen);
 addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); }); // what is shown may belong to somebody who signed out
 at("debug").checked = sessionStorage.getItem(DEBUG) === "on";
 
@@ -252,3 +250,5 @@ await watching.connect();
 await sessions.refresh();
 history.replaceState(null, "", address(chosen()));
 showChosen();
+addEventListener("popstate", showChosen);
+document.querySelector("main").inert = false;

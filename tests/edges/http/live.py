@@ -81,6 +81,7 @@ class Instance:
     base_url: str
     stories: Host
     opened: assembly.Database
+    ground: assembly.Ground
     tools: Toolbox
 
 
@@ -134,17 +135,16 @@ class LiveEasel:
         settings = Settings(data=str(self.folder), token=self.token, database_url=self.database_url, drain_seconds=0.0, **self.settings)
         async with contextlib.AsyncExitStack() as stack:
             for _ in range(self.edges):
-                opened = await stack.enter_async_context(assembly.database(settings))
-                audit = await stack.enter_async_context(assembly.auditing(settings, opened))
-                tools = assembly.toolbox(settings, opened, audit, self.tools)
-                stories = assembly.host(settings, opened, tools, audit)
+                ground = await stack.enter_async_context(assembly.ground(settings))
+                tools = assembly.toolbox(ground, self.tools)
+                stories = assembly.host(ground, tools)
                 server = await stack.enter_async_context(assembly.serving(settings, stories, listen_on("127.0.0.1", 0)))
                 host, port = server.address
-                self.instances.append(Instance(f"http://{host}:{port}", stories, opened, tools))
+                self.instances.append(Instance(f"http://{host}:{port}", stories, ground.database, ground, tools))
             self._is_up.set_result(None)
             if self.with_worker:
                 first = self.instances[0]
-                await assembly.worker(settings, first.opened, first.tools, first.stories.audit).work(self._stop)
+                await assembly.worker(first.ground, first.tools).work(self._stop)
             else:
                 await self._stop.wait()
 
