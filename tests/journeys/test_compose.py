@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx2
 import pytest
+from websockets.asyncio.client import connect
 
 from tests.journeys.client import Client, call, eventually, say, script, ticked, ticks
 from tests.journeys.composition import Composition, filled
@@ -133,6 +136,7 @@ async def test_the_web_service_spreads_requests_and_hides_the_loss_of_an_api(com
         await asyncio.gather(*(one.read_until(lambda event: event.type == "message.delta", within=20) for one in followers))
         counts = [await streams_of(direct, index) for index in (0, 1)]
         assert min(counts) >= 5, f"streams are not spread: {counts}"
+        await check_chat_and_files(web)
         composed.apis[1].kill()
         more = [await client.start("noop") for _ in range(10)]  # at the first attempt, although one API is gone
         seen = await asyncio.gather(*(one.read_to_end(within=40) for one in followers))
@@ -145,6 +149,20 @@ async def test_the_web_service_spreads_requests_and_hides_the_loss_of_an_api(com
     await asyncio.to_thread(web.process.wait, 15)
     composed.apis[1] = composed.launcher.again(composed.apis[1])
     composed.launcher.ready(composed.apis[1])
+
+
+async def check_chat_and_files(web: EaselProcess) -> None:
+    """WebSockets and files larger than any other body go through the same door."""
+    address = web.base_url.replace("http", "ws", 1)
+    async with asyncio.timeout(20), connect(f"{address}/ws/chat/through-nginx?token={web.token}") as chat:
+        await chat.send('{"type":"message","text":"noop"}')
+        said = [json.loads(await chat.recv()) for _ in range(2)]
+    assert [event["data"]["role"] for event in said] == ["user", "assistant"]
+    async with httpx2.AsyncClient(base_url=web.base_url, headers={"Authorization": f"Bearer {web.token}"}) as http:
+        kept = await http.post("/api/artifacts", content=b"many bytes " * 300_000)
+        assert kept.status_code == 201, kept.text
+        assert len((await http.get(kept.json()["uri"])).content) == 3_300_000
+        assert (await http.post("/api/runs", content=b"x" * 2_000_000)).status_code == 413
 
 
 async def streams_of(client: Client, at: int) -> int:

@@ -12,26 +12,27 @@ export class Thread {
 
   /** A message as the store has it: whole. */
   recall(message) {
-    const turn = this.#turn(message.run_id, message.seq);
+    const turn = this.#turn(message.run_id);
+    noted(turn, message.role === "user" ? "askedAt" : "answeredAt", message.seq);
     if (message.role === "user") turn.question = { text: message.text, at: message.created_at };
     else Object.assign(this.#answerOf(turn), { text: message.text, at: message.created_at, status: message.status ?? "completed", error: message.error });
   }
 
   take({ seq, type, ts, data }) {
     if (type === "message.completed" && data.role === "user") {
-      const turn = this.#turn(data.run_id, seq);
+      const turn = noted(this.#turn(data.run_id), "askedAt", seq);
       turn.question = { text: whole(turn.question?.text, data.text), at: ts };
     } else if (type === "message.completed") {
-      const answer = this.#speak(this.#turn(data.run_id, seq), ts);
+      const answer = this.#speak(this.#turn(data.run_id), seq, ts);
       Object.assign(answer, { text: whole(answer.text, data.text), at: ts, status: data.status, error: data.error });
       this.#speaking = null;
     } else if (type === "message.delta" || type === "reasoning.delta") {
-      const turn = this.#turn(`run_${data.message_id.slice("msg_".length)}`, seq); // an answer is named after its run
-      grow(this.#speak(turn, ts).items, type === "message.delta" ? "text" : "thought", { text: data.text, ts });
+      const turn = this.#turn(`run_${data.message_id.slice("msg_".length)}`); // an answer is named after its run
+      grow(this.#speak(turn, seq, ts).items, type === "message.delta" ? "text" : "thought", { text: data.text, ts });
     } else if (type === "tool.call" || type === "tool.result") {
-      called(this.#speak(null, ts, seq).items, data, ts);
+      called(this.#speak(null, seq, ts).items, data, ts);
     } else if (type === "step.completed") {
-      stepped(this.#speak(null, ts, seq).items, data);
+      stepped(this.#speak(null, seq, ts).items, data);
     } // there will be more types
   }
 
@@ -44,12 +45,17 @@ export class Thread {
     this.changed.add(turn);
   }
 
-  /** In the order in which they were asked. */
-  inOrder() { return [...this.turns.values()].sort((one, other) => one.seq - other.seq); }
+  /** In the order in which they were asked, which is the order in which they are answered. */
+  inOrder() {
+    return [...this.turns.values()].sort((one, other) => {
+      const difference = one.askedAt - other.askedAt;
+      if (!Number.isNaN(difference)) return difference;
+      return (one.answeredAt ?? Infinity) - (other.answeredAt ?? Infinity); // of a turn further back only the answer may be known
+    });
+  }
 
-  #turn(runId, seq) {
-    const turn = this.turns.get(runId) ?? { runId, seq, question: null, answer: null, restarts: [] };
-    turn.seq = Math.min(turn.seq, seq);
+  #turn(runId) {
+    const turn = this.turns.get(runId) ?? { runId, question: null, answer: null, restarts: [], askedAt: undefined, answeredAt: undefined };
     this.turns.set(runId, turn);
     this.changed.add(turn);
     return turn;
@@ -58,12 +64,12 @@ export class Thread {
   #answerOf(turn) { return (turn.answer ??= { items: [], text: null, at: null, status: null, error: null, heard: "" }); }
 
   /** The answer that this run gives; without a run, the one that is being given, or else that of the first who waits for one. */
-  #speak(turn, ts, seq) {
+  #speak(turn, seq, ts) {
     if (turn && this.#isGuess && this.#speaking && this.#speaking !== turn) this.#handOver(this.#speaking, turn);
     if (turn) [this.#speaking, this.#isGuess] = [turn, false];
-    if (!this.#speaking) [this.#speaking, this.#isGuess] = [this.inOrder().find((one) => !one.answer?.status) ?? this.#turn(`unnamed ${seq}`, seq), true];
+    if (!this.#speaking) [this.#speaking, this.#isGuess] = [this.inOrder().find((one) => !one.answer?.status) ?? this.#turn(`unnamed ${seq}`), true];
     this.changed.add(this.#speaking);
-    const answer = this.#answerOf(this.#speaking);
+    const answer = this.#answerOf(noted(this.#speaking, "answeredAt", seq));
     answer.heard = ts;
     forget(this.#speaking);
     return answer;
@@ -72,10 +78,17 @@ export class Thread {
   /** It spoke before it said who it is, and was taken for another. */
   #handOver(guessed, turn) {
     this.#answerOf(turn).items = guessed.answer.items;
-    guessed.answer = null;
+    noted(turn, "answeredAt", guessed.answeredAt);
+    Object.assign(guessed, { answer: null, answeredAt: undefined });
     if (!guessed.question) this.turns.delete(guessed.runId);
     this.changed.add(guessed);
   }
+}
+
+/** Where in the thread something of a turn was first heard of. */
+function noted(turn, what, seq) {
+  turn[what] = Math.min(turn[what] ?? Infinity, seq);
+  return turn;
 }
 
 function grow(items, kind, piece) {
