@@ -5,27 +5,32 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import httpx2
 from playwright.async_api import Locator, Page, expect
 
-from tests.browser.conftest import link_of
 from tests.support.processes import wait_until
 
-if TYPE_CHECKING:
-    from tests.support.processes import EaselProcess
+
+class Easel(Protocol):
+    """One that listens: a process, or one in this process."""
+
+    @property
+    def base_url(self) -> str: ...
+    @property
+    def token(self) -> str: ...
 
 
 def script(*steps: dict[str, object]) -> str:
     return json.dumps({"script": list(steps)})
 
 
-async def enter(page: Page, server: EaselProcess, session: str | None = None, *, base_url: str | None = None) -> str:
+async def enter(page: Page, server: Easel, session: str | None = None, *, base_url: str | None = None) -> str:
     """Signed in, and in a session of its own unless one is named: no test waits behind what another left."""
     session = session or f"s-{secrets.token_hex(4)}"
     base_url = base_url or server.base_url
-    await page.context.request.get(link_of(server).replace(server.base_url, base_url))  # its cookie is the browser's too
+    await page.context.request.get(f"{base_url}/?token={server.token}")  # its cookie is the browser's too
     await page.goto(f"{base_url}/#session={session}")
     await expect(page.locator("#link")).to_have_text("connected")
     return session
@@ -63,7 +68,7 @@ def status(page: Page) -> Locator:
 class Outside:
     """The same Easel, asked from outside the browser."""
 
-    def __init__(self, server: EaselProcess) -> None:
+    def __init__(self, server: Easel) -> None:
         self._http = httpx2.Client(
             base_url=server.base_url, headers={"authorization": f"Bearer {server.token}"}, timeout=20, trust_env=False
         )

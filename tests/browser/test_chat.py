@@ -98,8 +98,8 @@ async def test_what_a_tool_was_given_and_gave_can_be_folded_open_and_what_was_mo
     await expect_ended(page)
     forged, tool = turn(page).locator(".tool").nth(0), turn(page).locator(".tool").nth(1)
     await forged.locator("summary").click()
-    await expect(forged.locator("pre").last).to_contain_text('"redacted": true')
-    await expect(forged.locator("pre").last).to_contain_text('"note": "mine"')
+    await expect(forged.locator("pre").last).to_contain_text('"redacted":true')
+    await expect(forged.locator("pre").last).to_contain_text('"note":"mine"')
     await expect(turn(page).locator(".question .text")).to_contain_text("0123456789")
     await tool.locator("summary").click()
     before = [url for url in asked if "/api/artifacts/" in url]
@@ -179,16 +179,16 @@ async def test_the_link_to_a_session_shows_all_of_it_tools_too(page: Page, serve
 async def test_a_long_thread_begins_with_its_newest_messages_and_shows_earlier_ones_when_asked(page: Page, server: EaselProcess) -> None:
     session = "long-thread"
     with Outside(server) as outside:
-        for number in range(40):
+        for number in range(34):
             outside.post("/api/runs", {"session_id": session, "message": script({"say": f"answer {number}."})})
         outside.wait_until_idle(session)
     await enter(page, server, session)
-    await expect(answer(page)).to_have_text("answer 39.")
+    await expect(answer(page)).to_have_text("answer 33.")
     assert 15 <= await page.locator("#turns .turn").count() <= 30, "of the newest 30 messages"
     await page.get_by_role("button", name="Earlier messages").click()
-    await expect(page.locator("#turns .turn")).to_have_count(40)
+    await expect(page.locator("#turns .turn")).to_have_count(34)
     await expect(page.get_by_role("button", name="Earlier messages")).to_be_hidden()
-    assert await page.locator("#turns .answer .text").all_text_contents() == [f"answer {n}." for n in range(40)]
+    assert await page.locator("#turns .answer .text").all_text_contents() == [f"answer {n}." for n in range(34)]
 
 
 async def test_a_failing_run_shows_its_reason(page: Page, server: EaselProcess) -> None:
@@ -291,3 +291,81 @@ async def test_everything_can_be_done_by_keyboard_alone(page: Page, server: Ease
     await reach("Stop")
     await page.keyboard.press("Space")
     await expect_ended(page, "cancelled")
+
+
+# --- turns, made of events --------------------------------------------------------------------------------------------
+
+SAID = """async ([events, restarts]) => {
+    const { Thread, shownOf, textOf } = await import("/ui/thread.js");
+    const thread = new Thread();
+    const data = ([type, ts, more]) => ({ type, ts, data: more });
+    events.forEach((event, place) => {
+        thread.take({ seq: place + 1, ...data(event) });
+        for (const [after, run, ts] of restarts) if (after === place + 1) thread.restart(run, ts);
+    });
+    const part = (item) => (item.pieces ? textOf(item) : item.kind === "final" ? item.value : `[${item.tool} ${item.result ?? ""}]`);
+    return thread.inOrder().map((turn) => [turn.runId, ...(turn.answer ? shownOf(turn.answer).map(part) : [])]);
+}"""
+
+
+def asked(run: str) -> tuple[str, str, dict[str, str]]:
+    return "message.completed", "0", {"role": "user", "run_id": f"run_{run}", "text": "?"}
+
+
+def delta(run: str, at: str, text: str) -> tuple[str, str, dict[str, str]]:
+    return "message.delta", at, {"message_id": f"msg_{run}", "text": text}
+
+
+def tool(kind: str, at: str, **more: str) -> tuple[str, str, dict[str, str]]:
+    return f"tool.{kind}", at, {"call_id": "call_1", "tool": "T", **more}
+
+
+def answered(run: str, text: object) -> tuple[str, str, dict[str, object]]:
+    return (
+        "message.completed",
+        "9",
+        {"role": "assistant", "run_id": f"run_{run}", "message_id": f"msg_{run}", "text": text, "status": "completed"},
+    )
+
+
+CALL = [tool("call", "2"), tool("result", "3", result="4")]
+TURNS = [
+    # says, events, (after how many of them the page hears of which run's restart, and when that was), turns
+    ("a text in pieces is one", [asked("A"), delta("A", "1", "a"), delta("A", "1", "b")], [], [["run_A", "ab"]]),
+    ("a call stands where it was made", [asked("A"), delta("A", "1", "a"), *CALL, delta("A", "4", "b")], [], [["run_A", "a", "[T 4]", "b"]]),
+    (
+        "what a lost worker had not finished is shown once",
+        [asked("A"), delta("A", "1", "a"), *CALL, delta("A", "4", "half"), delta("A", "6", "whole")],
+        [(5, "run_A", "5")],
+        [["run_A", "a", "[T 4]", "whole"]],
+    ),
+    (
+        "also if the restart is heard of first",
+        [asked("A"), delta("A", "1", "a"), *CALL, delta("A", "4", "half"), delta("A", "6", "whole")],
+        [(1, "run_A", "5")],
+        [["run_A", "a", "[T 4]", "whole"]],
+    ),
+    (
+        "or last",
+        [asked("A"), delta("A", "1", "a"), *CALL, delta("A", "4", "half"), delta("A", "6", "whole")],
+        [(6, "run_A", "5")],
+        [["run_A", "a", "[T 4]", "whole"]],
+    ),
+    ("until the next attempt speaks the old words stay", [asked("A"), delta("A", "1", "half")], [(2, "run_A", "5")], [["run_A", "half"]]),
+    ("a call that is made again is one line", [asked("A"), tool("call", "2"), *CALL], [], [["run_A", "[T 4]"]]),
+    (
+        "a run that calls before it speaks is known by what follows: the one before it never began",
+        [asked("A"), asked("B"), *CALL, delta("B", "4", "b")],
+        [],
+        [["run_A"], ["run_B", "[T 4]", "b"]],
+    ),
+    ("or by its end", [asked("A"), asked("B"), *CALL, answered("B", "")], [], [["run_A"], ["run_B", "[T 4]"]]),
+    ("the message is right where the pieces are not", [asked("A"), delta("A", "1", "x"), *CALL, answered("A", "y")], [], [["run_A", "[T 4]", "y"]]),
+    ("who waits stands after who is answered", [asked("A"), asked("B"), delta("A", "1", "a"), answered("A", "a")], [], [["run_A", "a"], ["run_B"]]),
+]  # fmt: skip
+
+
+async def test_turns_are_made_of_the_events_of_a_thread(page: Page, server: EaselProcess) -> None:
+    await enter(page, server)
+    for says, events, restarts, turns in TURNS:
+        assert await page.evaluate(SAID, [events, restarts]) == turns, says

@@ -1,60 +1,129 @@
-"""The server dies under an open page and comes back: the page says so, reconnects and finishes by itself."""
+"""The server dies under an open page and comes back: the page says so, reconnects by its cursors and misses nothing."""
 
 from __future__ import annotations
 
 import asyncio
-import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.conftest import link_of
+from tests.browser.console import Outside, answer, enter, expect_ended, say, script, status, turn
+from tests.edges.http.live import LiveEasel
 from tests.requirements import case, rule
 from tests.support.processes import Launcher
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.support.processes import EaselProcess
+
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+AWAY = "The server cannot be reached. Reconnecting…"
+
+
+async def started(launcher: Launcher, dead: EaselProcess | None = None) -> EaselProcess:
+    server = launcher.again(dead) if dead else launcher.up()
+    await asyncio.to_thread(server.wait_ready)
+    return server
 
 
 @case("J5")
 @rule("RX-48", "RX-49")
 async def test_a_page_outlives_a_killed_server_and_sees_its_run_finish(page: Page, tmp_path: Path) -> None:
     with Launcher(tmp_path, settings={"CLAIM_SECONDS": "1", "POLL_SECONDS": "0.2"}) as launcher:
-        server = launcher.up()
-        await asyncio.to_thread(server.wait_ready)
-        await page.goto(link_of(server))
+        server = await started(launcher)
+        session = await enter(page, server)
         steps = [{"say": "Before."}, {"call": "gsv__Clock", "args": {}}, {"ticks": 8, "every_ms": 150}, {"say": "After."}]
-        await page.get_by_label("Message").fill(json.dumps({"script": steps}))
-        await page.get_by_role("button", name="Run", exact=True).click()
-        await expect(page.locator("#answer")).to_contain_text("tick 3")
+        await say(page, script(*steps))
+        await expect(answer(page).last).to_contain_text("tick 3")
         server.kill()
-        await expect(page.locator("#stream")).to_have_text("reconnecting…")
-        again = launcher.again(server)
-        await asyncio.to_thread(again.wait_ready)
-        await expect(page.locator("#run-status")).to_have_text("completed")
+        await expect(page.locator("#link")).to_have_text(AWAY)
+        server = await started(launcher, server)
+        await expect(page.locator("#run-note")).to_contain_text("Attempt 2")
+        await expect_ended(page)
+        await expect(status(page)).to_have_text("completed")
         ticks = "".join(f"tick {number}\n" for number in range(1, 9))
-        await expect(page.locator("#answer")).to_have_text(f"Before.\n\n{ticks}After.")
-        await expect(page.locator("#run-problem")).to_contain_text("Attempt 2", ignore_case=True)
-        numbers = [int(text) for text in await page.locator("#log tr td:first-child").all_text_contents()]
-        assert numbers == list(range(1, len(numbers) + 1)), "every event once, in order"
-        types = await page.locator("#log tr td:nth-child(2)").all_text_contents()
-        assert types.count("tool.call") == 1, "the finished step was not done again"
-        assert types.count("done") == 1
+        await expect(answer(page)).to_have_text(["Before.", f"{ticks}After."])
+        await expect(page.locator("#turns .turn")).to_have_count(1)
+        await expect(turn(page).locator(".tool")).to_have_count(1)
+        await expect(page.locator("#link")).to_have_text("connected")
+        with Outside(server) as outside:
+            assert [one["role"] for one in outside.get(f"/api/sessions/{session}/messages")["messages"]] == ["user", "assistant"]
 
 
-async def test_a_run_cannot_be_started_while_the_server_is_away_and_the_page_says_so(page: Page, tmp_path: Path) -> None:
+async def test_what_is_said_while_the_server_is_away_waits_and_arrives_once_and_in_order(page: Page, tmp_path: Path) -> None:
     with Launcher(tmp_path) as launcher:
-        server = launcher.up()
-        await asyncio.to_thread(server.wait_ready)
-        await page.goto(link_of(server))
+        server = await started(launcher)
+        session = await enter(page, server)
+        await say(page, script({"say": "zero"}))
+        await expect_ended(page)
         server.kill()
-        await page.get_by_role("button", name="Run", exact=True).click()
-        await expect(page.locator("#problem")).not_to_be_empty()
-        again = launcher.again(server)
-        await asyncio.to_thread(again.wait_ready)
-        await page.get_by_role("button", name="Run", exact=True).click()
-        await expect(page.locator("#run-status")).to_have_text("completed")
-        await expect(page.locator("#problem")).to_be_empty()
+        await expect(page.locator("#link")).to_have_text(AWAY)
+        for word in ("one", "two"):
+            await say(page, script({"say": word}))
+        await expect(page.locator("#turns .turn[data-state='unsent waiting'] .note")).to_have_text(["waiting for the server…"] * 2)
+        server = await started(launcher, server)
+        await page.get_by_role("button", name="Try now").click()
+        await expect(page.locator("#turns .answer > .parts > .text")).to_have_text(["zero", "one", "two"])
+        await expect(page.locator("#turns [data-state^=unsent]")).to_have_count(0)
+        with Outside(server) as outside:
+            assert len(outside.get(f"/api/runs?session_id={session}")["runs"]) == 3
+
+
+@rule("RS-34")
+async def test_a_server_that_was_restored_from_a_backup_is_shown_as_it_is(page: Page, tmp_path: Path) -> None:
+    """The page's cursors are above what the logs hold: it begins anew instead of waiting for ever or showing what is no more."""
+    with Launcher(tmp_path) as launcher:
+        server = await started(launcher)
+        await enter(page, server)
+        await say(page, script({"say": "kept"}))
+        await expect_ended(page)
+        server.kill()
+        await expect(page.locator("#link")).to_have_text(AWAY)
+        shutil.copytree(tmp_path / "data", tmp_path / "backup")
+        server = await started(launcher, server)
+        await page.get_by_role("button", name="Try now").click()
+        await say(page, script({"say": "forgotten"}))
+        await expect(answer(page)).to_have_text("forgotten")
+        await expect_ended(page)
+        server.kill()
+        shutil.rmtree(tmp_path / "data")
+        shutil.move(tmp_path / "backup", tmp_path / "data")
+        await started(launcher, server)
+        await expect(page.locator("#link")).to_have_text("connected")
+        await expect(page.locator("#turns .answer > .parts > .text")).to_have_text(["kept"])
+        await say(page, script({"say": "and on it goes"}))
+        await expect(page.locator("#turns .answer > .parts > .text")).to_have_text(["kept", "and on it goes"])
+
+
+@rule("RS-34")
+async def test_a_thread_whose_log_was_shortened_is_shown_from_its_messages(page: Page, tmp_path: Path) -> None:
+    with LiveEasel(tmp_path) as easel:
+        run_id = easel.finish(
+            script({"say": "Long ago."}, {"call": "gsv__WhiteboardWrite", "args": {"key": "old", "value": "kept"}}), "s-old"
+        )
+        easel.prune()
+        easel.finish(script({"say": "Lately."}, {"call": "gsv__Clock", "args": {}}), "s-old")
+        await enter(page, easel, "s-old")
+        await expect(page.locator("#turns .answer > .parts > .text")).to_have_text(["Long ago.", "Lately."])
+        await expect(turn(page, 0).locator(".tool")).to_have_count(0)
+        await expect(turn(page, 1).locator(".tool")).to_have_count(1)
+        await turn(page, 0).get_by_role("button", name="run", exact=True).click()
+        await expect(page.locator("#run-id")).to_have_text(run_id)
+        await expect(page.locator("#whiteboard td pre")).to_have_text("kept")
+
+
+async def test_a_page_whose_sign_in_ended_while_the_server_was_away_says_so(page: Page, tmp_path: Path) -> None:
+    with Launcher(tmp_path) as launcher:
+        server = await started(launcher)
+        await enter(page, server)
+        server.kill()
+        await expect(page.locator("#link")).to_have_text(AWAY)
+        await page.context.clear_cookies()
+        await started(launcher, server)
+        await page.get_by_role("button", name="Try now").click()
+        await expect(page.locator("#link")).to_have_text("You are signed out.")
+        await expect(page.locator("#signed-out").get_by_role("link", name="Sign in")).to_be_visible()

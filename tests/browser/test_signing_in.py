@@ -8,6 +8,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.browser.conftest import link_of
+from tests.browser.console import Outside
 from tests.requirements import case
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ async def test_the_form_refuses_a_wrong_token_and_takes_the_right_one(page: Page
     await expect(page.get_by_role("alert")).to_contain_text("not the right one")
     await page.get_by_label("Token").fill(server.token)
     await page.keyboard.press("Enter")
-    await expect(page.get_by_role("heading", name="Start a run")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Sessions")).to_be_visible()
     assert server.token not in page.url
     assert server.token not in await page.content()
 
@@ -37,7 +38,7 @@ async def test_signing_out_closes_the_door(page: Page, server: EaselProcess) -> 
     await page.goto(server.base_url)
     await expect(page.get_by_label("Token")).to_be_visible()
     await page.go_back()
-    await expect(page.get_by_role("heading", name="Start a run")).to_have_count(0)
+    await expect(page.get_by_role("heading", name="Sessions")).to_have_count(0)
 
 
 async def test_no_script_can_read_the_cookie(page: Page, server: EaselProcess) -> None:
@@ -56,11 +57,26 @@ async def test_a_wrong_link_shows_the_form_and_not_the_token(page: Page, server:
 
 async def test_a_page_whose_cookie_has_ended_says_what_to_do(page: Page, server: EaselProcess) -> None:
     await page.goto(link_of(server))
+    await expect(page.locator("#link")).to_have_text("connected")
     await page.context.clear_cookies()
-    await page.get_by_role("button", name="Run", exact=True).click()
-    await expect(page.locator("#problem")).to_contain_text("Sign in")
-    await page.reload()
+    await page.get_by_role("button", name="New", exact=True).click()
+    await expect(page.locator("#signed-out")).to_contain_text("Sign in")
+    await page.locator("#signed-out").get_by_role("link").click()
     await expect(page.get_by_label("Token")).to_be_visible()
+
+
+async def test_signing_out_in_one_tab_ends_the_streams_of_all(page: Page, server: EaselProcess) -> None:
+    await page.goto(link_of(server))
+    await expect(page.locator("#link")).to_have_text("connected")
+    other = await page.context.new_page()
+    await other.goto(server.base_url)
+    await expect(other.locator("#link")).to_have_text("connected")
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page.get_by_label("Token")).to_be_visible()
+    await expect(other.locator("#signed-out")).to_be_visible()
+    await expect(other.locator("#link")).to_have_text("You are signed out.")
+    with Outside(server) as outside:
+        assert not any(outside.watched().values())
 
 
 @case("O7", "U8")
@@ -94,5 +110,5 @@ async def test_another_site_can_neither_frame_nor_use_what_the_browser_may(brows
     await there.evaluate(
         "(target) => { const frame = document.createElement('iframe'); frame.src = target; document.body.append(frame); }", server.base_url
     )
-    await expect(there.frame_locator("iframe").get_by_text("Start a run")).to_have_count(0)
+    await expect(there.frame_locator("iframe").get_by_text("Sessions")).to_have_count(0)
     await context.close()

@@ -79,7 +79,8 @@ class Wire:
 
         both = [asyncio.create_task(forth()), asyncio.create_task(back())]
         try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            with contextlib.suppress(asyncio.CancelledError):  # the test is over; asyncio would report it as an accident
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for one in present:
                 one.is_open = False

@@ -195,7 +195,7 @@ ORDINARY = {
     "names in snake_case": names("_".join),
     "names in CONSTANT_CASE": names(lambda words: "_".join(words).upper()),
     "very long names": "\n".join("AbstractSingletonProxyFactoryBeanDefinition" + CHANCE.choice(WORDS).title() for _ in range(90)),
-    "a long path": "/Users/Ann/Documents/Projects/Easel/src" * 90,
+    "a long path": "/Library/Ann/Documents/Projects/Easel/src" * 90,
     "many paths": "\n".join(f"/usr/Share/Locale/{CHANCE.choice(WORDS)}/{camel(WORDS[:3])}" for _ in range(200)),
     "a long URL": "https://example.org/a?" + "&".join(f"{word}={urllib.parse.quote(prose(5))}" for word in WORDS * 3),
     "a table": "\n".join(f"{at},{CHANCE.choice(WORDS)},{CHANCE.random():.4f},{CHANCE.choice(WORDS).title()}" for at in range(200)),

@@ -4,7 +4,8 @@ import base64
 import inspect
 import json
 import random
-from typing import Any, get_type_hints
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -175,6 +176,7 @@ def test_an_ordinary_event_is_encoded_as_it_was_given_and_not_touched():
     assert given_part(sealed) == data
     assert sealed.json == to_json(sealed.data)
     assert (sealed.moved, sealed.refers_to, json.dumps(data)) == ((), frozenset(), before)
+    assert seal("message.completed", MappingProxyType(data), WHO) == sealed
 
 
 def test_an_event_refers_to_what_it_speaks_of_and_to_what_its_moved_text_speaks_of():
@@ -184,16 +186,15 @@ def test_an_event_refers_to_what_it_speaks_of_and_to_what_its_moved_text_speaks_
     assert sealed.refers_to == {one, two, sealed.moved[0].artifact_id}
 
 
+LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
+ANYTHING = LEAVES | st.lists(LEAVES, max_size=3) | st.dictionaries(st.text(max_size=5), LEAVES, max_size=3)
+
+
 @rule("CC-10", "CC-16", "RS-35")
 @settings(max_examples=200)
 @given(
     st.sampled_from(sorted(EVENT_TYPES)),
-    st.dictionaries(
-        st.sampled_from(["visibility", "provenance", "text", "redacted", ""]) | st.text(max_size=5),
-        st.recursive(
-            st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
-        ),
-    ),
+    st.dictionaries(st.sampled_from(["visibility", "provenance", "text", "redacted", ""]) | st.text(max_size=5), ANYTHING, max_size=5),
 )
 def test_no_data_speaks_for_the_envelope(event_type: str, data: dict[str, Any]):
     sealed = seal(event_type, data, WHO)
@@ -204,6 +205,5 @@ def test_no_data_speaks_for_the_envelope(event_type: str, data: dict[str, Any]):
 
 
 def test_an_envelope_cannot_be_changed():
-    assert "json" in get_type_hints(Envelope)
     with pytest.raises(AttributeError):
         seal("done", {}, WHO).visibility = Visibility.SYSTEM  # pyright: ignore[reportAttributeAccessIssue]

@@ -130,10 +130,10 @@ class Watcher:
             task.result()
 
     async def stop(self) -> None:
+        """Whatever became of it: `reach` has told."""
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait({self._task})
 
     async def _watch(self) -> None:
         while not (self.events and self.events[-1].type == "done"):

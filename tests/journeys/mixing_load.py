@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 TRY_AGAIN_SECONDS = 5.0
 # A message that is not in its thread by then is sent again under the same key: its server may have been killed.
+SAID_SECONDS = 30.0
 
 # --- what is said -----------------------------------------------------------------------------------------------------
 
@@ -219,7 +220,7 @@ class Load:
             return None
 
     async def _ask_surely(self, path: str, body: object, *fine: int) -> httpx2.Response:
-        for at in itertools.count(self._chance.randrange(2)):
+        for at in range(200):
             answer = await self._ask(path, body, at=at % 2)
             if answer is not None and answer.status_code in fine:
                 return answer
@@ -244,18 +245,25 @@ class Load:
     async def _say(self, session: str, text: str, key: str) -> None:
         """Over the chat; said is what comes back in the thread."""
         said = self._said.setdefault(shown_as(text), asyncio.Event())
-        while not said.is_set():
-            way = self._chance.choice(self._network.straight)
-            with contextlib.suppress(OSError, EOFError):
-                async with Chat.open(way, session, self._network.token) as chat:
-                    if self._chance.random() < 0.2:
-                        await chat.send('{"type":"shout"}')
-                    await chat.say(text, key)
-                    with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(said.wait(), TRY_AGAIN_SECONDS)
-                    if self._chance.random() < 0.15:
-                        self.did["cancels"] += 1
-                        await chat.cancel()
+        try:
+            async with asyncio.timeout(SAID_SECONDS):
+                while not said.is_set():
+                    with contextlib.suppress(OSError, EOFError):
+                        await self._say_once(session, text, key, said)
+                    await asyncio.sleep(RECONNECT_SECONDS)
+        except TimeoutError:
+            raise AssertionError(f"not in the thread {session} within {SAID_SECONDS} s: {text[:200]}") from None
+
+    async def _say_once(self, session: str, text: str, key: str, said: asyncio.Event) -> None:
+        async with Chat.open(self._chance.choice(self._network.straight), session, self._network.token) as chat:
+            if self._chance.random() < 0.2:
+                await chat.send('{"type":"shout"}')
+            await chat.say(text, key)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(said.wait(), TRY_AGAIN_SECONDS)
+            if self._chance.random() < 0.15:
+                self.did["cancels"] += 1
+                await chat.cancel()
 
     async def _post_and_stream(self, session: str, text: str, key: str) -> None:
         """As older clients do; some leave in the middle, which stops nothing."""

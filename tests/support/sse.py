@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
 RECONNECT_SECONDS = 0.05
 # Between two attempts of a follower: quick, so that a drill measures the servers and not its own client.
@@ -146,8 +147,7 @@ class Stream:
         self._is_chunked = headers.get("transfer-encoding") == "chunked"
 
     @classmethod
-    @contextlib.asynccontextmanager
-    async def open(
+    def open(
         cls,
         base_url: str,
         run_id: str,
@@ -156,10 +156,9 @@ class Stream:
         after: int | None = None,
         by: CursorBy = "header",
         receive_buffer: int | None = None,
-    ) -> AsyncIterator[Stream]:
-        """A run's log. Raises `StreamRefused` for any answer but 200 and 204, `OSError` or `EOFError` if there is none."""
-        async with cls.at(base_url, f"/api/runs/{run_id}/events", token, after=after, by=by, receive_buffer=receive_buffer) as stream:
-            yield stream
+    ) -> AbstractAsyncContextManager[Stream]:
+        """A run's log."""
+        return cls.at(base_url, f"/api/runs/{run_id}/events", token, after=after, by=by, receive_buffer=receive_buffer)
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -173,7 +172,10 @@ class Stream:
         by: CursorBy = "header",
         receive_buffer: int | None = None,
     ) -> AsyncIterator[Stream]:
-        """Any of the event streams; `path` may have a query."""
+        """Any event stream; `path` may have a query.
+
+        Raises `StreamRefused` for any answer but 200 and 204, `OSError` or `EOFError` if there is none.
+        """
         headers = {"Accept": "text/event-stream", "Authorization": f"Bearer {token}"}
         if after is not None and by == "header":
             headers["Last-Event-ID"] = str(after)

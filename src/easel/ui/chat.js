@@ -33,6 +33,7 @@ export class Chat {
 
   /** Another session, or the same one with other eyes. */
   begin(sessionId, wantsInternal) {
+    if (sessionId !== this.sessionId) this.#thread = new Thread();
     this.sessionId = sessionId;
     this.#wantsInternal = wantsInternal;
     this.#live = null;
@@ -42,7 +43,7 @@ export class Chat {
   }
 
   #forget() {
-    this.#thread = new Thread();
+    this.#thread = new Thread(this.#thread.restarts);
     this.#nodes.clear();
     this.#next = null;
     this.place.replaceChildren();
@@ -88,6 +89,7 @@ export class Chat {
   }
 
   get isEmpty() { return this.isKnown && !this.#thread.turns.size && !this.#outbox.length; }
+  get hasUnsent() { return this.#outbox.some((one) => one.is !== "refused"); }
   get newestRun() { return this.#thread.inOrder().findLast((turn) => turn.answer)?.runId ?? null; }
 
   async #loadEarlier() {
@@ -214,7 +216,7 @@ function newThought() {
   return made;
 }
 
-const newStep = (item) => element("div", "step", element("span", "tag", "internal"), ` step ${item.number} is kept: another worker would go on from here`);
+const newStep = (item) => element("div", "step", element("span", "tag", "internal"), ` step ${item.number} is finished and kept`);
 
 const newTool = (item) => element("details", "tool", element("summary", "", element("code", "", item.tool ?? "tool"), " ", element("span", "faint")), element("div", "detail"));
 

@@ -243,6 +243,7 @@ for (const [place, [name, message]] of Object.entries(EXAMPLES).entries()) {
   at("more-examples").append(button("", name, () => { at("message").value = message; at("message").focus(); }));
 }
 document.addEventListener("signed-out", signedOut);
+addEventListener("beforeunload", (event) => { if (chat.hasUnsent) event.preventDefault(); });
 addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); }); // what is shown may belong to somebody who signed out
 at("debug").checked = sessionStorage.getItem(DEBUG) === "on";
 

@@ -70,6 +70,12 @@ class Link {
     this.tell({ is: "waiting" });
   }
 
+  /** The server is there: no need to wait long. */
+  retrySoon() {
+    this.#tries = 0;
+    this.retry();
+  }
+
   end(state) {
     this.close();
     this.tell(state);
@@ -114,7 +120,7 @@ export class EventLink extends Link {
       if (answer.status === 204) this.end({ is: "ended" });
       else if (answer.status === 410 && this.cursor !== null) {
         this.cursor = null; // the log holds our place no longer: take what it holds
-        this.retry();
+        this.retrySoon();
       } else if (!answer.ok) await this.refused(answer, turn);
       else {
         if (this.cursor === null) this.hear({ what: "anew", history: null });
@@ -242,6 +248,7 @@ export class ChatLink extends Link {
       // Refused again although the server is there: the thread holds our place no longer. Begin with what it holds.
       this.#refusals += 1;
       if (this.#refusals > 1) [this.#isKnown, this.#fromOldest] = [false, true];
+      if (this.#refusals <= 2) this.retrySoon();
     } catch {
       // It cannot be reached.
     }

@@ -10,6 +10,9 @@ export class Thread {
   #speaking = null;
   #isGuess = false;
 
+  /** `restarts`: when runs were begun again, where that is known from before. */
+  constructor(restarts = new Map()) { this.restarts = restarts; }
+
   /** A message as the store has it: whole. */
   recall(message) {
     const turn = this.#turn(message.run_id);
@@ -38,11 +41,16 @@ export class Thread {
 
   /** The run was begun again: what its lost worker had not finished will be said again. */
   restart(runId, ts) {
+    this.#restartsOf(runId).push(ts);
     const turn = this.turns.get(runId);
     if (!turn) return;
-    turn.restarts.push(ts);
     forget(turn);
     this.changed.add(turn);
+  }
+
+  #restartsOf(runId) {
+    if (!this.restarts.has(runId)) this.restarts.set(runId, []);
+    return this.restarts.get(runId);
   }
 
   /** In the order in which they were asked, which is the order in which they are answered. */
@@ -55,7 +63,7 @@ export class Thread {
   }
 
   #turn(runId) {
-    const turn = this.turns.get(runId) ?? { runId, question: null, answer: null, restarts: [], askedAt: undefined, answeredAt: undefined };
+    const turn = this.turns.get(runId) ?? { runId, question: null, answer: null, restarts: this.#restartsOf(runId), askedAt: undefined, answeredAt: undefined };
     this.turns.set(runId, turn);
     this.changed.add(turn);
     return turn;

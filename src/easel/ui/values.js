@@ -2,6 +2,7 @@
 
 const MARKER_URI = /^\/api\/artifacts\/art_[0-9a-f]{64}(#json)?$/;
 const AT_ONCE_BYTES = 262_144; // of a value that was moved; more of it is behind its link
+const ONE_LINE = 60; // characters of JSON that need no lines of their own
 const ESCAPED = /^~+redacted$/;
 
 export const at = (id) => document.getElementById(id);
@@ -85,7 +86,8 @@ export function valueNode(value) {
     }
     return part && typeof part === "object" && !Array.isArray(part) ? unescaped(part) : part;
   }, 1);
-  const made = element("div", "", element("pre", "value", text ?? "nothing"));
+  const line = JSON.stringify(JSON.parse(text));
+  const made = element("div", "", element("pre", "value", line.length <= ONE_LINE ? line : text));
   markers.forEach((marker, place) => made.append(element("div", "", `${place + 1}: `, moved(marker))));
   return made;
 }

@@ -42,7 +42,7 @@ def message(message_id: MessageId, text: str, event: Envelope | None = None) -> 
     content = to_json(light)
     said = event.refers_to if event else frozenset[ArtifactId]()
     text_in = moved[0].artifact_id if moved else None
-    return Message(message_id, content, moved + (event.moved if event else ()), mentioned(content) | said, event, text_in)
+    return Message(message_id, content, moved + (event.moved if event else ()), mentioned(content, moved) | said, event, text_in)
 
 
 def question(run_id: RunId, text: str) -> Message:

@@ -88,7 +88,7 @@ class Envelope(NamedTuple):  # a tuple, because thousands are made a second and 
 def seal(event_type: str, data: Mapping[str, Any], provenance: Provenance) -> Envelope:
     """Visibility comes from the table and never from the data: a model cannot publish its thoughts. CC-10, CC-11, CC-16"""
     kind = EVENT_TYPES[event_type]
-    given = data if _OURS.isdisjoint(data) else {key: value for key, value in data.items() if key not in _OURS}
+    given = dict(data) if _OURS.isdisjoint(data) else {key: value for key, value in data.items() if key not in _OURS}
     light, text, moved = lightened(given)
     sealed = {**light, "visibility": kind.visibility.value}
     ours = _SAYING[kind.visibility]

@@ -1,0 +1,233 @@
+"""What the console subscribes to, seen on the wire: three streams that never mix, one connection each for all tabs, and
+nothing internal before somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import BrowserContext, Page, WebSocketRoute, expect
+
+from easel.core.stream.envelope import EVENT_TYPES, Stream
+from tests.browser.console import Outside, answer, enter, expect_ended, press, say, script, status, turn
+from tests.browser.wire import Wire
+from tests.requirements import case, rule
+from tests.support.processes import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.support.processes import EaselProcess
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+DOT = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPj/HwADBwIAMCbHYQAAAABJRU5ErkJggg==")
+WITHOUT_WORKER = "delete globalThis.SharedWorker"
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def wire(server: EaselProcess) -> AsyncIterator[Wire]:
+    async with Wire(server.base_url) as opened:
+        yield opened
+
+
+def new_canvas(server: EaselProcess) -> str:
+    canvas = f"c-{secrets.token_hex(3)}"
+    with Outside(server) as outside:
+        outside.post("/api/rpc", {"method": "canvas.create", "params": {"canvasId": canvas}})
+    return canvas
+
+
+async def open_all_three(page: Page, server: EaselProcess, wire: Wire) -> tuple[str, str]:
+    """A page with a chat, a run at work and a canvas."""
+    canvas = new_canvas(server)
+    session = await enter(page, server, base_url=wire.base_url)
+    await page.goto(f"{wire.base_url}/#session={session}&canvas={canvas}")
+    await say(page, script({"say": "Hold on."}, {"wait_ms": 60_000}))
+    await expect(answer(page)).to_have_text("Hold on.")
+    await expect(page.locator("#run-link")).to_have_text("live")
+    await expect(page.locator("#canvas-link")).to_have_text("live")
+    return session, canvas
+
+
+@asynccontextmanager
+async def another_tab(context: BrowserContext) -> AsyncIterator[Page]:
+    page = await context.new_page()
+    yield page
+    await page.close()
+
+
+# --- three streams ----------------------------------------------------------------------------------------------------
+
+
+@rule("CC-03", "CC-07", "CC-30", "CC-31")
+async def test_the_page_watches_chat_run_and_canvas_at_the_same_time_and_each_carries_its_own(
+    page: Page, server: EaselProcess, wire: Wire
+) -> None:
+    session, canvas = await open_all_three(page, server, wire)
+    assert [one.target for one in wire.to("/ws/chat/") if one.is_open] == [f"/ws/chat/{session}"]
+    assert len([one for one in wire.to("/sse/run/") if one.is_open]) == 1
+    assert [one.target for one in wire.to("/sse/canvas/") if one.is_open] == [f"/sse/canvas/{canvas}"]
+    with Outside(server) as outside:
+        taken = outside.post(f"/api/canvases/{canvas}/snapshots", content=DOT)
+    await expect(page.locator("#snapshot img")).to_have_attribute("src", taken["uri"])
+    await page.get_by_role("button", name="Stop", exact=True).click()
+    await expect_ended(page, "cancelled")
+    write = {"call": "gsv__WhiteboardWrite", "args": {"key": "a", "value": 1}}
+    await say(page, script({"think": "quietly"}, {"say": "Now"}, write, {"say": "done."}))
+    await expect(answer(page)).to_have_text(["Now", "done."])
+    await expect(page.locator("#whiteboard tbody tr")).to_have_count(1)
+
+    for path, stream in (("/ws/chat/", Stream.NARRATIVE), ("/sse/run/", Stream.STATE), ("/sse/canvas/", Stream.VISUALS)):
+        types = {event["type"] for one in wire.to(path) for event in one.events()}
+        assert types, path
+        assert {EVENT_TYPES[name].stream for name in types} == {stream}
+    for one in (*wire.to("/ws/chat/"), *wire.to("/api/sessions/")):
+        assert taken["artifact_id"].encode() not in one.bytes, "a snapshot is nowhere in the chat"
+
+
+# --- what is internal -------------------------------------------------------------------------------------------------
+
+
+def thinking(thought: str) -> str:
+    """A message that makes the model think this without containing it: its first letter is written as an escape."""
+    return json.dumps({"script": [{"think": "?", "visibility": "public"}, {"say": "I have thought."}]}).replace(
+        '"?"', f'"\\u{ord(thought[0]):04x}{thought[1:]}"'
+    )
+
+
+@rule("CC-12")
+@case("P3")
+async def test_thoughts_are_neither_sent_nor_shown_until_debug_is_on(page: Page, server: EaselProcess, wire: Wire) -> None:
+    thought, later = f"Unspoken-{secrets.token_hex(4)}", f"Quiet-{secrets.token_hex(4)}"
+    session = await enter(page, server, base_url=wire.base_url)
+    await say(page, thinking(thought))
+    await expect_ended(page)
+    await page.reload()
+    await expect(answer(page)).to_have_text("I have thought.")
+    assert thought not in await page.content()
+    for one in wire.answers:
+        assert thought.encode() not in one.bytes, f"{one.target} brought a thought"
+        assert b'"visibility":"internal"' not in one.bytes
+
+    async with another_tab(page.context) as other:
+        await other.goto(f"{wire.base_url}/#session={session}")
+        await expect(answer(other)).to_have_text("I have thought.")
+        await page.get_by_role("switch", name="Debug").check()
+        shown = turn(page).locator(".thought")
+        await expect(shown).to_contain_text("internal")
+        await expect(shown.locator(".text")).to_have_text(thought)
+        await expect(answer(page)).to_have_text("I have thought.")
+        bringers = [one.target for one in wire.answers if thought.encode() in one.bytes]
+        assert bringers == [f"/ws/chat/{session}?debug=1"]
+        await say(other, thinking(later))
+        await expect(turn(page).locator(".thought")).to_contain_text(later)
+        await expect(turn(other, 1)).to_have_attribute("data-state", "completed")
+        content = await other.content()
+        assert thought not in content, "the switch is one tab's own"
+        assert later not in content
+
+    await page.reload()
+    await expect(turn(page).locator(".thought")).to_contain_text(later)
+    await page.get_by_role("switch", name="Debug").uncheck()
+    await expect(page.locator(".thought")).to_have_count(0)
+    await expect(answer(page)).to_have_text("I have thought.")
+    content = await page.content()
+    assert thought not in content
+    assert later not in content
+
+
+@rule("CC-12")
+async def test_system_content_is_never_shown_even_if_some_server_sent_it(page: Page, server: EaselProcess) -> None:
+    def envelope(seq: int, visibility: str) -> str:
+        data = {"message_id": "msg_01m7f7efgdmygf8zqjxpzn759a", "text": f"{visibility} words", "visibility": visibility}
+        return json.dumps({"seq": seq, "type": "message.delta", "ts": "2026-01-01T00:00:00.000Z", "data": data})
+
+    def meddle(route: WebSocketRoute) -> None:
+        route.connect_to_server()
+        for number, visibility in enumerate(("system", "internal", "unheard-of", "public"), 1):
+            route.send(envelope(number, visibility))
+
+    await page.add_init_script(WITHOUT_WORKER)  # only a page's own sockets can be meddled with
+    await page.route_web_socket("**/ws/chat/**", meddle)
+    await enter(page, server)
+    await expect(answer(page)).to_have_text("public words")
+    await page.get_by_role("switch", name="Debug").check()
+    await expect(answer(page)).to_have_text("internal wordspublic words")
+    content = await page.content()
+    assert "system words" not in content
+    assert "unheard-of words" not in content
+
+
+# --- many tabs --------------------------------------------------------------------------------------------------------
+
+
+@rule("RS-55", "CC-30")
+async def test_tabs_on_the_same_things_share_one_connection_each(page: Page, server: EaselProcess, wire: Wire) -> None:
+    await open_all_three(page, server, wire)
+    with Outside(server) as outside:
+        before = outside.watched()
+        async with another_tab(page.context) as second, another_tab(page.context) as third:
+            for other in (second, third):
+                await other.goto(page.url)
+                await expect(answer(other)).to_have_text("Hold on.")
+                await expect(status(other)).to_have_text("running")
+                await expect(other.locator("#canvas-link")).to_have_text("live")
+            assert outside.watched() == before
+            for path in ("/ws/chat/", "/sse/run/", "/sse/canvas/"):
+                assert len([one for one in wire.to(path) if one.is_open]) == 1, path
+            await say(third, script({"say": "From the third."}))
+            await page.get_by_role("button", name="Stop", exact=True).click()
+            for one in (page, second, third):
+                await expect(answer(one)).to_have_text("From the third.")
+                await expect_ended(one, "cancelled", 0)
+            await page.close()
+            await say(second, script({"say": "The first has gone."}))
+            await expect(answer(third)).to_have_text("The first has gone.")
+            assert len(wire.to("/ws/chat/")) == 1
+        wait_until(lambda: not any(outside.watched().values()), within=10, what="nobody watches any more")
+
+
+@rule("RS-55")
+async def test_many_tabs_on_different_things_leave_connections_to_ask_with(page: Page, server: EaselProcess, wire: Wire) -> None:
+    pages = [page, *[await page.context.new_page() for _ in range(2)]]
+    for one in pages:
+        canvas = new_canvas(server)
+        session = await enter(one, server, base_url=wire.base_url)
+        await one.goto(f"{wire.base_url}/#session={session}&canvas={canvas}")
+        await press(one, "Wait a minute")
+        await expect(status(one)).to_have_text("running")
+    streams = [one for one in wire.to("/sse/") if one.is_open]
+    assert len(streams) == 4, "of six that are wanted: a browser has no more connections to a server than six"
+    await expect(page.locator("#run-link")).to_contain_text("resting")
+    await page.evaluate("dispatchEvent(new Event('focus'))")  # a person comes back to the first tab
+    await expect(page.locator("#run-link")).to_have_text("live")
+    for one in pages:  # none of them is stuck
+        await one.get_by_role("button", name="Stop", exact=True).click()
+        await expect_ended(one, "cancelled")
+        await one.evaluate("dispatchEvent(new Event('focus'))")
+        await expect(status(one)).to_have_text("cancelled")
+        await expect(one.locator("#session-list [aria-current=true] .running")).to_have_count(0)
+
+
+@rule("CC-30")
+async def test_without_a_shared_worker_the_page_does_it_all_itself(page: Page, server: EaselProcess, wire: Wire) -> None:
+    await page.add_init_script(WITHOUT_WORKER)
+    canvas = new_canvas(server)
+    session = await enter(page, server, base_url=wire.base_url)
+    await page.goto(f"{wire.base_url}/#session={session}&canvas={canvas}")
+    await press(page, "Use some tools")
+    await expect_ended(page)
+    await expect(page.locator("#whiteboard tbody tr")).to_have_count(1)
+    await expect(page.locator("#canvas-link")).to_have_text("live")
+    sockets: list[str] = []
+    page.on("websocket", lambda socket: sockets.append(socket.url))
+    await page.reload()
+    await expect(answer(page).last).to_have_text("There it is: the run's boards have it.")
+    assert len(sockets) == 1, "this time it is the page's own"
