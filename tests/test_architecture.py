@@ -337,7 +337,7 @@ def test_a_right_direction_passes(module: str, source: str) -> None:
 
 
 IMPURE_SOURCES = [
-    *(f"import {name}" for name in ("asyncio", "time", "os", "socket", "random", "sqlite3", "asyncpg", "msgspec", "starlette", "uvicorn")),
+    *(f"import {name}" for name in ("asyncio", "time", "os", "socket", "random", "sqlite3", "asyncpg", "starlette", "uvicorn")),
     *(
         f"import {name}"
         for name in ("httpx", "structlog", "logging", "threading", "subprocess", "secrets", "uuid", "os.path", "urllib.request")

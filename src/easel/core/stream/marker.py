@@ -16,12 +16,14 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, cast
 
 import msgspec
 
 from easel.ids import ArtifactId, artifact_id
 
+MOST_MENTIONED = 1_000  # in one moved value: whoever writes a book of names has not read them
 LIMIT = 2_048  # bytes of UTF-8: of an event's data, and of Base64 anywhere
 
 REDACTED = "redacted"
@@ -138,5 +140,9 @@ def mentioned(text: str, moved: tuple[Moved, ...] = ()) -> frozenset[ArtifactId]
     found = frozenset(map(ArtifactId, _ARTIFACT.findall(text))) if "art_" in text else _NONE
     for one in moved:
         if b"art_" in one.content:
-            found |= frozenset(ArtifactId(name.decode()) for name in _ARTIFACT_IN_BYTES.findall(one.content))
+            found |= frozenset(ArtifactId(name.decode()) for name in islice(_found_in(one.content), MOST_MENTIONED))
     return found
+
+
+def _found_in(content: bytes) -> Iterator[bytes]:
+    return (match[0] for match in _ARTIFACT_IN_BYTES.finditer(content))
