@@ -303,8 +303,8 @@ SAID = """async ([events, restarts]) => {
         thread.take({ seq: place + 1, ...data(event) });
         for (const [after, run, ts] of restarts) if (after === place + 1) thread.restart(run, ts);
     });
-    const part = (item) => (item.pieces ? textOf(item) : item.kind === "final" ? item.value : `[${item.tool} ${item.result ?? ""}]`);
-    return thread.inOrder().map((turn) => [turn.runId, ...(turn.answer ? shownOf(turn.answer).map(part) : [])]);
+    const part = (answer) => (item) => (item.pieces ? textOf(item) : item.kind === "final" ? answer.text : `[${item.tool} ${item.result ?? ""}]`);
+    return thread.inOrder().map(({ runId, answer }) => [runId, ...(answer ? shownOf(answer).map(part(answer)) : [])]);
 }"""
 
 

@@ -6,6 +6,7 @@ nothing; it fetches only what markers point to.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import itertools
 import json
@@ -195,6 +196,14 @@ def check_nothing_encoded(texts: Iterable[tuple[str, str]], planted: Sequence[st
             if sample and (place := everything.find(sample[0])) >= 0:
                 length = common(plain[at:], everything[place:]) + common(plain[:at][::-1], everything[:place][::-1])
                 assert length <= LIMIT, f"{length} characters of a planted picture in {where}: {text[:300]}"
+
+
+def check_no_pixels(texts: Iterable[tuple[str, str]], pictures: Iterable[bytes]) -> None:
+    """No picture is in any of them, not even a small one, whatever its bytes are written as. CC-08"""
+    everything = "\n".join(text for _, text in texts)
+    for picture in pictures:
+        for written in (base64.b64encode(picture[:36]).decode(), picture[8:36].hex(), picture[8:36].decode("latin-1")):
+            assert written not in everything, written
 
 
 def common(one: str, other: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import time
@@ -15,7 +16,7 @@ from easel.stores.postgres import open_postgres
 from tests.journeys.client import call, new_session, say, script, spread, ticks
 from tests.journeys.mixing import INTERNAL, NARRATIVE, STATE, TRANSPORTS, VISUALS, Network, Watcher
 from tests.journeys.mixing_load import Load
-from tests.journeys.mixing_truth import Truth, as_seen, check_marker, check_nothing_encoded, everything_stored, seen
+from tests.journeys.mixing_truth import Truth, as_seen, check_marker, check_no_pixels, check_nothing_encoded, everything_stored, seen
 from tests.journeys.soak import IS_SOAK, SECONDS
 from tests.requirements import case, rule
 from tests.support.chat import Chat, ChatFollower, ChatRefused, Complaint
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 LOAD_SECONDS = SECONDS if IS_SOAK else 15.0
 SETTLE_SECONDS = 30.0
 SEED = int(os.environ.get("JOURNEY_SEED") or (2026 if "CI" in os.environ else random.randrange(10**6)))
+
+
+def errors_of(cluster: Cluster) -> list[str]:
+    return [line for process in cluster.launcher.started for line in process.said().splitlines() if "[error" in line]
 
 
 async def bad_weather(cluster: Cluster, network: Network, chance: random.Random) -> None:
@@ -152,9 +157,11 @@ async def test_each_event_reaches_exactly_the_transports_of_its_stream(cluster: 
         await check_ends(client, load.watchers)
         await check_references(client, load, truth, chance)
     await check_system(cluster, truth)
+    assert errors_of(cluster) == [], "no cut connection is an error of ours"
     said = [(process.log.name, process.said()) for process in cluster.launcher.started]
-    assert [line for _, text in said for line in text.splitlines() if "[error" in line] == [], "no cut connection is an error of ours"
-    check_nothing_encoded([*await everything_stored(cluster.ledger), *said], load.inventor.planted)
+    stored = await everything_stored(cluster.ledger)
+    check_nothing_encoded([*stored, *said], load.inventor.planted)
+    check_no_pixels([*stored, *said], load.pictures.values())
     # The load was what it should be: everything that can happen did.
     assert truth.types_in("run") == NARRATIVE | STATE
     assert truth.types_in("thread") == NARRATIVE >= INTERNAL
@@ -275,6 +282,24 @@ async def test_a_chat_hops_between_instances_in_the_middle_of_a_run_and_loses_no
             await late.read_until(lambda event: event.seq == expected[-1].seq, within=10)
             await late.close()
             assert seen(late.events) == [as_seen(other) for other in expected if other.seq > row.seq and other.visibility == "public"]
+
+
+async def test_a_frame_that_is_too_large_ends_the_chat_and_breaks_nothing(cluster: Cluster) -> None:
+    """While events are on their way to whoever sent it."""
+    thread = new_session()
+
+    async def shout(base_url: str, token: str) -> int | None:
+        async with Chat.open(base_url, thread, token) as chat:
+            with contextlib.suppress(EOFError):
+                await chat.send("x" * 2_000_000)
+            while await chat.hear() is not None:
+                pass
+            return chat.close_code
+
+    async with cluster.client() as client:
+        await finish(cluster, client, thread, script(*({"think": "hm"} if number % 2 else say("word ") for number in range(600))))
+        assert set(await asyncio.gather(*(shout(client.base_urls[number % 2], client.token) for number in range(40)))) == {1009}
+    assert errors_of(cluster) == []
 
 
 STRANGERS = [

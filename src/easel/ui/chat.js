@@ -122,7 +122,7 @@ export class Chat {
     const nodes = this.#nodes.get(turn) ?? this.#newTurn(turn);
     if (turn.question && nodes.said !== turn.question.text) {
       nodes.said = turn.question.text;
-      nodes.question.replaceChildren(this.#words(turn.question, () => this.#thread.changed.add(turn)), time(turn.question.at));
+      nodes.question.replaceChildren(this.#put(element("div", "text"), turn.question, turn), time(turn.question.at));
     }
     nodes.question.hidden = !turn.question;
     const shown = turn.answer ? shownOf(turn.answer) : [];
@@ -143,25 +143,26 @@ export class Chat {
     return nodes;
   }
 
-  /** A text that may have been moved: short ones are fetched, long ones when they are asked for. */
-  #words(holder, changed) {
+  /** A text that may have been moved: short ones are fetched at once, long ones when they are asked for. */
+  #put(place, holder, turn) {
     const { text } = holder;
-    if (typeof text === "string") return words(text);
     if (isMarker(text) && text.original_size <= FETCHED_AT_ONCE && !holder.isAsked) {
       holder.isAsked = true;
-      fetched(text).then((whole) => { holder.text = whole; changed(); this.#showSoon(); }).catch(() => {}); // its link is still there
+      fetched(text).then((whole) => { holder.text = whole; this.#thread.changed.add(turn); this.#showSoon(); }).catch(() => {}); // its link is still there
     }
-    return valueNode(text);
+    if (typeof text === "string") say(place, text);
+    else if (!place.childElementCount) place.replaceChildren(valueNode(text));
+    return place;
   }
 
   #item(nodes, item, turn) {
     const known = nodes.items.get(item);
     const node = known ?? { tool: newTool, thought: newThought, step: newStep }[item.kind]?.(item) ?? element("div", "text");
     nodes.items.set(item, node);
-    if (item.kind === "text") grow(node, textOf(item).replace(/^\n+/, ""));
-    if (item.kind === "thought") grow(node.lastChild, textOf(item));
+    if (item.kind === "text") say(node, textOf(item).replace(/^\n+/, ""));
+    if (item.kind === "thought") say(node.lastChild, textOf(item));
     if (item.kind === "tool") showTool(node, item, turn);
-    if (item.kind === "final") node.replaceChildren(this.#words(turn.answer, () => this.#thread.changed.add(turn)));
+    if (item.kind === "final") this.#put(node, turn.answer, turn);
     return node;
   }
 
@@ -187,13 +188,11 @@ export class Chat {
     const says = { waiting: "waiting for the server…", sent: "sending…", refused: one.says }[one.is];
     const note = element("div", `note ${one.is}`, element("span", one.is === "refused" ? "problem" : "status", says));
     if (one.is === "refused") note.append(button("plain", "try again", () => this.on.sayAgain(one.key)), button("plain", "discard", () => this.on.unsay(one.key)));
-    const root = element("article", "turn", element("div", "bubble question", words(one.text), note));
+    const root = element("article", "turn", element("div", "bubble question", say(element("div", "text"), one.text), note));
     root.dataset.state = `unsent ${one.is}`;
     return root;
   }
 }
-
-const words = (text) => element("div", text.startsWith('{"script"') ? "text script" : "text", text);
 
 /** Put these in the place, in this order, and move only what has to be. */
 function arrange(place, nodes) {
@@ -202,12 +201,13 @@ function arrange(place, nodes) {
   nodes.forEach((node, index) => { if (place.childNodes[index] !== node) place.insertBefore(node, place.childNodes[index] ?? null); });
 }
 
-/** Add what is new, so that a selection in what was there stays. */
-function grow(node, text) {
-  const shown = node.textContent;
-  if (text === shown) return;
+/** Put a text there; where it only grew, add what is new, so that a selection in what was there stays. */
+function say(node, text) {
+  const shown = node.childElementCount ? "" : node.textContent;
   if (shown && text.startsWith(shown)) node.append(text.slice(shown.length));
   else node.textContent = text;
+  node.classList.toggle("script", text.startsWith('{"script"'));
+  return node;
 }
 
 function newThought() {

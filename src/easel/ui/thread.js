@@ -137,6 +137,5 @@ export function shownOf(answer) {
   const addsUp = text === null || text === said || (isMarker(text) && text.original_size === sizeOf(said));
   if (addsUp) return items;
   answer.final ??= { kind: "final" };
-  answer.final.value = text;
   return [...items.filter((item) => item.kind !== "text"), answer.final];
 }
