@@ -71,6 +71,7 @@ async def test_signing_out_in_one_tab_ends_the_streams_of_all(page: Page, server
     other = await page.context.new_page()
     await other.goto(server.base_url)
     await expect(other.locator("#link")).to_have_text("connected")
+    await page.bring_to_front()
     await page.get_by_role("button", name="Sign out").click()
     await expect(page.get_by_label("Token")).to_be_visible()
     await expect(other.locator("#signed-out")).to_be_visible()

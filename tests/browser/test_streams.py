@@ -9,6 +9,7 @@ import json
 import secrets
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import pytest_asyncio
@@ -63,6 +64,12 @@ async def another_tab(context: BrowserContext) -> AsyncIterator[Page]:
     await page.close()
 
 
+async def come_back_to(page: Page) -> None:
+    """As a person does who chooses another tab. (A browser without a screen does not tell its pages.)"""
+    await page.bring_to_front()
+    await page.evaluate("dispatchEvent(new Event('focus'))")
+
+
 # --- three streams ----------------------------------------------------------------------------------------------------
 
 
@@ -92,6 +99,28 @@ async def test_the_page_watches_chat_run_and_canvas_at_the_same_time_and_each_ca
         assert taken["artifact_id"].encode() not in one.bytes, "a snapshot is nowhere in the chat"
 
 
+@case("E4")
+async def test_a_broken_wire_is_mended_from_the_cursors_and_nothing_comes_twice(page: Page, server: EaselProcess, wire: Wire) -> None:
+    canvas = new_canvas(server)
+    session = await enter(page, server, base_url=wire.base_url)
+    await page.goto(f"{wire.base_url}/#session={session}&canvas={canvas}")
+    write = {"call": "gsv__WhiteboardWrite", "args": {"key": "a", "value": 1}}
+    await say(page, script(write, {"ticks": 12, "every_ms": 100}, write, {"say": "Done."}))
+    await expect(answer(page)).to_contain_text("tick 3\n")
+    await expect(page.locator("#canvas-link")).to_have_text("live")
+    before = {path: next(one for one in wire.to(path) if one.is_open) for path in ("/ws/chat/", "/sse/run/", "/sse/canvas/")}
+    wire.cut()
+    await expect_ended(page)
+    await expect(answer(page)).to_have_text(["".join(f"tick {n}\n" for n in range(1, 13)), "Done."])
+    await expect(page.locator("#whiteboard tbody tr")).to_contain_text("v2")
+    await expect(page.locator("#canvas-link")).to_have_text("live")
+    for path, broken in before.items():
+        mended = wire.to(path)[-1]
+        cursor = int(parse_qs(urlsplit(mended.target).query)["last_event_id"][0])
+        assert cursor in [event["seq"] for event in broken.events()], path
+        assert all(event["seq"] > cursor for event in mended.events()), path
+
+
 # --- what is internal -------------------------------------------------------------------------------------------------
 
 
@@ -119,6 +148,7 @@ async def test_thoughts_are_neither_sent_nor_shown_until_debug_is_on(page: Page,
     async with another_tab(page.context) as other:
         await other.goto(f"{wire.base_url}/#session={session}")
         await expect(answer(other)).to_have_text("I have thought.")
+        await come_back_to(page)
         await page.get_by_role("switch", name="Debug").check()
         shown = turn(page).locator(".thought")
         await expect(shown).to_contain_text("internal")
@@ -126,6 +156,7 @@ async def test_thoughts_are_neither_sent_nor_shown_until_debug_is_on(page: Page,
         await expect(answer(page)).to_have_text("I have thought.")
         bringers = [one.target for one in wire.answers if thought.encode() in one.bytes]
         assert bringers == [f"/ws/chat/{session}?debug=1"]
+        await come_back_to(other)
         await say(other, thinking(later))
         await expect(turn(page).locator(".thought")).to_contain_text(later)
         await expect(turn(other, 1)).to_have_attribute("data-state", "completed")
@@ -183,11 +214,13 @@ async def test_tabs_on_the_same_things_share_one_connection_each(page: Page, ser
             for path in ("/ws/chat/", "/sse/run/", "/sse/canvas/"):
                 assert len([one for one in wire.to(path) if one.is_open]) == 1, path
             await say(third, script({"say": "From the third."}))
+            await come_back_to(page)
             await page.get_by_role("button", name="Stop", exact=True).click()
             for one in (page, second, third):
                 await expect(answer(one)).to_have_text("From the third.")
                 await expect_ended(one, "cancelled", 0)
             await page.close()
+            await come_back_to(second)
             await say(second, script({"say": "The first has gone."}))
             await expect(answer(third)).to_have_text("The first has gone.")
             assert len(wire.to("/ws/chat/")) == 1
@@ -196,8 +229,10 @@ async def test_tabs_on_the_same_things_share_one_connection_each(page: Page, ser
 
 @rule("RS-55")
 async def test_many_tabs_on_different_things_leave_connections_to_ask_with(page: Page, server: EaselProcess, wire: Wire) -> None:
-    pages = [page, *[await page.context.new_page() for _ in range(2)]]
-    for one in pages:
+    pages: list[Page] = []
+    for number in range(3):
+        one = await page.context.new_page() if number else page
+        pages.append(one)
         canvas = new_canvas(server)
         session = await enter(one, server, base_url=wire.base_url)
         await one.goto(f"{wire.base_url}/#session={session}&canvas={canvas}")
@@ -206,12 +241,12 @@ async def test_many_tabs_on_different_things_leave_connections_to_ask_with(page:
     streams = [one for one in wire.to("/sse/") if one.is_open]
     assert len(streams) == 4, "of six that are wanted: a browser has no more connections to a server than six"
     await expect(page.locator("#run-link")).to_contain_text("resting")
-    await page.evaluate("dispatchEvent(new Event('focus'))")  # a person comes back to the first tab
+    await come_back_to(page)
     await expect(page.locator("#run-link")).to_have_text("live")
     for one in pages:  # none of them is stuck
+        await come_back_to(one)
         await one.get_by_role("button", name="Stop", exact=True).click()
         await expect_ended(one, "cancelled")
-        await one.evaluate("dispatchEvent(new Event('focus'))")
         await expect(status(one)).to_have_text("cancelled")
         await expect(one.locator("#session-list [aria-current=true] .running")).to_have_count(0)
 

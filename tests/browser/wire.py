@@ -40,6 +40,7 @@ class Wire:
         parts = urlsplit(base_url)
         self._target = (parts.hostname, parts.port)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
         self.base_url = ""
         self.answers: list[Answer] = []
 
@@ -54,6 +55,11 @@ class Wire:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def cut(self) -> None:
+        """Every present connection, as a router does that was restarted."""
+        for writer in self._writers:
+            writer.transport.abort()
+
     def to(self, path: str) -> list[Answer]:
         return [one for one in self.answers if one.target.startswith(path)]
 
@@ -61,6 +67,7 @@ class Wire:
         self._tasks.add(asyncio.current_task())  # type: ignore[arg-type]
         from_server, to_server = await asyncio.open_connection(*self._target)
         present: list[Answer] = []
+        self._writers.add(to_client)
 
         async def forth() -> None:
             while chunk := await from_client.read(65536):
@@ -82,6 +89,7 @@ class Wire:
             with contextlib.suppress(asyncio.CancelledError):  # the test is over; asyncio would report it as an accident
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            self._writers.discard(to_client)
             for one in present:
                 one.is_open = False
             for task in both:

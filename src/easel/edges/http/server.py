@@ -10,6 +10,7 @@ from typing import Any, cast
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 
@@ -61,11 +62,22 @@ class _BoundedHttp(HttpToolsProtocol):
 class _OurWebSockets(WebSocketsSansIOProtocol):
     """WebSockets as uvicorn speaks them, with the same way to give up a connection at once."""
 
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.handshake_exc is not None and not self.handshake_initiated:  # uvicorn keeps this refusal and waits for ever
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.transport.close()
+
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
         if not self.close_sent:
             extensions = cast("dict[str, Any]", self.scope.get("extensions"))
             extensions[CONNECTION] = {"abort": self.transport.abort, "unsent": self.transport.get_write_buffer_size}
+
+    async def send(self, message: Any) -> None:
+        if self.transport.is_closing():  # uvicorn would pass over an `accept`, or take what we say after it closed for our mistake
+            raise ClientDisconnected
+        await super().send(message)
 
 
 class _QuietServer(uvicorn.Server):
