@@ -4,6 +4,7 @@ nothing internal before somebody asks for it.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import secrets
@@ -19,10 +20,9 @@ from easel.core.stream.envelope import EVENT_TYPES, Stream
 from tests.browser.console import Outside, answer, enter, expect_ended, press, say, script, status, turn
 from tests.browser.wire import Wire
 from tests.requirements import case, rule
-from tests.support.processes import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from tests.support.processes import EaselProcess
 
@@ -62,6 +62,13 @@ async def another_tab(context: BrowserContext) -> AsyncIterator[Page]:
     page = await context.new_page()
     yield page
     await page.close()
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Of something outside the browser. The wire lives in this loop, so nobody may block it."""
+    async with asyncio.timeout(10):
+        while not is_so():  # noqa: ASYNC110 - a server cannot call us
+            await asyncio.sleep(0.05)
 
 
 async def come_back_to(page: Page) -> None:
@@ -201,9 +208,13 @@ async def test_system_content_is_never_shown_even_if_some_server_sent_it(page: P
 
 @rule("RS-55", "CC-30")
 async def test_tabs_on_the_same_things_share_one_connection_each(page: Page, server: EaselProcess, wire: Wire) -> None:
-    await open_all_three(page, server, wire)
+    session, _ = await open_all_three(page, server, wire)
     with Outside(server) as outside:
         before = outside.watched()
+        async with another_tab(page.context) as elsewhere:
+            await enter(elsewhere, server, base_url=wire.base_url)
+            assert outside.watched() == {**before, "session": 2}
+        await until(lambda: outside.watched() == before)  # what only the closed tab watched, nobody does
         async with another_tab(page.context) as second, another_tab(page.context) as third:
             for other in (second, third):
                 await other.goto(page.url)
@@ -223,8 +234,8 @@ async def test_tabs_on_the_same_things_share_one_connection_each(page: Page, ser
             await come_back_to(second)
             await say(second, script({"say": "The first has gone."}))
             await expect(answer(third)).to_have_text("The first has gone.")
-            assert len(wire.to("/ws/chat/")) == 1
-        wait_until(lambda: not any(outside.watched().values()), within=10, what="nobody watches any more")
+            assert len(wire.to(f"/ws/chat/{session}")) == 1
+        await until(lambda: not any(outside.watched().values()))
 
 
 @rule("RS-55")

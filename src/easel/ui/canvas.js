@@ -8,6 +8,7 @@ export class CanvasPanel {
   /** `on` has: open(canvasId), created(canvasId). */
   constructor(on) {
     this.canvasId = null;
+    this.isMissing = false;
     at("canvas-form").onsubmit = (event) => {
       event.preventDefault();
       on.open(at("canvas-id").value.trim());
@@ -54,9 +55,9 @@ export class CanvasPanel {
   }
 
   tell(state) {
-    const isMissing = state.is === "missing";
+    this.isMissing = state.is === "missing";
     const isThere = state.is === "live" || state.is === "waiting" || state.is === "resting";
-    at("canvas-missing").hidden = !isMissing;
+    at("canvas-missing").hidden = !this.isMissing;
     at("canvas-name").textContent = this.canvasId;
     at("add-picture").hidden = !isThere;
     at("no-snapshot").hidden = !isThere || at("snapshot").childElementCount > 0;

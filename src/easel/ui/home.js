@@ -41,7 +41,7 @@ const watching = new Watching({ told });
 const sessions = new SessionList({ choose: (session) => go({ session, run: null, view: "chat" }), changed: () => watching.tellOthers("sessions"), gone: leaveDeleted });
 const chat = new Chat({ changed: chatChanged, show: (run) => go({ run, view: "state" }), cancel: cancelRun, sayAgain: (key) => links.chat.sayAgain(key), unsay: (key) => links.chat.unsay(key) });
 const run = new RunPanel({ restarted: (runId, ts) => chat.restarted(runId, ts), changed: () => lookAtRuns() });
-const canvas = new CanvasPanel({ open: (id) => go({ canvas: id }), created: openCanvas });
+const canvas = new CanvasPanel({ open: (id) => go({ canvas: id }), created: canvasMade });
 
 // --- what is chosen ---------------------------------------------------------------------------------------------------
 
@@ -85,9 +85,13 @@ function hearChat(message) {
   if (message.what === "anew") chat.startAnew(message.history, message.events);
   if (message.what === "event") chat.hear(message.event);
   if (message.what === "outbox") chat.waiting(message.outbox);
-  if (message.what === "problem") at("chat-problem").textContent = message.says;
+  if (message.what === "problem") {
+    at("chat-problem").textContent = message.says;
+    isStopping = false;
+    chatChanged();
+  }
   if (message.what === "state") tellLink(message.state);
-  if (message.what === "anew" || message.event?.type === "message.completed") lookAround();
+  if (message.what === "anew" || message.state?.is === "live" || message.event?.type === "message.completed") lookAround();
 }
 
 let looking = null;
@@ -196,11 +200,17 @@ function openCanvas(canvasId) {
   });
 }
 
+function canvasMade(canvasId) {
+  openCanvas(canvasId);
+  watching.tellOthers("canvases");
+}
+
 // --- the rest of the page ---------------------------------------------------------------------------------------------
 
 function told(what) {
   if (what === "sessions") sessions.refresh();
   if (what === "runs") lookAtRuns();
+  if (what === "canvases" && canvas.isMissing) openCanvas(shown.canvas);
 }
 
 function signedOut() {
@@ -252,4 +262,8 @@ await sessions.refresh();
 history.replaceState(null, "", address(chosen()));
 showChosen();
 addEventListener("popstate", showChosen);
+addEventListener("focus", () => { // other programs make sessions and canvases too
+  lookAround();
+  if (canvas.isMissing) openCanvas(shown.canvas);
+});
 document.querySelector("main").inert = false;

@@ -67,5 +67,5 @@ export class Watching {
 
   tellOthers(told) { this.#port.postMessage({ do: "tell others", told }); }
   tryNow() { this.#port.postMessage({ do: "look" }); }
-  signOut() { this.#port.postMessage({ do: "sign out" }); }
+  signOut() { this.#port?.postMessage({ do: "sign out" }); }
 }

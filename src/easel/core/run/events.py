@@ -40,11 +40,11 @@ class RunEvents:
         return self._seal("step.completed", {"step": number, "text": step.text, "calls": calls})
 
     def calling(self, call: ToolCall) -> Envelope:
-        return self._seal("tool.call", {"call_id": call.call_id, "tool": call.tool, "args": call.args})
+        return self._seal("tool.call", {"call_id": call.call_id, "run_id": self._run_id, "tool": call.tool, "args": call.args})
 
     def called(self, result: ToolResult) -> Envelope:
         outcome = {"error": result.value} if result.is_error else {"result": result.value}
-        return self._seal("tool.result", {"call_id": result.call_id, "tool": result.tool, **outcome})
+        return self._seal("tool.result", {"call_id": result.call_id, "run_id": self._run_id, "tool": result.tool, **outcome})
 
     def ending(self, message_id: MessageId, text: str, status: Status, error: str | None) -> list[Envelope]:
         """How a claimed run ends: the assistant's message, the status, and `done`, after which nothing follows."""

@@ -1,0 +1,105 @@
+"""What programs do with their arguments, as far as it matters for values in them: tables, and how to find a command's program.
+
+The lists name what hands text to a shell or runs it as a program of its own, now or later, here or on another machine. They
+cannot be complete: a program that evaluates its arguments and is not named here is its author's responsibility, as it is when
+it is called with an argument list.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from easel.core.canvas.shell_words import Word
+
+
+def _names(*lists: str) -> frozenset[str]:
+    return frozenset(name for names in lists for name in names.split())
+
+
+SHELLS = _names("sh bash dash ash zsh ksh ksh93 mksh pdksh yash fish csh tcsh rbash busybox pwsh powershell cmd nu")
+# With a script as their first argument, they hand on what follows it as data.
+INTERPRETERS = SHELLS | _names("python perl ruby node nodejs deno bun php lua luajit tclsh wish expect osascript Rscript ghci jshell")
+STANDARD_INPUT = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+
+# No value may stand among the arguments of these.
+EVALUATORS = _names(
+    # A shell's own: text becomes commands or arithmetic, or the name of a variable.
+    "eval . source trap alias unalias let exit return shift break continue read readarray mapfile getopts unset declare typeset local",
+    "integer float set shopt enable bind complete compgen fc history hash",
+    # These ask a shell, here or elsewhere.
+    "ssh slogin rsh mosh scp sftp rsync su runuser script watch xargs parallel at batch crontab tmux screen",
+    # These read programs of their own, from which commands can be run.
+    "awk gawk mawk nawk sed gsed make gmake ninja vi vim nvim ex ed emacs gdb lldb m4 dc",
+)
+# What changes how the rest of the command is read has no place in a template.
+REREADERS = frozenset({"alias", "unalias", "shopt", "enable"})
+# The numbers that `test` compares are arithmetic to some shells, and so is the name after -v.
+TEST_ARITHMETIC = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
+FIND_PROGRAMS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+
+# Variables that choose what is run, now or by a program that is started: no value may be assigned to them.
+_CHOOSE_PROGRAMS = (
+    "PATH CDPATH FPATH ENV SHELL SHELLOPTS BASHOPTS IFS PS[0-4] EDITOR VISUAL PAGER MANPAGER BROWSER LESSOPEN LESSCLOSE _ "
+    "LD_.* DYLD_.* BASH.* PYTHON.* PERL.* RUBY.* NODE_OPTIONS NODE_PATH .*JAVA.*_OPTIONS MAKEFLAGS MAKEFILES .*_COMMAND .*_WRAPPER "
+    "GIT_(?:SSH|EDITOR|SEQUENCE_EDITOR|PAGER|ASKPASS|EXTERNAL_DIFF|EXEC_PATH|TEMPLATE_DIR|CONFIG.*)"
+)
+# Numbers to the shell itself: what is assigned to them is evaluated as arithmetic, and arithmetic runs commands.
+_ARE_ARITHMETIC = "RANDOM SRANDOM SECONDS OPTIND LINENO HIST.* EPOCH.* PPID UID EUID GID EGID GROUPS COLUMNS LINES TMOUT FUNCNEST"
+UNSAFE_VARIABLES = re.compile("|".join(_names(_CHOOSE_PROGRAMS, _ARE_ARITHMETIC)))
+# These hold words of other commands: whatever is in them may have come from a value.
+ALWAYS_TAINTED = frozenset({"_", "REPLY", "BASH_COMMAND", "BASH_EXECUTION_STRING", "MAPFILE", "OPTARG", "BASH_REMATCH"})
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """A program that runs the program which its arguments name."""
+
+    flags: frozenset[str] = frozenset()
+    with_value: frozenset[str] = frozenset()
+    operands: int = 0  # that come before the program
+    takes_variables: bool = False
+
+
+def _wrapper(flags: str = "", with_value: str = "", operands: int = 0, *, takes_variables: bool = False) -> Wrapper:
+    return Wrapper(_names(flags), _names(with_value), operands, takes_variables)
+
+
+WRAPPERS: Mapping[str, Wrapper] = {
+    "sudo": _wrapper("-n -E -H -S -k -b", "-u -g -h -p -C -D -R -T -U -r -t --user --group", takes_variables=True),
+    "doas": _wrapper("-n", "-u -C"),
+    "env": _wrapper("-i -", "-u -C --unset --chdir", takes_variables=True),
+    "nohup": _wrapper(),
+    "setsid": _wrapper("-c -f -w"),
+    "nice": _wrapper("", "-n --adjustment"),
+    "ionice": _wrapper("-t", "-c -n --class --classdata"),
+    "timeout": _wrapper("--foreground --preserve-status -v", "-s -k --signal --kill-after", 1),
+    "time": _wrapper("-p -v", "-f -o"),
+    "stdbuf": _wrapper("", "-i -o -e --input --output --error"),
+    "command": _wrapper("-p"),
+    "builtin": _wrapper(),
+    "exec": _wrapper("-c -l", "-a"),
+}
+
+
+def program_name(word: Word) -> str | None:
+    """`bash` for /usr/bin/bash, for "$HOME"/bin/bash and for ba'sh'; none where it cannot be told."""
+    if word.literal is None and "/" not in word.tail:
+        return None
+    name = word.tail.rpartition("/")[2]
+    return re.sub(r"[0-9.]+$", "", name) if name.startswith(("python", "perl", "ruby", "lua", "php", "tclsh")) else name
+
+
+def after_wrapper(wrapper: Wrapper, words: tuple[Word, ...]) -> tuple[Word, ...] | None:
+    """The words from the program on that a wrapper runs; none where an option is one that we do not know."""
+    index = 1
+    while index < len(words) and (option := words[index].literal) is not None and option.startswith("-"):
+        index += 1
+        if option == "--":
+            break
+        if option in wrapper.with_value:
+            index += 1
+        elif option not in wrapper.flags and option.partition("=")[0] not in wrapper.with_value and option[:2] not in wrapper.with_value:
+            return None
+    while wrapper.takes_variables and index < len(words) and words[index].assigns:
+        index += 1
+    return words[index + wrapper.operands :]
