@@ -65,6 +65,7 @@ def test_the_stream_is_the_runs_public_log_from_run_start_to_done(easel: LiveEas
     assert by_type["run.start"]["attempt"] == 1
     assert by_type["tool.call"] == {
         "call_id": "call_1",
+        "run_id": run_id,
         "tool": "gsv__Echo",
         "args": {"value": {"a": [1, None, "x"]}},
         "visibility": "public",
