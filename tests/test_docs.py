@@ -37,7 +37,7 @@ from easel.edges.http.routes import ROUTES, Row
 from easel.errors import HostError
 from easel.host import board_tools, metrics
 from easel.host.native_tools import native_tools
-from easel.ids import OWNER, CallId, MessageId, RunId, artifact_id
+from easel.ids import OWNER, CallId, CanvasId, MessageId, RunId, artifact_id
 from tests.support.processes import Launcher
 from tests.test_architecture import machine_paths
 
@@ -102,7 +102,7 @@ def sample_events() -> list[Envelope]:
     make, message = RunEvents(RunId("run_1"), agent_id="main", node_id="tool_loop"), MessageId("msg_1")
     limits = boards.Limits(100, 1, 100)
     on_boards = [boards.Ask(boards.Board.WHITEBOARD, "k", 1, "n"), boards.Ask(boards.Board.BLACKBOARD, "k", 1, "n", "a-b")]
-    on_canvas, picture = CanvasEvents(agent_id="owner", event_id="evt_1"), artifact_id("0" * 64)
+    on_canvas, picture = CanvasEvents(CanvasId("cockpit"), agent_id="owner", event_id="evt_1"), artifact_id("0" * 64)
     call = ToolCall(CallId("call_1"), "gsv__Echo", {"value": 1})
     return [
         make.started(1),
@@ -116,7 +116,9 @@ def sample_events() -> list[Envelope]:
         *make.ending(message, "Hello", Status.COMPLETED, None),
         *make.ending(message, "Hello", Status.FAILED, "No."),
         on_canvas.created(1, "Cockpit"),
-        on_canvas.snapshot(picture, "/api/artifacts/" + picture, media_type="image/png", size=1, sha256="0" * 64),
+        on_canvas.updated(2, ["/deploy/status"]),
+        on_canvas.view_opened(2, "view_1", "browser", 1),
+        on_canvas.snapshot(2, picture, "/api/artifacts/" + picture, media_type="image/png", size=1, sha256="0" * 64),
     ]
 
 

@@ -14,6 +14,7 @@ from easel.edges.http.wire import error_answer
 from easel.errors import HostError
 
 GATEWAY_CODES = {101, 102, 103, 400, 401, 403, 404, 409, 413, 429, 500, 503, 504}  # DESIGN §6
+ONLY_OF_THE_GATEWAY = {101, 102, 103}  # of its handshake, which HTTP has not
 JSON_RPC_OWN = {-32700, -32600, -32601, -32602, -32603}
 FAILURES = [cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, HostError) and cls is not HostError]
 
@@ -55,7 +56,9 @@ def test_each_failure_has_its_own_word_and_codes_of_the_lists(cls: type[HostErro
 
 @pytest.mark.parametrize("cls", FAILURES, ids=named)
 def test_the_gateway_and_http_agree_on_whose_fault_it_is(cls: type[HostError]) -> None:
-    if cls.http in GATEWAY_CODES:
+    if cls.gateway in ONLY_OF_THE_GATEWAY:
+        assert cls.http == 400
+    elif cls.http in GATEWAY_CODES:
         assert cls.gateway == cls.http
     else:
         assert cls.gateway // 100 == cls.http // 100

@@ -8,7 +8,7 @@ from pathlib import Path
 import easel
 from easel.core.stream.envelope import EVENT_TYPES
 from easel.edges.http.routes import ROUTES, SOCKETS
-from easel.edges.http.rpc import METHODS
+from easel.edges.methods import METHODS
 from easel.settings import rows
 from easel.stores import migrations
 from tests.requirements import rule

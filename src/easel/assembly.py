@@ -18,15 +18,21 @@ import structlog
 
 from easel.core.audit.chain import known_place
 from easel.core.run.boards import Limits
+from easel.edges.gateway import gateway as gateways
+from easel.edges.gateway.gateway import Gateway, GatewayLimits
 from easel.edges.http.app import EdgeSettings, HttpEdge
 from easel.edges.http.routes import OPS, ROUTES, SOCKETS
 from easel.edges.http.server import HttpServer, listen_on
+from easel.edges.http.sockets import SocketRow
 from easel.errors import BadSettings, Unavailable
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit, Reached, verify
 from easel.host.board_tools import board_tools
 from easel.host.boards import Boards
+from easel.host.canvas_assets import AssetLimits, CanvasAssets
+from easel.host.canvas_changes import CanvasChanges
 from easel.host.canvas_library import CanvasLibrary
+from easel.host.canvas_views import CanvasViews
 from easel.host.host import Host
 from easel.host.native_tools import native_tools
 from easel.host.ports import ArtifactStore, AuditStore, Bell, Blobs, BoardStore, CanvasStore, LogSource, RunStore, SessionStore, Tool
@@ -158,6 +164,7 @@ class Ground:
     settings: Settings
     database: Database
     artifacts: Artifacts
+    blobs: Blobs
     audit: Audit
 
 
@@ -168,9 +175,10 @@ async def ground(settings: Settings) -> AsyncGenerator[Ground]:
         password = urlsplit(settings.database_url).password
         audit = Audit(opened.audit, secrets=filter(None, (settings.token, password)), slow_seconds=settings.slow_seconds)
         grace = settings.artifact_days * 86_400
-        kept = Artifacts(opened.artifacts, open_blobs(settings), max_bytes=settings.max_artifact_bytes, grace_seconds=grace)
+        blobs = open_blobs(settings)
+        kept = Artifacts(opened.artifacts, blobs, max_bytes=settings.max_artifact_bytes, grace_seconds=grace)
         try:
-            yield Ground(settings, opened, kept, audit)
+            yield Ground(settings, opened, kept, blobs, audit)
         finally:
             await audit.close()
 
@@ -221,6 +229,15 @@ def boards(on: Ground) -> Boards:
     return Boards(on.database.boards, on.artifacts, on.database.bell, limits)
 
 
+def canvas_assets(on: Ground) -> CanvasAssets:
+    limits = AssetLimits(on.settings.max_asset_bytes, on.settings.max_canvas_assets)
+    return CanvasAssets(on.database.canvases, canvas_changes(on), on.blobs, limits)
+
+
+def canvas_changes(on: Ground) -> CanvasChanges:
+    return CanvasChanges(on.database.canvases, on.blobs, on.database.bell)
+
+
 def toolbox(on: Ground, more: Sequence[Tool] = ()) -> Toolbox:
     return Toolbox(
         [*native_tools(), *board_tools(boards(on)), *more],
@@ -245,7 +262,7 @@ def worker(on: Ground, tools: Toolbox) -> RunWorker:
         run_timeout_seconds=settings.run_timeout_seconds,
         retention_seconds=settings.retention_days * 86_400,
         audit=on.audit,
-        also=[on.artifacts.sweep_forever],
+        also=[on.artifacts.sweep_forever, canvas_assets(on).sweep_forever],
     )
 
 
@@ -256,6 +273,7 @@ def host(on: Ground, tools: Toolbox) -> Host:
     limits = {"max_attempts": settings.max_attempts, "max_message_bytes": settings.max_message_bytes}
     queue = RunQueue(opened.runs, on.artifacts, bell, on.audit, **limits)
     room = Room(settings.max_streams)
+    changes, assets = canvas_changes(on), canvas_assets(on)
 
     def tails(kind: Kind, source: LogSource) -> Tails:
         return Tails(
@@ -276,7 +294,11 @@ def host(on: Ground, tools: Toolbox) -> Host:
         boards=boards(on),
         queue=queue,
         sessions=Sessions(opened.sessions, queue, bell, on.audit),
-        canvases=CanvasLibrary(opened.canvases, on.artifacts, bell, on.audit),
+        canvases=CanvasLibrary(
+            opened.canvases, changes, assets, on.artifacts, bell=bell, audit=on.audit, max_state_bytes=settings.max_state_bytes
+        ),
+        assets=assets,
+        views=CanvasViews(opened.canvases, changes, view_seconds=settings.view_seconds),
         tails=tails(RUNS, opened.runs),
         threads=tails(THREADS, opened.sessions),
         canvas_tails=tails(CANVASES, opened.canvases),
@@ -285,14 +307,31 @@ def host(on: Ground, tools: Toolbox) -> Host:
     )
 
 
-def edge(settings: Settings, stories: Host, *, is_api: bool) -> HttpEdge:
+def gateway(settings: Settings, stories: Host) -> Gateway:
+    limits = GatewayLimits(
+        connections=settings.max_streams,
+        requests=settings.gateway_requests,
+        subscriptions=settings.gateway_subscriptions,
+        connect_seconds=settings.gateway_connect_seconds,
+        stall_seconds=settings.stall_seconds,
+    )
+    return Gateway(stories, limits)
+
+
+def edge(settings: Settings, stories: Host, connections: Gateway | None) -> HttpEdge:
+    """The HTTP edge, and behind one of its addresses the gateway, where there is one; without it, a worker's health alone."""
     names = frozenset(name.strip().lower() for name in settings.allowed_hosts.split(",") if name.strip())
     return HttpEdge(
         stories,
         EdgeSettings(settings.max_body_bytes, settings.public_url, names, settings.open_metrics),
-        ROUTES if is_api else OPS,
-        SOCKETS if is_api else (),
+        ROUTES if connections else OPS,
+        (*SOCKETS, gateway_row(connections)) if connections else (),
     )
+
+
+def gateway_row(connections: Gateway) -> SocketRow:
+    """Edges are strangers to each other: here is where the gateway gets its address among the HTTP edge's sockets."""
+    return SocketRow(gateways.PATH, lambda call: connections.serve(call.socket, call.who), gateways.SAYS, is_open=True)
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -303,13 +342,19 @@ def listening(host: str, port: int) -> socket.socket:
 @contextlib.asynccontextmanager
 async def serving(settings: Settings, stories: Host, on: socket.socket, *, is_api: bool = True) -> AsyncGenerator[HttpServer]:
     """The API on its socket, or a worker's health alone; at the end streams close first, so that their viewers go elsewhere at once."""
-    app = edge(settings, stories, is_api=is_api)
+    connections = gateway(settings, stories) if is_api else None
+    app = edge(settings, stories, connections)
     server = HttpServer(app, on, max_frame_bytes=settings.max_body_bytes, ping_seconds=settings.heartbeat_seconds)
     await server.start()
+    if connections is not None:
+        stories.views.start()
     try:
         yield server
     finally:
         stories.readiness.is_stopping = True
+        if connections is not None:
+            await connections.close()
+            await stories.views.stop()
         for tails in (stories.tails, stories.threads, stories.canvas_tails):
             await tails.close()
         await server.stop()

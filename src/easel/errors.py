@@ -75,6 +75,30 @@ class VersionConflict(HostError):
     code, gateway, rpc, http = "VERSION_CONFLICT", 409, -32011, 409
 
 
+class RevisionConflict(HostError):
+    """Canvas {canvas} is at revision {currentRevision} and not at {expected}; read it again and decide anew."""
+
+    code, gateway, rpc, http = "REVISION_CONFLICT", 409, -32017, 409
+
+
+class NotConnected(HostError):
+    """Send `connect` first; {method} comes after it."""
+
+    code, gateway, rpc, http = "NOT_CONNECTED", 101, -32040, 400
+
+
+class WrongProtocol(HostError):
+    """This gateway speaks protocol {protocol}; the client offers {least} to {most}."""
+
+    code, gateway, rpc, http = "WRONG_PROTOCOL", 102, -32041, 400
+
+
+class WrongMode(HostError):
+    """Nobody can connect as {mode}: {problem}"""
+
+    code, gateway, rpc, http = "WRONG_MODE", 103, -32042, 400
+
+
 class AlreadyThere(HostError):
     """There is a {what} {id} already."""
 

@@ -66,6 +66,14 @@ def new_event_id() -> str:
     return f"evt_{_sortable()}"
 
 
+def new_view_id() -> str:
+    return f"view_{_sortable()}"
+
+
+def new_connection_id() -> str:
+    return f"con_{_sortable()}"
+
+
 def new_blob_name() -> str:
     return _sortable()
 

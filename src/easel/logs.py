@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import re
 import sys
 import textwrap
 import traceback
@@ -11,6 +12,8 @@ import structlog
 
 from easel.errors import BadSettings
 
+_LONG = 512
+_PAYLOAD = re.compile(rf"[A-Za-z0-9+/=_-]{{{_LONG},}}")
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -28,6 +31,7 @@ def set_up(wish: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info if as_json else structlog.dev.set_exc_info,
+            _light,
             structlog.processors.JSONRenderer() if as_json else _readable(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -36,6 +40,18 @@ def set_up(wish: str) -> None:
     )
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[_Bridge()], force=True)
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what breaks in a request is logged by the edge, with its reference
+
+
+def _light(_: Any, __: str, line: Any) -> Any:
+    """No payload in the log: a run of signs that no person reads is cut to its beginning. CC-23"""
+    for name, value in line.items():
+        if isinstance(value, str):
+            line[name] = without_payloads(value)
+    return line
+
+
+def without_payloads(text: str) -> str:
+    return _PAYLOAD.sub(lambda run: f"{run[0][:40]}…({len(run[0])} characters)", text) if len(text) > _LONG else text
 
 
 def warn_of(unknown: list[str]) -> None:
@@ -73,6 +89,6 @@ def _readable() -> structlog.dev.ConsoleRenderer:
 
 def _traceback(out: TextIO, problem: Any) -> None:
     """Indented and escaped: an exception's own text can neither begin a line of the log nor colour it."""
-    text = "".join(traceback.format_exception(*problem))
+    text = without_payloads("".join(traceback.format_exception(*problem)))
     shown = "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
     out.write("\n" + textwrap.indent(shown.rstrip(), "    | "))

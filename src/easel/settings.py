@@ -54,8 +54,13 @@ class Settings:
     # streams
     heartbeat_seconds: float = _row(15.0, "A quiet stream gets a comment this often.", least=0.1)
     stall_seconds: float = _row(20.0, "A reader that takes nothing for this long is cut; it resumes by its cursor.", least=0.5)
-    max_streams: int = _row(10_000, "Open streams of one instance.", least=1)
+    max_streams: int = _row(10_000, "Open streams of one instance; as many connections to /ws.", least=1)
     tail_window: int = _row(1_000, "Newest events of a watched log kept in memory for its viewers.", least=100)
+    # the gateway
+    gateway_requests: int = _row(32, "Requests that one connection to /ws may have under way at once.", least=1, most=10_000)
+    gateway_subscriptions: int = _row(200, "Canvases that one connection to /ws may watch at once.", least=1, most=100_000)
+    gateway_connect_seconds: float = _row(10.0, "How long a connection to /ws may take to send its `connect`.", least=0.1)
+    view_seconds: float = _row(60.0, "How long an open view is believed in when its instance is not heard of.", least=1)
     # limits
     max_body_bytes: int = _row(1_048_576, "Largest request body.", least=1_024)
     max_message_bytes: int = _row(262_144, "Largest message that starts a run.", least=16)
@@ -64,6 +69,9 @@ class Settings:
     max_board_keys: int = _row(1_000, "Keys on the boards of one run.", least=1)
     max_board_total_bytes: int = _row(16_777_216, "All values on the boards of one run together.", least=1)
     max_artifact_bytes: int = _row(104_857_600, "Largest artifact that can be uploaded.", least=1_024)
+    max_state_bytes: int = _row(1_048_576, "Largest state of a canvas.", least=1_024)
+    max_asset_bytes: int = _row(5_242_880, "Largest asset of a canvas.", least=1_024)
+    max_canvas_assets: int = _row(500, "Assets of one canvas.", least=1)
     artifact_days: float = _row(7.0, "Days that an artifact is kept which nothing refers to.", least=0.05)
     # database
     database_pool: int = _row(8, "Postgres connections of one process, beside the bell's.", least=1, most=1_000)

@@ -26,6 +26,8 @@ PLACES = {
     "blackboard.write":  ("public",   {"state", "run"}),
     "done":              ("public",   {"state", "run"}),
     "canvas.created":    ("public",   {"canvas"}),
+    "canvas.updated":   ("public",   {"canvas"}),
+    "canvas.view.updated":   ("public",   {"canvas"}),
     "canvas.snapshot":   ("public",   {"canvas"}),
 }  # fmt: skip
 

@@ -82,6 +82,20 @@ async def test_a_failure_of_the_model_is_the_runs_reason(bench: Bench):
     assert (closing["status"], closing["text"], closing["error"]) == ("failed", "so far", run.error_message)
 
 
+@rule("CC-23")
+async def test_a_reason_that_quotes_everything_is_cut_before_it_is_stored(bench: Bench):
+    """A provider's error may hold all that it was sent; no table and no log line takes that over."""
+    run_id = await bench.start(script({"fail": "bad image: " + "QUJD" * 3_000 + " in part 3"}))
+    async with at_work(bench.worker()):
+        run = await ended(bench, run_id)
+    assert run.error_message is not None
+    assert len(run.error_message) < 1_100
+    assert run.error_message.startswith("The model failed: bad image: QUJD")
+    assert run.error_message.endswith("in part 3")
+    [_, answer] = await bench.database.sessions.messages(OWNER, SessionId("s"), before=None, limit=10)
+    assert answer.error_message == run.error_message
+
+
 async def test_a_tool_that_fails_is_told_to_the_model_and_the_run_goes_on(bench: Bench):
     async def broken(_: Mapping[str, Any]) -> Any:
         raise ValueError("secret detail")

@@ -94,8 +94,8 @@ class Store:
         return UserId(name)
 
     async def empty(self) -> None:
-        """Only the owner is left; everything else goes with its session."""
-        for table in ("sessions", "probes", "users where user_id <> 'owner'"):
+        """Only the owner is left; everything else goes with its session or its canvas."""
+        for table in ("sessions", "ended_threads", "canvases", "artifacts", "probes", "users where user_id <> 'owner'"):
             await self.sql(f"delete from {table}")
 
     async def columns(self, table: str) -> dict[str, Column]:

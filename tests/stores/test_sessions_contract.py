@@ -208,7 +208,8 @@ async def test_a_deleted_session_takes_everything_with_it_and_its_worker_writes_
         [row] = await store.sql(f"select count(*) as left_over from {table} where run_id = '{new.run_id}'")
         assert row["left_over"] == 0, table
     assert await sessions.get(OWNER, SessionId("other")) is not None
-    assert (await runs.enqueue(asks("anew"))).thread_seq == 1, "the same name is a new session"
+    assert (await runs.enqueue(asks("anew"))).thread_seq == 3, "the same name is a new session, whose numbers go on: no old cursor fits it"
+    assert [one.content for one in await sessions.messages(OWNER, TALK, before=None, limit=9)] == ["anew"]
 
 
 @rule("RX-54")

@@ -1,70 +1,235 @@
-"""Canvases: making, finding and removing them, and the pictures that are taken of them."""
+"""Canvases: making, finding, changing and removing them, and the pictures that are taken of them."""
 
 from collections.abc import AsyncIterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from easel.core.artifact.artifact import Artifact
-from easel.core.canvas.canvas import Canvas, NewCanvas, checked_agent_id, checked_canvas_id, checked_title
-from easel.core.canvas.events import CanvasEvents
+from easel.core.canvas.assets import Asset
+from easel.core.canvas.canvas import (
+    Canvas,
+    Change,
+    NewCanvas,
+    WholeCanvas,
+    checked_agent_id,
+    checked_canvas_id,
+    checked_session_key,
+    checked_title,
+    expect,
+)
+from easel.core.canvas.events import SPEC_MARK, TITLE_MARK, asset_mark, spread
+from easel.core.canvas.patch import Op, Operation, Patch, applied, checked_patch
+from easel.core.canvas.spec import SpecLimits, check_state_size, checked_spec
 from easel.core.principal import Principal
-from easel.core.stream.lightness import light_value
-from easel.core.stream.ring import CanvasGrew, LogGone
-from easel.core.tool.nesting import DEEPEST, is_too_deep
-from easel.errors import AlreadyThere, BadInput, NotFound
+from easel.core.stream.lightness import Moved, light_value
+from easel.core.stream.ring import LogGone
+from easel.errors import AlreadyThere, BadInput, HostError, NotFound, RevisionConflict, Unavailable
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
+from easel.host.canvas_assets import CanvasAssets
+from easel.host.canvas_changes import CanvasChanges, events_of, named
 from easel.host.ports import Bell, CanvasStore
-from easel.ids import CanvasId, new_event_id, owned
+from easel.ids import CanvasId, owned
 
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
+MAIN = "main"
+NEW_SPEC: Mapping[str, Any] = {"version": 1, "mode": "html"}
+MOST_TRIES = 5  # of an upsert whose canvas comes and goes meanwhile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A canvas as its author sends it; what is None was not said."""
+
+    canvas_id: str
+    agent_id: str | None = None
+    title: str | None = None
+    owner_session_key: str | None = None
+    spec: Mapping[str, Any] | None = None
+    state: Mapping[str, Any] | None = None
+    assets: Mapping[str, bytes] | None = None
+    expected_revision: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A draft that may be stored: its parts are as they should be, and light."""
+
+    canvas_id: CanvasId
+    draft: Draft
+    spec: Mapping[str, Any] | None
+    state: Mapping[str, Any] | None
 
 
 class CanvasLibrary:
-    def __init__(self, canvases: CanvasStore, artifacts: Artifacts, bell: Bell, audit: Audit) -> None:
+    def __init__(
+        self,
+        canvases: CanvasStore,
+        changes: CanvasChanges,
+        assets: CanvasAssets,
+        artifacts: Artifacts,
+        *,
+        bell: Bell,
+        audit: Audit,
+        max_state_bytes: int,
+    ) -> None:
         self._canvases = canvases
+        self._changes = changes
+        self._assets = assets
         self._artifacts = artifacts
         self._bell = bell
         self._audit = audit
+        self._most = max_state_bytes
 
-    async def create(
+    # -- finding ---------------------------------------------------------------------------------------------------
+
+    async def get(self, who: Principal, canvas_id: str) -> WholeCanvas:
+        return await self._changes.find(who, canvas_id)
+
+    async def list_canvases(self, who: Principal, *, agent_id: str | None, after: str | None, limit: int) -> list[Canvas]:
+        if agent_id is not None:
+            checked_agent_id(agent_id)
+        if after is not None:
+            checked_canvas_id(after)
+        return await self._canvases.list_canvases(who.user_id, agent_id=agent_id, after=after or "", limit=limit)
+
+    # -- making and replacing --------------------------------------------------------------------------------------
+
+    async def create(self, who: Principal, draft: Draft) -> WholeCanvas:
+        if draft.expected_revision not in (None, 0):
+            raise RevisionConflict(canvas=draft.canvas_id, expected=draft.expected_revision, currentRevision=0)
+        made = await self._create(who, await self._checked(who, draft))
+        if made is None:
+            raise AlreadyThere(what="canvas", id=draft.canvas_id)
+        return made
+
+    async def upsert(self, who: Principal, draft: Draft) -> WholeCanvas:
+        """A new canvas, or this one in the place of what there is, which keeps what the draft does not speak of. RS-40"""
+        checked = await self._checked(who, draft)
+        for _ in range(MOST_TRIES):
+            there = await self._canvases.get(who.user_id, checked.canvas_id)
+            try:
+                if there is not None:
+                    return await self._replace(who, there.canvas, checked)
+                if draft.expected_revision not in (None, 0):
+                    raise RevisionConflict(canvas=draft.canvas_id, expected=draft.expected_revision, currentRevision=0)
+                if (made := await self._create(who, checked)) is not None:
+                    return made
+            except NotFound:
+                continue  # it was deleted meanwhile
+        raise Unavailable(what=f"Canvas {draft.canvas_id}")
+
+    async def _create(self, who: Principal, checked: _Checked) -> WholeCanvas | None:
+        draft = checked.draft
+        agent_id = MAIN if draft.agent_id is None else draft.agent_id
+        spec = NEW_SPEC if checked.spec is None else checked.spec
+        state = spec.get("state", {}) if checked.state is None else checked.state  # CV-17
+        title = checked_title(draft.title, checked.canvas_id)
+        assets = await self._assets.store(who.user_id, agent_id, checked.canvas_id, draft.assets or {})
+        new = NewCanvas(
+            user_id=who.user_id,
+            canvas_id=checked.canvas_id,
+            agent_id=agent_id,
+            title=title,
+            spec=spec,
+            state=state,
+            owner_session_key=draft.owner_session_key,
+            assets=assets,
+        )
+        made = await self._canvases.create(new, events_of(who, checked.canvas_id).created(1, title))
+        if made is None:
+            await self._changes.drop(asset.blob_key for asset in assets)
+            return None
+        await self._audit.record(who, "canvas.created", subject=checked.canvas_id)
+        self._changes.ring(made)
+        return made
+
+    async def _replace(self, who: Principal, there: Canvas, checked: _Checked) -> WholeCanvas:
+        draft, canvas_id = checked.draft, checked.canvas_id
+        expect(there, draft.expected_revision)  # before a byte is written; the lock looks again
+        if draft.agent_id not in (None, there.agent_id):
+            raise BadInput(problem=f"agentId: this canvas belongs to {there.agent_id}.")
+        title = None if draft.title is None else checked_title(draft.title, canvas_id)
+        assets = None if draft.assets is None else await self._assets.store(who.user_id, there.agent_id, canvas_id, draft.assets)
+        events = events_of(who, canvas_id)
+
+        def decide(whole: WholeCanvas) -> Change:
+            canvas = whole.canvas
+            expect(canvas, draft.expected_revision)
+            gone = _not_among(whole, assets)
+            paths = [*([TITLE_MARK] if title not in (None, canvas.title) else []), *([SPEC_MARK] if checked.spec is not None else [])]
+            paths += [asset_mark(path) for path in (*gone, *(one.path for one in assets or ()))]
+            if checked.state is not None:
+                paths += spread(canvas.state, checked.state)
+            return Change(
+                event=events.updated(canvas.revision + 1, paths),
+                title=title,
+                owner_session_key=draft.owner_session_key,
+                spec=checked.spec,
+                state=checked.state,
+                put=assets or (),
+                removed=gone,
+            )
+
+        try:
+            return (await self._changes.make(who, canvas_id, decide)).whole
+        except HostError as problem:
+            if not isinstance(problem, Unavailable):  # else it may be stored all the same; if not, a sweep finds the blobs
+                await self._changes.drop(asset.blob_key for asset in assets or ())
+            raise
+
+    # -- changing --------------------------------------------------------------------------------------------------
+
+    async def patch(
         self,
         who: Principal,
         canvas_id: str,
         *,
-        agent_id: str,
+        state_patch: list[Any] | None,
+        spec: Mapping[str, Any] | None,
         title: str | None,
-        spec: Mapping[str, Any],
-        state: Mapping[str, Any],
-    ) -> Canvas:
-        name = checked_canvas_id(canvas_id)
-        shown = checked_title(title, name)
-        if is_too_deep(spec) or is_too_deep(state):
-            raise BadInput(problem=f"spec and state are nested at most {DEEPEST} levels deep.")
-        light_spec, moved_of_spec = light_value(spec)
-        light_state, moved_of_state = light_value(state)
-        await self._artifacts.keep(who.user_id, [*moved_of_spec, *moved_of_state])
-        events = CanvasEvents(agent_id=who.user_id, event_id=new_event_id())
-        new = NewCanvas(
-            user_id=who.user_id, canvas_id=name, agent_id=checked_agent_id(agent_id), title=shown, spec=light_spec, state=light_state
-        )
-        canvas = await self._canvases.create(new, events.created(1, shown))
-        if canvas is None:
-            raise AlreadyThere(what="canvas", id=canvas_id)
-        await self._audit.record(who, "canvas.created", subject=canvas_id)
-        self._bell.ring(CanvasGrew(owned(who.user_id, name), canvas.last_seq))
-        return canvas
+        expected_revision: int | None,
+    ) -> WholeCanvas:
+        """All of it or nothing, on the state as it is when it is its turn. CV-25, CV-44"""
+        operations = checked_patch(state_patch or [], "statePatch")
+        name = named(canvas_id)
+        new_title = None if title is None else checked_title(title, name)
+        if spec is not None:
+            self._check_spec(spec)
+        light_spec, moved = light_value(spec) if spec is not None else (None, ())
+        operations, moved_of_state = _light_patch(operations)
+        await self._artifacts.keep(who.user_id, [*moved, *moved_of_state])
+        events = events_of(who, canvas_id)
 
-    async def get(self, who: Principal, canvas_id: str) -> Canvas:
-        canvas = await self._canvases.get(who.user_id, CanvasId(canvas_id))
-        if canvas is None:
-            raise NotFound(what="canvas", id=canvas_id)
-        return canvas
+        def decide(whole: WholeCanvas) -> Change | None:
+            canvas = whole.canvas
+            expect(canvas, expected_revision)
+            paths = [*([TITLE_MARK] if new_title not in (None, canvas.title) else []), *([SPEC_MARK] if spec is not None else [])]
+            done = applied(operations, canvas.state, "statePatch") if operations else None
+            if done is not None:
+                check_state_size(done.state, self._most)
+                paths += done.paths
+            if not paths:
+                return None
+            return Change(
+                event=events.updated(canvas.revision + 1, paths),
+                title=new_title,
+                spec=light_spec,
+                state=None if done is None else done.state,
+            )
 
-    async def delete(self, who: Principal, canvas_id: str) -> None:
-        if not await self._canvases.delete(who.user_id, CanvasId(canvas_id)):
+        return (await self._changes.make(who, canvas_id, decide)).whole
+
+    async def delete(self, who: Principal, canvas_id: str, expected_revision: int | None = None) -> None:
+        def check(whole: WholeCanvas) -> None:
+            expect(whole.canvas, expected_revision)
+
+        left = await self._canvases.delete(who.user_id, named(canvas_id), check)
+        if left is None:
             raise NotFound(what="canvas", id=canvas_id)
         await self._audit.record(who, "canvas.deleted", subject=canvas_id)
         self._bell.ring(LogGone("canvas", owned(who.user_id, canvas_id)))
+        await self._changes.drop(left)
 
     async def add_snapshot(self, who: Principal, canvas_id: str, picture: AsyncIterable[bytes], declared_type: str) -> tuple[Artifact, int]:
         """Kept as an artifact first; then its reference is an event of the canvas, for who watches and who comes later. CC-24"""
@@ -72,11 +237,61 @@ class CanvasLibrary:
         artifact = await self._artifacts.upload(who, picture, declared_type)
         if artifact.media_type not in PICTURES:
             raise BadInput(problem=f"A snapshot is a picture (PNG, JPEG, GIF, WebP or AVIF); these bytes are {artifact.media_type}.")
-        event = CanvasEvents(agent_id=who.user_id, event_id=new_event_id()).snapshot(
-            artifact.artifact_id, artifact.uri, media_type=artifact.media_type, size=artifact.size, sha256=artifact.sha256
-        )
-        seq = await self._canvases.append(who.user_id, CanvasId(canvas_id), event)
-        if seq is None:
-            raise NotFound(what="canvas", id=canvas_id)
-        self._bell.ring(CanvasGrew(owned(who.user_id, canvas_id), seq))
-        return artifact, seq
+        events = events_of(who, canvas_id)
+
+        def decide(whole: WholeCanvas) -> Change:
+            event = events.snapshot(
+                whole.canvas.revision,
+                artifact.artifact_id,
+                artifact.uri,
+                media_type=artifact.media_type,
+                size=artifact.size,
+                sha256=artifact.sha256,
+            )
+            return Change(event=event, is_mutation=False)
+
+        outcome = await self._changes.make(who, canvas_id, decide)
+        return artifact, outcome.whole.canvas.last_seq
+
+    # -- checking --------------------------------------------------------------------------------------------------
+
+    async def _checked(self, who: Principal, draft: Draft) -> _Checked:
+        canvas_id = checked_canvas_id(draft.canvas_id)
+        checked_title(draft.title, canvas_id)
+        checked_session_key(draft.owner_session_key)
+        if draft.agent_id is not None:
+            checked_agent_id(draft.agent_id)
+        if draft.spec is not None:
+            self._check_spec(draft.spec)
+        if draft.state is not None:
+            check_state_size(draft.state, self._most)
+        self._assets.check(draft.assets or {})
+        spec, moved_of_spec = light_value(draft.spec)
+        state, moved_of_state = light_value(draft.state)
+        await self._artifacts.keep(who.user_id, [*moved_of_spec, *moved_of_state])
+        return _Checked(canvas_id, draft, spec, state)
+
+    def _check_spec(self, spec: Mapping[str, Any]) -> None:
+        checked_spec(spec, SpecLimits(state_bytes=self._most))
+
+
+def _not_among(whole: WholeCanvas, assets: list[Asset] | None) -> list[str]:
+    """What a whole new set of assets leaves out."""
+    if assets is None:
+        return []
+    kept = {one.path for one in assets}
+    return [one.path for one in whole.assets if one.path not in kept]
+
+
+def _light_patch(operations: Patch) -> tuple[Patch, list[Moved]]:
+    """The same operations with light values, and what was moved out of them."""
+    light: list[Operation] = []
+    moved: list[Moved] = []
+    for operation in operations:
+        if operation.op is Op.REMOVE:
+            light.append(operation)
+            continue
+        value, of_value = light_value(operation.value)
+        light.append(Operation(operation.op, operation.path, value))
+        moved += of_value
+    return tuple(light), moved

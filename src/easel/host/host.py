@@ -7,7 +7,9 @@ from easel.core.tool.definition import ToolDefinition
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.boards import Boards
+from easel.host.canvas_assets import CanvasAssets
 from easel.host.canvas_library import CanvasLibrary
+from easel.host.canvas_views import CanvasViews
 from easel.host.readiness import Readiness
 from easel.host.run_queue import RunQueue
 from easel.host.sessions import Sessions
@@ -22,6 +24,8 @@ class Host:
     queue: RunQueue
     sessions: Sessions
     canvases: CanvasLibrary
+    assets: CanvasAssets  # of canvases
+    views: CanvasViews
     tails: Tails  # of runs
     threads: Tails
     canvas_tails: Tails

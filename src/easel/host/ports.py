@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from easel.core.artifact.artifact import Artifact, NewArtifact, Place, Swept
 from easel.core.audit.chain import End, Link
 from easel.core.audit.record import Entry, StorageClass
-from easel.core.canvas.canvas import Canvas, NewCanvas
+from easel.core.canvas.canvas import Canvas, Decide, NewCanvas, Outcome, View, WholeCanvas
 from easel.core.run.batch import Appended, Batch, CancelAnswer, Enqueued, QueueDepth
 from easel.core.run.boards import Board, BoardValue, BoardWrite, Written
 from easel.core.run.conversation import Conversation, Part
@@ -62,19 +62,39 @@ class SessionStore(LogSource, Protocol):
 
 
 class CanvasStore(LogSource, Protocol):
-    """Canvases and their logs."""
+    """Canvases, their logs, and the rows of their assets and views."""
 
-    async def create(self, new: NewCanvas, event: Envelope) -> Canvas | None:
+    async def create(self, new: NewCanvas, event: Envelope) -> WholeCanvas | None:
         """With the first event of its log. None: there is one already."""
         ...
 
-    async def get(self, user_id: UserId, canvas_id: CanvasId) -> Canvas | None: ...
+    async def get(self, user_id: UserId, canvas_id: CanvasId) -> WholeCanvas | None: ...
 
-    async def delete(self, user_id: UserId, canvas_id: CanvasId) -> bool: ...
-
-    async def append(self, user_id: UserId, canvas_id: CanvasId, event: Envelope) -> int | None:
-        """The event's seq; None: there is no such canvas."""
+    async def list_canvases(self, user_id: UserId, *, agent_id: str | None, after: str, limit: int) -> list[Canvas]:
+        """By id, those above `after`; of their specs the mode alone, and no state."""
         ...
+
+    async def change(self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, view_seconds: float = 0) -> Outcome | None:
+        """What `decide` says of the canvas as it is, with its event, in one transaction under the canvas's lock. CV-44
+
+        None: there is no such canvas. Raises what `decide` refuses with; then nothing was stored. `decide` may be called on any
+        thread, and must be quick: nobody else changes this canvas meanwhile. An opened view runs out after `view_seconds`.
+        """
+        ...
+
+    async def delete(self, user_id: UserId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
+        """With all that belongs to it, unless `check` raises. The keys of its blobs; None: there was no such canvas."""
+        ...
+
+    async def unknown_assets(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
+        """Those made so long ago that belong to no asset."""
+        ...
+
+    async def renew_views(self, connection_ids: Sequence[str], view_seconds: float) -> None: ...
+
+    async def views_of(self, connection_id: str) -> list[tuple[UserId, CanvasId, View]]: ...
+
+    async def expired_views(self, limit: int) -> list[tuple[UserId, CanvasId, View]]: ...
 
 
 class RunStore(Protocol):
@@ -93,9 +113,12 @@ class RunStore(Protocol):
         ...
 
     async def request_cancel(
-        self, user_id: UserId, run_id: RunId, closing: Sequence[Envelope], answer: Message | None = None
+        self, user_id: UserId, run_id: RunId, closing: Sequence[Envelope] | None, answer: Message | None = None
     ) -> CancelAnswer | None:
-        """A queued run ends here and now with the `closing` events and its `answer`; a running one is flagged; an ended one stays. RX-12, RS-37"""
+        """A queued run ends here and now with the `closing` events and its `answer`; a running one is flagged; an ended one stays. RX-12, RS-37
+
+        Without `closing`, which nobody could say of a run that was running, one that is queued now is only answered: look again.
+        """
         ...
 
     async def claim_queued(

@@ -9,7 +9,7 @@ from easel.core.run.conversation import said
 from easel.core.run.events import RunEvents
 from easel.core.run.life import Status
 from easel.core.run.run import NewRun, Run
-from easel.core.session.message import Message, message, question
+from easel.core.session.message import Message, message, never_begun, question
 from easel.core.session.session import title_from
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.ring import CancelAsked, RunGrew, RunReady, ThreadGrew
@@ -83,8 +83,11 @@ class RunQueue:
         """A queued run ends here; a running one is told to stop and this does not wait for it. RX-12, RS-37"""
         if not is_made_here(run_id):
             raise NotFound(what="run", id=run_id)
-        closing, left = await self._closing(who, RunId(run_id))
-        answer = await self._runs.request_cancel(who.user_id, RunId(run_id), closing, left)
+        while True:
+            closing, left = await self._closing(who, RunId(run_id))
+            answer = await self._runs.request_cancel(who.user_id, RunId(run_id), closing, left)
+            if answer is None or not answer.look_again:
+                break
         if answer is None:
             raise NotFound(what="run", id=run_id)
         run = answer.run
@@ -98,12 +101,14 @@ class RunQueue:
             self._bell.ring(RunReady())
         return run
 
-    async def _closing(self, who: Principal, run_id: RunId) -> tuple[list[Envelope], Message | None]:
+    async def _closing(self, who: Principal, run_id: RunId) -> tuple[list[Envelope] | None, Message | None]:
         """How the log ends if nobody holds the run: one that was handed back has said something, one that never started has not."""
         events = RunEvents(run_id, agent_id=who.user_id, node_id="cancel")
         run = await self.get(who, run_id)
-        if run.status is not Status.QUEUED or run.started_at is None:
-            return events.stopping(Status.CANCELLED), None
+        if run.status is not Status.QUEUED:
+            return None, None  # whoever holds it says how it ends
+        if run.started_at is None:
+            return events.stopping(Status.CANCELLED), never_begun(run_id)
         done = await read_progress(self._runs, self._keeper, who.user_id, run_id, run.last_seq)
         text = said(done.steps)
         left = message(answer_id(run_id), text)

@@ -16,6 +16,7 @@ import structlog
 
 from easel.core.run.events import RunEvents
 from easel.core.run.life import Status
+from easel.core.run.pace import shortened
 from easel.core.run.resume import Progress
 from easel.core.run.run import Claim
 from easel.core.stream.ring import CancelAsked, Ring, RunGrew, RunReady
@@ -287,9 +288,10 @@ class RunWorker:
             task.uncancel()
             return None if held.stop is Stop.HAND_BACK else (Status.CANCELLED, None)
         except HostError as problem:
-            log.info("run.failed", run_id=claim.run_id, reason=problem.message)
+            reason = shortened(self._audit.redacted(problem.message))  # a provider's answer may quote its key, or all that it was sent
+            log.info("run.failed", run_id=claim.run_id, reason=reason)
             self._audit.broke(agent_of(claim.user_id), "run.failed", problem, subject=claim.run_id)
-            return Status.FAILED, self._audit.redacted(problem.message)  # a provider's answer may quote its key
+            return Status.FAILED, reason
         except ClaimLost:
             raise
         except Exception as problem:

@@ -9,7 +9,7 @@ no query. The bell says when a log grew; one query a second for all watched logs
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -92,6 +92,7 @@ class Subscription:
         self.has_seen_all = False
         self.is_cut = False
         self.sending_since: float | None = None
+        self._senders = 0
         self.task = asyncio.current_task()
 
     async def next(self) -> list[LoggedEvent] | None:
@@ -117,6 +118,23 @@ class Subscription:
                 EVENTS_SENT.inc(len(shown))
                 return shown
         return None
+
+    @property
+    def key(self) -> str:
+        return self._tail.key
+
+    @contextlib.contextmanager
+    def sending(self) -> Generator[None]:
+        """Around each sending, of several at a time too: whoever is in one for too long is cut."""
+        self._senders += 1
+        if self.sending_since is None:
+            self.sending_since = asyncio.get_running_loop().time()
+        try:
+            yield
+        finally:
+            self._senders -= 1
+            if not self._senders:
+                self.sending_since = None
 
     def wake(self) -> None:
         if self._bell is not None and not self._bell.done():
@@ -174,6 +192,7 @@ class Tails:
         self._room = room
         self._window = window
         self._tails: dict[str, LogTail] = {}
+        self._viewers: set[Subscription] = set()  # of all tails, and of those that are no more but whose viewers have yet to leave
         self._count = 0
         self._is_closing = False
         self._duties: list[asyncio.Task[None]] = []
@@ -195,6 +214,7 @@ class Tails:
         tail = self._tails.setdefault(key, LogTail(key))
         viewer = Subscription(self, tail, view)
         tail.viewers.add(viewer)
+        self._viewers.add(viewer)
         self._counted(+1)
         try:
             bounds = await self._source.bounds(who.user_id, name)
@@ -219,6 +239,7 @@ class Tails:
         if viewer not in tail.viewers:
             return
         tail.viewers.discard(viewer)
+        self._viewers.discard(viewer)
         self._counted(-1)
         if not tail.viewers and self._tails.get(tail.key) is tail:
             del self._tails[tail.key]
@@ -232,9 +253,8 @@ class Tails:
         self._is_closing = True
         for duty in self._duties:
             duty.cancel()
-        for tail in self._tails.values():
-            for viewer in tail.viewers:
-                viewer.end()
+        for viewer in self._viewers:
+            viewer.end()
         await asyncio.gather(*self._duties, return_exceptions=True)
 
     def _counted(self, change: int) -> None:
@@ -253,7 +273,9 @@ class Tails:
             self._end(tail)
 
     def _end(self, tail: LogTail) -> None:
-        """The log is no more: whoever comes back is told so."""
+        """The log is no more: whoever comes back is told so, and finds nothing of it here."""
+        if self._tails.get(tail.key) is tail:
+            del self._tails[tail.key]
         for viewer in list(tail.viewers):
             viewer.end()
 
@@ -284,20 +306,24 @@ class Tails:
     async def _poll_forever(self) -> None:
         while True:
             await asyncio.sleep(self._poll_seconds)
-            with contextlib.suppress(Unavailable):
+            try:
                 await self.poll()
+            except Unavailable:
+                pass  # the next look may find it back
+            except Exception:  # a poll that is given up would never find what the bell did not say
+                log.exception("tails.poll_broke", logs=self._kind.what)
 
     async def poll(self) -> None:
         """One query for all watched logs."""
-        watched = {key: tail for key, tail in self._tails.items() if tail.head >= 0}
+        watched = [(tail, tail.head) for tail in self._tails.values() if tail.head >= 0]
         if not watched:
             return
-        heads = await self._source.heads(list(watched))
-        for key, tail in watched.items():
-            head = heads.get(key)
+        heads = await self._source.heads([tail.key for tail, _ in watched])
+        for tail, head_before in watched:  # as it was when we asked: what came meanwhile is not in the answer
+            head = heads.get(tail.key)
             if head is not None:
                 self._note(tail, head)
-            elif self._kind.is_there or tail.head > 0:
+            elif self._kind.is_there or head_before > 0:
                 self._end(tail)
 
     async def _beat_forever(self) -> None:
@@ -309,15 +335,13 @@ class Tails:
             self._cut_stalled()
             if beats_in <= 0:
                 beats_in = self._heartbeat_seconds
-                for tail in list(self._tails.values()):
-                    for viewer in tail.viewers:
-                        viewer.wake()
+                for viewer in list(self._viewers):
+                    viewer.wake()
 
     def _cut_stalled(self) -> None:
         latest = asyncio.get_running_loop().time() - self._stall_seconds
-        for tail in list(self._tails.values()):
-            for viewer in list(tail.viewers):
-                if viewer.sending_since is not None and viewer.sending_since < latest:
-                    STALLED.inc()
-                    log.info("stream.stalled", log=tail.key)
-                    viewer.cut()
+        for viewer in list(self._viewers):
+            if viewer.sending_since is not None and viewer.sending_since < latest:
+                STALLED.inc()
+                log.info("stream.stalled", log=viewer.key)
+                viewer.cut()

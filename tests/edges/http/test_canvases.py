@@ -85,6 +85,14 @@ def test_a_canvas_is_made_found_and_deleted_by_the_gateways_methods(easel: LiveE
         ("canvas.create", {"canvasId": "a__b"}, 400),
         ("canvas.create", {"canvasId": "x", "surprise": 1}, 400),
         ("canvas.create", {"canvasId": "x", "state": [1]}, 400),
+        ("canvas.create", {"canvasId": "x", "spec": {"version": 2}}, 400),
+        ("canvas.create", {"canvasId": "x", "expectedRevision": 3}, 409),
+        ("canvas.patch", {"canvasId": "x", "statePatch": {}}, 400),
+        ("canvas.patch", {"canvasId": "x", "expectedRevision": -1}, 400),
+        ("canvas.list", {"limit": 0}, 400),
+        ("canvas.list", {"agentId": "a b"}, 400),
+        ("canvas.get", {"canvasId": "\u0000"}, 404),
+        ("canvas.unsubscribe", {"canvasId": "x"}, 400),
         ("canvas.get", {"canvasId": "there-is-none"}, 404),
         ("canvas.dance", {}, 404),
         ("connect", {}, 400),
@@ -186,6 +194,19 @@ def test_base64_in_a_canvas_state_is_moved_and_long_text_is_not(easel: LiveEasel
     assert easel.get(state["shot"]["uri"]).text == pixels
     [row] = easel.sql(f"select count(*) as kept from artifact_refs where canvas_id = '{name}'")
     assert row["kept"] == 1, "the canvas keeps what it refers to"
+
+
+@rule("CV-44", "CV-45", "RS-08")
+def test_a_patch_over_http_is_seen_on_the_stream_and_a_stale_one_is_a_conflict(easel: LiveEasel, canvas: str) -> None:
+    patch = [{"op": "add", "path": "/deploy", "value": {"status": "running"}}]
+    patched = rpc(easel, "canvas.patch", canvasId=canvas, statePatch=patch, expectedRevision=1).json()
+    assert (patched["revision"], patched["state"]) == (2, {"deploy": {"status": "running"}})
+    stale = rpc(easel, "canvas.patch", canvasId=canvas, statePatch=patch, expectedRevision=1)
+    assert (stale.status_code, stale.json()["error"]["details"]["currentRevision"]) == (409, 2)
+    [_, updated] = watched(easel, canvas, 2)
+    told = _data(updated)
+    assert (updated["event"], told["canvasId"], told["revision"], told["changedPaths"]) == ("canvas.updated", canvas, 2, ["/deploy"])
+    assert told["provenance"]["agent_id"] == "owner"
 
 
 def test_who_watches_a_canvas_that_is_deleted_sees_the_stream_end(easel: LiveEasel, canvas: str) -> None:

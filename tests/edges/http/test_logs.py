@@ -11,7 +11,8 @@ from uuid import uuid4
 import httpx2
 import pytest
 
-from tests.requirements import case
+from easel.logs import without_payloads
+from tests.requirements import case, rule
 from tests.support.processes import EaselProcess, Launcher, wait_until
 
 if TYPE_CHECKING:
@@ -153,3 +154,12 @@ def test_at_its_usual_level_a_server_does_not_log_every_request(tmp_path_factory
             quiet.answers("/healthz")
         assert "http.answered" not in quiet.said()
         assert "worker.started" in quiet.said()
+
+
+@rule("CC-23")
+def test_no_payload_gets_into_a_line_however_it_got_into_a_value() -> None:
+    pixels = "iVBORw0KGgo" * 400
+    told = without_payloads(f"refused: {pixels} (that was all)")
+    assert pixels not in told
+    assert told == f"refused: {pixels[:40]}…({len(pixels)} characters) (that was all)"
+    assert without_payloads("plain words " * 200) == "plain words " * 200

@@ -48,6 +48,7 @@ ACTIONS: Mapping[str, StorageClass] = {
     "worker.broke": _OPS,
     "http.broke": _OPS,
     "chat.broke": _OPS,
+    "gateway.broke": _OPS,
     "http.slow": _OPS,
     "append.slow": _OPS,
     "database.away": _OPS,

@@ -1,14 +1,21 @@
-"""A canvas as it is stored: what it is called, its spec and state, and where its log stands."""
+"""A canvas as it is stored: what it is called, its spec and state, its assets, who looks at it, and where its log stands.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+A mutation is a `Decide`: under the canvas's lock it is shown the canvas as it is and says what becomes of it. So a rule never works
+on a copy that somebody else has overtaken. CV-44
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from easel.errors import BadInput
+from easel.core.canvas.assets import Asset
+from easel.core.stream.envelope import Envelope
+from easel.errors import BadInput, RevisionConflict
 from easel.ids import CanvasId, UserId, is_name
 
 LONGEST_TITLE = 200
+LONGEST_SESSION_KEY = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +28,8 @@ class NewCanvas:
     title: str
     spec: Mapping[str, Any]
     state: Mapping[str, Any]
+    owner_session_key: str | None = None
+    assets: Sequence[Asset] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +38,74 @@ class Canvas:
     canvas_id: CanvasId
     agent_id: str
     title: str
+    owner_session_key: str | None  # None: the agent's main session
     spec: Mapping[str, Any]
     state: Mapping[str, Any]
     revision: int
     last_seq: int
     created_at: datetime
     updated_at: datetime
+
+    @property
+    def session_key(self) -> str:
+        return self.owner_session_key or f"agent:{self.agent_id}:main"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A client displays the canvas, on a connection that the view goes with; it is live while that is known to be there."""
+
+    view_id: str
+    client_id: str
+    connection_id: str
+    is_live: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WholeCanvas:
+    """All there is of a canvas, read together. CV-09, CV-46"""
+
+    canvas: Canvas
+    assets: Sequence[Asset] = field(default_factory=list[Asset])
+    views: Sequence[View] = field(default_factory=list[View])
+
+    @property
+    def live_views(self) -> list[View]:
+        return [view for view in self.views if view.is_live]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What becomes of a canvas, and the event that tells of it. What is None stays as it is."""
+
+    event: Envelope
+    is_mutation: bool = True  # whether the revision rises; who looks at a canvas does not change it
+    title: str | None = None
+    spec: Mapping[str, Any] | None = None
+    state: Mapping[str, Any] | None = None
+    owner_session_key: str | None = None
+    put: Sequence[Asset] = ()
+    removed: Sequence[str] = ()  # paths
+    opened: View | None = None
+    closed: Sequence[str] = ()  # views
+
+
+Decide = Callable[[WholeCanvas], Change | None]  # None: nothing is to be changed
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A canvas after a change. `left` are the keys of blobs that are no asset of it any more."""
+
+    whole: WholeCanvas
+    is_changed: bool
+    left: Sequence[str] = ()
+
+
+def expect(canvas: Canvas, revision: int | None) -> None:
+    """Refuses before anything happens, and says where the canvas stands. CV-45"""
+    if revision is not None and revision != canvas.revision:
+        raise RevisionConflict(canvas=canvas.canvas_id, expected=revision, currentRevision=canvas.revision)
 
 
 def checked_canvas_id(value: str) -> CanvasId:
@@ -55,3 +126,14 @@ def checked_title(value: str | None, canvas_id: CanvasId) -> str:
     if len(title) > LONGEST_TITLE or not title.isprintable():
         raise BadInput(problem=f"title is at most {LONGEST_TITLE} printable characters.")
     return title
+
+
+def checked_session_key(value: str | None) -> str | None:
+    """`agent:{agentId}:{name}`."""
+    if value is None:
+        return None
+    word, _, rest = value.partition(":")
+    agent, _, name = rest.partition(":")
+    if word != "agent" or not is_name(agent) or not is_name(name) or len(value) > LONGEST_SESSION_KEY:
+        raise BadInput(problem=f"ownerSessionKey is agent:AGENT:NAME, at most {LONGEST_SESSION_KEY} characters.")
+    return value

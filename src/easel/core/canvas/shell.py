@@ -109,7 +109,7 @@ def understood(template: Template, at: str, *, allows_options: bool = False) -> 
         raise BadInput(problem=f"{at}: {problem.details['problem']}") from None
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _understood(template: Template, allows_options: bool) -> ShellTemplate:
     literal = "".join(part for part in template.parts if isinstance(part, str))
     if len(literal) > LONGEST_COMMAND:
@@ -121,7 +121,8 @@ def _understood(template: Template, allows_options: bool) -> ShellTemplate:
     law = Law(script)
     law.check()
     places = {hole.number: _place(word, hole, is_assignment=law.is_assignment(word)) for word, hole in _holes(script)}
-    assert sorted(places) == list(range(len(names))), "every placeholder has a place"
+    if lost := [name for number, name in enumerate(names) if number not in places]:
+        raise BadInput(problem=f"{lost[0]} stands where no value is understood.")
     for number, place in places.items():
         if "".join(map(str, place.before)) in {"-", "--"} and not allows_options:
             raise BadInput(problem=f'{names[number]} is an option of its own; let the action say "allowOptions": true if that is meant.')

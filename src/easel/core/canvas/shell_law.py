@@ -5,8 +5,9 @@ of) a program's name, nor stand where it would be read as a program once more. A
 treated like the value itself, and has to stand in double quotes.
 """
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 from easel.core.canvas.shell_programs import (
@@ -23,7 +24,7 @@ from easel.core.canvas.shell_programs import (
     program_name,
 )
 from easel.core.canvas.shell_script import Command, Script
-from easel.core.canvas.shell_words import Word
+from easel.core.canvas.shell_words import NAME, Word
 
 
 class Law:
@@ -31,10 +32,9 @@ class Law:
 
     def __init__(self, script: Script) -> None:
         self._script = script
-        self._tainted = frozenset[str]()
-        while (tainted := self._assigned()) != self._tainted:
-            self._tainted = tainted
+        self._tainted = self._reached()
         self._assignments: set[int] = set()
+        self._first_pipe = self._first_pipe_behind_a_value()
 
     def is_assignment(self, word: Word) -> bool:
         """Whether a word was found to set a variable: its value begins after the `=`."""
@@ -61,14 +61,35 @@ class Law:
     def _carries(self, word: Word) -> bool:
         return bool(word.holes) or any(self._is_tainted(use.name) for use in word.uses)
 
-    def _assigned(self) -> frozenset[str]:
-        """The variables that a value reaches, given those that one reaches already."""
-        names = {word.assigns for command in self._script.commands for word in command.words if word.assigns and self._carries(word)}
-        names |= {loop.name for loop in self._script.loops if any(map(self._carries, loop.words))}
+    def _reached(self) -> frozenset[str]:
+        """The variables that a value reaches: by assignment, by a loop, by `read`, and from there by further assignments."""
+        targets: dict[str, set[str]] = {}  # from a variable to those that are set from it
+        waiting = {name for command in self._script.commands for name in _names_read(command)}
+        for name, words in self._script_assignments():
+            if any(word.holes for word in words):
+                waiting.add(name)
+            for use in (use for word in words for use in word.uses):
+                targets.setdefault(use.name, set()).add(name)
+        waiting |= {name for always in ALWAYS_TAINTED for name in targets.get(always, ())}
+        reached: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            reached.add(name)
+            waiting |= targets.get(name, set()) - reached
+        return frozenset(reached)
+
+    def _script_assignments(self) -> Iterator[tuple[str, Sequence[Word]]]:
         for command in self._script.commands:
-            if command.words and program_name(command.words[0]) == "read":
-                names |= {word.literal for word in command.words[1:] if word.literal and not word.literal.startswith("-")}
-        return frozenset(names)
+            yield from ((word.assigns, (word,)) for word in command.words if word.assigns)
+        yield from ((loop.name, loop.words) for loop in self._script.loops)
+
+    def _first_pipe_behind_a_value(self) -> float:
+        """Where a value could first have gone through a pipe."""
+        words = [word for command in self._script.commands for word in (*command.words, *command.redirections)]
+        values = [hole.position for word in words for hole in word.holes]
+        values += [use.position for use in self._script.uses if use.name in self._tainted]
+        first = min(values, default=math.inf)
+        return min((pipe for pipe in self._script.pipes if pipe > first), default=math.inf)
 
     def _refuse(self, words: Sequence[Word], where: str) -> NoReturn:
         """Names the placeholder, or the variable that carries it."""
@@ -146,22 +167,21 @@ class Law:
         if given:
             how = "; name a script file right after it" if name in INTERPRETERS else ""
             self._refuse(given, f"among the arguments of `{name}`, which evaluates them once more{how}")
-        holes = [hole.position for one in self._script.commands for word in (*one.words, *one.redirections) for hole in word.holes]
-        uses = [use.position for use in self._script.uses if use.name in self._tainted]
-        if name != "read" and any(value < pipe <= command.position for value in (*holes, *uses) for pipe in self._script.pipes):
+        if name != "read" and command.position >= self._first_pipe:
             self._script.refuse(f"`{name}` comes behind a pipe, through which the value of a placeholder could reach it as a command.")
         for word in words[1:]:
             text = "".join(piece for piece in word.pieces if isinstance(piece, str))
-            if ("$" in text or "`" in text) and any(re.search(rf"\b{variable}\b", text) for variable in self._tainted):
+            if ("$" in text or "`" in text) and not self._tainted.isdisjoint(re.findall(NAME, text)):
                 self._script.refuse(f"`{name}` evaluates a text that names a variable which may hold the value of a placeholder.")
 
     # --- programs that do not ---------------------------------------------------------------------------------------
 
     def _check_arguments(self, name: str | None, words: tuple[Word, ...], given: Sequence[Word]) -> None:
         literals = [word.literal for word in words]
-        for index, literal in enumerate(literals[1:-1], 1):
+        last = max((index for index, word in enumerate(words) if self._carries(word)), default=0)
+        for index, literal in enumerate(literals[1 : max(last - 1, 1)], 1):
             program = program_name(words[index]) if literal else None
-            if program in INTERPRETERS and (literals[index + 1] or "").startswith("-") and any(map(self._carries, words[index + 2 :])):
+            if program in INTERPRETERS and (literals[index + 1] or "").startswith("-"):
                 self._refuse(given, f"among the arguments of `{program}`, which evaluates them once more")
         match name:
             case "test" | "[":
@@ -185,3 +205,9 @@ class Law:
                 self._check_assignment(word)
             elif self._carries(word):
                 self._refuse([word], f"where `{name}` has the name of a variable")
+
+
+def _names_read(command: Command) -> Iterator[str]:
+    """The variables that `read` sets, from whatever comes through its input."""
+    if command.words and program_name(command.words[0]) == "read":
+        yield from (word.literal for word in command.words[1:] if word.literal and not word.literal.startswith("-"))

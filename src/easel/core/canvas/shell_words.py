@@ -83,7 +83,7 @@ class Word:
     is_quoted: bool = False
     assigns: str | None = None
     value_from: int = 0
-    pattern_signs: str = ""  # the unquoted ones of `{`, `}`, `[` and `~`
+    signs: set[str] = field(default_factory=set[str])  # the unquoted ones of `{`, `}`, `[`, `=`, and `~` before a `/`
     name_ends_at: int = -1  # where the last `$name` without braces ends: a value right there would lengthen the name
 
     @property
@@ -239,7 +239,7 @@ class Words:
         return self._ended(word)
 
     def _ended(self, word: Word) -> Word | str:
-        if word.holes and (signs := set(word.pattern_signs) & set("{}[")):
+        if word.holes and (signs := word.signs & set("{}[")):
             self.refuse_hole(
                 f"in a word with an unquoted {min(signs)}, where the shell makes words out of it; quote it", word.holes[0].number
             )
@@ -252,19 +252,21 @@ class Words:
         return word
 
     def _plain(self, word: Word, char: str) -> None:
-        if char == "=" and word.assigns is None and not word.is_quoted and _NAME.fullmatch(word.literal or ""):
+        if char == "=" and "=" not in word.signs and not word.is_quoted and _NAME.fullmatch(word.literal or ""):
             word.assigns, word.value_from = word.literal, len(word.pieces) + 1
-        if char in "{}[~":
-            word.pattern_signs += char
+        if char in "{}[~=":
+            word.signs.add(char)
         elif char == "/":
-            word.pattern_signs = word.pattern_signs.replace("~", "")
+            word.signs.discard("~")
         word.pieces.append(char)
         self._pos += 1
 
     def _hole(self, word: Word, quote: Quote) -> None:
         if self.depth:
             self.refuse_hole("in $(…), which the shell evaluates once more")
-        if quote is Quote.NONE and "~" in word.pattern_signs:
+        if self._awaited:
+            self.refuse_hole("behind << on the same line; put it before the <<")
+        if quote is Quote.NONE and "~" in word.signs:
             self.refuse_hole("right after ~, where the shell puts a home folder")
         before = self._text[self._pos - 1] if self._pos > word.position else HOLE
         after = self._text[self._pos + 1 : self._pos + 2]

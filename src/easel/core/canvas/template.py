@@ -52,15 +52,15 @@ def parsed(text: str, at: str) -> Template | str:
     """A template, or the text itself where it has no placeholder."""
     parts: list[str | Placeholder] = []
     end = 0
-    for match in _PLACEHOLDER.finditer(text):
+    for count, match in enumerate(_PLACEHOLDER.finditer(text), 1):
+        if count > MOST_PLACEHOLDERS:
+            raise BadInput(problem=f"{at}: has more than {MOST_PLACEHOLDERS} placeholders.")
         if match.start() > end:
             parts.append(text[end : match.start()])
         parts.append(_placeholder(match, at))
         end = match.end()
     if not parts:
         return text
-    if len(parts) > 2 * MOST_PLACEHOLDERS:
-        raise BadInput(problem=f"{at}: has more than {MOST_PLACEHOLDERS} placeholders.")
     if end < len(text):
         parts.append(text[end:])
     return Template(tuple(parts))

@@ -41,6 +41,7 @@ class CancelAnswer:
     changed: bool
     turn_passed: bool = False
     thread_seq: int | None = None  # of the message that it left, if it left one
+    look_again: bool = False  # it has gone back into the queue since it was looked at: how its log ends must be said anew
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,3 +21,11 @@ def pieces(text: str, most: int = DELTA_BYTES) -> list[str]:
         size += width
     found.append(text[start:])
     return found
+
+
+def shortened(reason: str, most: int = 1_000) -> str:
+    """Why a run failed, in so many characters: its beginning and its end, for a person to read and every table to hold."""
+    if len(reason) <= most:
+        return reason
+    left_out = len(reason) - most
+    return f"{reason[: most * 2 // 3]} … {left_out} characters left out … {reason[-most // 3 :]}"

@@ -53,6 +53,8 @@ EVENT_TYPES: Mapping[str, EventType] = {
         EventType("blackboard.write", _STATE, _PUBLIC),
         EventType("done", _STATE, _PUBLIC),
         EventType("canvas.created", _VISUALS, _PUBLIC),
+        EventType("canvas.updated", _VISUALS, _PUBLIC),
+        EventType("canvas.view.updated", _VISUALS, _PUBLIC),
         EventType("canvas.snapshot", _VISUALS, _PUBLIC),
     )
 }
@@ -110,7 +112,9 @@ def _checked(provenance: Provenance) -> dict[str, str]:
         said["edge_id"] = provenance.edge_id
     for name, value in said.items():
         if not value or not value.isprintable() or len(value) > LONGEST_ID:
-            raise BadInput(problem=f"{name} is 1 to {LONGEST_ID} printable characters: whoever changes something says who, where and in which run.")
+            raise BadInput(
+                problem=f"{name} is 1 to {LONGEST_ID} printable characters: whoever changes something says who, where and in which run."
+            )
     return said
 
 

@@ -1,6 +1,5 @@
 """From a request to a call of a story and back: who calls, what was sent, what is answered."""
 
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -11,6 +10,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from easel.core.principal import Principal
+from easel.edges.replies import no_duplicate_keys
 from easel.errors import BadInput, TooLarge
 from easel.host.host import Host
 from easel.host.sign_in import COOKIE_SECONDS, SignIn
@@ -90,16 +90,6 @@ def shaped(body: bytes, shape: type[Any]) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise BadInput(problem=f"The body is not valid JSON: {problem}.") from None
     return asked
-
-
-def no_duplicate_keys(text: bytes | str) -> None:
-    """Two readers of the same JSON could each believe another of two equal keys."""
-    json.loads(text, object_pairs_hook=_each_once, parse_int=len, parse_float=len)  # numbers are of no interest, however long
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> None:
-    if len(pairs) != len({key for key, _ in pairs}):
-        raise BadInput(problem="The JSON has the same key twice in one object.")
 
 
 def shaped_query(request: HTTPConnection, shape: type[Any]) -> Any:

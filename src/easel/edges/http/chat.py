@@ -15,11 +15,11 @@ from starlette.websockets import WebSocket
 from easel.core.principal import Scope
 from easel.core.stream.log import LoggedEvent, parse_cursor
 from easel.core.stream.view import CHAT
-from easel.edges.http.calls import no_duplicate_keys, shaped_query
-from easel.edges.http.server import CONNECTION
+from easel.edges.http.calls import shaped_query
 from easel.edges.http.sockets import SocketCall
 from easel.edges.http.sse import envelope_text
-from easel.edges.http.wire import Watch, error_detail
+from easel.edges.http.wire import Watch
+from easel.edges.replies import CONNECTION, error_detail, no_duplicate_keys
 from easel.errors import BadInput, HostError, InternalError
 from easel.host.tails import Subscription
 from easel.ids import new_reference
@@ -63,7 +63,8 @@ async def _talk(call: SocketCall, viewer: Subscription) -> None:
         while (events := await viewer.next()) is not None:
             await _send(call.socket, viewer, events)
         if not hearing.done():
-            await call.socket.close(RESTARTING)
+            with viewer.sending():
+                await call.socket.close(RESTARTING)
     except asyncio.CancelledError:
         if not viewer.is_cut:
             raise
@@ -75,11 +76,9 @@ async def _talk(call: SocketCall, viewer: Subscription) -> None:
 
 
 async def _send(socket: WebSocket, viewer: Subscription, events: list[LoggedEvent]) -> None:
-    now = asyncio.get_running_loop().time
     for event in events:
-        viewer.sending_since = now()
-        await socket.send({"type": "websocket.send", "text": envelope_text(event)})
-        viewer.sending_since = None
+        with viewer.sending():
+            await socket.send({"type": "websocket.send", "text": envelope_text(event)})
 
 
 async def _hear(call: SocketCall, viewer: Subscription) -> None:
@@ -89,12 +88,12 @@ async def _hear(call: SocketCall, viewer: Subscription) -> None:
             try:
                 await _do(call, message)
             except HostError as problem:
-                await _tell(call.socket, problem)
+                await _tell(call.socket, viewer, problem)
             except Exception as problem:
                 reference = new_reference()
                 log.exception("chat.broke", reference=reference)
                 call.host.audit.broke(call.who, "chat.broke", problem, reference=reference)
-                await _tell(call.socket, InternalError(reference=reference))
+                await _tell(call.socket, viewer, InternalError(reference=reference))
     finally:
         viewer.end()
 
@@ -117,6 +116,7 @@ async def _do(call: SocketCall, message: Any) -> None:
         await call.host.sessions.stop(call.who, thread_id)
 
 
-async def _tell(socket: WebSocket, problem: HostError) -> None:
+async def _tell(socket: WebSocket, viewer: Subscription, problem: HostError) -> None:
     frame = {"type": "error", "error": error_detail(problem)}
-    await socket.send({"type": "websocket.send", "text": msgspec.json.encode(frame, enc_hook=str).decode()})
+    with viewer.sending():
+        await socket.send({"type": "websocket.send", "text": msgspec.json.encode(frame, enc_hook=str).decode()})

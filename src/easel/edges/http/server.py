@@ -14,9 +14,9 @@ from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 
+from easel.edges.replies import CONNECTION
 from easel.errors import BadSettings
 
-CONNECTION = "easel.connection"  # in a request's `extensions`: how much is buffered for its reader, and a way to drop it with that
 MOST_HEADER_BYTES = 65_536
 LAST_WORDS_SECONDS = 4  # an answer under way may finish; streams have ended by themselves by then
 

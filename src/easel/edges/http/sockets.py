@@ -9,7 +9,7 @@ from starlette.routing import Match, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from easel.core.principal import Principal
+from easel.core.principal import NOBODY, Principal
 from easel.edges.http.calls import socket_caller
 from easel.errors import NotFound, NotSignedIn
 from easel.host.host import Host
@@ -17,7 +17,7 @@ from easel.host.host import Host
 
 @dataclass(frozen=True, slots=True)
 class SocketCall:
-    """A connection that was let in and not yet accepted."""
+    """A connection that was let in and not yet accepted. Where a row is open, it may be nobody's."""
 
     host: Host
     who: Principal
@@ -36,6 +36,7 @@ class SocketRow:
     path: str
     handler: SocketHandler
     says: str
+    is_open: bool = False  # whether its handler itself asks who connects
 
 
 async def serve_socket(rows: Sequence[SocketRow], host: Host, scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,10 +48,10 @@ async def serve_socket(rows: Sequence[SocketRow], host: Host, scope: Scope, rece
             scope["state"]["route"] = row.path
             socket = WebSocket(scope, receive, send)
             who = socket_caller(socket, host.sign_in, time.time())
-            if who is None:
+            if who is None and not row.is_open:
                 raise NotSignedIn
-            scope["state"]["who"] = who
-            await row.handler(SocketCall(host, who, socket))
+            scope["state"]["who"] = who or NOBODY
+            await row.handler(SocketCall(host, who or NOBODY, socket))
             return
     raise NotFound(what="page", id=scope["path"])
 

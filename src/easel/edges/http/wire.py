@@ -4,11 +4,12 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Meta, Struct
 
 from easel.core.run.run import Run
 from easel.core.stream.log import LAST_CURSOR
 from easel.core.tool.definition import ToolDefinition
+from easel.edges.replies import ErrorDetail, error_detail
 from easel.errors import HostError
 
 SessionName = Annotated[str, Meta(description="A conversation. One of your own making is created by its first run.", examples=["main"])]
@@ -69,13 +70,6 @@ class ToolList(Struct):
     tools: list[ToolView]
 
 
-class ErrorDetail(Struct):
-    code: Annotated[int, Meta(description="The number of the gateway's list.")]
-    name: Annotated[str, Meta(description="The word of Easel's closed set of errors.")]
-    message: str
-    details: dict[str, Any] | UnsetType = UNSET
-
-
 class ErrorAnswer(Struct):
     error: ErrorDetail
 
@@ -100,11 +94,6 @@ def run_view(run: Run) -> RunView:
 def tool_view(tool: ToolDefinition) -> ToolView:
     notes = {"readOnlyHint": tool.read_only, "idempotentHint": tool.idempotent, "destructiveHint": tool.destructive}
     return ToolView(tool.name, tool.description, dict(tool.schema), notes, "server")
-
-
-def error_detail(problem: HostError) -> ErrorDetail:
-    details = {key: value for key, value in problem.details.items() if key not in ("problem", "reason")}
-    return ErrorDetail(problem.gateway, problem.code, problem.message, details or UNSET)
 
 
 def error_answer(problem: HostError) -> bytes:

@@ -1,19 +1,23 @@
 """Canvases and their logs in Postgres. The rules are in the statements of `sql/postgres/canvases.sql`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from easel.core.canvas.canvas import Canvas, NewCanvas
+from easel.core.canvas.assets import Asset
+from easel.core.canvas.canvas import Canvas, Change, Decide, NewCanvas, Outcome, View, WholeCanvas
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.lightness import mentioned
 from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.payload import to_json
 from easel.ids import CanvasId, UserId, owned
 from easel.stores import named_sql
+from easel.stores.canvas_rows import arguments, changed, whole_of
 from easel.stores.rows import VISIBILITY, canvas_of, parts
 
 if TYPE_CHECKING:
-    from easel.stores.postgres.database import PostgresDatabase
+    from easel.stores.postgres.database import Connection, PostgresDatabase
 
 SQL = named_sql.load("postgres", "canvases")
 
@@ -22,7 +26,7 @@ class PostgresCanvases:
     def __init__(self, database: "PostgresDatabase") -> None:
         self._database = database
 
-    async def create(self, new: NewCanvas, event: Envelope) -> Canvas | None:
+    async def create(self, new: NewCanvas, event: Envelope) -> WholeCanvas | None:
         stored = {"spec": to_json(new.spec), "state": to_json(new.state)}
         row = await self._database.row(
             SQL["create_canvas"],
@@ -30,21 +34,66 @@ class PostgresCanvases:
             canvas_id=new.canvas_id,
             agent_id=new.agent_id,
             title=new.title,
+            owner_session_key=new.owner_session_key,
+            event_type=event.type,
+            visibility=event.visibility.value,
+            payload=event.json,
+            refers_to=sorted(event.refers_to | mentioned(stored["spec"]) | mentioned(stored["state"])),
             **stored,
-            **_event(event, mentioned(stored["spec"]) | mentioned(stored["state"])),
+            **_columns(new.assets),
         )
-        return canvas_of(row) if row else None
+        return WholeCanvas(canvas_of(row), sorted(new.assets, key=lambda one: one.path)) if row else None
 
-    async def get(self, user_id: UserId, canvas_id: CanvasId) -> Canvas | None:
+    async def get(self, user_id: UserId, canvas_id: CanvasId) -> WholeCanvas | None:
         row = await self._database.row(SQL["get_canvas"], user_id=user_id, canvas_id=canvas_id)
-        return canvas_of(row) if row else None
+        return whole_of(row) if row else None
 
-    async def delete(self, user_id: UserId, canvas_id: CanvasId) -> bool:
-        return await self._database.row(SQL["delete_canvas"], user_id=user_id, canvas_id=canvas_id) is not None
+    async def list_canvases(self, user_id: UserId, *, agent_id: str | None, after: str, limit: int) -> list[Canvas]:
+        rows = await self._database.rows(SQL["list_canvases"], user_id=user_id, agent_id=agent_id, after=after, limit=limit)
+        return [canvas_of(row) for row in rows]
 
-    async def append(self, user_id: UserId, canvas_id: CanvasId, event: Envelope) -> int | None:
-        row = await self._database.row(SQL["append_canvas_event"], user_id=user_id, canvas_id=canvas_id, **_event(event))
-        return row["last_seq"] if row else None
+    async def change(self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, view_seconds: float = 0) -> Outcome | None:
+        whose = {"user_id": user_id, "canvas_id": canvas_id}
+        async with self._database.connection() as lent, lent.transaction():
+            whole = await _locked(lent, whose)
+            if whole is None:
+                return None
+            change = decide(whole)
+            if change is None:
+                return Outcome(whole, is_changed=False)
+            given, refers_to = arguments(change)
+            grown = await _row(lent, "change_canvas", {**whose, **given, "refers_to": refers_to})
+            await _change_beside(lent, whose, change, view_seconds)
+            return changed(whole, change, **grown)
+
+    async def delete(self, user_id: UserId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
+        whose = {"user_id": user_id, "canvas_id": canvas_id}
+        async with self._database.connection() as lent, lent.transaction():
+            whole = await _locked(lent, whose)
+            if whole is None:
+                return None
+            check(whole)
+            await _row(lent, "delete_canvas", whose)
+            return [one.blob_key for one in whole.assets]
+
+    # -- assets and views ------------------------------------------------------------------------------------------
+
+    async def unknown_assets(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
+        found = await self._database.rows(
+            SQL["unknown_assets"], blob_keys=list(keys), made_at=list(keys.values()), seconds=older_than_seconds
+        )
+        return [row["blob_key"] for row in found]
+
+    async def renew_views(self, connection_ids: Sequence[str], view_seconds: float) -> None:
+        await self._database.rows(SQL["renew_views"], connection_ids=list(connection_ids), seconds=view_seconds)
+
+    async def views_of(self, connection_id: str) -> list[tuple[UserId, CanvasId, View]]:
+        return [_view(row) for row in await self._database.rows(SQL["views_of"], connection_id=connection_id)]
+
+    async def expired_views(self, limit: int) -> list[tuple[UserId, CanvasId, View]]:
+        return [_view(row) for row in await self._database.rows(SQL["expired_views"], limit=limit)]
+
+    # -- the log ---------------------------------------------------------------------------------------------------
 
     async def bounds(self, user_id: UserId, canvas_id: str, /) -> Bounds | None:
         row = await self._database.row(SQL["canvas_bounds"], user_id=user_id, canvas_id=canvas_id)
@@ -63,6 +112,35 @@ class PostgresCanvases:
         return [LoggedEvent(seq, event_type, VISIBILITY[visible], at, data) for seq, event_type, visible, at, data in rows]
 
 
-def _event(event: Envelope, also: frozenset[str] = frozenset()) -> dict[str, Any]:
-    refers_to = sorted(event.refers_to | also)
-    return {"event_type": event.type, "visibility": event.visibility.value, "payload": event.json, "refers_to": refers_to}
+async def _locked(lent: "Connection", whose: dict[str, Any]) -> WholeCanvas | None:
+    # A statement of its own: the next one must see what was committed while this one waited.
+    await _row(lent, "lock_canvas", whose)
+    row = await _row(lent, "get_canvas", whose)
+    return whole_of(row) if row else None
+
+
+async def _change_beside(lent: "Connection", whose: dict[str, Any], change: Change, view_seconds: float) -> None:
+    if change.removed:
+        await _row(lent, "remove_assets", {**whose, "paths": list(change.removed)})
+    if change.put:
+        await _row(lent, "put_assets", {**whose, **_columns(change.put)})
+    if change.closed:
+        await _row(lent, "remove_views", {**whose, "view_ids": list(change.closed)})
+    if change.opened is not None:
+        await _row(lent, "add_view", {**whose, **asdict(change.opened), "seconds": view_seconds})
+
+
+async def _row(lent: "Connection", name: str, given: dict[str, Any]) -> Any:
+    return await lent.fetchrow(SQL[name].sql, *SQL[name].arguments(given))
+
+
+def _columns(assets: Sequence[Asset]) -> dict[str, list[Any]]:
+    return {
+        "paths": [one.path for one in assets],
+        "blob_keys": [one.blob_key for one in assets],
+        "sizes": [one.size for one in assets],
+    }
+
+
+def _view(row: Any) -> tuple[UserId, CanvasId, View]:
+    return UserId(row["user_id"]), CanvasId(row["canvas_id"]), View(row["view_id"], row["client_id"], row["connection_id"])

@@ -29,12 +29,16 @@ def columns(events: Sequence[Envelope]) -> dict[str, list[str]]:
 
 def closing_arguments(events: Sequence[Envelope], answer: Message | None) -> dict[str, Any]:
     places = spoken_places(events)
+    told_apart = answer is not None and answer.event is not None
+    speakers = (*events, *([answer] if answer else []))
     return {
         **columns(events),
-        "spoken": sum(place is not None for place in places),
+        "spoken": sum(place is not None for place in places) + told_apart,
         "spoken_nths": places,
         "message_id": answer.message_id if answer else None,
         "content": answer.content if answer else None,
+        "payload": answer.event.json if answer and answer.event else None,
+        "refers_to": sorted(frozenset[str]().union(*(speaker.refers_to for speaker in speakers))),
     }
 
 

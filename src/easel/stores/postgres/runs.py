@@ -79,18 +79,23 @@ class PostgresRuns:
         return [run_of(row) for row in found]
 
     async def request_cancel(
-        self, user_id: UserId, run_id: RunId, closing: Sequence[Envelope], answer: Message | None = None
+        self, user_id: UserId, run_id: RunId, closing: Sequence[Envelope] | None, answer: Message | None = None
     ) -> CancelAnswer | None:
         run = await self.get(user_id, run_id)
         if run is None:
             return None
         async with self._database.connection() as lent, lent.transaction():
             await _fetch(lent, "lock_session", user_id=user_id, session_id=run.session_id)
-            run = run_of((await _fetch(lent, "lock_run", user_id=user_id, run_id=run_id))[0])
+            locked = await _fetch(lent, "lock_run", user_id=user_id, run_id=run_id)
+            if not locked:  # deleted with its session meanwhile
+                return None
+            run = run_of(locked[0])
             if run.is_terminal:
                 return CancelAnswer(run, changed=False)
             if run.status is Status.RUNNING:
                 return CancelAnswer(run_of((await _fetch(lent, "flag_cancel", run_id=run_id))[0]), changed=run.cancel_requested_at is None)
+            if closing is None:
+                return CancelAnswer(run, changed=False, look_again=True)
             row = (await _fetch(lent, "cancel_queued", run_id=run_id, **closing_arguments(closing, answer)))[0]
             cancelled = run_of(row)
             passed = bool(await _pass_turns(lent, [cancelled]))

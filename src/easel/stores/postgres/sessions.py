@@ -46,6 +46,7 @@ class PostgresSessions:
             if not await lent.fetch(SQL["lock_session"].sql, *SQL["lock_session"].arguments(whose)):
                 return None
             gone = await lent.fetch(SQL["runs_of_session"].sql, *SQL["runs_of_session"].arguments(whose))
+            await lent.execute(SQL["end_thread"].sql, *SQL["end_thread"].arguments(whose))
             await lent.execute(SQL["delete_session"].sql, *SQL["delete_session"].arguments(whose))
             return [RunId(row["run_id"]) for row in gone]
 

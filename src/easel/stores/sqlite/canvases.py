@@ -1,20 +1,26 @@
-"""Canvases and their logs in SQLite. The rules are in the statements of `sql/sqlite/canvases.sql`."""
+"""Canvases and their logs in SQLite. The rules are in the statements of `sql/sqlite/canvases.sql`.
+
+A change is several statements of one transaction; there is one writer, so nothing comes between them.
+"""
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from easel.core.canvas.canvas import Canvas, NewCanvas
+from easel.core.canvas.canvas import Canvas, Change, Decide, NewCanvas, Outcome, View, WholeCanvas
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.lightness import mentioned
 from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.payload import to_json
 from easel.ids import CanvasId, UserId, owned
 from easel.stores import named_sql
+from easel.stores.canvas_rows import arguments, changed, whole_of
 from easel.stores.rows import VISIBILITY, canvas_of, parts
-from easel.stores.sqlite.times import time_of
+from easel.stores.sqlite.times import microseconds, microseconds_of, time_of
 
 if TYPE_CHECKING:
     from easel.stores.sqlite.database import SqliteDatabase
@@ -26,40 +32,83 @@ class SqliteCanvases:
     def __init__(self, database: "SqliteDatabase") -> None:
         self._database = database
 
-    async def create(self, new: NewCanvas, event: Envelope) -> Canvas | None:
+    async def create(self, new: NewCanvas, event: Envelope) -> WholeCanvas | None:
         whose = {"user_id": new.user_id, "canvas_id": new.canvas_id}
+        named = {"agent_id": new.agent_id, "title": new.title, "owner_session_key": new.owner_session_key}
         stored = {"spec": to_json(new.spec), "state": to_json(new.state)}
         refers_to = event.refers_to | mentioned(stored["spec"]) | mentioned(stored["state"])
 
-        def work(connection: sqlite3.Connection) -> Canvas | None:
+        def work(connection: sqlite3.Connection) -> WholeCanvas | None:
             now = self._database.clock()
-            rows = _rows(connection, "create_canvas", agent_id=new.agent_id, title=new.title, now=now, **stored, **whose)
+            rows = _rows(connection, "create_canvas", now=now, **named, **stored, **whose)
             if not rows:
                 return None
+            for asset in new.assets:
+                _rows(connection, "put_asset", **whose, **asdict(asset))
             _log(connection, {**whose, "seq": 1, "now": now}, event, refers_to)
-            return canvas_of(rows[0], time_of)
+            return WholeCanvas(canvas_of(rows[0], time_of), sorted(new.assets, key=lambda one: one.path))
 
         return await self._database.write(work)
 
-    async def get(self, user_id: UserId, canvas_id: CanvasId) -> Canvas | None:
-        rows = await self._read("get_canvas", user_id=user_id, canvas_id=canvas_id)
-        return canvas_of(rows[0], time_of) if rows else None
+    async def get(self, user_id: UserId, canvas_id: CanvasId) -> WholeCanvas | None:
+        rows = await self._read("get_canvas", user_id=user_id, canvas_id=canvas_id, now=self._database.clock())
+        return whole_of(rows[0], time_of) if rows else None
 
-    async def delete(self, user_id: UserId, canvas_id: CanvasId) -> bool:
-        return await self._database.write(lambda connection: bool(_rows(connection, "delete_canvas", user_id=user_id, canvas_id=canvas_id)))
+    async def list_canvases(self, user_id: UserId, *, agent_id: str | None, after: str, limit: int) -> list[Canvas]:
+        rows = await self._read("list_canvases", user_id=user_id, agent_id=agent_id, after=after, limit=limit)
+        return [canvas_of(row, time_of) for row in rows]
 
-    async def append(self, user_id: UserId, canvas_id: CanvasId, event: Envelope) -> int | None:
+    async def change(self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, view_seconds: float = 0) -> Outcome | None:
         whose = {"user_id": user_id, "canvas_id": canvas_id}
 
-        def work(connection: sqlite3.Connection) -> int | None:
-            grown = _rows(connection, "grow_canvas", **whose)
-            if not grown:
+        def work(connection: sqlite3.Connection) -> Outcome | None:
+            now = self._database.clock()
+            whole = _whole(connection, whose, now)
+            if whole is None:
                 return None
-            seq: int = grown[0]["last_seq"]
-            _log(connection, {**whose, "seq": seq, "now": self._database.clock()}, event, event.refers_to)
-            return seq
+            change = decide(whole)
+            if change is None:
+                return Outcome(whole, is_changed=False)
+            given, refers_to = arguments(change)
+            [grown] = _rows(connection, "change_canvas", now=now, **whose, **given)
+            _log(connection, {**whose, "seq": grown["last_seq"], "now": now}, change.event, refers_to)
+            _change_beside(connection, whose, change, now + microseconds(view_seconds))
+            return changed(whole, change, revision=grown["revision"], last_seq=grown["last_seq"], updated_at=time_of(grown["updated_at"]))
 
         return await self._database.write(work)
+
+    async def delete(self, user_id: UserId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
+        whose = {"user_id": user_id, "canvas_id": canvas_id}
+
+        def work(connection: sqlite3.Connection) -> list[str] | None:
+            whole = _whole(connection, whose, self._database.clock())
+            if whole is None:
+                return None
+            check(whole)
+            _rows(connection, "delete_canvas", **whose)
+            return [one.blob_key for one in whole.assets]
+
+        return await self._database.write(work)
+
+    # -- assets and views ------------------------------------------------------------------------------------------
+
+    async def unknown_assets(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
+        made = msgspec.json.encode([(key, microseconds_of(at)) for key, at in keys.items()]).decode()
+        found = await self._read("unknown_assets", keys=made, before=self._database.clock() - microseconds(older_than_seconds))
+        return [row["blob_key"] for row in found]
+
+    async def renew_views(self, connection_ids: Sequence[str], view_seconds: float) -> None:
+        named = msgspec.json.encode(list(connection_ids)).decode()
+        until = self._database.clock() + microseconds(view_seconds)
+        await self._database.write(lambda connection: _rows(connection, "renew_views", connection_ids=named, expires_at=until))
+
+    async def views_of(self, connection_id: str) -> list[tuple[UserId, CanvasId, View]]:
+        return [_view(row) for row in await self._read("views_of", connection_id=connection_id)]
+
+    async def expired_views(self, limit: int) -> list[tuple[UserId, CanvasId, View]]:
+        return [_view(row) for row in await self._read("expired_views", now=self._database.clock(), limit=limit)]
+
+    # -- the log ---------------------------------------------------------------------------------------------------
 
     async def bounds(self, user_id: UserId, canvas_id: str, /) -> Bounds | None:
         rows = await self._read("canvas_bounds", user_id=user_id, canvas_id=canvas_id)
@@ -87,3 +136,23 @@ def _log(connection: sqlite3.Connection, place: dict[str, Any], event: Envelope,
     _rows(connection, "add_canvas_event", **stored, **place)
     for artifact_id in sorted(refers_to):
         _rows(connection, "refer_to", artifact_id=artifact_id, user_id=place["user_id"], canvas_id=place["canvas_id"])
+
+
+def _whole(connection: sqlite3.Connection, whose: dict[str, Any], now: int) -> WholeCanvas | None:
+    rows = _rows(connection, "get_canvas", now=now, **whose)
+    return whole_of(rows[0], time_of) if rows else None
+
+
+def _change_beside(connection: sqlite3.Connection, whose: dict[str, Any], change: Change, expires_at: int) -> None:
+    for path in change.removed:
+        _rows(connection, "remove_asset", path=path, **whose)
+    for asset in change.put:
+        _rows(connection, "put_asset", **whose, **asdict(asset))
+    for view_id in change.closed:
+        _rows(connection, "remove_view", view_id=view_id, **whose)
+    if change.opened is not None:
+        _rows(connection, "add_view", expires_at=expires_at, **whose, **asdict(change.opened))
+
+
+def _view(row: Any) -> tuple[UserId, CanvasId, View]:
+    return UserId(row["user_id"]), CanvasId(row["canvas_id"]), View(row["view_id"], row["client_id"], row["connection_id"])

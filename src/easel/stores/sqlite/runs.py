@@ -58,7 +58,7 @@ class SqliteRuns:
         return [_run(row) for row in found]
 
     async def request_cancel(
-        self, user_id: UserId, run_id: RunId, closing: Sequence[Envelope], answer: Message | None = None
+        self, user_id: UserId, run_id: RunId, closing: Sequence[Envelope] | None, answer: Message | None = None
     ) -> CancelAnswer | None:
         return await self._database.write(
             lambda connection: _request_cancel(connection, user_id, run_id, Closing(closing, answer), self._now())
@@ -185,7 +185,7 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued:
 class Closing(NamedTuple):
     """How a run's log ends if nobody holds the run, and the message that it then leaves behind."""
 
-    events: Sequence[Envelope]
+    events: Sequence[Envelope] | None
     answer: Message | None
 
 
@@ -199,10 +199,17 @@ def _request_cancel(connection: sqlite3.Connection, user_id: UserId, run_id: Run
     if run.status is Status.RUNNING:
         flagged = _run(_rows(connection, "flag_cancel", run_id=run_id, now=now)[0])
         return CancelAnswer(flagged, changed=run.cancel_requested_at is None)
+    if closing.events is None:
+        return CancelAnswer(run, changed=False, look_again=True)
     cancelled = _run(_rows(connection, "cancel_queued", run_id=run_id, count=len(closing.events), now=now)[0])
     thread_seq = _log(connection, run, run.last_seq, closing.events, now)
-    if closing.answer is not None and thread_seq is not None:
-        _add_message(connection, _whose(run), closing.answer, thread_seq, now, status=cancelled.status)
+    if closing.answer is not None:
+        if closing.answer.event is not None:  # told in the thread alone
+            whose = {"user_id": run.user_id, "session_id": run.session_id}
+            thread_seq = _rows(connection, "speak", spoken=1, **whose)[0]["last_thread_seq"]
+        if thread_seq is not None:
+            _add_message(connection, _whose(run), closing.answer, thread_seq, now, status=cancelled.status)
+            _refer(connection, run, closing.answer.refers_to)
     return CancelAnswer(cancelled, changed=True, turn_passed=_pass_turn(connection, cancelled, now), thread_seq=thread_seq)
 
 
@@ -269,7 +276,7 @@ def _add_message(
         connection,
         "add_message",
         message_id=message.message_id,
-        role="user" if message.event else "assistant",
+        role=message.role,
         content=message.content,
         status=status.value if status else None,
         error=error,

@@ -45,6 +45,7 @@ class SqliteSessions:
 
         def work(connection: sqlite3.Connection) -> list[RunId] | None:
             gone = [RunId(row["run_id"]) for row in connection.execute(SQL["runs_of_session"].sql, whose).fetchall()]
+            connection.execute(SQL["end_thread"].sql, whose)
             return gone if connection.execute(SQL["delete_session"].sql, whose).rowcount else None
 
         return await self._database.write(work)

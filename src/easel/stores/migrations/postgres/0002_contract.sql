@@ -32,13 +32,21 @@ create table messages (
   -- Of an assistant's message: how its run ended.
   status text,
   error_message text,
-  -- Of a user's message: its event, which is in the thread alone.
+  -- Its event, where that is in the thread alone: a user's message, and the end of a run that never began.
   payload jsonb,
   created_at timestamptz not null default now(),
   -- The place in the thread is the only index, and with the session goes the message: two are written with every run.
   primary key (user_id, session_id, thread_seq),
   foreign key (user_id, session_id) references sessions(user_id, session_id) on delete cascade,
-  constraint user_means_event check ((payload is not null) = (role = 'user'))
+  constraint user_means_event check (role <> 'user' or payload is not null)
+);
+
+-- Where the threads of deleted sessions ended. A session of the same name goes on from there, so that an old cursor is never taken for a new one.
+create table ended_threads (
+  user_id text not null references users(user_id) on delete cascade,
+  session_id text not null,
+  last_thread_seq bigint not null,
+  primary key (user_id, session_id)
 );
 
 create table boards (

@@ -31,13 +31,21 @@ create table messages (
   -- Of an assistant's message: how its run ended.
   status text,
   error_message text,
-  -- Of a user's message: its event, which is in the thread alone.
+  -- Its event, where that is in the thread alone: a user's message, and the end of a run that never began.
   payload text constraint payload_is_json check (payload is null or json_valid(payload)),
   created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
   -- The place in the thread is the only index, and with the session goes the message: two are written with every run.
   primary key (user_id, session_id, thread_seq),
   foreign key (user_id, session_id) references sessions(user_id, session_id) on delete cascade,
-  constraint user_means_event check ((payload is not null) = (role = 'user'))
+  constraint user_means_event check (role <> 'user' or payload is not null)
+) strict;
+
+-- Where the threads of deleted sessions ended. A session of the same name goes on from there, so that an old cursor is never taken for a new one.
+create table ended_threads (
+  user_id text not null references users(user_id) on delete cascade,
+  session_id text not null,
+  last_thread_seq integer not null,
+  primary key (user_id, session_id)
 ) strict;
 
 create table boards (

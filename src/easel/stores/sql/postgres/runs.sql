@@ -1,12 +1,14 @@
 -- name: enqueue_run
 -- Store a run with the message it answers, and give it its session's turn if nobody has it. The session row is locked first, so arrivals have
 -- one order, in the queue and in the thread. RX-31
-with place as (
-  insert into sessions (user_id, session_id, active_run_id, title, last_thread_seq)
-  values (:user_id, :session_id, :run_id, :title, (:message_id::text is not null)::int)
+with ended as (
+  select coalesce(max(last_thread_seq), 0) as seq from ended_threads where user_id = :user_id and session_id = :session_id
+), place as (
+  insert into sessions (user_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq)
+  select :user_id, :session_id, :run_id, :title, ended.seq + 1, ended.seq + (:message_id::text is not null)::int from ended
   on conflict (user_id, session_id) do update
     set active_run_id = coalesce(sessions.active_run_id, excluded.active_run_id), updated_at = now(), last_message_at = now(),
-        title = coalesce(sessions.title, excluded.title), last_thread_seq = sessions.last_thread_seq + excluded.last_thread_seq
+        title = coalesce(sessions.title, excluded.title), last_thread_seq = sessions.last_thread_seq + (:message_id is not null)::int
   returning active_run_id = :run_id as has_turn, last_thread_seq
 ), queued as (
   insert into runs (run_id, user_id, session_id, status, input_text, max_attempts, idempotency_key, request_digest, input_artifact, turn_no)
@@ -88,10 +90,17 @@ with ended as (
       with ordinality as e(event_type, visibility, payload, spoken_nth, nth)
     left join threaded t on true
 ), answered as (
-  insert into messages (message_id, user_id, session_id, run_id, role, content, status, thread_seq)
-  select :message_id::text, ended.user_id, ended.session_id, ended.run_id, 'assistant', :content::text::jsonb, 'cancelled', t.last_thread_seq
+  insert into messages (message_id, user_id, session_id, run_id, role, content, status, thread_seq, payload)
+  select :message_id::text, ended.user_id, ended.session_id, ended.run_id, 'assistant', :content::text::jsonb, 'cancelled', t.last_thread_seq,
+         :payload::text::jsonb
     from ended, threaded t
    where :message_id is not null
+), referred as (
+  insert into artifact_refs (user_id, artifact_id, run_id)
+  select a.user_id, a.artifact_id, ended.run_id
+    from ended join artifacts a on a.user_id = ended.user_id and a.artifact_id = any(:refers_to::text[]) and a.is_stored
+     for key share of a
+  on conflict do nothing
 )
 select ended.*, t.last_thread_seq as thread_seq from ended left join threaded t on true;
 

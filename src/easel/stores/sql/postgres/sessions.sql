@@ -1,6 +1,10 @@
 -- name: create_session
 -- A session before its first message; nothing where there is one already.
-insert into sessions (user_id, session_id, title) values (:user_id, :session_id, :title)
+with ended as (
+  select coalesce(max(last_thread_seq), 0) as seq from ended_threads where user_id = :user_id and session_id = :session_id
+)
+insert into sessions (user_id, session_id, title, oldest_thread_seq, last_thread_seq)
+select :user_id, :session_id, :title, ended.seq + 1, ended.seq from ended
 on conflict do nothing
 returning *;
 
@@ -28,6 +32,12 @@ select 1 from sessions where user_id = :user_id and session_id = :session_id for
 -- name: runs_of_session
 -- What goes with a session when it is deleted.
 select run_id from runs where user_id = :user_id and session_id = :session_id;
+
+-- name: end_thread
+-- Where a session of the same name will go on.
+insert into ended_threads (user_id, session_id, last_thread_seq)
+select user_id, session_id, last_thread_seq from sessions where user_id = :user_id and session_id = :session_id and last_thread_seq > 0
+on conflict (user_id, session_id) do update set last_thread_seq = excluded.last_thread_seq;
 
 -- name: delete_session
 -- With its runs, their logs, boards and references, and its messages.
@@ -60,7 +70,7 @@ select thread_seq, event_type, visibility, created_at, payload::text as payload
         union all
         (select thread_seq, 'message.completed', 'public', created_at, payload
            from messages
-          where user_id = :user_id and session_id = :session_id and thread_seq > :cursor and role = 'user'
+          where user_id = :user_id and session_id = :session_id and thread_seq > :cursor and payload is not null
           order by thread_seq limit :limit)) as said
  order by thread_seq
  limit :limit;

@@ -1,21 +1,80 @@
 -- name: create_canvas
 -- A canvas whose log has one event, which follows in the same transaction; nothing where there is one already.
-insert into canvases (user_id, canvas_id, agent_id, title, spec, state, last_seq, created_at, updated_at)
-values (:user_id, :canvas_id, :agent_id, :title, :spec, :state, 1, :now, :now)
+insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, last_seq, created_at, updated_at)
+values (:user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec, :state, 1, :now, :now)
 on conflict do nothing
 returning *;
 
 -- name: get_canvas
--- One canvas of this user.
-select * from canvases where user_id = :user_id and canvas_id = :canvas_id;
+-- One canvas of this user with its assets and those who look at it, as they are at one moment. CV-46
+select *,
+       (select json_group_array(json_array(path, blob_key, size))
+          from (select * from canvas_assets a where a.user_id = c.user_id and a.canvas_id = c.canvas_id order by path)) as assets,
+       (select json_group_array(json_array(view_id, client_id, connection_id, expires_at > :now))
+          from (select * from canvas_views v where v.user_id = c.user_id and v.canvas_id = c.canvas_id order by view_id)) as views
+  from canvases c where user_id = :user_id and canvas_id = :canvas_id;
+
+-- name: list_canvases
+-- A page of this user's canvases, of one agent or of all, by id. CV-33
+select user_id, canvas_id, agent_id, title, owner_session_key, json_object('mode', coalesce(json_extract(spec, '$.mode'), 'html')) as spec,
+       '{}' as state, revision, last_seq, created_at, updated_at
+  from canvases
+ where user_id = :user_id and (:agent_id is null or agent_id = :agent_id) and canvas_id > :after
+ order by canvas_id limit :limit;
 
 -- name: delete_canvas
--- With its log and what it refers to.
+-- With its log, its assets, its views and what it refers to.
 delete from canvases where user_id = :user_id and canvas_id = :canvas_id returning canvas_id;
 
--- name: grow_canvas
--- Make room for one event in a canvas's log.
-update canvases set last_seq = last_seq + 1 where user_id = :user_id and canvas_id = :canvas_id returning last_seq;
+-- name: change_canvas
+-- What a change leaves of a canvas, and room for its event. CV-15, CV-44
+update canvases
+   set title = coalesce(:title, title),
+       owner_session_key = coalesce(:owner_session_key, owner_session_key),
+       spec = coalesce(:spec, spec),
+       state = coalesce(:state, state),
+       revision = revision + :step,
+       last_seq = last_seq + 1,
+       updated_at = iif(:step = 0, updated_at, max(:now, updated_at + 1000))
+ where user_id = :user_id and canvas_id = :canvas_id
+returning revision, last_seq, updated_at;
+
+-- name: put_asset
+-- This asset, in the place of what had its path.
+insert into canvas_assets (user_id, canvas_id, path, blob_key, size) values (:user_id, :canvas_id, :path, :blob_key, :size)
+on conflict (user_id, canvas_id, path) do update set blob_key = excluded.blob_key, size = excluded.size;
+
+-- name: remove_asset
+-- This is an asset no more.
+delete from canvas_assets where user_id = :user_id and canvas_id = :canvas_id and path = :path;
+
+-- name: unknown_assets
+-- Which of these keys, each with the time it was made, are old and belong to no asset.
+select json_extract(found.value, '$[0]') as blob_key
+  from json_each(:keys) as found
+ where json_extract(found.value, '$[1]') < :before
+   and not exists (select 1 from canvas_assets where canvas_assets.blob_key = json_extract(found.value, '$[0]'));
+
+-- name: add_view
+-- Somebody looks at a canvas, and is believed to for so long.
+insert into canvas_views (user_id, canvas_id, view_id, client_id, connection_id, expires_at)
+values (:user_id, :canvas_id, :view_id, :client_id, :connection_id, :expires_at);
+
+-- name: remove_view
+-- They look no more.
+delete from canvas_views where user_id = :user_id and canvas_id = :canvas_id and view_id = :view_id;
+
+-- name: renew_views
+-- The connections of these views are alive.
+update canvas_views set expires_at = :expires_at where connection_id in (select value from json_each(:connection_ids));
+
+-- name: views_of
+-- What a connection displays.
+select user_id, canvas_id, view_id, client_id, connection_id from canvas_views where connection_id = :connection_id;
+
+-- name: expired_views
+-- Views whose instance has not been heard of for too long.
+select user_id, canvas_id, view_id, client_id, connection_id from canvas_views where expires_at <= :now order by expires_at limit :limit;
 
 -- name: add_canvas_event
 -- One event at the place that was made for it.

@@ -1,11 +1,12 @@
 -- name: open_session
 -- Make the session if need be, give the run its turn if nobody has it, and its message a place in the thread. RX-31
-insert into sessions (user_id, session_id, active_run_id, title, last_thread_seq, created_at, updated_at, last_message_at)
-values (:user_id, :session_id, :run_id, :title, :spoken, :now, :now, :now)
+insert into sessions (user_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq, created_at, updated_at, last_message_at)
+select :user_id, :session_id, :run_id, :title, coalesce(max(last_thread_seq), 0) + 1, coalesce(max(last_thread_seq), 0) + :spoken, :now, :now, :now
+  from ended_threads where user_id = :user_id and session_id = :session_id
 on conflict (user_id, session_id) do update
   set active_run_id = coalesce(sessions.active_run_id, excluded.active_run_id), updated_at = excluded.updated_at,
       last_message_at = excluded.last_message_at, title = coalesce(sessions.title, excluded.title),
-      last_thread_seq = sessions.last_thread_seq + excluded.last_thread_seq
+      last_thread_seq = sessions.last_thread_seq + :spoken
 returning active_run_id = :run_id as has_turn, last_thread_seq;
 
 -- name: add_message

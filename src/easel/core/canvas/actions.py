@@ -1,0 +1,220 @@
+"""The actions of a canvas: what each kind needs, and what an action becomes when it is pressed. CV-10, CV-20, CV-24, CV-25
+
+Owns the three kinds and their resolution: from a declaration, a state and an input to the one call or message that runs. What is
+resolved is final: it is shown to the person who confirms, and exactly that is sent.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from easel.core.canvas.fields import (
+    check_members,
+    checked_choice,
+    checked_flag,
+    checked_id,
+    checked_number,
+    checked_object,
+    checked_text,
+    refuse,
+    shown,
+)
+from easel.core.canvas.patch import Patch, checked_patch
+from easel.core.canvas.paths import Path, SaveMode, checked_path
+from easel.core.canvas.shell import is_shell, understood
+from easel.core.canvas.template import LARGEST_FILLED, Filler, Template, Values, parsed, parsed_tree
+from easel.core.tool.definition import ToolDefinition
+from easel.ids import is_name
+
+LONGEST_MESSAGE = 32_000  # characters of a message to a session, before its placeholders are filled
+LONGEST_TITLE = 200
+LONGEST_DESCRIPTION = 2_000
+LONGEST_TIMEOUT_MS = 3_600_000
+_TOOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,299}")
+
+
+class Kind(StrEnum):
+    TOOL_CALL = "tool.call"
+    SESSION_SEND = "session.send"
+    STATE_PATCH = "state.patch"
+
+
+class Confirm(StrEnum):
+    """Whether a person is asked first. Ordered: `never` < `auto` < `always`. RS-13"""
+
+    NEVER = "never"
+    AUTO = "auto"
+    ALWAYS = "always"
+
+
+class WhenMissing(StrEnum):
+    """What a missing value does in an argument that a shell reads. RS-57"""
+
+    FAIL = "fail"
+    EMPTY = "empty"
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    path: Path
+    mode: SaveMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallTool:
+    action_id: str
+    tool: str
+    args: Mapping[str, Any]  # as they were written
+    template: Mapping[str, Any]  # the same, with a Template for each string that has placeholders
+    saving: Saving | None
+    confirm: Confirm
+    timeout_ms: int | None
+    missing: WhenMissing
+    allows_options: bool
+    title: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendMessage:
+    action_id: str
+    message: Template | str
+    session_key: str | None
+    saving: Saving | None
+    confirm: Confirm
+    timeout_ms: int | None
+    title: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchState:
+    action_id: str
+    patch: Patch
+    confirm: Confirm
+    title: str | None
+
+
+Action = CallTool | SendMessage | PatchState
+
+_ALWAYS = frozenset({"kind", "confirm", "title", "description"})
+_SAVES = frozenset({"saveAs", "saveMode", "timeoutMs"})
+_KNOWN = {
+    Kind.TOOL_CALL: _ALWAYS | _SAVES | {"tool", "args", "missing", "allowOptions"},
+    Kind.SESSION_SEND: _ALWAYS | _SAVES | {"message", "sessionKey"},
+    Kind.STATE_PATCH: _ALWAYS | {"patch"},
+}
+
+
+# --- reading ------------------------------------------------------------------------------------------------------------
+
+
+def checked_action(action_id: str, raw: Any) -> Action:
+    at = f"actions.{checked_id(action_id, 'actions')}"
+    given = checked_object(raw, at)
+    kind = checked_choice(given.get("kind"), Kind, f"{at}.kind")
+    check_members(given, _KNOWN[kind], at)
+    confirm = checked_choice(given.get("confirm", Confirm.AUTO), Confirm, f"{at}.confirm")
+    title = checked_text(given["title"], f"{at}.title", longest=LONGEST_TITLE) if "title" in given else None
+    if "description" in given:
+        checked_text(given["description"], f"{at}.description", longest=LONGEST_DESCRIPTION, may_be_empty=True)
+    match kind:
+        case Kind.TOOL_CALL:
+            args = checked_object(given.get("args", {}), f"{at}.args")
+            return CallTool(
+                action_id=action_id,
+                tool=checked_tool(given.get("tool"), f"{at}.tool"),
+                args=args,
+                template=parsed_tree(args, f"{at}.args"),
+                saving=_saving(given, at),
+                confirm=confirm,
+                timeout_ms=_timeout(given, at),
+                missing=checked_choice(given.get("missing", WhenMissing.FAIL), WhenMissing, f"{at}.missing"),
+                allows_options=checked_flag(given.get("allowOptions", False), f"{at}.allowOptions"),
+                title=title,
+            )
+        case Kind.SESSION_SEND:
+            message = checked_text(given.get("message"), f"{at}.message", longest=LONGEST_MESSAGE)
+            return SendMessage(
+                action_id=action_id,
+                message=parsed(message, f"{at}.message"),
+                session_key=checked_session_key(given["sessionKey"], f"{at}.sessionKey") if "sessionKey" in given else None,
+                saving=_saving(given, at),
+                confirm=confirm,
+                timeout_ms=_timeout(given, at),
+                title=title,
+            )
+        case Kind.STATE_PATCH:
+            if "patch" not in given:
+                refuse(f"{at}.patch", "is missing, and state.patch needs it.")
+            return PatchState(action_id=action_id, patch=checked_patch(given["patch"], f"{at}.patch"), confirm=confirm, title=title)
+
+
+def checked_tool(value: Any, at: str) -> str:
+    """The exact name of a tool: `gsv__LogsGet`, `server-a__Bash`. There are no patterns. CV-40, X4"""
+    if not isinstance(value, str) or not _TOOL.fullmatch(value):
+        refuse(at, f"{shown(value)} is no tool's name; it is exact, such as server-a__Bash: letters, digits and . _ : - only.")
+    return value
+
+
+def checked_session_key(value: Any, at: str) -> str:
+    """`agent:{agentId}:{name}`; templates are not resolved here. CV-26"""
+    word, _, rest = value.partition(":") if isinstance(value, str) else ("", "", "")
+    agent_id, _, name = rest.partition(":")
+    if word != "agent" or not is_name(agent_id) or not is_name(name):
+        refuse(at, f"{shown(value)} is no session's key: agent:{{agentId}}:{{name}}.")
+    return f"agent:{agent_id}:{name}"
+
+
+def _saving(given: Mapping[str, Any], at: str) -> Saving | None:
+    if "saveAs" not in given:
+        if "saveMode" in given:
+            refuse(f"{at}.saveMode", "needs saveAs beside it.")
+        return None
+    mode = checked_choice(given.get("saveMode", SaveMode.REPLACE), SaveMode, f"{at}.saveMode")
+    return Saving(checked_path(given["saveAs"], f"{at}.saveAs"), mode)
+
+
+def _timeout(given: Mapping[str, Any], at: str) -> int | None:
+    return checked_number(given["timeoutMs"], f"{at}.timeoutMs", lowest=1, highest=LONGEST_TIMEOUT_MS) if "timeoutMs" in given else None
+
+
+# --- resolving ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedCall:
+    """The one call that an action became: nothing in it is a template any more."""
+
+    tool: str
+    args: Mapping[str, Any]
+
+    @property
+    def digest(self) -> str:
+        """Names this call and no other, so that what was confirmed can be compared with what is about to run. X6"""
+        text = json.dumps([self.tool, self.args], sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def resolved_call(action: CallTool, definition: ToolDefinition, values: Values, *, limit: int = LARGEST_FILLED) -> ResolvedCall:
+    """Held to the definition in force now: a template that it makes unsafe is refused here too. CV-26, CV-27, RS-16, RS-45"""
+    filler = Filler(values, limit=limit)
+
+    def for_shell(template: Template, path: tuple[str | int, ...]) -> str | None:
+        if not is_shell(definition.schema, path):
+            return None
+        at = place_of_argument(action.action_id, path)
+        command = understood(template, at, allows_options=action.allows_options)
+        return command.filled(filler.texts(template), at, missing_is_empty=action.missing is WhenMissing.EMPTY)
+
+    return ResolvedCall(action.tool, filler.filled_tree(action.template, for_shell))
+
+
+def resolved_message(action: SendMessage, values: Values, *, limit: int = LARGEST_FILLED) -> str:
+    return Filler(values, limit=limit).filled(action.message)
+
+
+def place_of_argument(action_id: str, path: tuple[str | int, ...]) -> str:
+    return f"actions.{action_id}.args" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)

@@ -1,0 +1,56 @@
+"""Changing canvases: decided under the canvas's lock, told to whoever watches, and tidied up after. All stories of canvases do it so."""
+
+import contextlib
+from collections.abc import Iterable
+
+from easel.core.canvas.canvas import Decide, Outcome, WholeCanvas
+from easel.core.canvas.events import CanvasEvents
+from easel.core.principal import Principal
+from easel.core.stream.ring import CanvasGrew
+from easel.errors import NotFound, Unavailable
+from easel.host.ports import Bell, Blobs, CanvasStore
+from easel.ids import CanvasId, is_name, new_event_id, owned
+
+
+class CanvasChanges:
+    def __init__(self, canvases: CanvasStore, blobs: Blobs, bell: Bell) -> None:
+        self._canvases = canvases
+        self._blobs = blobs
+        self._bell = bell
+
+    async def find(self, who: Principal, canvas_id: str) -> WholeCanvas:
+        whole = await self._canvases.get(who.user_id, named(canvas_id))
+        if whole is None:
+            raise NotFound(what="canvas", id=canvas_id)
+        return whole
+
+    async def make(self, who: Principal, canvas_id: str, decide: Decide, *, view_seconds: float = 0) -> Outcome:
+        """Durable when it returns; what was not to be changed is answered as it is, and told to nobody."""
+        outcome = await self._canvases.change(who.user_id, named(canvas_id), decide, view_seconds=view_seconds)
+        if outcome is None:
+            raise NotFound(what="canvas", id=canvas_id)
+        if outcome.is_changed:
+            self.ring(outcome.whole)
+            await self.drop(outcome.left)
+        return outcome
+
+    def ring(self, whole: WholeCanvas) -> None:
+        canvas = whole.canvas
+        self._bell.ring(CanvasGrew(owned(canvas.user_id, canvas.canvas_id), canvas.last_seq))
+
+    async def drop(self, keys: Iterable[str]) -> None:
+        """Blobs that no row speaks of. One that stays because the store is away is swept later."""
+        for key in keys:
+            with contextlib.suppress(Unavailable):
+                await self._blobs.delete(key)
+
+
+def named(canvas_id: str) -> CanvasId:
+    """What can be no canvas's name is not worth a query."""
+    if not is_name(canvas_id):
+        raise NotFound(what="canvas", id=canvas_id[:200])
+    return CanvasId(canvas_id)
+
+
+def events_of(who: Principal, canvas_id: str) -> CanvasEvents:
+    return CanvasEvents(CanvasId(canvas_id), agent_id=who.user_id, event_id=new_event_id())

@@ -1,0 +1,107 @@
+"""View bindings: which clients display a canvas now. CV-35
+
+A view goes with the connection it was opened on. An instance renews the views of its connections; if it dies, they run out, and any
+other instance tells so.
+"""
+
+import asyncio
+import contextlib
+
+import structlog
+
+from easel.core.canvas.canvas import Change, View, WholeCanvas
+from easel.core.principal import Principal
+from easel.errors import NotFound, Unavailable
+from easel.host.canvas_changes import CanvasChanges, events_of
+from easel.host.ports import CanvasStore
+from easel.ids import UserId, new_view_id
+
+NO_CONNECTION = "none"  # of what was asked in a single request: such a view runs out unless it is closed
+EXPIRED_AT_ONCE = 100
+
+log = structlog.get_logger("canvases")
+
+
+class CanvasViews:
+    def __init__(self, canvases: CanvasStore, changes: CanvasChanges, *, view_seconds: float) -> None:
+        self._canvases = canvases
+        self._changes = changes
+        self._seconds = view_seconds
+        self._held: set[str] = set()  # connections of this instance that have opened a view
+        self._duty: asyncio.Task[None] | None = None
+
+    async def open(self, who: Principal, canvas_id: str, client_id: str, connection_id: str) -> tuple[View, WholeCanvas]:
+        view = View(new_view_id(), client_id, connection_id)
+        events = events_of(who, canvas_id)
+
+        def decide(whole: WholeCanvas) -> Change:
+            count = len(whole.live_views) + 1
+            return Change(event=events.view_opened(whole.canvas.revision, view.view_id, client_id, count), is_mutation=False, opened=view)
+
+        if connection_id != NO_CONNECTION:
+            self._held.add(connection_id)
+        outcome = await self._changes.make(who, canvas_id, decide, view_seconds=self._seconds)
+        return view, outcome.whole
+
+    async def close(self, who: Principal, canvas_id: str, connection_id: str, view_id: str | None) -> list[str]:
+        """The views that this connection had open on the canvas, or the one that is named; which ones."""
+        whole = await self._changes.find(who, canvas_id)
+        mine = [view for view in whole.views if view.connection_id == connection_id and view_id in (None, view.view_id)]
+        return [view.view_id for view in mine if await self._close(who, canvas_id, view)]
+
+    async def leave(self, who: Principal, connection_id: str) -> None:
+        """A connection is gone, and with it what it displayed."""
+        if connection_id not in self._held:
+            return
+        self._held.discard(connection_id)
+        try:
+            for _, canvas_id, view in await self._canvases.views_of(connection_id):
+                with contextlib.suppress(NotFound):
+                    await self._close(who, canvas_id, view)
+        except Unavailable:
+            log.info("views.not_closed", connection_id=connection_id)  # they run out by themselves
+
+    async def _close(self, who: Principal, canvas_id: str, view: View, *, only_dead: bool = False) -> bool:
+        events = events_of(who, canvas_id)
+
+        def decide(whole: WholeCanvas) -> Change | None:
+            there = next((one for one in whole.views if one.view_id == view.view_id), None)
+            if there is None or (only_dead and there.is_live):
+                return None
+            count = sum(one.view_id != view.view_id for one in whole.live_views)
+            event = events.view_closed(whole.canvas.revision, view.view_id, view.client_id, count)
+            return Change(event=event, is_mutation=False, closed=[view.view_id])
+
+        return (await self._changes.make(who, canvas_id, decide)).is_changed
+
+    # -- what time brings ------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        if self._duty is None:
+            self._duty = asyncio.create_task(self._keep_forever())
+
+    async def stop(self) -> None:
+        if self._duty is not None:
+            self._duty.cancel()
+            await asyncio.gather(self._duty, return_exceptions=True)
+
+    async def _keep_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._seconds / 3)
+            with contextlib.suppress(Unavailable):
+                await self.once()
+
+    async def once(self) -> int:
+        """Renew what is ours, and close what ran out, whosever it was; how many that were."""
+        if self._held:
+            await self._canvases.renew_views(sorted(self._held), self._seconds)
+        expired = await self._canvases.expired_views(EXPIRED_AT_ONCE)
+        closed = 0
+        for user_id, canvas_id, view in expired:
+            with contextlib.suppress(NotFound):
+                closed += await self._close(_of(user_id), canvas_id, view, only_dead=True)
+        return closed
+
+
+def _of(user_id: UserId) -> Principal:
+    return Principal(user_id, user_id)

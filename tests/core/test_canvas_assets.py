@@ -1,0 +1,123 @@
+"""Asset paths: one place each to every reader, and nothing that leads elsewhere. CV-47"""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+import pytest
+
+from easel.core.canvas.assets import Asset, asset_key, asset_made_at, check_together, checked_asset_path
+from easel.core.canvas.events import MOST_PATH_BYTES, CanvasEvents, few, spread
+from easel.core.stream.payload import to_json
+from easel.errors import BadInput
+from easel.ids import OWNER, CanvasId, new_blob_name
+from tests.requirements import case, rule
+
+GOOD = [
+    "assets/index.html",
+    "assets/index.js",
+    "assets/img/logo-2x.png",
+    "assets/données.json",
+    "assets/a b (1).txt",
+    "assets/v1.2/app.min.js",
+    "assets/" + "x" * 200,
+]
+
+
+def variants() -> list[str]:
+    """Ways to say `up a folder`, in every place of a path, and then some."""
+    ups = [
+        "..", ".", "...", "%2e%2e", "%2E%2E", "%252e%252e", "..%00", "..;", "‥", "․․", "．．", "..\\", "..\u2215", "\u2024.", "..\u00a0",
+        " ..", ".. ", "..\t", "..\x00", "%c0%ae%c0%ae", "..%5c", "\\..\\", "~", "~root", "..:x", ". .", "-rf",
+    ]  # fmt: skip
+    slashes = ["/", "\\", "%2f", "%5c", "//", "/./", "\u2215", "\uff0f", "\u29f8", "/%2e/"]
+    shapes = ["assets{s}{u}{s}x", "assets/a{s}{u}{s}{u}{s}x", "{u}{s}assets/x", "assets{s}{u}"]
+    made = {shape.format(s=slash, u=up) for shape, slash, up in itertools.product(shapes, slashes, ups)}
+    fixed = [
+        "", "/", "assets", "assets/", "/assets/x", "//assets/x", "Assets/x", "ASSETS/x", "aſſets/x", "./assets/x", "C:\\x", "file:///etc/passwd",
+        "/etc/passwd", "assets//x", "assets/x/", "assets/\x00", "assets/x\n", "assets/.env", "assets/.git/config", "assets/x.", "assets/x ",
+        "assets/\u202egnp.js", "assets/con\u0000.js", "assets/x\u200b", "assets/ﬁle", "assets/" + "x" * 201, "assets/" + "a/" * 20 + "x",
+        "assets/" + "é" * 101, "assets/a?b", "assets/a#b", "assets/a:b", "assets/\ud800", quote("assets/x", safe=""),
+    ]  # fmt: skip
+    return sorted({*made, *fixed})
+
+
+@pytest.mark.parametrize("path", GOOD)
+def test_an_ordinary_path_is_itself(path: str) -> None:
+    assert checked_asset_path(path) == path
+
+
+@rule("CV-47")
+@case("U4")
+def test_no_variant_of_a_path_that_leads_elsewhere_is_taken() -> None:
+    assert len(variants()) >= 300
+    taken: list[str] = []
+    for path in variants():
+        try:
+            taken.append(checked_asset_path(path))
+        except BadInput:
+            continue
+    assert taken == []
+
+
+@case("U4")
+@pytest.mark.parametrize(
+    "paths", [["assets/a", "assets/A"], ["assets/Straße", "assets/STRASSE"], ["assets/a", "assets/a/b"], ["assets/A/b", "assets/a"]]
+)
+def test_paths_that_cannot_lie_in_one_folder_of_any_file_system_are_not_taken_together(paths: list[str]) -> None:
+    with pytest.raises(BadInput):
+        check_together(paths)
+    check_together(["assets/a", "assets/b/a", "assets/b/c"])
+
+
+@rule("RS-10")
+def test_the_key_of_an_asset_lies_in_its_canvas_s_folder_and_says_when_it_was_made() -> None:
+    name = new_blob_name()
+    key = asset_key(OWNER, "main", CanvasId("cockpit"), name, "assets/img/a.png")
+    assert key == f"users/owner/agents/main/canvases/cockpit/assets/{name}/img/a.png"
+    made = asset_made_at(key)
+    assert made is not None
+    assert abs((datetime.now(UTC) - made).total_seconds()) < 60
+    for other in ("users/owner/artifacts/" + name, "users/owner/agents/main/canvases/c/assets/x/y", key.removesuffix("/img/a.png")):
+        assert asset_made_at(other) is None
+
+
+def test_an_asset_s_type_comes_from_its_name_alone() -> None:
+    kinds = {
+        "a.HTML": "text/html",
+        "a.mjs": "text/javascript",
+        "a.svg": "image/svg+xml",
+        "a": "application/octet-stream",
+        "html": "application/octet-stream",
+    }
+    for name, kind in kinds.items():
+        assert Asset(f"assets/{name}", "key", 1).media_type == kind
+
+
+# --- what an event says of a change -----------------------------------------------------------------------------------
+
+
+@rule("CV-38")
+def test_changed_paths_are_exact_where_they_are_few_and_never_say_less_than_what_changed() -> None:
+    assert few(["/a/b", "$spec"]) == ["/a/b", "$spec"]
+    deep = [f"/{top}/{n}/{'x' * 20}" for top in "ab" for n in range(100)]
+    assert list(few([*deep, "$title"])) == ["/a", "/b", "$title"]
+    wide = [f"/key{n}" for n in range(1_000)]
+    assert list(few([*wide, "$assets/a", "$assets/b"])) == ["", "$assets"]
+    for paths in (deep, wide, ["/" + "\x01" * 4_000], [f"$assets/{n}{'é' * 90}" for n in range(500)]):
+        assert len(to_json(list(few(paths))).encode()) <= MOST_PATH_BYTES
+
+
+@rule("CC-08")
+def test_an_event_of_a_canvas_is_light_by_itself_whatever_changed() -> None:
+    make = CanvasEvents(CanvasId("c" * 128), agent_id="o" * 128, event_id="e" * 60)
+    worst = ["/" + "\x01" * 2_000, *(f"/{n}{'é' * 60}" for n in range(500))]
+    for event in (make.updated(2**62, worst), make.created(1, "é" * 200), make.view_opened(2**62, "v" * 40, "c" * 128, 10**9)):
+        assert event.moved == ()
+        assert len(event.json.encode()) <= 2_400
+
+
+def test_a_whole_new_state_is_told_by_its_members() -> None:
+    assert spread({"a": 1, "b": 2, "c": 3}, {"b": 2, "c": 4, "d/e": 5}) == ["/a", "/c", "/d~1e"]

@@ -1,0 +1,63 @@
+"""Easel in this process, once per file, on either store, and a client that is connected to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from tests.edges.http.live import LiveEasel, kept_log, new_session
+from tests.support.gateway import GatewayClient
+from tests.support.postgres import create_database, drop_database
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+
+@pytest.fixture(scope="package", autouse=True)
+def everything_logged() -> Iterator[list[dict[str, Any]]]:
+    with kept_log() as kept:
+        yield kept
+
+
+@pytest.fixture(scope="module")
+def module_database_url(postgres: str) -> Iterator[str]:
+    url = create_database(postgres)
+    yield url
+    drop_database(postgres, url.rpartition("/")[2])
+
+
+@pytest.fixture(scope="module", params=("sqlite", "postgres"))
+def easel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
+    url = request.getfixturevalue("module_database_url") if request.param == "postgres" else ""
+    with LiveEasel(tmp_path_factory.mktemp("easel"), url, with_worker=False) as live:
+        yield live
+
+
+@pytest.fixture(scope="module")
+def small_easel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
+    """On SQLite: for what has nothing to do with the store."""
+    settings = {"gateway_requests": 4, "gateway_connect_seconds": 1.0, "gateway_subscriptions": 2}
+    with LiveEasel(tmp_path_factory.mktemp("easel"), with_worker=False, settings=settings) as live:
+        yield live
+
+
+@pytest.fixture(scope="module")
+def two_edges(tmp_path_factory: pytest.TempPathFactory, module_database_url: str) -> Iterator[LiveEasel]:
+    """Two API edges that share nothing but Postgres and the blobs' folder."""
+    with LiveEasel(tmp_path_factory.mktemp("easel"), module_database_url, edges=2, with_worker=False) as live:
+        yield live
+
+
+@pytest_asyncio.fixture
+async def client(easel: LiveEasel) -> AsyncIterator[GatewayClient]:
+    async with GatewayClient.connected(easel.base_url, easel.token, new_session()) as connected:
+        yield connected
+
+
+@pytest_asyncio.fixture
+async def canvas(client: GatewayClient) -> str:
+    name = new_session()
+    await client.call("canvas.create", canvasId=name, title="Cockpit", state={"n": 0})
+    return name

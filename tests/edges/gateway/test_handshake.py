@@ -1,0 +1,175 @@
+"""The gateway's handshake: who may in, in which protocol, as what, and how a connection ends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from easel import __version__
+from easel.core.stream.envelope import EVENT_TYPES
+from easel.edges.methods import METHODS
+from tests.edges.http.live import LiveEasel as Live
+from tests.edges.http.live import new_session
+from tests.requirements import rule
+from tests.support.gateway import GatewayClient, Refused, eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.edges.http.live import LiveEasel
+
+
+@rule("CV-01", "CV-37")
+async def test_hello_says_what_is_there_and_nothing_else(small_easel: LiveEasel) -> None:
+    async with GatewayClient.connected(small_easel.base_url, small_easel.token) as client:
+        hello = client.hello
+        assert (hello["type"], hello["protocol"], hello["server"]["version"]) == ("hello-ok", 1, __version__)
+        assert hello["server"]["connectionId"].startswith("con_")
+        methods, events = hello["features"]["methods"], hello["features"]["events"]
+        assert set(methods) == {*METHODS, "connect", "canvas.subscribe", "canvas.unsubscribe"}
+        assert {name for name in events if name in EVENT_TYPES} == {name for name in EVENT_TYPES if name.startswith("canvas.")}
+        for method in methods:
+            refused = await client.refusal(method, {"surprise": True})
+            assert refused is not None
+            assert refused.code == 400, f"{method} is there, and says what it does not take"
+        unknown = await client.refusal("canvas.dance")
+        assert unknown is not None
+        assert unknown.code == 404
+
+
+@rule("CV-01")
+@pytest.mark.parametrize("by", ["header", "link", "cookie", "connect"])
+async def test_one_signs_in_by_any_of_four_ways(small_easel: LiveEasel, by: str) -> None:
+    token = small_easel.token
+    cookie = small_easel.instances[0].stories.sign_in.new_cookie(2_000_000_000)
+    opened = {
+        "header": GatewayClient.open(small_easel.base_url, token),
+        "link": GatewayClient.open(small_easel.base_url, None, query=f"?token={token}"),
+        "cookie": GatewayClient.open(small_easel.base_url, None, Cookie=f"easel={cookie}"),
+        "connect": GatewayClient.open(small_easel.base_url, None),
+    }[by]
+    async with opened as client:
+        await client.connect(token=token if by == "connect" else None)
+        assert (await client.call("canvas.list"))["canvases"] == []
+
+
+@rule("CV-08")
+@pytest.mark.parametrize("by", ["nothing", "link", "header", "connect", "wrong beats right"])
+async def test_who_is_not_signed_in_is_answered_401_before_the_goodbye(small_easel: LiveEasel, by: str) -> None:
+    """Bug 12 of GSV: its socket closed before any answer."""
+    opened = {
+        "nothing": GatewayClient.open(small_easel.base_url, None),
+        "link": GatewayClient.open(small_easel.base_url, None, query="?token=wrong"),
+        "header": GatewayClient.open(small_easel.base_url, "wrong"),
+        "connect": GatewayClient.open(small_easel.base_url, None),
+        "wrong beats right": GatewayClient.open(small_easel.base_url, small_easel.token),
+    }[by]
+    async with opened as client:
+        with pytest.raises(Refused) as refused:
+            await client.connect(token="wrong" if by in ("connect", "wrong beats right") else None)
+        assert refused.value.code == 401
+        assert await client.closed() == (1008, "Not signed in.")
+
+
+async def test_a_failed_sign_in_is_in_the_audit_trail(small_easel: LiveEasel) -> None:
+    async with GatewayClient.open(small_easel.base_url, None) as client:
+        with pytest.raises(Refused):
+            await client.connect(token="wrong")
+
+    async def is_recorded() -> bool:
+        records = small_easel.get("/api/audit?action=sign_in.failed").json()["records"]
+        assert "wrong" not in str(records)
+        return any(record["details"]["path"] == "/ws" for record in records)
+
+    await eventually(is_recorded)  # a note is stored soon, not at once
+
+
+@pytest.mark.parametrize("method", ["canvas.list", "tools.list", "canvas.subscribe", "no.such"])
+async def test_nothing_works_before_connect(small_easel: LiveEasel, method: str) -> None:
+    async with GatewayClient.open(small_easel.base_url, small_easel.token) as client:
+        with pytest.raises(Refused) as refused:
+            await client.ask(method, {})
+        assert refused.value.code == 101
+        await client.connect()  # and the connection is as good as before
+        assert (await client.call("tools.list"))["tools"]
+
+
+REFUSALS: list[tuple[dict[str, Any], int]] = [
+    ({"minProtocol": 2, "maxProtocol": 3}, 102),
+    ({"minProtocol": 0, "maxProtocol": 0}, 102),
+    ({"minProtocol": 3, "maxProtocol": 1}, 102),
+    ({"mode": "node"}, 103),
+    ({"mode": "channel"}, 103),
+    ({"mode": ""}, 103),
+    ({"client": {}}, 400),
+    ({"client": {"id": ""}}, 400),
+    ({"client": {"id": "x" * 129}}, 400),
+    ({"client": {"id": "a\nb"}}, 400),
+    ({"minProtocol": "1"}, 400),
+    ({"auth": {}}, 400),
+]
+
+
+@pytest.mark.parametrize("changed, code", REFUSALS, ids=[str(row[0])[:40] for row in REFUSALS])
+async def test_a_connect_that_does_not_fit_is_refused_and_may_be_sent_again(
+    small_easel: LiveEasel, changed: dict[str, Any], code: int
+) -> None:
+    async with GatewayClient.open(small_easel.base_url, small_easel.token) as client:
+        with pytest.raises(Refused) as refused:
+            await client.connect(**changed)
+        assert refused.value.code == code
+        await client.connect(minProtocol=1, maxProtocol=9)
+        with pytest.raises(Refused) as again:
+            await client.connect()
+        assert again.value.code == 400, "once is enough"
+
+
+async def test_who_does_not_connect_is_not_waited_for(small_easel: LiveEasel) -> None:
+    async with GatewayClient.open(small_easel.base_url, small_easel.token) as client:
+        code, reason = await client.closed()
+        assert (code, reason) == (1008, "Send `connect` first.")
+
+
+async def test_the_same_client_again_takes_the_place_of_the_older_connection(small_easel: LiveEasel) -> None:
+    async with (
+        GatewayClient.connected(small_easel.base_url, small_easel.token, "one") as older,
+        GatewayClient.connected(small_easel.base_url, small_easel.token, "two") as other,
+        GatewayClient.connected(small_easel.base_url, small_easel.token, "one") as newer,
+    ):
+        assert await older.closed() == (1000, "Replaced by a newer connection")
+        for still_there in (newer, other):
+            await still_there.call("tools.list")
+        async with GatewayClient.connected(small_easel.base_url, small_easel.token, "one"):
+            assert (await newer.closed())[0] == 1000, "the late end of the older one has not put the newer one out of sight"
+
+
+async def test_more_connections_than_allowed_are_told_so_before_the_handshake(tmp_path: Path) -> None:
+    with Live(tmp_path, with_worker=False, settings={"max_streams": 1}) as live:
+        async with GatewayClient.connected(live.base_url, live.token, "one") as one:
+            with pytest.raises(InvalidStatus) as refused:
+                async with GatewayClient.open(live.base_url, live.token):
+                    pass
+            assert refused.value.response.status_code == 429
+            await one.call("tools.list")
+
+
+async def test_a_stopping_server_tells_its_clients_to_come_back(tmp_path: Path) -> None:
+    live = Live(tmp_path, with_worker=False)
+    live.__enter__()
+    ended = False
+    try:
+        async with GatewayClient.connected(live.base_url, live.token) as client:
+            name = new_session()
+            await client.call("canvas.create", canvasId=name)
+            await client.call("canvas.open", canvasId=name)
+            await client.call("canvas.subscribe", canvasId=name)
+            stopping = asyncio.create_task(asyncio.to_thread(live.__exit__))
+            ended = True
+            assert (await client.closed())[0] == 1012
+            await stopping
+    finally:
+        if not ended:
+            live.__exit__()

@@ -1,0 +1,195 @@
+"""Canvases on every store: decided under the lock, one transaction with their event, all or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from easel.core.canvas.assets import Asset
+from easel.core.canvas.canvas import Canvas, Change, NewCanvas, View, WholeCanvas, expect
+from easel.core.canvas.events import CanvasEvents
+from easel.errors import RevisionConflict
+from easel.ids import OWNER, CanvasId, UserId
+from tests.requirements import case, rule
+from tests.stores.harness import REFUSED, Store, data_of
+
+if TYPE_CHECKING:
+    from easel.core.canvas.canvas import Outcome
+    from easel.host.ports import CanvasStore
+
+NAME = CanvasId("cockpit")
+EVENTS = CanvasEvents(NAME, agent_id="owner", event_id="evt_1")
+
+
+@pytest.fixture
+def canvases(store: Store) -> CanvasStore:
+    return store.database.canvases
+
+
+async def made(canvases: CanvasStore, name: str = NAME, **changed: Any) -> WholeCanvas:
+    new = {"user_id": OWNER, "canvas_id": CanvasId(name), "agent_id": "main", "title": "Cockpit", "spec": {}, "state": {"n": 0}, **changed}
+    whole = await canvases.create(NewCanvas(**new), EVENTS.created(1, "Cockpit"))
+    assert whole is not None
+    return whole
+
+
+def setting(**state: Any) -> Any:
+    """Puts these into the state, whatever is in it."""
+
+    def decide(whole: WholeCanvas) -> Change:
+        canvas = whole.canvas
+        return Change(event=EVENTS.updated(canvas.revision + 1, [f"/{name}" for name in state]), state={**canvas.state, **state})
+
+    return decide
+
+
+async def change(canvases: CanvasStore, decide: Any, **how: Any) -> Outcome:
+    outcome = await canvases.change(OWNER, NAME, decide, **how)
+    assert outcome is not None
+    return outcome
+
+
+async def found(canvases: CanvasStore, name: str = NAME) -> WholeCanvas:
+    whole = await canvases.get(OWNER, CanvasId(name))
+    assert whole is not None
+    return whole
+
+
+@rule("CV-14", "CV-15", "RS-09")
+async def test_what_a_change_answers_is_what_is_stored(canvases: CanvasStore) -> None:
+    first = await made(canvases, owner_session_key="agent:main:work", assets=[Asset("assets/b", "key/b", 1), Asset("assets/a", "key/a", 2)])
+    assert await found(canvases) == first
+    assert (first.canvas.revision, first.canvas.last_seq) == (1, 1)
+    assert first.canvas.created_at == first.canvas.updated_at
+    assert first.canvas.session_key == "agent:main:work"
+    for decide in (
+        setting(a=[1, None, {"b": "ü"}]),
+        lambda _: Change(event=EVENTS.updated(3, ["$spec"]), spec={"version": 1}, title="New", owner_session_key="agent:main:x"),
+        lambda _: Change(event=EVENTS.updated(4, ["$assets/a"]), put=[Asset("assets/a", "key/a2", 3)], removed=["assets/b"]),
+    ):
+        before = await found(canvases)
+        outcome = await change(canvases, decide)
+        after = await found(canvases)
+        assert outcome.whole == after
+        assert (after.canvas.revision, after.canvas.last_seq) == (before.canvas.revision + 1, before.canvas.last_seq + 1)
+        assert after.canvas.created_at == first.canvas.created_at
+        assert after.canvas.updated_at - before.canvas.updated_at >= timedelta(milliseconds=1)
+    assert sorted(outcome.left) == ["key/a", "key/b"]
+    assert (after.canvas.title, after.canvas.session_key, after.assets) == ("New", "agent:main:x", [Asset("assets/a", "key/a2", 3)])
+
+
+@rule("CV-44")
+@case("C11")
+async def test_changes_at_once_are_all_there_and_their_revisions_have_no_gap(canvases: CanvasStore) -> None:
+    await made(canvases)
+    outcomes = await asyncio.gather(*(change(canvases, setting(**{f"k{n}": n})) for n in range(50)))
+    assert sorted(outcome.whole.canvas.revision for outcome in outcomes) == list(range(2, 52))
+    whole = await found(canvases)
+    assert whole.canvas.state == {"n": 0, **{f"k{n}": n for n in range(50)}}
+    events = await canvases.events_after("owner/cockpit", 0, 1_000)
+    assert [event.seq for event in events] == list(range(1, 52))
+    assert [data_of(event)["revision"] for event in events] == list(range(1, 52)), "the log tells them in the order they were made"
+
+
+@rule("CV-45")
+async def test_what_is_refused_under_the_lock_leaves_nothing(canvases: CanvasStore, store: Store) -> None:
+    before = await made(canvases)
+
+    def decide(whole: WholeCanvas) -> Change:
+        expect(whole.canvas, 7)
+        raise AssertionError("it was expected")
+
+    with pytest.raises(RevisionConflict) as conflict:
+        await canvases.change(OWNER, NAME, decide)
+    assert conflict.value.details["currentRevision"] == 1
+    with pytest.raises(RevisionConflict):
+        await canvases.delete(OWNER, NAME, decide)
+    assert await found(canvases) == before
+    assert len(await store.sql("select * from canvas_events")) == 1
+
+
+async def test_nothing_to_change_is_no_event_and_nobody_is_nothing(canvases: CanvasStore) -> None:
+    before = await made(canvases)
+    outcome = await change(canvases, lambda _: None)
+    assert (outcome.is_changed, outcome.whole) == (False, before)
+    assert await canvases.change(OWNER, CanvasId("none"), setting(a=1)) is None
+    assert await canvases.change(UserId("ann"), NAME, setting(a=1)) is None
+    assert await canvases.delete(UserId("ann"), NAME, lambda _: None) is None
+    assert await canvases.get(UserId("ann"), NAME) is None
+    assert (
+        await canvases.create(NewCanvas(user_id=OWNER, canvas_id=NAME, agent_id="x", title="", spec={}, state={}), EVENTS.created(1, ""))
+        is None
+    )
+    assert await found(canvases) == before
+
+
+@rule("CV-33")
+async def test_a_listing_is_by_agent_and_by_id(canvases: CanvasStore) -> None:
+    for name, agent in (("b", "one"), ("a", "one"), ("B", "two"), ("c", "one")):
+        await made(canvases, name, agent_id=agent, spec={"mode": "markdown"}, state={"heavy": "x"})
+
+    async def listed(agent: str | None, after: str = "", limit: int = 10) -> list[Canvas]:
+        return await canvases.list_canvases(OWNER, agent_id=agent, after=after, limit=limit)
+
+    assert [one.canvas_id for one in await listed("one")] == ["a", "b", "c"]
+    assert [one.canvas_id for one in await listed(None)] == ["B", "a", "b", "c"], "the same order on every store"
+    assert [one.canvas_id for one in await listed("one", "a", 1)] == ["b"]
+    assert await listed("none") == []
+    assert await canvases.list_canvases(UserId("ann"), agent_id=None, after="", limit=10) == []
+    assert [one.spec for one in await listed("two")] == [{"mode": "markdown"}]
+
+
+@rule("CV-34")
+async def test_a_deleted_canvas_takes_everything_with_it_and_says_which_blobs_are_left(canvases: CanvasStore, store: Store) -> None:
+    await made(canvases, assets=[Asset("assets/a", "key/a", 1)])
+    await change(
+        canvases,
+        lambda _: Change(event=EVENTS.view_opened(1, "view_1", "c", 1), is_mutation=False, opened=View("view_1", "c", "con")),
+        view_seconds=9,
+    )
+    assert await canvases.delete(OWNER, NAME, lambda _: None) == ["key/a"]
+    for table in ("canvases", "canvas_events", "canvas_assets", "canvas_views"):
+        assert await store.sql(f"select * from {table}") == [], table
+    assert await canvases.delete(OWNER, NAME, lambda _: None) is None
+
+
+async def test_no_two_assets_have_one_blob(canvases: CanvasStore) -> None:
+    await made(canvases, assets=[Asset("assets/a", "key/a", 1)])
+    with pytest.raises(REFUSED):
+        await made(canvases, "other", assets=[Asset("assets/a", "key/a", 1)])
+    assert await canvases.get(OWNER, CanvasId("other")) is None
+
+
+async def test_blobs_of_no_asset_are_found_once_they_are_old(canvases: CanvasStore) -> None:
+    await made(canvases, assets=[Asset("assets/a", "key/a", 1)])
+    now = datetime.now(UTC)
+    keys = {"key/a": now - timedelta(days=1), "key/old": now - timedelta(days=1), "key/new": now}
+    assert await canvases.unknown_assets(keys, 3_600) == ["key/old"]
+
+
+@rule("CV-35")
+async def test_a_view_lives_while_it_is_renewed_and_runs_out_by_the_database_s_clock(canvases: CanvasStore, store: Store) -> None:
+    await made(canvases)
+    for n, connection in ((1, "con_a"), (2, "con_b")):
+        view = View(f"view_{n}", "c", connection)
+        await change(
+            canvases,
+            lambda _, view=view: Change(event=EVENTS.view_opened(1, view.view_id, "c", 1), is_mutation=False, opened=view),
+            view_seconds=60,
+        )
+    whole = await found(canvases)
+    assert [view.view_id for view in whole.live_views] == ["view_1", "view_2"]
+    assert (whole.canvas.revision, whole.canvas.last_seq) == (1, 3)
+    assert [view.view_id for _, _, view in await canvases.views_of("con_b")] == ["view_2"]
+    assert await canvases.expired_views(10) == []
+    await store.sql(f"update canvas_views set expires_at = {store.ago(1)}")
+    assert (await found(canvases)).live_views == []
+    await canvases.renew_views(["con_a"], 60)
+    assert [view.view_id for view in (await found(canvases)).live_views] == ["view_1"]
+    assert await canvases.expired_views(10) == [(OWNER, NAME, View("view_2", "c", "con_b"))]
+    outcome = await change(canvases, lambda _: Change(event=EVENTS.view_closed(1, "view_2", "c", 1), is_mutation=False, closed=["view_2"]))
+    assert [view.view_id for view in outcome.whole.views] == ["view_1"]
+    assert await canvases.expired_views(10) == []

@@ -1,0 +1,229 @@
+"""What a hostile reviewer found in threads and cancels, each as a test that stays: on every store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from easel.core.artifact.artifact import NewArtifact
+from easel.core.principal import THE_OWNER
+from easel.core.run.batch import Batch
+from easel.core.run.conversation import Step, ToolCall
+from easel.core.run.life import Status
+from easel.core.session.message import message, never_begun
+from easel.core.stream.ring import LogGone
+from easel.core.stream.view import CHAT
+from easel.errors import CursorGone
+from easel.host.audit import Audit
+from easel.host.run_queue import RunQueue
+from easel.host.tails import THREADS, Room, Tails
+from easel.ids import OWNER, CallId, SessionId, answer_id, owned
+from tests.requirements import rule
+from tests.stores.harness import LONG, A, Store, closing, events_of, says
+from tests.stores.test_sessions_contract import TALK, asks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from easel.core.stream.log import LoggedEvent
+    from easel.host.ports import RunStore
+
+NEVER = 3600.0
+WAITING_FOR_A_LOCK = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+
+
+@pytest_asyncio.fixture
+async def tails(store: Store) -> AsyncIterator[Tails]:
+    options = {"poll_seconds": NEVER, "heartbeat_seconds": NEVER, "stall_seconds": NEVER, "room": Room(10), "window": 100}
+    made = Tails(THREADS, store.database.sessions, store.bell, **options)  # pyright: ignore[reportArgumentType]
+    yield made
+    await made.close()
+
+
+def texts(events: list[LoggedEvent] | None) -> list[Any]:
+    return [json.loads(event.data)["text"] for event in events or []]
+
+
+async def ask(store: Store, *words: str) -> None:
+    for text in words:
+        await store.runs.enqueue(asks(text))
+
+
+@rule("RS-34", "CC-29")
+async def test_a_thread_that_was_deleted_shows_nothing_of_itself_in_one_of_the_same_name(store: Store, tails: Tails) -> None:
+    """Even while someone who watched the old one has not left yet, and its events are still in memory."""
+    slow = await tails.open(THE_OWNER, "talk", None, CHAT)
+    assert slow is not None
+    await ask(store, "old 1", "old 2")
+    await tails.poll()
+    assert texts(await slow.next()) == ["old 1", "old 2"]
+    await store.database.sessions.delete(OWNER, TALK)
+    store.bell.ring(LogGone("session", owned(OWNER, "talk")))
+    await ask(store, "new")
+    fresh = await tails.open(THE_OWNER, "talk", None, CHAT)
+    assert fresh is not None
+    assert texts(await fresh.next()) == ["new"]
+
+
+@rule("RS-34")
+async def test_who_did_not_hear_of_the_deletion_goes_on_with_the_new_thread_and_misses_nothing_of_it(store: Store, tails: Tails) -> None:
+    viewer = await tails.open(THE_OWNER, "talk", None, CHAT)
+    assert viewer is not None
+    await ask(store, "old 1", "old 2", "old 3")
+    await tails.poll()
+    assert len(texts(await viewer.next())) == 3
+    await store.database.sessions.delete(OWNER, TALK)
+    await ask(store, "new 1", "new 2")
+    await tails.poll()
+    assert texts(await viewer.next()) == ["new 1", "new 2"]
+
+
+@rule("RS-34")
+async def test_a_cursor_of_a_deleted_thread_is_gone_and_never_means_a_place_in_the_next(store: Store, tails: Tails) -> None:
+    await ask(store, "old 1", "old 2", "old 3")
+    await store.database.sessions.delete(OWNER, TALK)
+    await ask(store, "new 1", "new 2", "new 3", "new 4")
+    for cursor in (0, 1, 2):
+        with pytest.raises(CursorGone):
+            await tails.open(THE_OWNER, "talk", cursor, CHAT)
+    at_its_end = await tails.open(THE_OWNER, "talk", 3, CHAT)
+    assert at_its_end is not None
+    assert texts(await at_its_end.next()) == ["new 1", "new 2", "new 3", "new 4"]
+
+
+async def test_a_poll_that_was_under_way_when_a_thread_began_ends_nobody(
+    store: Store, tails: Tails, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions: Any = store.database.sessions
+    viewer = await tails.open(THE_OWNER, "talk", None, CHAT)
+    assert viewer is not None
+    heads = sessions.heads
+
+    async def slow(keys: Any) -> Any:
+        found = await heads(keys)
+        await ask(store, "first")
+        monkeypatch.undo()
+        await tails.poll()
+        return found
+
+    monkeypatch.setattr(sessions, "heads", slow)
+    await tails.poll()
+    assert texts(await viewer.next()) == ["first"]
+
+
+async def test_a_poll_that_breaks_is_not_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions: Any = store.database.sessions
+    heads, broken = sessions.heads, 0
+
+    async def breaks_twice(keys: Any) -> Any:
+        nonlocal broken
+        broken += 1
+        if broken <= 2:
+            raise ValueError("no luck")
+        return await heads(keys)
+
+    monkeypatch.setattr(sessions, "heads", breaks_twice)
+    options = {"poll_seconds": 0.02, "heartbeat_seconds": NEVER, "stall_seconds": NEVER, "room": Room(10), "window": 100}
+    tails = Tails(THREADS, sessions, store.bell, **options)  # pyright: ignore[reportArgumentType]
+    viewer = await tails.open(THE_OWNER, "talk", None, CHAT)
+    assert viewer is not None
+    await ask(store, "found by the poll alone")
+    async with asyncio.timeout(10):
+        assert texts(await viewer.next()) == ["found by the poll alone"]
+    await tails.close()
+
+
+@rule("RX-12")
+async def test_a_cancel_of_a_run_that_goes_with_its_session_finds_no_run(store: Store) -> None:
+    new = asks("hello")
+    await store.runs.enqueue(new)
+    if store.hand is None:  # SQLite has one writer: nothing comes between
+        await store.database.sessions.delete(OWNER, TALK)
+        assert await store.runs.request_cancel(OWNER, new.run_id, closing(new.run_id)) is None
+        return
+    async with store.hand.transaction():
+        await store.hand.fetch("select 1 from sessions for update")
+        cancel = asyncio.create_task(store.runs.request_cancel(OWNER, new.run_id, closing(new.run_id)))
+        async with asyncio.timeout(10):
+            while not await store.hand.fetch(
+                "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+            ):
+                await asyncio.sleep(0.01)
+        await store.hand.execute("delete from sessions")
+    assert await cancel is None
+
+
+@rule("CC-24", "RS-35")
+async def test_what_a_cancelled_run_left_behind_keeps_its_artifacts(store: Store) -> None:
+    new = asks("hello")
+    await store.runs.enqueue(new)
+    [claim] = await store.runs.claim_queued(A, 1, LONG, 0)
+    await store.runs.append(says(claim, 1, "x"))
+    assert await store.runs.hand_back(claim)
+    text = "many words " * 1_000
+    left = message(answer_id(new.run_id), text)
+    ending = events_of(new.run_id).ending(answer_id(new.run_id), text, Status.CANCELLED, None)
+    moved = [one for event in ending for one in event.moved]
+    assert moved, "the text is too long for an event"
+    artifacts = store.database.artifacts
+    wanted = [NewArtifact(one.artifact_id, len(one.content), "text/plain", "key/" + one.artifact_id) for one in moved]
+    await artifacts.mark_stored(OWNER, await artifacts.claim(OWNER, wanted))
+    await store.runs.request_cancel(OWNER, new.run_id, ending, left)
+    assert {row["artifact_id"] for row in await store.sql("select artifact_id from artifact_refs")} == {one.artifact_id for one in moved}
+
+
+@rule("RS-37", "CC-03")
+async def test_the_chat_hears_of_a_run_that_was_cancelled_before_it_began(store: Store) -> None:
+    new = asks("hello")
+    await store.runs.enqueue(new)
+    answer = await store.runs.request_cancel(OWNER, new.run_id, closing(new.run_id), never_begun(new.run_id))
+    assert answer is not None
+    assert answer.thread_seq == 2
+    [_, heard] = await store.database.sessions.events_after(owned(OWNER, "talk"), 0, 10)
+    data = json.loads(heard.data)
+    assert (heard.type, data["role"], data["status"], data["run_id"]) == ("message.completed", "assistant", "cancelled", new.run_id)
+    assert [row["event_type"] for row in await store.sql("select event_type from run_events order by seq")] == ["run.status", "done"]
+    [_, kept] = await store.database.sessions.messages(OWNER, TALK, before=None, limit=9)
+    assert (kept.role, kept.status) == ("assistant", "cancelled")
+
+
+class HandsBackMeanwhile:
+    """A run store whose worker drains in the moment between a cancel's look and its doing."""
+
+    def __init__(self, runs: RunStore, claim: Any) -> None:
+        self._runs, self._claim = runs, claim
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runs, name)
+
+    async def request_cancel(self, *given: Any) -> Any:
+        await self._runs.hand_back(self._claim)
+        return await self._runs.request_cancel(*given)
+
+
+@rule("RX-12")
+async def test_a_cancel_that_meets_a_run_on_its_way_back_looks_again_and_keeps_what_was_said(store: Store) -> None:
+    await store.runs.enqueue(asks("hello"))
+    [claim] = await store.runs.claim_queued(A, 1, LONG, 0)
+    made, said = events_of(claim.run_id), "I said this"
+    step = made.step(1, Step(said, (ToolCall(CallId("call_1"), "t", {}),)))
+    await store.runs.append(Batch(claim, 1, [made.delta(answer_id(claim.run_id), said), step]))
+    audit = Audit(store.database.audit)
+    runs: Any = HandsBackMeanwhile(store.runs, claim)
+    queue = RunQueue(runs, _NothingHeavy(), store.bell, audit, max_attempts=3, max_message_bytes=1_000)
+    assert (await queue.cancel(THE_OWNER, claim.run_id)).status is Status.CANCELLED
+    await audit.close()
+    [_, kept] = await store.database.sessions.messages(OWNER, SessionId("talk"), before=None, limit=9)
+    assert (kept.role, kept.content, kept.status) == ("assistant", said, "cancelled")
+
+
+class _NothingHeavy:
+    async def keep(self, user_id: Any, moved: Any) -> None:
+        assert not moved
+
+    async def read(self, user_id: Any, artifact_id: Any) -> bytes:
+        raise AssertionError("nothing was moved")
