@@ -149,9 +149,7 @@ async def test_a_cancel_of_a_run_that_goes_with_its_session_finds_no_run(store: 
         await store.hand.fetch("select 1 from sessions for update")
         cancel = asyncio.create_task(store.runs.request_cancel(OWNER, new.run_id, closing(new.run_id)))
         async with asyncio.timeout(10):
-            while not await store.hand.fetch(
-                "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
-            ):
+            while not await store.hand.fetch(WAITING_FOR_A_LOCK):  # noqa: ASYNC110 - a poll with a deadline, not a guess
                 await asyncio.sleep(0.01)
         await store.hand.execute("delete from sessions")
     assert await cancel is None
