@@ -273,6 +273,9 @@ class CanvasLibrary:
 
     def _check_spec(self, spec: Mapping[str, Any]) -> None:
         checked_spec(spec, SpecLimits(state_bytes=self._most))
+        _, heavy = light_value({name: value for name, value in spec.items() if name != "state"})
+        if heavy:  # a marker in the place of an argument would be another spec
+            raise BadInput(problem="spec: Base64 over 2 KB has no place in a spec; make it an asset, or keep it in the state.")
 
 
 def _not_among(whole: WholeCanvas, assets: list[Asset] | None) -> list[str]:

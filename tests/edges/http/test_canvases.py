@@ -216,3 +216,22 @@ def test_who_watches_a_canvas_that_is_deleted_sees_the_stream_end(easel: LiveEas
             pass
         assert rpc(easel, "canvas.delete", canvasId=canvas).status_code == 200
         assert [frame for frame in frames if "id" in frame] == []
+
+
+@rule("RS-34")
+def test_a_canvas_that_is_made_anew_goes_on_counting_so_that_no_old_cursor_fits_it(easel: LiveEasel, canvas: str) -> None:
+    assert snap(easel, canvas, png(1)).status_code == 201
+    assert rpc(easel, "canvas.delete", canvasId=canvas).status_code == 200
+    assert rpc(easel, "canvas.create", canvasId=canvas).json()["revision"] == 1
+    [created] = watched(easel, canvas, 1)
+    assert (created["id"], created["event"]) == ("3", "canvas.created")
+    with easel.stranger() as http:
+        gone = http.get(f"/sse/canvas/{canvas}", params={"last_event_id": "1"}, headers=easel.bearer)
+    assert (gone.status_code, gone.json()["error"]["details"]) == (410, {"cursor": 1, "oldest": 3, "newest": 3})
+
+
+@rule("CC-23")
+def test_base64_has_no_place_in_a_spec(easel: LiveEasel) -> None:
+    spec = {"version": 1, "actions": {"a": {"kind": "session.send", "message": base64.b64encode(png(9)).decode()}}}
+    answer = rpc(easel, "canvas.create", canvasId=new_session(), spec=spec)
+    assert (answer.status_code, answer.json()["error"]["name"]) == (400, "BAD_INPUT")

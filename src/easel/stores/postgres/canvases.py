@@ -73,6 +73,7 @@ class PostgresCanvases:
             if whole is None:
                 return None
             check(whole)
+            await _row(lent, "end_canvas", whose)
             await _row(lent, "delete_canvas", whose)
             return [one.blob_key for one in whole.assets]
 

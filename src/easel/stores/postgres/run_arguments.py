@@ -56,6 +56,8 @@ def append_arguments(batches: Sequence[Batch]) -> dict[str, list[Any]]:
         "spoken": [sum(place is not None for place in spoken) for spoken in places],
         "ends_as": [batch.ends_as.value if batch.ends_as else None for batch in batches],
         "errors": [batch.error for batch in batches],
+        "asked_user_ids": [claim.user_id for claim in claims],
+        "asked_session_ids": [claim.session_id for claim in claims],
         "user_ids": [claim.user_id for claim in speaking],
         "session_ids": [claim.session_id for claim in speaking],
         "event_run_ids": [batch.claim.run_id for batch in batches for _ in batch.events],

@@ -45,7 +45,7 @@ class SqliteCanvases:
                 return None
             for asset in new.assets:
                 _rows(connection, "put_asset", **whose, **asdict(asset))
-            _log(connection, {**whose, "seq": 1, "now": now}, event, refers_to)
+            _log(connection, {**whose, "seq": rows[0]["last_seq"], "now": now}, event, refers_to)
             return WholeCanvas(canvas_of(rows[0], time_of), sorted(new.assets, key=lambda one: one.path))
 
         return await self._database.write(work)
@@ -85,6 +85,7 @@ class SqliteCanvases:
             if whole is None:
                 return None
             check(whole)
+            _rows(connection, "end_canvas", **whose)
             _rows(connection, "delete_canvas", **whose)
             return [one.blob_key for one in whole.assets]
 

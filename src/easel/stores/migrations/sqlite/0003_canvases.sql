@@ -29,3 +29,11 @@ create table canvas_views (
 create index canvas_views_connection_idx on canvas_views(connection_id);
 create index canvas_views_expiry_idx on canvas_views(expires_at);
 create index canvases_agent_idx on canvases(user_id, agent_id, canvas_id);
+
+-- Where the logs of deleted canvases ended. A canvas of the same name goes on from there, so that an old cursor is never taken for a new one.
+create table ended_canvases (
+  user_id text not null references users(user_id) on delete cascade,
+  canvas_id text not null,
+  last_seq integer not null,
+  primary key (user_id, canvas_id)
+) strict;

@@ -1,8 +1,11 @@
 -- name: create_canvas
 -- A canvas with the first event of its log; nothing where there is one already.
-with made as (
-  insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, last_seq)
-  values (:user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec::text::jsonb, :state::text::jsonb, 1)
+with ended as (
+  select coalesce(max(last_seq), 0) as seq from ended_canvases where user_id = :user_id and canvas_id = :canvas_id
+), made as (
+  insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, oldest_seq, last_seq)
+  select :user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec::text::jsonb, :state::text::jsonb, ended.seq + 1, ended.seq + 1
+    from ended
   on conflict do nothing
   returning *
 ), logged as (
@@ -43,6 +46,12 @@ select user_id, canvas_id, agent_id, title, owner_session_key, jsonb_build_objec
   from canvases
  where user_id = :user_id and (:agent_id::text is null or agent_id = :agent_id::text) and canvas_id collate "C" > :after::text
  order by canvas_id collate "C" limit :limit;
+
+-- name: end_canvas
+-- Where a canvas of the same name will go on.
+insert into ended_canvases (user_id, canvas_id, last_seq)
+select user_id, canvas_id, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id
+on conflict (user_id, canvas_id) do update set last_seq = excluded.last_seq;
 
 -- name: delete_canvas
 -- With its log, its assets, its views and what it refers to.

@@ -184,10 +184,11 @@ select run_id from held where owner_id = :worker_id;
 -- each other in a circle; those of batches that neither speak nor end are left alone.
 with asked as (
   select *
-    from unnest(:run_ids::text[], :owner_ids::text[], :attempts::int[], :batch_nos::int[], :counts::int[], :spoken::int[], :ends_as::text[], :errors::text[])
-      as a(run_id, owner_id, attempt, batch_no, count, spoken, ends_as, error)
+    from unnest(:run_ids::text[], :owner_ids::text[], :attempts::int[], :batch_nos::int[], :counts::int[], :spoken::int[], :ends_as::text[], :errors::text[],
+                :asked_user_ids::text[], :asked_session_ids::text[])
+      as a(run_id, owner_id, attempt, batch_no, count, spoken, ends_as, error, user_id, session_id)
 ), placed as (
-  select 1
+  select s.user_id, s.session_id, s.last_thread_seq
     from sessions s
     join (select distinct * from unnest(:user_ids::text[], :session_ids::text[]) as a(user_id, session_id)) a using (user_id, session_id)
    order by s.user_id, s.session_id
@@ -200,30 +201,29 @@ with asked as (
          status = coalesce(a.ends_as, r.status), error_message = a.error,
          finished_at = case when a.ends_as is not null then clock_timestamp() end,
          lease_until = case when a.ends_as is null then r.lease_until end
-    from held join asked a using (run_id)
+    from held join asked a using (run_id) left join placed p on p.user_id = a.user_id and p.session_id = a.session_id
    where r.run_id = held.run_id and r.owner_id = a.owner_id and r.attempt = a.attempt
      and r.status = 'running' and r.lease_until > clock_timestamp() and r.batch_no = a.batch_no - 1
-  returning r.run_id, r.user_id, r.session_id, r.last_seq - a.count as base, r.last_seq, r.cancel_requested_at is not null as cancel_requested, a.spoken
+  returning r.run_id, r.user_id, r.session_id, r.last_seq - a.count as base, r.last_seq, r.cancel_requested_at is not null as cancel_requested, a.spoken,
+            p.last_thread_seq as thread_base
 ), threaded as (
-  update sessions s set last_thread_seq = s.last_thread_seq + g.spoken
+  update sessions s set last_thread_seq = g.thread_base + g.spoken
     from grown g
    where g.spoken > 0 and s.user_id = g.user_id and s.session_id = g.session_id
-  returning g.run_id, s.last_thread_seq - g.spoken as base, s.last_thread_seq
 ), logged as (
   insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id, thread_seq)
   select e.run_id, g.base + e.nth, e.event_type, e.visibility, e.payload::jsonb, clock_timestamp(),
-         case when e.spoken_nth is not null then g.user_id end, case when e.spoken_nth is not null then g.session_id end, t.base + e.spoken_nth
+         case when e.spoken_nth is not null then g.user_id end, case when e.spoken_nth is not null then g.session_id end,
+         g.thread_base + e.spoken_nth
     from unnest(:event_run_ids::text[], :event_nths::int[], :event_types::text[], :visibilities::text[], :payloads::text[], :spoken_nths::int[])
       as e(run_id, nth, event_type, visibility, payload, spoken_nth)
     join grown g using (run_id)
-    left join threaded t using (run_id)
 ), answered as (
   insert into messages (message_id, user_id, session_id, run_id, role, content, status, error_message, thread_seq)
-  select m.message_id, g.user_id, g.session_id, g.run_id, 'assistant', m.content::jsonb, m.status, m.error, t.base + m.spoken_nth
+  select m.message_id, g.user_id, g.session_id, g.run_id, 'assistant', m.content::jsonb, m.status, m.error, g.thread_base + m.spoken_nth
     from unnest(:message_run_ids::text[], :message_ids::text[], :contents::text[], :message_statuses::text[], :message_errors::text[], :message_nths::int[])
       as m(run_id, message_id, content, status, error, spoken_nth)
     join grown g using (run_id)
-    join threaded t using (run_id)
 ), referred as (
   insert into artifact_refs (user_id, artifact_id, run_id)
   select a.user_id, a.artifact_id, g.run_id
@@ -233,7 +233,7 @@ with asked as (
      for key share of a
   on conflict do nothing
 )
-select grown.run_id, grown.last_seq, cancel_requested, threaded.last_thread_seq as thread_seq from grown left join threaded using (run_id);
+select run_id, last_seq, cancel_requested, case when spoken > 0 then thread_base + spoken end as thread_seq from grown;
 
 -- name: repeated_batch
 -- The first answer to a batch that was stored although its sender never heard so. RX-29

@@ -1,7 +1,9 @@
 -- name: create_canvas
 -- A canvas whose log has one event, which follows in the same transaction; nothing where there is one already.
-insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, last_seq, created_at, updated_at)
-values (:user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec, :state, 1, :now, :now)
+insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, oldest_seq, last_seq, created_at, updated_at)
+select :user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec, :state, coalesce(max(last_seq), 0) + 1, coalesce(max(last_seq), 0) + 1,
+       :now, :now
+  from ended_canvases where user_id = :user_id and canvas_id = :canvas_id
 on conflict do nothing
 returning *;
 
@@ -21,6 +23,12 @@ select user_id, canvas_id, agent_id, title, owner_session_key, json_object('mode
   from canvases
  where user_id = :user_id and (:agent_id is null or agent_id = :agent_id) and canvas_id > :after
  order by canvas_id limit :limit;
+
+-- name: end_canvas
+-- Where a canvas of the same name will go on.
+insert into ended_canvases (user_id, canvas_id, last_seq)
+select user_id, canvas_id, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id
+on conflict (user_id, canvas_id) do update set last_seq = excluded.last_seq;
 
 -- name: delete_canvas
 -- With its log, its assets, its views and what it refers to.
