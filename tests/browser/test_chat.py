@@ -144,7 +144,7 @@ async def test_messages_sent_while_a_run_is_active_wait_in_line_and_get_their_tu
     await expect(answer(page, 2)).to_have_count(0)
     await expect(answer(page, 3)).to_have_text("the third")
     await page.reload()
-    await expect(turn(page, 2)).to_contain_text("cancelled before it began")
+    await expect(turn(page, 2)).to_contain_text("cancelled")
     await expect(page.locator("#turns .answer > .parts > .text")).to_have_text(["I hold the turn.", "the first", "the third"])
 
 

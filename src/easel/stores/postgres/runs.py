@@ -98,7 +98,7 @@ class PostgresRuns:
                 return CancelAnswer(run, changed=False, look_again=True)
             row = (await _fetch(lent, "cancel_queued", run_id=run_id, **closing_arguments(closing, answer)))[0]
             cancelled = run_of(row)
-            passed = bool(await _pass_turns(lent, [cancelled]))
+            passed = bool(await _pass_turns(lent, [cancelled], [None]))
             return CancelAnswer(cancelled, changed=True, turn_passed=passed, thread_seq=row["thread_seq"])
 
     async def claim_queued(
@@ -146,8 +146,9 @@ class PostgresRuns:
                 async with lent.transaction():
                     # This statement takes the sessions' locks, so that the next one sees every run that came before it got them.
                     grown = await lent.fetch(statement.sql, *statement.arguments(given))
-                    stored = {row["run_id"] for row in grown}
-                    passed = await _pass_turns(lent, [claim for claim in ending if claim.run_id in stored])
+                    stored = {row["run_id"]: row["thread_seq"] for row in grown}
+                    ended = [claim for claim in ending if claim.run_id in stored]
+                    passed = await _pass_turns(lent, ended, [stored[claim.run_id] for claim in ended])
         answers = {row["run_id"]: row for row in grown}
         return [
             Appended(row["last_seq"], row["thread_seq"], row["cancel_requested"], (batch.claim.user_id, batch.claim.session_id) in passed)
@@ -198,8 +199,8 @@ async def _fetch(lent: "Connection", name: str, **given: Any) -> list[Any]:
     return await lent.fetch(SQL[name].sql, *SQL[name].arguments(given))
 
 
-async def _pass_turns(lent: "Connection", ended: Sequence[Run | Claim]) -> set[tuple[str, str]]:
-    """The sessions in which another run's turn has come."""
+async def _pass_turns(lent: "Connection", ended: Sequence[Run | Claim], thread_seqs: Sequence[int | None]) -> set[tuple[str, str]]:
+    """The sessions in which another run's turn has come; `thread_seqs` are where their threads stand now, None: as noted."""
     if not ended:
         return set()
     passed = await _fetch(
@@ -208,6 +209,7 @@ async def _pass_turns(lent: "Connection", ended: Sequence[Run | Claim]) -> set[t
         user_ids=[run.user_id for run in ended],
         session_ids=[run.session_id for run in ended],
         run_ids=[run.run_id for run in ended],
+        thread_seqs=list(thread_seqs),
     )
     return {(row["user_id"], row["session_id"]) for row in passed}
 

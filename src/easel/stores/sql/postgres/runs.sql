@@ -181,7 +181,7 @@ select run_id from held where owner_id = :worker_id;
 -- name: append_batches
 -- Add each batch to its run's log and end the run if it says so: only while its worker still holds its attempt. RX-13, RX-25, RX-28
 -- Narrative also takes its place in the thread. Sessions are locked before runs and in one order for everyone, so that two batches never wait for
--- each other in a circle; those of batches that neither speak nor end are left alone.
+-- each other in a circle; those of batches that neither speak nor end are left alone. Where a run ends, `pass_turn` writes its session once for both.
 with asked as (
   select *
     from unnest(:run_ids::text[], :owner_ids::text[], :attempts::int[], :batch_nos::int[], :counts::int[], :spoken::int[], :ends_as::text[], :errors::text[],
@@ -205,11 +205,11 @@ with asked as (
    where r.run_id = held.run_id and r.owner_id = a.owner_id and r.attempt = a.attempt
      and r.status = 'running' and r.lease_until > clock_timestamp() and r.batch_no = a.batch_no - 1
   returning r.run_id, r.user_id, r.session_id, r.last_seq - a.count as base, r.last_seq, r.cancel_requested_at is not null as cancel_requested, a.spoken,
-            p.last_thread_seq as thread_base
+            p.last_thread_seq as thread_base, a.ends_as is not null as has_ended
 ), threaded as (
   update sessions s set last_thread_seq = g.thread_base + g.spoken
     from grown g
-   where g.spoken > 0 and s.user_id = g.user_id and s.session_id = g.session_id
+   where g.spoken > 0 and not g.has_ended and s.user_id = g.user_id and s.session_id = g.session_id
 ), logged as (
   insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id, thread_seq)
   select e.run_id, g.base + e.nth, e.event_type, e.visibility, e.payload::jsonb, clock_timestamp(),
@@ -243,20 +243,22 @@ select batch_seq as last_seq, cancel_requested_at is not null as cancel_requeste
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and batch_no = :batch_no;
 
 -- name: pass_turn
--- Give the turn of sessions whose active run has ended to their oldest waiting run, or to nobody. Needs the sessions' locks.
+-- Give the turn of sessions whose active run has ended to their oldest waiting run, or to nobody; and note how far their threads have grown by what
+-- the run said last, so that the row is written once. Needs the sessions' locks.
 with ended as (
-  select * from unnest(:user_ids::text[], :session_ids::text[], :run_ids::text[]) as e(user_id, session_id, run_id)
+  select * from unnest(:user_ids::text[], :session_ids::text[], :run_ids::text[], :thread_seqs::bigint[]) as e(user_id, session_id, run_id, thread_seq)
 ), passed as (
   update sessions s
-     set updated_at = now(),
-         active_run_id = (select w.run_id from runs w
-                           where w.user_id = s.user_id and w.session_id = s.session_id and w.status = 'queued' and w.turn_no is null
-                           order by w.queue_no limit 1)
+     set updated_at = now(), last_thread_seq = coalesce(e.thread_seq, s.last_thread_seq),
+         active_run_id = case when s.active_run_id is distinct from e.run_id then s.active_run_id else
+                           (select w.run_id from runs w
+                             where w.user_id = s.user_id and w.session_id = s.session_id and w.status = 'queued' and w.turn_no is null
+                             order by w.queue_no limit 1) end
     from ended e
-   where s.user_id = e.user_id and s.session_id = e.session_id and s.active_run_id = e.run_id
+   where s.user_id = e.user_id and s.session_id = e.session_id
   returning s.active_run_id
 )
-update runs r set turn_no = nextval('run_turns') from passed where r.run_id = passed.active_run_id
+update runs r set turn_no = nextval('run_turns') from passed where r.run_id = passed.active_run_id and r.turn_no is null
 returning r.run_id, r.user_id, r.session_id;
 
 -- name: hand_back
