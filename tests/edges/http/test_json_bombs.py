@@ -13,10 +13,12 @@ from tests.edges.http.live import new_session
 from tests.requirements import case
 
 if TYPE_CHECKING:
+    import httpx2
+
     from tests.edges.http.live import LiveEasel
 
 AT_MOST_SECONDS = 0.1
-TRIES = 5
+TRIES = 3
 AT_MOST_GROWTH = 64 * 1024 * 1024
 RUN = '{{"session_id":"bombs","message":{}}}'
 CANVAS = '{{"method":"canvas.create","params":{{"canvasId":"bomb","state":{{"a":{}}}}}}}'
@@ -43,18 +45,20 @@ SAME_KEY_TWICE = [
 
 
 def post(easel: LiveEasel, path: str, text: str) -> int:
-    took: list[float] = []
-    for _ in range(TRIES):  # the machine may be busy with something else: what can be quick is quick now and then
-        began = time.perf_counter()
-        answer = easel.ask("POST", path, content=text.encode(), headers={"content-type": "application/json"})
-        took.append(time.perf_counter() - began)
-        if took[-1] < AT_MOST_SECONDS:
-            break
-    assert min(took) < AT_MOST_SECONDS, took
+    # The machine may be busy with something else: what can be quick is quick now and then.
+    answers = [timed(easel, path, text) for _ in range(TRIES)]
+    assert min(took for took, _ in answers) < AT_MOST_SECONDS, answers
+    answer = answers[-1][1]
     error = answer.json()["error"]
     assert error["name"] in ("BAD_INPUT", "TOO_LARGE"), error
     assert len(error["message"]) < 400
     return answer.status_code
+
+
+def timed(easel: LiveEasel, path: str, text: str) -> tuple[float, httpx2.Response]:
+    began = time.perf_counter()
+    answer = easel.ask("POST", path, content=text.encode(), headers={"content-type": "application/json"})
+    return time.perf_counter() - began, answer
 
 
 @case("R1")
