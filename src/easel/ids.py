@@ -6,6 +6,7 @@
 import os
 import re
 import time
+from datetime import UTC, datetime, timedelta
 from typing import NewType
 
 RunId = NewType("RunId", str)
@@ -78,9 +79,13 @@ def new_blob_name() -> str:
     return _sortable()
 
 
-def milliseconds_of(name: str) -> int:
-    """When a sortable name was made, since 1970: its first ten characters say so."""
-    return sum(_ALPHABET.index(char) << shift for char, shift in zip(name[:10], range(45, -1, -5), strict=True))
+def made_at(name: str) -> datetime | None:
+    """When a sortable name was made: its first ten characters say so. None if no calendar has that day."""
+    milliseconds = sum(_ALPHABET.index(char) << shift for char, shift in zip(name[:10], range(45, -1, -5), strict=True))
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
 
 
 def new_reference() -> str:

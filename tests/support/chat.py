@@ -18,7 +18,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.frames import CloseCode
 
-from tests.support.sse import CONNECT_SECONDS, RECONNECT_SECONDS, ContractBroken, Event, event_of
+from tests.support.sse import CONNECT_SECONDS, RECONNECT_SECONDS, ContractBroken, Event, Refused, event_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -31,16 +31,8 @@ INTERNAL_TYPES = frozenset({"reasoning.delta", "step.completed"})
 POLITE_CLOSES = frozenset({CloseCode.NORMAL_CLOSURE, CloseCode.GOING_AWAY, CloseCode.SERVICE_RESTART})
 
 
-class ChatRefused(Exception):
+class ChatRefused(Refused):
     """The server answered the handshake with something other than a connection."""
-
-    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        super().__init__(f"{status}: {body[:500]!r}")
-        self.status, self.headers, self.body = status, headers, body
-
-    @property
-    def error(self) -> dict[str, Any]:
-        return json.loads(self.body)["error"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,8 @@ class ContractBroken(AssertionError):
     """The server sent what the contract forbids."""
 
 
-class StreamRefused(Exception):
-    """The server answered something other than a stream."""
+class Refused(Exception):
+    """The server answered something other than what was asked for."""
 
     def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
         super().__init__(f"{status}: {body[:500]!r}")
@@ -42,6 +42,10 @@ class StreamRefused(Exception):
     @property
     def error(self) -> dict[str, Any]:
         return json.loads(self.body)["error"]
+
+
+class StreamRefused(Refused):
+    """The server answered something other than a stream."""
 
 
 @dataclass(frozen=True, slots=True)

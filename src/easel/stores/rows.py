@@ -1,6 +1,6 @@
 """Rows of the tables that every store has, as the values of the core."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Any
@@ -13,6 +13,7 @@ from easel.core.run.run import Run
 from easel.core.session.message import StoredMessage
 from easel.core.session.session import Session
 from easel.core.stream.envelope import Visibility
+from easel.core.stream.log import LoggedEvent
 
 VISIBILITY = {visibility.value: visibility for visibility in Visibility}
 
@@ -44,6 +45,11 @@ def canvas_of(row: Row, time: Time = None) -> Canvas:
 def message_of(row: Row, time: Time = None) -> StoredMessage:
     given = _timed({name: row[name] for name in _OF_MESSAGE}, time, "created_at")
     return StoredMessage(**{**given, "content": msgspec.json.decode(given["content"])})
+
+
+def events_of(rows: Iterable[Sequence[Any]], time: Callable[[Any], datetime] = lambda at: at) -> list[LoggedEvent]:
+    """A page of any log: seq, type, visibility, time and data, in this order."""
+    return [LoggedEvent(seq, event_type, VISIBILITY[visible], time(at), data) for seq, event_type, visible, at, data in rows]
 
 
 def _timed(given: dict[str, Any], time: Time, *names: str) -> dict[str, Any]:

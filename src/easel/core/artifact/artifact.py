@@ -5,15 +5,15 @@ Owns the value, the address under which one is served, and the keys of the blobs
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
-from easel.ids import ArtifactId, UserId, milliseconds_of
+from easel.ids import ArtifactId, UserId
+from easel.ids import made_at as name_made_at
 
 SERVED_AT = "/api/artifacts/"
 FOLDER = "users"  # above all keys of artifacts, whoever they belong to
 
 _KEY = re.compile(rf"{FOLDER}/[^/]+/artifacts/([0-9a-hjkmnp-tv-z]{{26}})")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,4 @@ def blob_key(user_id: UserId, name: str) -> str:
 def made_at(key: str) -> datetime | None:
     """When the name in the key was made; None if this is no key of an artifact."""
     found = _KEY.fullmatch(key)
-    try:
-        return _EPOCH + timedelta(milliseconds=milliseconds_of(found[1])) if found else None
-    except OverflowError:
-        return None
+    return name_made_at(found[1]) if found else None

@@ -8,11 +8,12 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import PurePosixPath
 
 from easel.errors import BadInput
-from easel.ids import CanvasId, UserId, milliseconds_of
+from easel.ids import CanvasId, UserId
+from easel.ids import made_at as name_made_at
 
 FOLDER = "assets/"
 ENTRY = "assets/index.html"
@@ -23,7 +24,6 @@ MOST_NAMES = 16
 # Signs that some reader of a path (a shell, a browser, another file system) takes for something else than themselves.
 _UNSAFE = frozenset('\\%:*?"<>|#;&' + "\u2044\u2215\u2216\u29f8\u29f9\u2571\u2572")  # the latter look like slashes
 _KEY = re.compile(r"users/[^/]+/agents/[^/]+/canvases/[^/]+/assets/([0-9a-hjkmnp-tv-z]{26})/.+")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _TYPES = {
     ".html": "text/html", ".htm": "text/html", ".css": "text/css", ".js": "text/javascript", ".mjs": "text/javascript",
@@ -96,7 +96,4 @@ def asset_key(user_id: UserId, agent_id: str, canvas_id: CanvasId, name: str, pa
 def asset_made_at(key: str) -> datetime | None:
     """When the name in the key was made; None if this is no key of an asset."""
     found = _KEY.fullmatch(key)
-    try:
-        return _EPOCH + timedelta(milliseconds=milliseconds_of(found[1])) if found else None
-    except OverflowError:
-        return None
+    return name_made_at(found[1]) if found else None

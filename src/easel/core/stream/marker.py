@@ -21,13 +21,13 @@ from typing import Any, cast
 
 import msgspec
 
+from easel.core.artifact.artifact import SERVED_AT
 from easel.ids import ArtifactId, artifact_id
 
 MOST_MENTIONED = 1_000  # in one moved value: whoever writes a book of names has not read them
 LIMIT = 2_048  # bytes of UTF-8: of an event's data, and of Base64 anywhere
 
 REDACTED = "redacted"
-_URI = "/api/artifacts/"
 _AS_JSON = "#json"
 _ESCAPE = "~"
 
@@ -50,7 +50,7 @@ def move(value: Any) -> tuple[dict[str, Any], Moved]:
     content = value.encode() if is_text else to_bytes(value)
     digest = hashlib.sha256(content).hexdigest()
     moved = Moved(artifact_id(digest), content) if is_text else Moved(artifact_id(digest), content, "application/json")
-    uri = _URI + moved.artifact_id + ("" if is_text else _AS_JSON)
+    uri = SERVED_AT + moved.artifact_id + ("" if is_text else _AS_JSON)
     return {REDACTED: True, "original_size": len(content), "sha256": digest, "uri": uri}, moved
 
 

@@ -14,7 +14,7 @@ from easel.core.stream.payload import to_json
 from easel.ids import CanvasId, UserId, owned
 from easel.stores import named_sql
 from easel.stores.canvas_rows import arguments, changed, whole_of
-from easel.stores.rows import VISIBILITY, canvas_of, parts
+from easel.stores.rows import canvas_of, events_of, parts
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
@@ -110,7 +110,7 @@ class PostgresCanvases:
     async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
         user_id, canvas_id = parts(key)
         rows = await self._database.rows(SQL["canvas_after"], user_id=user_id, canvas_id=canvas_id, cursor=cursor, limit=limit)
-        return [LoggedEvent(seq, event_type, VISIBILITY[visible], at, data) for seq, event_type, visible, at, data in rows]
+        return events_of(rows)
 
 
 async def _locked(lent: "Connection", whose: dict[str, Any]) -> WholeCanvas | None:

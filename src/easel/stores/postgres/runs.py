@@ -16,7 +16,7 @@ from easel.ids import RunId, SessionId, UserId, WorkerId
 from easel.stores import named_sql
 from easel.stores.postgres.combiner import Combiner
 from easel.stores.postgres.run_arguments import append_arguments, closing_arguments, question_arguments
-from easel.stores.rows import VISIBILITY, run_of
+from easel.stores.rows import events_of, run_of
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
@@ -183,7 +183,7 @@ class PostgresRuns:
 
     async def events_after(self, run_id: RunId, cursor: int, limit: int) -> list[LoggedEvent]:
         found = await self._database.rows(SQL["events_after"], run_id=run_id, cursor=cursor, limit=limit)
-        return [LoggedEvent(seq, event_type, VISIBILITY[visible], at, data) for seq, event_type, visible, at, data in found]
+        return events_of(found)
 
     async def queue_depth(self) -> QueueDepth:
         return QueueDepth(**await self._database.row(SQL["queue_depth"]))

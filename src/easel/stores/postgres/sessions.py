@@ -9,7 +9,7 @@ from easel.core.session.session import Session
 from easel.core.stream.log import Bounds, LoggedEvent
 from easel.ids import RunId, SessionId, UserId, owned
 from easel.stores import named_sql
-from easel.stores.rows import VISIBILITY, message_of, parts, session_of, wanted
+from easel.stores.rows import events_of, message_of, parts, session_of, wanted
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import PostgresDatabase
@@ -68,4 +68,4 @@ class PostgresSessions:
     async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
         user_id, session_id = parts(key)
         rows = await self._database.rows(SQL["thread_after"], user_id=user_id, session_id=session_id, cursor=cursor, limit=limit)
-        return [LoggedEvent(seq, event_type, VISIBILITY[visible], at, data) for seq, event_type, visible, at, data in rows]
+        return events_of(rows)

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,12 +13,12 @@ from easel.errors import BadSettings
 from easel.stores import named_sql
 from easel.stores.sqlite.connection import Connector
 from easel.stores.sqlite.lanes import Answer, ReadLanes, Work
+from easel.stores.sqlite.times import microseconds_of, time_of
 
 SQL = named_sql.load("sqlite", "audit")
 BUSY_SECONDS = 5.0
 
 Row = Any  # sqlite3.Row: what it holds is known by the statement alone
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Lanes(Protocol):
@@ -56,8 +56,8 @@ class SqliteAudit:
             "list_records" if action is None else "list_records_of_action",
             action=action,
             storage_class=storage_class.value if storage_class else None,
-            since=None if since is None else _microseconds(since),
-            until=None if until is None else _microseconds(until),
+            since=None if since is None else microseconds_of(since),
+            until=None if until is None else microseconds_of(until),
             before=LAST_CURSOR if before is None else before,
             limit=limit,
         )
@@ -102,7 +102,7 @@ def _columns(link: Link) -> dict[str, Any]:
     return {
         "seq": link.seq,
         "user_id": link.user_id,
-        "at": _microseconds(link.at),
+        "at": microseconds_of(link.at),
         "storage_class": link.storage_class,
         "action": link.action,
         "record": link.record,
@@ -112,12 +112,8 @@ def _columns(link: Link) -> dict[str, Any]:
 
 def _link(row: Row) -> Link:
     given: dict[str, Any] = dict(row)
-    given["at"] = _EPOCH + timedelta(microseconds=given["at"])
+    given["at"] = time_of(given["at"])
     return Link(**given)
-
-
-def _microseconds(at: datetime) -> int:
-    return (at - _EPOCH) // timedelta(microseconds=1)
 
 
 def _newest_applied(connection: sqlite3.Connection) -> int:

@@ -19,7 +19,7 @@ from easel.core.stream.payload import to_json
 from easel.ids import CanvasId, UserId, owned
 from easel.stores import named_sql
 from easel.stores.canvas_rows import arguments, changed, whole_of
-from easel.stores.rows import VISIBILITY, canvas_of, parts
+from easel.stores.rows import canvas_of, events_of, parts
 from easel.stores.sqlite.times import microseconds, microseconds_of, time_of
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class SqliteCanvases:
     async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
         user_id, canvas_id = parts(key)
         rows = await self._read("canvas_after", user_id=user_id, canvas_id=canvas_id, cursor=cursor, limit=limit)
-        return [LoggedEvent(seq, event_type, VISIBILITY[visible], time_of(at), data) for seq, event_type, visible, at, data in rows]
+        return events_of(rows, time_of)
 
     async def _read(self, name: str, **given: Any) -> list[Any]:
         return await self._database.read(lambda connection: _rows(connection, name, **given))

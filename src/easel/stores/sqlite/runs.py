@@ -20,7 +20,7 @@ from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict
 from easel.ids import ArtifactId, RunId, SessionId, UserId, WorkerId
 from easel.stores import named_sql
-from easel.stores.rows import VISIBILITY, run_of
+from easel.stores.rows import events_of, run_of
 from easel.stores.sqlite.times import microseconds, time_of
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class SqliteRuns:
 
     async def events_after(self, run_id: RunId, cursor: int, limit: int) -> list[LoggedEvent]:
         found = await self._read("events_after", run_id=run_id, cursor=cursor, limit=limit)
-        return [LoggedEvent(seq, event_type, VISIBILITY[visible], time_of(at), data) for seq, event_type, visible, at, data in found]
+        return events_of(found, time_of)
 
     async def queue_depth(self) -> QueueDepth:
         return QueueDepth(**dict((await self._read("queue_depth"))[0]))

@@ -12,7 +12,7 @@ from easel.core.session.session import Session
 from easel.core.stream.log import Bounds, LoggedEvent
 from easel.ids import RunId, SessionId, UserId, owned
 from easel.stores import named_sql
-from easel.stores.rows import VISIBILITY, message_of, parts, session_of, wanted
+from easel.stores.rows import events_of, message_of, parts, session_of, wanted
 from easel.stores.sqlite.times import microseconds_of, time_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class SqliteSessions:
     async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
         user_id, session_id = parts(key)
         rows = await self._read("thread_after", user_id=user_id, session_id=session_id, cursor=cursor, limit=limit)
-        return [LoggedEvent(seq, event_type, VISIBILITY[visible], time_of(at), data) for seq, event_type, visible, at, data in rows]
+        return events_of(rows, time_of)
 
     async def _read(self, name: str, **given: Any) -> list[Any]:
         return await self._database.read(lambda connection: connection.execute(SQL[name].sql, given).fetchall())
