@@ -43,7 +43,7 @@ class Settings:
     # runs and workers
     claim_seconds: float = _row(15.0, "How long a worker holds a run without renewing; a dead worker's runs move on after it.", least=0.2)
     poll_seconds: float = _row(1.0, "How often to look for what a lost bell did not tell.", least=0.05)
-    worker_runs: int = _row(64, "Runs that one worker executes at once.", least=1, most=10_000)
+    worker_runs: int = _row(96, "Runs that one worker executes at once.", least=1, most=10_000)
     worker_port: int = _row(0, "Port of a worker's own /healthz, /readyz and /metrics; 0: none.", least=0, most=65535)
     drain_seconds: float = _row(5.0, "How long a stopping worker lets steps end before it hands its runs back.", least=0)
     max_attempts: int = _row(3, "How often a run is tried when its worker is lost.", least=1, most=100)

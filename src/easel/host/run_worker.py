@@ -169,7 +169,7 @@ class RunWorker:
     async def _claim_forever(self) -> None:
         while True:
             self._wake.clear()
-            room = self._slots - len(self._held)
+            room = self._room()
             if await self.once() < room or room <= 0:  # what was there is claimed: the bell or the poll tells of more
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._poll_seconds):
@@ -177,7 +177,7 @@ class RunWorker:
 
     async def once(self) -> int:
         """Claim what there is room for and start it; how many."""
-        room = self._slots - len(self._held)
+        room = self._room()
         if room <= 0:
             return 0
         with CLAIM_SECONDS.time():
@@ -187,6 +187,11 @@ class RunWorker:
             queued = await self._claim(room - taken_over, after_turn=0)
             self._sweep_at = time.monotonic() + self._poll_seconds
         return taken_over + queued
+
+    def _room(self) -> int:
+        """Half of the slots at most: claimed all at once, short runs would also end all at once, and worker and store would take
+        turns in waiting for each other. In two waves, one is at work while the other is being stored."""
+        return min(self._slots - len(self._held), (self._slots + 1) // 2)
 
     async def _claim(self, room: int, *, after_turn: int) -> int:
         now = time.monotonic()

@@ -56,29 +56,16 @@ def append_arguments(batches: Sequence[Batch]) -> dict[str, list[Any]]:
         "spoken": [sum(place is not None for place in spoken) for spoken in places],
         "ends_as": [batch.ends_as.value if batch.ends_as else None for batch in batches],
         "errors": [batch.error for batch in batches],
-        "asked_user_ids": [claim.user_id for claim in claims],
-        "asked_session_ids": [claim.session_id for claim in claims],
+        "message_ids": [batch.answer.message_id if batch.answer else None for batch in batches],
+        "contents": [batch.answer.content if batch.answer else None for batch in batches],
+        "speaking_run_ids": [claim.run_id for claim in speaking],
         "user_ids": [claim.user_id for claim in speaking],
         "session_ids": [claim.session_id for claim in speaking],
         "event_run_ids": [batch.claim.run_id for batch in batches for _ in batch.events],
         "event_nths": [nth for batch in batches for nth in range(1, len(batch.events) + 1)],
         "spoken_nths": [place for spoken in places for place in spoken],
         **columns([event for batch in batches for event in batch.events]),
-        **_answer_arguments(batches, places),
         **_reference_arguments(batches),
-    }
-
-
-def _answer_arguments(batches: Sequence[Batch], places: Sequence[Sequence[int | None]]) -> dict[str, list[Any]]:
-    """The messages that ended runs leave behind, each at the place of its run's last narrative event."""
-    ended = [(batch, batch.answer, spoken) for batch, spoken in zip(batches, places, strict=True) if batch.answer is not None]
-    return {
-        "message_run_ids": [batch.claim.run_id for batch, _, _ in ended],
-        "message_ids": [answer.message_id for _, answer, _ in ended],
-        "contents": [answer.content for _, answer, _ in ended],
-        "message_statuses": [batch.ends_as.value if batch.ends_as else None for batch, _, _ in ended],
-        "message_errors": [batch.error for batch, _, _ in ended],
-        "message_nths": [sum(place is not None for place in spoken) for _, _, spoken in ended],
     }
 
 

@@ -185,31 +185,35 @@ select run_id from held where owner_id = :worker_id;
 with asked as (
   select *
     from unnest(:run_ids::text[], :owner_ids::text[], :attempts::int[], :batch_nos::int[], :counts::int[], :spoken::int[], :ends_as::text[], :errors::text[],
-                :asked_user_ids::text[], :asked_session_ids::text[])
-      as a(run_id, owner_id, attempt, batch_no, count, spoken, ends_as, error, user_id, session_id)
+                :message_ids::text[], :contents::text[])
+      as a(run_id, owner_id, attempt, batch_no, count, spoken, ends_as, error, message_id, content)
 ), placed as (
-  select s.user_id, s.session_id, s.last_thread_seq
-    from sessions s
-    join (select distinct * from unnest(:user_ids::text[], :session_ids::text[]) as a(user_id, session_id)) a using (user_id, session_id)
-   order by s.user_id, s.session_id
-     for update of s
+  -- A row of its own for each, and not a join: so the planner expects as many rows as it is given, and hashes them below.
+  select a.run_id, s.last_thread_seq
+    from (select * from unnest(:speaking_run_ids::text[], :user_ids::text[], :session_ids::text[]) as a(run_id, user_id, session_id)
+           order by user_id, session_id) a
+   cross join lateral (select last_thread_seq from sessions s where s.user_id = a.user_id and s.session_id = a.session_id for update) s
 ), held as (
-  select run_id from runs where run_id = any(:run_ids) and (select count(*) from placed) >= 0 order by run_id for update
+  select r.run_id, p.last_thread_seq
+    from runs r left join placed p using (run_id)
+   where r.run_id = any(:run_ids) and (select count(*) from placed) >= 0
+   order by r.run_id
+     for update of r
 ), grown as (
   update runs r
      set last_seq = r.last_seq + a.count, batch_no = a.batch_no, batch_seq = r.last_seq + a.count,
          status = coalesce(a.ends_as, r.status), error_message = a.error,
          finished_at = case when a.ends_as is not null then clock_timestamp() end,
          lease_until = case when a.ends_as is null then r.lease_until end
-    from held join asked a using (run_id) left join placed p on p.user_id = a.user_id and p.session_id = a.session_id
+    from held join asked a using (run_id)
    where r.run_id = held.run_id and r.owner_id = a.owner_id and r.attempt = a.attempt
      and r.status = 'running' and r.lease_until > clock_timestamp() and r.batch_no = a.batch_no - 1
   returning r.run_id, r.user_id, r.session_id, r.last_seq - a.count as base, r.last_seq, r.cancel_requested_at is not null as cancel_requested, a.spoken,
-            p.last_thread_seq as thread_base, a.ends_as is not null as has_ended
+            held.last_thread_seq as thread_base, a.ends_as, a.error, a.message_id, a.content
 ), threaded as (
   update sessions s set last_thread_seq = g.thread_base + g.spoken
     from grown g
-   where g.spoken > 0 and not g.has_ended and s.user_id = g.user_id and s.session_id = g.session_id
+   where g.spoken > 0 and g.ends_as is null and s.user_id = g.user_id and s.session_id = g.session_id
 ), logged as (
   insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id, thread_seq)
   select e.run_id, g.base + e.nth, e.event_type, e.visibility, e.payload::jsonb, clock_timestamp(),
@@ -220,10 +224,8 @@ with asked as (
     join grown g using (run_id)
 ), answered as (
   insert into messages (message_id, user_id, session_id, run_id, role, content, status, error_message, thread_seq)
-  select m.message_id, g.user_id, g.session_id, g.run_id, 'assistant', m.content::jsonb, m.status, m.error, g.thread_base + m.spoken_nth
-    from unnest(:message_run_ids::text[], :message_ids::text[], :contents::text[], :message_statuses::text[], :message_errors::text[], :message_nths::int[])
-      as m(run_id, message_id, content, status, error, spoken_nth)
-    join grown g using (run_id)
+  select message_id, user_id, session_id, run_id, 'assistant', content::jsonb, ends_as, error, thread_base + spoken from grown
+   where message_id is not null
 ), referred as (
   insert into artifact_refs (user_id, artifact_id, run_id)
   select a.user_id, a.artifact_id, g.run_id
