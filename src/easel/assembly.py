@@ -303,7 +303,7 @@ def host(on: Ground, tools: Toolbox) -> Host:
         threads=tails(THREADS, opened.sessions),
         canvas_tails=tails(CANVASES, opened.canvases),
         readiness=Readiness(opened.runs),
-        tools=tools.definitions,
+        tools=tools,
     )
 
 

@@ -153,6 +153,12 @@ class ToolFailed(HostError):
     code, gateway, rpc, http = "TOOL_FAILED", 500, -32022, 502
 
 
+class NotInRun(HostError):
+    """This tool works on the boards of a run, and is called by none; an agent can use it."""
+
+    code, gateway, rpc, http = "NOT_IN_RUN", 400, -32039, 400
+
+
 class StepLimit(HostError):
     """The run used all of its {limit} steps without coming to an end; raise EASEL_MAX_STEPS or ask for less at once."""
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from easel.core.run.run import Run
     from easel.core.stream.log import LoggedEvent
-    from easel.core.tool.context import RunContext
+    from easel.core.tool.context import ToolContext
     from easel.host.ports import Model, RunStore, Tool
     from easel.ids import RunId
 
@@ -56,7 +56,7 @@ class TestTool:
     def __post_init__(self) -> None:
         self.definition = ToolDefinition(self.name, "For a test.", {"type": "object"}, read_only=self.read_only, idempotent=self.idempotent)
 
-    async def use(self, args: Mapping[str, Any], context: RunContext) -> Any:
+    async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
         return await self.work(args)
 
 

@@ -13,7 +13,7 @@ import structlog
 from easel.core.audit.redaction import HIDDEN
 from easel.core.principal import NOBODY, THE_OWNER
 from easel.core.run.conversation import ToolCall
-from easel.core.tool.context import RunContext
+from easel.core.tool.context import ToolContext
 from easel.errors import BadInput, ModelFailed, ToolFailed, Unavailable
 from easel.host import audit as story
 from easel.host.audit import Audit, agent_of, verify
@@ -333,7 +333,7 @@ async def use(bench: Bench, audit: Audit, tool: TestTool) -> Any:
     await bench.start("noop")
     [claim] = await bench.runs.claim_queued(bench.worker().worker_id, 1, 60, 0)
     box = Toolbox([tool], audit=audit, timeout_seconds=5, max_result_bytes=10_000)
-    return claim, await box.use(ToolCall(CallId("call_1"), tool.name, {}), RunContext(claim))
+    return claim, await box.use(ToolCall(CallId("call_1"), tool.name, {}), ToolContext.of_run(claim))
 
 
 @rule("CC-05")

@@ -13,7 +13,7 @@ from easel.core.principal import THE_OWNER, Principal
 from easel.core.run.boards import Ask, Board, Limits
 from easel.core.run.life import Status
 from easel.core.stream.ring import RunGrew
-from easel.core.tool.context import RunContext
+from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadInput, NotFound, Unavailable
 from easel.host.artifacts import Artifacts
@@ -303,10 +303,10 @@ async def taken_over(bench: Bench, clock: TurnableClock) -> None:
 async def test_an_agent_whose_claim_is_lost_writes_nothing(bench: Bench, boards: Boards, clock: TurnableClock):
     run_id = await bench.start("noop")
     [claim] = await bench.runs.claim_queued(WorkerId("wrk_slow"), 1, 15, 0)
-    await boards.write_as_agent(RunContext(claim), WHITE)
+    await boards.write_as_agent(ToolContext.of_run(claim), WHITE)
     await taken_over(bench, clock)
     with pytest.raises(ClaimLost):
-        await boards.write_as_agent(RunContext(claim), WHITE)
+        await boards.write_as_agent(ToolContext.of_run(claim), WHITE)
     assert [event["version"] for event in await events_of(bench, run_id, "whiteboard.write")] == [1]
 
 
@@ -320,7 +320,7 @@ class LateWrite:
     has_written: bool = False
     definition: ToolDefinition = field(default_factory=lambda: ToolDefinition("late", "For a test.", {"type": "object"}))
 
-    async def use(self, args: Mapping[str, Any], context: RunContext) -> Any:
+    async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
         await taken_over(self.bench, self.clock)
         await self.boards.write_as_agent(context, WHITE)
         self.has_written = True
@@ -346,10 +346,10 @@ async def test_a_worker_whose_tool_hears_of_the_loss_lets_the_run_go(bench: Benc
 
 
 async def test_a_tool_is_told_for_which_run_it_works(bench: Bench):
-    seen: list[RunContext] = []
+    seen: list[ToolContext] = []
 
     class Curious(TestTool):
-        async def use(self, args: Mapping[str, Any], context: RunContext) -> Any:
+        async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
             seen.append(context)
 
     async def nothing(_: Mapping[str, Any]) -> Any:
@@ -359,4 +359,4 @@ async def test_a_tool_is_told_for_which_run_it_works(bench: Bench):
     async with at_work(bench.worker(Curious("t", nothing))):
         await ended(bench, run_id)
     [context] = seen
-    assert (context.run_id, context.user_id, context.claim.attempt) == (run_id, OWNER, 1)
+    assert (context.run.run_id, context.user_id, context.run.attempt) == (run_id, OWNER, 1)

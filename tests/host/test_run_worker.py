@@ -105,7 +105,7 @@ async def test_a_tool_that_fails_is_told_to_the_model_and_the_run_goes_on(bench:
         run = await ended(bench, run_id)
     assert run.status is Status.COMPLETED
     errors = [msgspec.json.decode(event.data)["error"] for event in await bench.log(run_id) if event.type == "tool.result"]
-    assert errors[0] == "t broke (ValueError)."
+    assert errors[0] == "t: broke (ValueError)."
     assert "there is no such tool" in errors[1]
     assert errors[2].startswith("gsv__Sleep: ms:")
 

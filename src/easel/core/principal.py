@@ -11,14 +11,28 @@ class Scope(StrEnum):
     ADMIN = "admin"  # may read metrics and the audit trail
 
 
+class Kind(StrEnum):
+    """What acts for a user. Only a person confirms and accepts; a node can do nothing but be one. RS-59"""
+
+    USER = "user"
+    AGENT = "agent"
+    NODE = "node"
+    SERVICE = "service"
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     user_id: UserId
     name: str
     scopes: frozenset[Scope] = frozenset()
+    kind: Kind = Kind.USER
 
     def may(self, scope: Scope) -> bool:
         return scope in self.scopes
+
+    @property
+    def is_person(self) -> bool:
+        return self.kind is Kind.USER
 
 
 THE_OWNER = Principal(OWNER, "owner", frozenset(Scope))

@@ -217,7 +217,7 @@ async def delete_asset(caller: Caller, asked: DeleteAsset) -> Any:
 
 
 async def list_tools(caller: Caller, _: Nothing) -> Any:
-    return {"tools": [_tool(tool) for tool in caller.host.tools]}
+    return {"tools": [_tool(tool) for tool in (await caller.host.tools.definitions(caller.who.user_id)).values()]}
 
 
 METHODS: Mapping[str, Method] = {

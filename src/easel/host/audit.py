@@ -20,7 +20,7 @@ import structlog
 from easel.core.audit.chain import START, Break, Link, Place, check_end, follow
 from easel.core.audit.record import ACTIONS, EASEL, Entry, StorageClass, entry
 from easel.core.audit.redaction import Redaction
-from easel.core.principal import Principal
+from easel.core.principal import Kind, Principal
 from easel.errors import BadInput, HostError, Unavailable
 from easel.host.metrics import AUDIT_ONLY_LOGGED
 from easel.host.ports import AuditStore
@@ -42,7 +42,7 @@ log = structlog.get_logger("audit")
 
 def agent_of(user_id: UserId) -> Principal:
     """Who acts in a user's run: the agent, for that user."""
-    return Principal(user_id, "agent")
+    return Principal(user_id, "agent", kind=Kind.AGENT)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from easel.core.run.boards import LAST_VERSION, LONGEST_NAME, Ask, Board, BoardValue
-from easel.core.tool.context import RunContext
+from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.host.boards import Boards
 from easel.host.ports import Tool
@@ -22,9 +22,9 @@ Args = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class BoardTool:
     definition: ToolDefinition
-    work: Callable[[Args, RunContext], Awaitable[Any]]
+    work: Callable[[Args, ToolContext], Awaitable[Any]]
 
-    async def use(self, args: Args, context: RunContext) -> Any:
+    async def use(self, args: Args, context: ToolContext) -> Any:
         return await self.work(args, context)
 
 
@@ -85,22 +85,22 @@ def board_tools(boards: Boards) -> list[Tool]:
     ]
 
 
-async def _write(boards: Boards, board: Board, args: Args, context: RunContext) -> Any:
+async def _write(boards: Boards, board: Board, args: Args, context: ToolContext) -> Any:
     node_id = args.get("node_id", NODE)  # CC-18
     ask = Ask(board, args["key"], args["value"], node_id, args.get("edge_id"), args.get("expected_version"))
     written = await boards.write_as_agent(context, ask)
     return {"key": ask.key, **_edge(ask.edge_id), "version": written.version}
 
 
-async def _read(boards: Boards, board: Board, args: Args, context: RunContext) -> Any:
+async def _read(boards: Boards, board: Board, args: Args, context: ToolContext) -> Any:
     edge_id = args.get("edge_id")
     if "key" in args:
-        return await _told(boards, context, await boards.read(context.user_id, context.run_id, board, args["key"], edge_id))
-    found = await boards.read_all(context.user_id, context.run_id, board, edge_id)
+        return await _told(boards, context, await boards.read(context.user_id, context.run.run_id, board, args["key"], edge_id))
+    found = await boards.read_all(context.user_id, context.run.run_id, board, edge_id)
     return {"entries": [await _told(boards, context, one) for one in found]}
 
 
-async def _told(boards: Boards, context: RunContext, found: BoardValue) -> dict[str, Any]:
+async def _told(boards: Boards, context: ToolContext, found: BoardValue) -> dict[str, Any]:
     return {
         "key": found.place.key,
         **_edge(found.place.edge),

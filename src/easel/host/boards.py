@@ -12,7 +12,7 @@ from easel.core.principal import Principal
 from easel.core.run.boards import Ask, Board, BoardValue, Limits, Written, edge_of, place, prepare
 from easel.core.run.run import Claim
 from easel.core.stream.ring import RunGrew
-from easel.core.tool.context import RunContext
+from easel.core.tool.context import ToolContext
 from easel.errors import NotFound
 from easel.host.ports import Bell, BoardStore, Keeper
 from easel.host.run_history import whole
@@ -34,9 +34,9 @@ class Boards:
             raise NotFound(what="run", id=run_id)
         return written
 
-    async def write_as_agent(self, context: RunContext, ask: Ask) -> Written:
+    async def write_as_agent(self, context: ToolContext, ask: Ask) -> Written:
         """By the run's own agent, as long as its worker holds the run; else nothing is stored."""
-        written = await self._write(context.user_id, context.run_id, ask, agent_id=AGENT, claim=context.claim)
+        written = await self._write(context.user_id, context.run.run_id, ask, agent_id=AGENT, claim=context.run)
         if written is None:
             raise ClaimLost
         return written

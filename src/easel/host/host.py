@@ -1,9 +1,7 @@
 """The stories that edges can call, in one value."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from easel.core.tool.definition import ToolDefinition
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.boards import Boards
@@ -15,6 +13,7 @@ from easel.host.run_queue import RunQueue
 from easel.host.sessions import Sessions
 from easel.host.sign_in import SignIn
 from easel.host.tails import Tails
+from easel.host.toolbox import Toolbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,4 +31,4 @@ class Host:
     boards: Boards
     artifacts: Artifacts
     readiness: Readiness
-    tools: Sequence[ToolDefinition]
+    tools: Toolbox

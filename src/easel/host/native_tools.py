@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from easel.core.tool.context import RunContext
+from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.host.ports import Tool
 
@@ -16,7 +16,7 @@ class NativeTool:
     definition: ToolDefinition
     work: Callable[[Mapping[str, Any]], Awaitable[Any]]
 
-    async def use(self, args: Mapping[str, Any], context: RunContext) -> Any:  # noqa: ARG002 - these act in no run
+    async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:  # noqa: ARG002 - these act in no run
         return await self.work(args)
 
 

@@ -22,7 +22,7 @@ from easel.core.stream.envelope import Envelope
 from easel.core.stream.lightness import Moved
 from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.ring import Ring
-from easel.core.tool.context import RunContext
+from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.ids import ArtifactId, CanvasId, RunId, SessionId, UserId, WorkerId
 
@@ -230,8 +230,18 @@ class Tool(Protocol):
     @property
     def definition(self) -> ToolDefinition: ...
 
-    async def use(self, args: Mapping[str, Any], context: RunContext) -> Any:
+    async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
         """Runs until done or cancelled; a cancelled tool leaves nothing running. Raises `ToolFailed`."""
+        ...
+
+
+class ToolSource(Protocol):
+    """Others who offer tools, such as the machines that are connected."""
+
+    async def definitions(self, user_id: UserId) -> Sequence[ToolDefinition]: ...
+
+    async def find(self, user_id: UserId, name: str) -> Tool | None:
+        """The tool of exactly this name, if it is there now."""
         ...
 
 

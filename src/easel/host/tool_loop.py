@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from easel.core.run.conversation import STEP_BREAK, Conversation, Step, Text, Thought, ToolCall, ToolResult, said
 from easel.core.run.resume import OUTCOME_UNKNOWN, Progress
-from easel.core.tool.context import RunContext
+from easel.core.tool.context import ToolContext
 from easel.errors import StepLimit
 from easel.host.ports import Model
 from easel.host.run_log import ClaimLost, RunLog
@@ -54,7 +54,8 @@ class ToolLoop:
         lead = STEP_BREAK if said(conversation.steps) else ""
         calls: list[ToolCall] = []
         spoken.unfinished = []
-        async for part in self._model.reply(conversation, self._toolbox.definitions):
+        tools = list((await self._toolbox.definitions(log.claim.user_id)).values())
+        async for part in self._model.reply(conversation, tools):
             match part:
                 case Text(text):
                     log.say(lead + text)
@@ -73,7 +74,7 @@ class ToolLoop:
         for call in step.calls[len(step.results) :]:
             if should_leave():
                 raise HandBack
-            if call.call_id in begun and not self._toolbox.may_repeat(call.tool):
+            if call.call_id in begun and not await self._toolbox.may_repeat(log.claim.user_id, call.tool):
                 result = ToolResult(call.call_id, call.tool, OUTCOME_UNKNOWN, is_error=True)
             else:
                 log.write(log.events.calling(call))
@@ -86,7 +87,7 @@ class ToolLoop:
 
     async def _use(self, call: ToolCall, log: RunLog) -> ToolResult:
         try:
-            return await self._toolbox.use(call, RunContext(log.claim))
+            return await self._toolbox.use(call, ToolContext.of_run(log.claim))
         except ClaimLost:  # the tool was the first to hear
             log.lose()
             raise

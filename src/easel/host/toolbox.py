@@ -1,7 +1,10 @@
-"""The tools an agent can call, by name: arguments checked, time limited, results in bounds."""
+"""The tools that can be called, by name: our own and those that others offer. Arguments checked, time limited, results in bounds.
+
+Owns the one way to a tool, for an agent's call and for a canvas's action alike: there is no second catalogue. CV-03
+"""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jsonschema_rs
@@ -9,63 +12,101 @@ import msgspec
 import structlog
 
 from easel.core.run.conversation import ToolCall, ToolResult
-from easel.core.tool.context import RunContext
+from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.nesting import DEEPEST, is_too_deep
 from easel.errors import HostError, ToolFailed
-from easel.host.audit import Audit, agent_of
-from easel.host.ports import Tool
+from easel.host.audit import Audit
+from easel.host.ports import Tool, ToolSource
 from easel.host.run_log import ClaimLost
+from easel.ids import UserId
 
 log = structlog.get_logger("tools")
 
 
 class Toolbox:
-    def __init__(self, tools: Iterable[Tool], *, audit: Audit, timeout_seconds: float, max_result_bytes: int) -> None:
+    def __init__(
+        self,
+        tools: Iterable[Tool],
+        *,
+        audit: Audit,
+        timeout_seconds: float,
+        max_result_bytes: int,
+        sources: Sequence[ToolSource] = (),
+    ) -> None:
         self._tools = {tool.definition.name: tool for tool in tools}
-        self._checks = {name: jsonschema_rs.validator_for(dict(tool.definition.schema)) for name, tool in self._tools.items()}
+        self._sources = sources
+        self._checks: dict[str, tuple[Mapping[str, Any], jsonschema_rs.Validator]] = {}
         self._audit = audit
         self._timeout = timeout_seconds
         self._most = max_result_bytes
 
-    @property
-    def definitions(self) -> Sequence[ToolDefinition]:
-        return [tool.definition for tool in self._tools.values()]
+    async def definitions(self, user_id: UserId) -> Mapping[str, ToolDefinition]:
+        """All that this user's agents and canvases can call now; our own come first."""
+        theirs = [definition for source in self._sources for definition in await source.definitions(user_id)]
+        return {definition.name: definition for definition in (*theirs, *(tool.definition for tool in self._tools.values()))}
 
-    def may_repeat(self, name: str) -> bool:
-        tool = self._tools.get(name)
+    async def may_repeat(self, user_id: UserId, name: str) -> bool:
+        tool = await self._find(user_id, name)
         return tool is not None and tool.definition.may_repeat
 
-    async def use(self, call: ToolCall, context: RunContext) -> ToolResult:
+    async def use(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """A failed call is a result too: the model reads why and decides what to do. A lost claim is not: there is nobody to tell."""
         try:
-            value = await self._use(call, context)
+            value = await self.call(call.tool, call.args, context)
         except ClaimLost:
             raise
         except HostError as problem:
             return ToolResult(call.call_id, call.tool, self._audit.redacted(problem.message), is_error=True)
-        except Exception as problem:
-            log.exception("tool.broke", tool=call.tool)
-            self._audit.broke(agent_of(context.user_id), "tool.broke", problem, subject=context.run_id, details={"tool": call.tool})
-            return ToolResult(call.call_id, call.tool, f"{call.tool} broke ({type(problem).__name__}).", is_error=True)
         return ToolResult(call.call_id, call.tool, value)
 
-    async def _use(self, call: ToolCall, context: RunContext) -> Any:
-        tool = self._tools.get(call.tool)
+    async def call(self, name: str, args: Mapping[str, Any], context: ToolContext, *, timeout_seconds: float | None = None) -> Any:
+        """What the tool answers. Raises an error of ours, whatever went wrong in it; one that is cancelled leaves nothing running."""
+        tool = await self._find(context.user_id, name)
         if tool is None:
-            raise ToolFailed(tool=call.tool, reason=f"there is no such tool; there are {', '.join(sorted(self._tools))}.")
-        if is_too_deep(call.args):
-            raise ToolFailed(tool=call.tool, reason=f"its arguments are nested deeper than {DEEPEST} levels.")
-        if wrong := next(self._checks[call.tool].iter_errors(call.args), None):
-            place = "/".join(str(step) for step in wrong.instance_path) or "the arguments"
-            raise ToolFailed(tool=call.tool, reason=f"{place}: {wrong.message}")
+            known = ", ".join(sorted(await self.definitions(context.user_id)))
+            raise ToolFailed(tool=name, reason=f"there is no such tool; there are {known}.")
+        self._check(tool.definition, args)
+        seconds = min(self._timeout, timeout_seconds or self._timeout)
+        limit = asyncio.timeout(seconds)
         try:
-            async with asyncio.timeout(self._timeout):
-                value = await tool.use(call.args, context)
-        except TimeoutError:
-            raise ToolFailed(tool=call.tool, reason=f"took longer than {self._timeout:g} s and was stopped.") from None
+            async with limit:
+                value = await tool.use(args, context)
+        except (HostError, ClaimLost):
+            raise
+        except TimeoutError as problem:
+            if not limit.expired():
+                raise self._broken(name, context, problem) from problem
+            raise ToolFailed(tool=name, reason=f"took longer than {seconds:g} s and was stopped.") from None
+        except Exception as problem:
+            raise self._broken(name, context, problem) from problem
         if is_too_deep(value):
-            raise ToolFailed(tool=call.tool, reason=f"its result is nested deeper than {DEEPEST} levels.")
+            raise ToolFailed(tool=name, reason=f"its result is nested deeper than {DEEPEST} levels.")
         if (size := len(msgspec.json.encode(value))) > self._most:
-            raise ToolFailed(tool=call.tool, reason=f"its result of {size} bytes is over the limit of {self._most}; ask for less.")
+            raise ToolFailed(tool=name, reason=f"its result of {size} bytes is over the limit of {self._most}; ask for less.")
         return value
+
+    async def _find(self, user_id: UserId, name: str) -> Tool | None:
+        if (ours := self._tools.get(name)) is not None:
+            return ours
+        for source in self._sources:
+            if (theirs := await source.find(user_id, name)) is not None:
+                return theirs
+        return None
+
+    def _check(self, definition: ToolDefinition, args: Mapping[str, Any]) -> None:
+        if is_too_deep(args):
+            raise ToolFailed(tool=definition.name, reason=f"its arguments are nested deeper than {DEEPEST} levels.")
+        schema, check = self._checks.get(definition.name, (None, None))
+        if check is None or schema != definition.schema:  # a node may come back with another version of its tool
+            check = jsonschema_rs.validator_for(dict(definition.schema))
+            self._checks[definition.name] = (definition.schema, check)
+        if wrong := next(check.iter_errors(args), None):
+            place = "/".join(str(step) for step in wrong.instance_path) or "the arguments"
+            raise ToolFailed(tool=definition.name, reason=f"{place}: {wrong.message}")
+
+    def _broken(self, name: str, context: ToolContext, problem: Exception) -> ToolFailed:
+        log.error("tool.broke", tool=name, exc_info=problem)
+        subject = context.claim.run_id if context.claim else context.session_key
+        self._audit.broke(context.who, "tool.broke", problem, subject=subject, details={"tool": name})
+        return ToolFailed(tool=name, reason=f"broke ({type(problem).__name__}).")

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from easel.core.audit.redaction import HIDDEN, is_secret_name
-from easel.core.principal import Principal
+from easel.core.principal import Kind, Principal
 from easel.core.stream.envelope import Visibility
 from easel.core.stream.lightness import LIMIT, Moved, light_event
 from easel.core.stream.payload import to_json
@@ -55,7 +55,7 @@ ACTIONS: Mapping[str, StorageClass] = {
     "audit.overflowed": _OPS,
 }
 
-EASEL = Principal(UserId("easel"), "easel")  # what the host does by itself
+EASEL = Principal(UserId("easel"), "easel", kind=Kind.SERVICE)  # what the host does by itself
 
 LONGEST_NAME = 200  # characters of a subject, of a name and of a key
 LONGEST_TEXTS = (1_400, 700, 350, 100)  # characters of one text: the first length with which the details are light enough

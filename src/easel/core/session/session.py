@@ -22,6 +22,21 @@ class Session:
     last_message_at: datetime
 
 
+def key_of(session_id: str) -> str:
+    """A session's key, `agent:{agentId}:{name}`: one that was made by its id is the main agent's."""
+    return session_id if _is_key(session_id) else f"agent:main:{session_id}"
+
+
+def session_of_key(key: str) -> str:
+    """The id of the session that has this key, whether it is there yet or not."""
+    return key.removeprefix("agent:main:") if _is_key(key) else key
+
+
+def _is_key(text: str) -> bool:
+    word, agent_id, name = (*text.split(":", 2), "", "")[:3]
+    return word == "agent" and bool(agent_id) and bool(name)
+
+
 def title_from(message: str) -> str:
     """The beginning of the first message, on one line, cut between words where that is possible."""
     line = " ".join(message[: 4 * MADE_TITLE].split())

@@ -1,19 +1,31 @@
-"""For whom a tool is used: the run whose agent called it, and the claim by which everything it changes there is fenced."""
+"""For whom a tool is used, and where: an agent in its run, or whoever pressed a canvas's button. CV-03"""
 
 from dataclasses import dataclass
 
+from easel.core.principal import Kind, Principal
 from easel.core.run.run import Claim
-from easel.ids import RunId, UserId
+from easel.core.session.session import key_of
+from easel.errors import NotInRun
+from easel.ids import UserId
 
 
 @dataclass(frozen=True, slots=True)
-class RunContext:
-    claim: Claim
-
-    @property
-    def run_id(self) -> RunId:
-        return self.claim.run_id
+class ToolContext:
+    who: Principal
+    session_key: str  # in whose folder a tool works
+    claim: Claim | None = None  # of the run whose agent calls, by which all it changes there is fenced; None: nobody's run
 
     @property
     def user_id(self) -> UserId:
-        return self.claim.user_id
+        return self.who.user_id
+
+    @property
+    def run(self) -> Claim:
+        """For tools that work on a run's own things."""
+        if self.claim is None:
+            raise NotInRun
+        return self.claim
+
+    @classmethod
+    def of_run(cls, claim: Claim) -> "ToolContext":
+        return cls(Principal(claim.user_id, "agent", kind=Kind.AGENT), key_of(claim.session_id), claim)

@@ -42,4 +42,4 @@ async def cancel_run(call: Call) -> Response:
 
 
 async def list_tools(call: Call) -> Response:
-    return json_answer(ToolList([tool_view(tool) for tool in call.host.tools]))
+    return json_answer(ToolList([tool_view(tool) for tool in (await call.host.tools.definitions(call.who.user_id)).values()]))

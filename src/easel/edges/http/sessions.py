@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
 
 from easel.core.session.message import StoredMessage
-from easel.core.session.session import Session
+from easel.core.session.session import Session, key_of
 from easel.core.stream.log import LAST_CURSOR
 from easel.core.stream.view import WHOLE_RUN
 from easel.edges.http.calls import Call, json_answer
@@ -133,7 +133,7 @@ async def chat_over_http(call: Call) -> Response:
 def session_view(session: Session) -> SessionView:
     return SessionView(
         session_id=session.session_id,
-        key=f"agent:main:{session.session_id}",
+        key=key_of(session.session_id),
         title=session.title,
         created_at=session.created_at,
         last_message_at=session.last_message_at,
