@@ -39,7 +39,9 @@ MAY_KNOW: dict[str, frozenset[str]] = {
     "edges": frozenset({"host", "core"}),
     **{edge: frozenset({"edges", "host", "core"}) for edge in EDGES},
     "settings": frozenset(),
-    "assembly": frozenset({"core", "host", "stores", "llm", "sandbox", "edges", *EDGES, "settings"}),
+    # The two that put parts together: first what a process stands on, then all that stands on it.
+    "ground": frozenset({"core", "host", "stores", "settings"}),
+    "assembly": frozenset({"core", "host", "stores", "llm", "sandbox", "edges", *EDGES, "settings", "ground"}),
     "logs": frozenset(),
     "checkup": frozenset({"assembly", "settings"}),
     "cli": frozenset({"assembly", "checkup", "logs", "settings"}),

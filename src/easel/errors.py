@@ -81,6 +81,12 @@ class RevisionConflict(HostError):
     code, gateway, rpc, http = "REVISION_CONFLICT", 409, -32017, 409
 
 
+class InputConflict(HostError):
+    """{path} was changed by somebody else meanwhile; look at it and decide anew."""
+
+    code, gateway, rpc, http = "INPUT_CONFLICT", 409, -32019, 409
+
+
 class NotConnected(HostError):
     """Send `connect` first; {method} comes after it."""
 
@@ -151,6 +157,18 @@ class ToolFailed(HostError):
     """{tool}: {reason}"""
 
     code, gateway, rpc, http = "TOOL_FAILED", 500, -32022, 502
+
+
+class ConfirmationOver(HostError):
+    """Confirmation {id} is over: {problem} Press the button again."""
+
+    code, gateway, rpc, http = "CONFIRMATION_OVER", 409, -32018, 409
+
+
+class ActionFailed(HostError):
+    """{problem}"""
+
+    code, gateway, rpc, http = "ACTION_FAILED", 500, -32027, 500
 
 
 class NotInRun(HostError):

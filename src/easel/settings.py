@@ -6,7 +6,7 @@ as a frozen `Settings`; nothing else in Easel reads the environment.
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
@@ -17,8 +17,11 @@ from easel.errors import BadSettings
 PREFIX = "EASEL_"
 
 
-def _row(default: Any, says: str, *, least: float | None = None, most: float | None = None, secret: bool = False) -> Any:
-    return field(default=default, repr=not secret, metadata={"says": says, "least": least, "most": most, "secret": secret})
+def _row(
+    default: Any, says: str, *, least: float | None = None, most: float | None = None, one_of: Sequence[str] = (), secret: bool = False
+) -> Any:
+    bounds = {"least": least, "most": most, "one_of": one_of}
+    return field(default=default, repr=not secret, metadata={"says": says, "secret": secret, **bounds})
 
 
 def _default_data() -> str:
@@ -36,6 +39,7 @@ class Settings:
     blob_url: str = _row("", "Where artifacts are kept: a folder or s3://bucket/prefix; empty: `blobs` in the data folder.")
     token: str = _row("", "The owner's token; empty: one is made at first start and kept in DATA/owner-token.", secret=True)
     public_url: str = _row("", "The address people use when a proxy stands in front, such as https://easel.example.org.")
+    assets_url: str = _row("", "A second address of this server, of another host name, for the pages of canvases alone; empty: the same host.")
     allowed_hosts: str = _row("", "More host names this server answers for, separated by commas; * allows any.")
     open_metrics: bool = _row(False, "Serve /metrics without a token.")
     log: str = _row("info", "What is logged and how: debug, info, warning or error, with `,json` for JSON lines.")
@@ -48,6 +52,13 @@ class Settings:
     drain_seconds: float = _row(5.0, "How long a stopping worker lets steps end before it hands its runs back.", least=0)
     max_attempts: int = _row(3, "How often a run is tried when its worker is lost.", least=1, most=100)
     max_steps: int = _row(24, "Model calls in one run before it is ended.", least=1)
+    max_actions: int = _row(200, "Actions of canvases that one instance carries out at once.", least=1)
+    confirm_seconds: float = _row(900.0, "How long a person has to confirm an action after it was asked for.", least=1)
+    confirm_floor: str = _row(
+        "never",
+        "The least that actions ask for a person's consent: never (as they declare it), auto or always.",
+        one_of=("never", "auto", "always"),
+    )
     run_timeout_seconds: float = _row(3600.0, "How long a run may take, over all its attempts.", least=0.1)
     tool_timeout_seconds: float = _row(600.0, "How long one tool call may take.", least=0.1)
     retention_days: float = _row(0.0, "Days that the log of a finished run is kept whole; 0: for ever.", least=0)
@@ -60,6 +71,7 @@ class Settings:
     gateway_requests: int = _row(32, "Requests that one connection to /ws may have under way at once.", least=1, most=10_000)
     gateway_subscriptions: int = _row(200, "Canvases that one connection to /ws may watch at once.", least=1, most=100_000)
     gateway_connect_seconds: float = _row(10.0, "How long a connection to /ws may take to send its `connect`.", least=0.1)
+    view_token_seconds: float = _row(43_200.0, "How long the address of a canvas's page works before it has to be opened anew.", least=1)
     view_seconds: float = _row(60.0, "How long an open view is believed in when its instance is not heard of.", least=1)
     # limits
     max_body_bytes: int = _row(1_048_576, "Largest request body.", least=1_024)
@@ -70,13 +82,20 @@ class Settings:
     max_board_total_bytes: int = _row(16_777_216, "All values on the boards of one run together.", least=1)
     max_artifact_bytes: int = _row(104_857_600, "Largest artifact that can be uploaded.", least=1_024)
     max_state_bytes: int = _row(1_048_576, "Largest state of a canvas.", least=1_024)
+    max_spec_bytes: int = _row(524_288, "Largest spec of a canvas, without its state.", least=1_024)
+    max_canvas_actions: int = _row(500, "Actions that one canvas declares.", least=1)
+    max_canvas_bindings: int = _row(1_000, "Bindings that one canvas declares.", least=1)
+    max_canvas_refreshes: int = _row(50, "Refresh jobs that one canvas declares.", least=0)
+    max_canvas_tools: int = _row(500, "Tools that one canvas may allow.", least=1)
     max_asset_bytes: int = _row(5_242_880, "Largest asset of a canvas.", least=1_024)
     max_canvas_assets: int = _row(500, "Assets of one canvas.", least=1)
     artifact_days: float = _row(7.0, "Days that an artifact is kept which nothing refers to.", least=0.05)
     # database
     database_pool: int = _row(8, "Postgres connections of one process, beside the bell's.", least=1, most=1_000)
     database_timeout_seconds: float = _row(8.0, "How long one statement may take before the connection counts as lost.", least=0.5)
-    sqlite_synchronous: str = _row("full", "SQLite durability: full, or normal (faster; a power cut may lose the last moments).")
+    sqlite_synchronous: str = _row(
+        "full", "SQLite durability: full, or normal (faster; a power cut may lose the last moments).", one_of=("full", "normal")
+    )
 
     @property
     def data_folder(self) -> Path:
@@ -113,20 +132,21 @@ def load(environment: Mapping[str, str] | None = None, **given: Any) -> Settings
             continue
         values[f.name] = _checked(variable, str(text).strip(), f.default, f.metadata)
     settings = Settings(**values)
-    if settings.sqlite_synchronous not in ("full", "normal"):
-        raise BadSettings(problem=f"EASEL_SQLITE_SYNCHRONOUS is {settings.sqlite_synchronous!r}; it is `full` or `normal`.")
-    _check_public_url(settings.public_url)
+    _check_address("EASEL_PUBLIC_URL", settings.public_url)
+    _check_address("EASEL_ASSETS_URL", settings.assets_url)
+    if settings.assets_url and not settings.public_url:
+        raise BadSettings(problem="EASEL_ASSETS_URL needs EASEL_PUBLIC_URL too: its pages are shown there and nowhere else.")
     return settings
 
 
-def _check_public_url(url: str) -> None:
+def _check_address(variable: str, url: str) -> None:
     try:
         parts = urlsplit(url)
         fits = not url or (parts.scheme in ("http", "https") and bool(parts.hostname) and parts.path in ("", "/"))
     except ValueError:
         fits = False
     if not fits:
-        raise BadSettings(problem="EASEL_PUBLIC_URL is an address such as https://easel.example.org, without a path.")
+        raise BadSettings(problem=f"{variable} is an address such as https://easel.example.org, without a path.")
 
 
 def unknown_variables(environment: Mapping[str, str] | None = None) -> list[str]:
@@ -146,6 +166,8 @@ def _checked(variable: str, text: str, default: Any, metadata: Mapping[str, Any]
         wants = {"bool": "yes or no", "int": "a whole number", "float": "a number"}[kind.__name__]
         shown = "that is not" if metadata["secret"] else f"{text!r} is not"
         raise BadSettings(problem=f"{variable} takes {wants}; {shown}.") from None
+    if metadata["one_of"] and value not in metadata["one_of"]:
+        raise BadSettings(problem=f"{variable} is {value!r}; it is {' or '.join(f'`{one}`' for one in metadata['one_of'])}.")
     least, most = metadata["least"], metadata["most"]
     if isinstance(value, (int, float)):
         if isinstance(value, float) and not math.isfinite(value):

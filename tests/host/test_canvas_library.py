@@ -8,12 +8,15 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from easel.core.canvas.spec import SpecLimits
 from easel.core.principal import THE_OWNER
 from easel.errors import BadInput, Damaged, NotFound, RevisionConflict, TooLarge, Unavailable
 from easel.host.canvas_assets import AssetLimits, CanvasAssets
 from easel.host.canvas_changes import CanvasChanges
 from easel.host.canvas_library import CanvasLibrary, Draft
 from easel.host.canvas_views import CanvasViews
+from easel.host.native_tools import native_tools
+from easel.host.toolbox import Toolbox
 from easel.stores.blobs import open_blobs
 from tests.requirements import rule
 
@@ -32,7 +35,14 @@ class Studio:
         changes = CanvasChanges(store, self.blobs, bench.database.bell)
         self.assets = CanvasAssets(store, changes, self.blobs, AssetLimits(1_000, 3))
         self.library = CanvasLibrary(
-            store, changes, self.assets, bench.artifacts, bell=bench.database.bell, audit=bench.audit, max_state_bytes=2_000
+            store,
+            changes,
+            self.assets,
+            bench.artifacts,
+            Toolbox(native_tools(), audit=bench.audit, timeout_seconds=5, max_result_bytes=10_000),
+            bell=bench.database.bell,
+            audit=bench.audit,
+            limits=SpecLimits(state_bytes=2_000),
         )
         self.views = CanvasViews(store, changes, view_seconds=VIEW_SECONDS)
 

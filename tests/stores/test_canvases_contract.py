@@ -41,7 +41,7 @@ def setting(**state: Any) -> Any:
 
     def decide(whole: WholeCanvas) -> Change:
         canvas = whole.canvas
-        return Change(event=EVENTS.updated(canvas.revision + 1, [f"/{name}" for name in state]), state={**canvas.state, **state})
+        return Change(events=[EVENTS.updated(canvas.revision + 1, [f"/{name}" for name in state])], state={**canvas.state, **state})
 
     return decide
 
@@ -67,8 +67,8 @@ async def test_what_a_change_answers_is_what_is_stored(canvases: CanvasStore) ->
     assert first.canvas.session_key == "agent:main:work"
     for decide in (
         setting(a=[1, None, {"b": "ü"}]),
-        lambda _: Change(event=EVENTS.updated(3, ["$spec"]), spec={"version": 1}, title="New", owner_session_key="agent:main:x"),
-        lambda _: Change(event=EVENTS.updated(4, ["$assets/a"]), put=[Asset("assets/a", "key/a2", 3)], removed=["assets/b"]),
+        lambda _: Change(events=[EVENTS.updated(3, ["$spec"])], spec={"version": 1}, title="New", owner_session_key="agent:main:x"),
+        lambda _: Change(events=[EVENTS.updated(4, ["$assets/a"])], put=[Asset("assets/a", "key/a2", 3)], removed=["assets/b"]),
     ):
         before = await found(canvases)
         outcome = await change(canvases, decide)
@@ -147,8 +147,8 @@ async def test_a_deleted_canvas_takes_everything_with_it_and_says_which_blobs_ar
     await made(canvases, assets=[Asset("assets/a", "key/a", 1)])
     await change(
         canvases,
-        lambda _: Change(event=EVENTS.view_opened(1, "view_1", "c", 1), is_mutation=False, opened=View("view_1", "c", "con")),
-        view_seconds=9,
+        lambda _: Change(events=[EVENTS.view_opened(1, "view_1", "c", 1)], is_mutation=False, opened=View("view_1", "c", "con")),
+        seconds=9,
     )
     assert await canvases.delete(OWNER, NAME, lambda _: None) == ["key/a"]
     for table in ("canvases", "canvas_events", "canvas_assets", "canvas_views"):
@@ -177,8 +177,8 @@ async def test_a_view_lives_while_it_is_renewed_and_runs_out_by_the_database_s_c
         view = View(f"view_{n}", "c", connection)
         await change(
             canvases,
-            lambda _, view=view: Change(event=EVENTS.view_opened(1, view.view_id, "c", 1), is_mutation=False, opened=view),
-            view_seconds=60,
+            lambda _, view=view: Change(events=[EVENTS.view_opened(1, view.view_id, "c", 1)], is_mutation=False, opened=view),
+            seconds=60,
         )
     whole = await found(canvases)
     assert [view.view_id for view in whole.live_views] == ["view_1", "view_2"]
@@ -190,6 +190,6 @@ async def test_a_view_lives_while_it_is_renewed_and_runs_out_by_the_database_s_c
     await canvases.renew_views(["con_a"], 60)
     assert [view.view_id for view in (await found(canvases)).live_views] == ["view_1"]
     assert await canvases.expired_views(10) == [(OWNER, NAME, View("view_2", "c", "con_b"))]
-    outcome = await change(canvases, lambda _: Change(event=EVENTS.view_closed(1, "view_2", "c", 1), is_mutation=False, closed=["view_2"]))
+    outcome = await change(canvases, lambda _: Change(events=[EVENTS.view_closed(1, "view_2", "c", 1)], is_mutation=False, closed=["view_2"]))
     assert [view.view_id for view in outcome.whole.views] == ["view_1"]
     assert await canvases.expired_views(10) == []

@@ -4,32 +4,42 @@ What only a connection can do (`connect`, `canvas.subscribe`) has its name here 
 """
 
 import base64
-import binascii
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta, Struct
 
-from easel.core.canvas.assets import ENTRY, Asset
-from easel.core.canvas.canvas import Canvas, WholeCanvas
+from easel.core.canvas.canvas import WholeCanvas
 from easel.core.principal import Principal
-from easel.core.stream.log import LAST_CURSOR
-from easel.core.tool.definition import ToolDefinition
+from easel.edges.params import (
+    AcceptSpec,
+    CloseCanvas,
+    Confirmation,
+    DeleteAsset,
+    DeleteCanvas,
+    EnterInput,
+    ListCanvases,
+    ListRecords,
+    NamedAsset,
+    NamedCanvas,
+    Nothing,
+    PatchCanvas,
+    PutAsset,
+    ReportPage,
+    RunAction,
+    WriteCanvas,
+    content,
+    draft,
+)
+from easel.edges.shapes import answer_view, asked_view, asset_view, canvas_view, descriptor, record_view, tool_view
 from easel.errors import BadInput, NotFound
-from easel.host.canvas_library import Draft
+from easel.host.canvas_actions import Ask
 from easel.host.canvas_views import NO_CONNECTION
 from easel.host.host import Host
 
 # They need a connection that stays, which a single request is not.
 OF_A_CONNECTION = frozenset({"connect", "tool.result", "canvas.subscribe", "canvas.unsubscribe"})
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
-
-Revision = Annotated[int, Meta(ge=0, le=LAST_CURSOR)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,75 +73,6 @@ def fitted(name: str, params: Any, shape: type[Any]) -> Any:
         raise BadInput(problem=f"params of {name} do not fit: {problem}.") from None
 
 
-# --- what verbs take ----------------------------------------------------------------------------------------------------
-
-
-class _Params(Struct, forbid_unknown_fields=True):
-    """A word that is not known is a slip of the pen, and is told."""
-
-
-class Nothing(_Params):
-    pass
-
-
-class ListCanvases(_Params):
-    agentId: str | None = None  # noqa: N815 - the specification's own word, as all of these
-    after: str | None = None
-    limit: Annotated[int, Meta(ge=1, le=500)] = 200
-
-
-class NamedCanvas(_Params):
-    canvasId: str  # noqa: N815
-
-
-class WriteCanvas(_Params):
-    canvasId: str  # noqa: N815
-    agentId: str | None = None  # noqa: N815
-    title: str | None = None
-    ownerSessionKey: str | None = None  # noqa: N815
-    spec: dict[str, Any] | None = None
-    state: dict[str, Any] | None = None
-    assets: dict[str, str] | None = None
-    expectedRevision: Revision | None = None  # noqa: N815
-
-
-class PatchCanvas(_Params):
-    canvasId: str  # noqa: N815
-    statePatch: list[Any] | None = None  # noqa: N815
-    spec: dict[str, Any] | None = None
-    title: str | None = None
-    expectedRevision: Revision | None = None  # noqa: N815
-
-
-class DeleteCanvas(_Params):
-    canvasId: str  # noqa: N815
-    expectedRevision: Revision | None = None  # noqa: N815
-
-
-class CloseCanvas(_Params):
-    canvasId: str  # noqa: N815
-    viewId: str | None = None  # noqa: N815
-
-
-class NamedAsset(_Params):
-    canvasId: str  # noqa: N815
-    path: str
-
-
-class PutAsset(_Params):
-    canvasId: str  # noqa: N815
-    path: str
-    text: str | None = None
-    base64: str | None = None
-    expectedRevision: Revision | None = None  # noqa: N815
-
-
-class DeleteAsset(_Params):
-    canvasId: str  # noqa: N815
-    path: str
-    expectedRevision: Revision | None = None  # noqa: N815
-
-
 # --- canvases -----------------------------------------------------------------------------------------------------------
 
 
@@ -146,11 +87,11 @@ async def get_canvas(caller: Caller, asked: NamedCanvas) -> Any:
 
 
 async def create_canvas(caller: Caller, asked: WriteCanvas) -> Any:
-    return canvas_view(await caller.host.canvases.create(caller.who, _draft(asked)))
+    return await _written(caller, asked.spec, await caller.host.canvases.create(caller.who, draft(asked)))
 
 
 async def upsert_canvas(caller: Caller, asked: WriteCanvas) -> Any:
-    return canvas_view(await caller.host.canvases.upsert(caller.who, _draft(asked)))
+    return await _written(caller, asked.spec, await caller.host.canvases.upsert(caller.who, draft(asked)))
 
 
 async def patch_canvas(caller: Caller, asked: PatchCanvas) -> Any:
@@ -162,7 +103,12 @@ async def patch_canvas(caller: Caller, asked: PatchCanvas) -> Any:
         title=asked.title,
         expected_revision=asked.expectedRevision,
     )
-    return canvas_view(patched)
+    return await _written(caller, asked.spec, patched)
+
+
+async def _written(caller: Caller, spec: Mapping[str, Any] | None, whole: WholeCanvas) -> Any:
+    warnings = [] if spec is None else await caller.host.canvases.warnings(caller.who, spec)
+    return {**canvas_view(whole), **({"warnings": warnings} if warnings else {})}
 
 
 async def delete_canvas(caller: Caller, asked: DeleteCanvas) -> Any:
@@ -185,11 +131,58 @@ async def close_canvas(caller: Caller, asked: CloseCanvas) -> Any:
     return {"canvasId": asked.canvasId, "closed": closed}
 
 
+# --- actions ------------------------------------------------------------------------------------------------------------
+
+
+async def run_action(caller: Caller, asked: RunAction) -> Any:
+    ask = Ask(
+        canvas_id=asked.canvasId,
+        action_id=asked.actionId,
+        input=asked.input,
+        client_id=caller.client_id,
+        expected_revision=asked.expectedRevision,
+        request_id=asked.requestId,
+    )
+    return answer_view(await caller.host.actions.press(caller.who, ask))
+
+
+async def confirm_action(caller: Caller, asked: Confirmation) -> Any:
+    return answer_view(await caller.host.actions.confirm(caller.who, asked.confirmationId, caller.client_id, approve=asked.approve))
+
+
+async def accept_spec(caller: Caller, asked: AcceptSpec) -> Any:
+    return canvas_view(await caller.host.canvases.accept(caller.who, asked.canvasId, asked.revision))
+
+
+async def list_confirmations(caller: Caller, asked: NamedCanvas) -> Any:
+    return {"confirmations": [asked_view(one) for one in await caller.host.actions.waiting(caller.who, asked.canvasId)]}
+
+
+async def list_records(caller: Caller, asked: ListRecords) -> Any:
+    found = await caller.host.actions.records(caller.who, asked.canvasId, before=asked.before, limit=asked.limit)
+    more = {"next": found[-1].event_id} if len(found) == asked.limit else {}
+    return {"records": [record_view(one) for one in found], **more}
+
+
+# --- what its page does -------------------------------------------------------------------------------------------------
+
+
+async def enter_input(caller: Caller, asked: EnterInput) -> Any:
+    return canvas_view(
+        await caller.host.pages.enter(caller.who, asked.canvasId, asked.path, asked.value, asked.was, asked.expectedRevision)
+    )
+
+
+async def report_page(caller: Caller, asked: ReportPage) -> Any:
+    await caller.host.pages.report(caller.who, asked.canvasId, asked.what, asked.detail, asked.count)
+    return {"canvasId": asked.canvasId, "reported": True}
+
+
 # --- assets -------------------------------------------------------------------------------------------------------------
 
 
 async def put_asset(caller: Caller, asked: PutAsset) -> Any:
-    asset, revision = await caller.host.assets.put(caller.who, asked.canvasId, asked.path, _content(asked), asked.expectedRevision)
+    asset, revision = await caller.host.assets.put(caller.who, asked.canvasId, asked.path, content(asked), asked.expectedRevision)
     return {"canvasId": asked.canvasId, **asset_view(asset), "revision": revision}
 
 
@@ -217,7 +210,7 @@ async def delete_asset(caller: Caller, asked: DeleteAsset) -> Any:
 
 
 async def list_tools(caller: Caller, _: Nothing) -> Any:
-    return {"tools": [_tool(tool) for tool in (await caller.host.tools.definitions(caller.who.user_id)).values()]}
+    return {"tools": [tool_view(tool) for tool in (await caller.host.tools.definitions(caller.who.user_id)).values()]}
 
 
 METHODS: Mapping[str, Method] = {
@@ -227,6 +220,13 @@ METHODS: Mapping[str, Method] = {
     "canvas.upsert": Method(WriteCanvas, upsert_canvas, writes=True),
     "canvas.patch": Method(PatchCanvas, patch_canvas, writes=True),
     "canvas.delete": Method(DeleteCanvas, delete_canvas, writes=True),
+    "canvas.action": Method(RunAction, run_action, writes=True),
+    "canvas.confirm": Method(Confirmation, confirm_action),
+    "canvas.accept": Method(AcceptSpec, accept_spec),
+    "canvas.confirmations": Method(NamedCanvas, list_confirmations),
+    "canvas.records": Method(ListRecords, list_records),
+    "canvas.input": Method(EnterInput, enter_input, writes=True),
+    "canvas.report": Method(ReportPage, report_page),
     "canvas.open": Method(NamedCanvas, open_canvas),
     "canvas.close": Method(CloseCanvas, close_canvas),
     "canvas.asset.put": Method(PutAsset, put_asset, writes=True),
@@ -235,67 +235,3 @@ METHODS: Mapping[str, Method] = {
     "canvas.asset.delete": Method(DeleteAsset, delete_asset, writes=True),
     "tools.list": Method(Nothing, list_tools),
 }
-
-
-# --- in and out of the wire's shapes ------------------------------------------------------------------------------------
-
-
-def _draft(asked: WriteCanvas) -> Draft:
-    return Draft(
-        canvas_id=asked.canvasId,
-        agent_id=asked.agentId,
-        title=asked.title,
-        owner_session_key=asked.ownerSessionKey,
-        spec=asked.spec,
-        state=asked.state,
-        assets=None if asked.assets is None else {path: text.encode() for path, text in asked.assets.items()},
-        expected_revision=asked.expectedRevision,
-    )
-
-
-def _content(asked: PutAsset) -> bytes:
-    if (asked.text is None) == (asked.base64 is None):
-        raise BadInput(problem="An asset comes as `text` or as `base64`, one of the two.")
-    if asked.text is not None:
-        return asked.text.encode()
-    try:
-        return base64.b64decode(asked.base64 or "", validate=True)
-    except (binascii.Error, ValueError):
-        raise BadInput(problem="base64: is not Base64.") from None
-
-
-def descriptor(canvas: Canvas) -> dict[str, Any]:
-    """CV-14, and where its log stands: whoever subscribes after that misses nothing."""
-    return {
-        "canvasId": canvas.canvas_id,
-        "agentId": canvas.agent_id,
-        "title": canvas.title,
-        "ownerSessionKey": canvas.session_key,
-        "mode": canvas.spec.get("mode", "html"),
-        "entryAsset": ENTRY,
-        "createdAt": (canvas.created_at - _EPOCH) // _MILLISECOND,
-        "updatedAt": (canvas.updated_at - _EPOCH) // _MILLISECOND,
-        "revision": canvas.revision,
-        "lastSeq": canvas.last_seq,
-    }
-
-
-def canvas_view(whole: WholeCanvas) -> dict[str, Any]:
-    canvas = whole.canvas
-    return {
-        "descriptor": descriptor(canvas),
-        "spec": canvas.spec,
-        "state": canvas.state,
-        "assets": [asset.path for asset in whole.assets],
-        "views": [{"viewId": view.view_id, "clientId": view.client_id} for view in whole.live_views],
-        "revision": canvas.revision,
-    }
-
-
-def asset_view(asset: Asset) -> dict[str, Any]:
-    return {"path": asset.path, "size": asset.size, "mediaType": asset.media_type}
-
-
-def _tool(tool: ToolDefinition) -> dict[str, Any]:
-    notes = {"readOnlyHint": tool.read_only, "idempotentHint": tool.idempotent, "destructiveHint": tool.destructive}
-    return {"name": tool.name, "description": tool.description, "inputSchema": dict(tool.schema), "annotations": notes}

@@ -59,7 +59,7 @@ class CanvasAssets:
         def decide(whole: WholeCanvas) -> Change:
             expect(whole.canvas, expected_revision)
             self.check_fits(whole, stored)
-            return Change(event=events.updated(whole.canvas.revision + 1, [asset_mark(path)]), put=stored)
+            return Change(events=[events.updated(whole.canvas.revision + 1, [asset_mark(path)])], put=stored)
 
         try:
             outcome = await self._changes.make(who, canvas_id, decide)
@@ -77,7 +77,7 @@ class CanvasAssets:
         def decide(whole: WholeCanvas) -> Change:
             expect(whole.canvas, expected_revision)
             _found(whole, path)
-            return Change(event=events.updated(whole.canvas.revision + 1, [asset_mark(path)]), removed=[path])
+            return Change(events=[events.updated(whole.canvas.revision + 1, [asset_mark(path)])], removed=[path])
 
         return (await self._changes.make(who, canvas_id, decide)).whole.canvas.revision
 

@@ -24,9 +24,9 @@ class CanvasChanges:
             raise NotFound(what="canvas", id=canvas_id)
         return whole
 
-    async def make(self, who: Principal, canvas_id: str, decide: Decide, *, view_seconds: float = 0) -> Outcome:
+    async def make(self, who: Principal, canvas_id: str, decide: Decide, *, seconds: float = 0) -> Outcome:
         """Durable when it returns; what was not to be changed is answered as it is, and told to nobody."""
-        outcome = await self._canvases.change(who.user_id, named(canvas_id), decide, view_seconds=view_seconds)
+        outcome = await self._canvases.change(who.user_id, named(canvas_id), decide, seconds=seconds)
         if outcome is None:
             raise NotFound(what="canvas", id=canvas_id)
         if outcome.is_changed:

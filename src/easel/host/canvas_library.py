@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from easel.core.artifact.artifact import Artifact
+from easel.core.canvas.actions import Confirm
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import (
     Canvas,
@@ -17,18 +18,20 @@ from easel.core.canvas.canvas import (
     checked_title,
     expect,
 )
-from easel.core.canvas.events import SPEC_MARK, TITLE_MARK, asset_mark, spread
+from easel.core.canvas.events import ACCEPTED_MARK, SPEC_MARK, TITLE_MARK, asset_mark, spread
 from easel.core.canvas.patch import Op, Operation, Patch, applied, checked_patch
-from easel.core.canvas.spec import SpecLimits, check_state_size, checked_spec
-from easel.core.principal import Principal
+from easel.core.canvas.policy import check_reach, check_templates
+from easel.core.canvas.spec import CanvasSpec, Refresh, SpecLimits, check_state_size, checked_spec
+from easel.core.principal import Kind, Principal
 from easel.core.stream.lightness import Moved, light_value
 from easel.core.stream.ring import LogGone
-from easel.errors import AlreadyThere, BadInput, HostError, NotFound, RevisionConflict, Unavailable
+from easel.errors import AlreadyThere, BadInput, Forbidden, HostError, NotFound, RevisionConflict, Unavailable
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.canvas_assets import CanvasAssets
 from easel.host.canvas_changes import CanvasChanges, events_of, named
 from easel.host.ports import Bell, CanvasStore
+from easel.host.toolbox import Toolbox
 from easel.ids import CanvasId, owned
 
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
@@ -59,6 +62,7 @@ class _Checked:
     draft: Draft
     spec: Mapping[str, Any] | None
     state: Mapping[str, Any] | None
+    refreshes: list[Refresh] | None  # what runs by itself, where there is a spec
 
 
 class CanvasLibrary:
@@ -68,18 +72,22 @@ class CanvasLibrary:
         changes: CanvasChanges,
         assets: CanvasAssets,
         artifacts: Artifacts,
+        tools: Toolbox,
         *,
         bell: Bell,
         audit: Audit,
-        max_state_bytes: int,
+        limits: SpecLimits,
+        floor: Confirm = Confirm.NEVER,
     ) -> None:
         self._canvases = canvases
         self._changes = changes
         self._assets = assets
         self._artifacts = artifacts
         self._bell = bell
+        self._tools = tools
         self._audit = audit
-        self._most = max_state_bytes
+        self._limits = limits
+        self._floor = floor
 
     # -- finding ---------------------------------------------------------------------------------------------------
 
@@ -135,6 +143,8 @@ class CanvasLibrary:
             state=state,
             owner_session_key=draft.owner_session_key,
             assets=assets,
+            refreshes=checked.refreshes or [],
+            is_accepted=_stands_for_itself(who),
         )
         made = await self._canvases.create(new, events_of(who, checked.canvas_id).created(1, title))
         if made is None:
@@ -162,13 +172,15 @@ class CanvasLibrary:
             if checked.state is not None:
                 paths += spread(canvas.state, checked.state)
             return Change(
-                event=events.updated(canvas.revision + 1, paths),
+                events=[events.updated(canvas.revision + 1, paths)],
                 title=title,
                 owner_session_key=draft.owner_session_key,
                 spec=checked.spec,
                 state=checked.state,
                 put=assets or (),
                 removed=gone,
+                refreshes=checked.refreshes,
+                is_accepted=None if checked.spec is None else _stands_for_itself(who),
             )
 
         try:
@@ -194,8 +206,7 @@ class CanvasLibrary:
         operations = checked_patch(state_patch or [], "statePatch")
         name = named(canvas_id)
         new_title = None if title is None else checked_title(title, name)
-        if spec is not None:
-            self._check_spec(spec)
+        read = None if spec is None else await self._read(who, spec)
         light_spec, moved = light_value(spec) if spec is not None else (None, ())
         operations, moved_of_state = _light_patch(operations)
         await self._artifacts.keep(who.user_id, [*moved, *moved_of_state])
@@ -207,18 +218,43 @@ class CanvasLibrary:
             paths = [*([TITLE_MARK] if new_title not in (None, canvas.title) else []), *([SPEC_MARK] if spec is not None else [])]
             done = applied(operations, canvas.state, "statePatch") if operations else None
             if done is not None:
-                check_state_size(done.state, self._most)
+                check_state_size(done.state, self._limits.state_bytes)
                 paths += done.paths
             if not paths:
                 return None
             return Change(
-                event=events.updated(canvas.revision + 1, paths),
+                events=[events.updated(canvas.revision + 1, paths)],
                 title=new_title,
                 spec=light_spec,
                 state=None if done is None else done.state,
+                refreshes=None if read is None else _enabled(read),
+                is_accepted=None if read is None else _stands_for_itself(who),
             )
 
         return (await self._changes.make(who, canvas_id, decide)).whole
+
+    async def accept(self, who: Principal, canvas_id: str, revision: int) -> WholeCanvas:
+        """A person stands for the spec that they have seen, as an agent wrote it. RS-59"""
+        if not who.is_person:
+            raise Forbidden(problem="Only a person can accept a spec; an agent never does.")
+        events = events_of(who, canvas_id)
+
+        def decide(whole: WholeCanvas) -> Change | None:
+            canvas = whole.canvas
+            if not canvas.spec_revision <= revision <= canvas.revision:
+                raise RevisionConflict(canvas=canvas_id, expected=revision, currentRevision=canvas.revision)
+            if canvas.is_accepted:
+                return None
+            return Change(events=[events.updated(canvas.revision + 1, [ACCEPTED_MARK])], is_accepted=True)
+
+        outcome = await self._changes.make(who, canvas_id, decide)
+        if outcome.is_changed:
+            await self._audit.record(who, "canvas.accepted", subject=canvas_id, details={"revision": revision})
+        return outcome.whole
+
+    async def warnings(self, who: Principal, spec: Mapping[str, Any]) -> list[str]:
+        """What the author of a spec will want to know; it is stored all the same. RS-45"""
+        return check_templates(checked_spec(spec, self._limits), await self._tools.definitions(who.user_id), floor=self._floor)
 
     async def delete(self, who: Principal, canvas_id: str, expected_revision: int | None = None) -> None:
         def check(whole: WholeCanvas) -> None:
@@ -248,7 +284,7 @@ class CanvasLibrary:
                 size=artifact.size,
                 sha256=artifact.sha256,
             )
-            return Change(event=event, is_mutation=False)
+            return Change(events=[event], is_mutation=False)
 
         outcome = await self._changes.make(who, canvas_id, decide)
         return artifact, outcome.whole.canvas.last_seq
@@ -261,21 +297,35 @@ class CanvasLibrary:
         checked_session_key(draft.owner_session_key)
         if draft.agent_id is not None:
             checked_agent_id(draft.agent_id)
-        if draft.spec is not None:
-            self._check_spec(draft.spec)
+        read = None if draft.spec is None else await self._read(who, draft.spec)
         if draft.state is not None:
-            check_state_size(draft.state, self._most)
+            check_state_size(draft.state, self._limits.state_bytes)
         self._assets.check(draft.assets or {})
         spec, moved_of_spec = light_value(draft.spec)
         state, moved_of_state = light_value(draft.state)
         await self._artifacts.keep(who.user_id, [*moved_of_spec, *moved_of_state])
-        return _Checked(canvas_id, draft, spec, state)
+        return _Checked(canvas_id, draft, spec, state, None if read is None else _enabled(read))
 
-    def _check_spec(self, spec: Mapping[str, Any]) -> None:
-        checked_spec(spec, SpecLimits(state_bytes=self._most))
+    async def _read(self, who: Principal, spec: Mapping[str, Any]) -> CanvasSpec:
+        """Held to the tools that there are now, and an agent's spec to the agent's own reach. RS-16, RS-45, RS-59"""
+        read = checked_spec(spec, self._limits)
+        definitions = await self._tools.definitions(who.user_id)
+        check_templates(read, definitions, floor=self._floor)
+        if who.kind is Kind.AGENT:
+            check_reach(read, definitions.__contains__)
         _, heavy = light_value({name: value for name, value in spec.items() if name != "state"})
         if heavy:  # a marker in the place of an argument would be another spec
             raise BadInput(problem="spec: Base64 over 2 KB has no place in a spec; make it an asset, or keep it in the state.")
+        return read
+
+
+def _enabled(spec: CanvasSpec) -> list[Refresh]:
+    return [refresh for refresh in spec.refreshes if refresh.is_enabled]
+
+
+def _stands_for_itself(who: Principal) -> bool:
+    """What an agent writes has to be accepted by a person before it runs without asking. RS-59"""
+    return who.kind is not Kind.AGENT
 
 
 def _not_among(whole: WholeCanvas, assets: list[Asset] | None) -> list[str]:

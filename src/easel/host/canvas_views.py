@@ -36,11 +36,13 @@ class CanvasViews:
 
         def decide(whole: WholeCanvas) -> Change:
             count = len(whole.live_views) + 1
-            return Change(event=events.view_opened(whole.canvas.revision, view.view_id, client_id, count), is_mutation=False, opened=view)
+            return Change(
+                events=[events.view_opened(whole.canvas.revision, view.view_id, client_id, count)], is_mutation=False, opened=view
+            )
 
         if connection_id != NO_CONNECTION:
             self._held.add(connection_id)
-        outcome = await self._changes.make(who, canvas_id, decide, view_seconds=self._seconds)
+        outcome = await self._changes.make(who, canvas_id, decide, seconds=self._seconds)
         return view, outcome.whole
 
     async def close(self, who: Principal, canvas_id: str, connection_id: str, view_id: str | None) -> list[str]:
@@ -70,7 +72,7 @@ class CanvasViews:
                 return None
             count = sum(one.view_id != view.view_id for one in whole.live_views)
             event = events.view_closed(whole.canvas.revision, view.view_id, view.client_id, count)
-            return Change(event=event, is_mutation=False, closed=[view.view_id])
+            return Change(events=[event], is_mutation=False, closed=[view.view_id])
 
         return (await self._changes.make(who, canvas_id, decide)).is_changed
 

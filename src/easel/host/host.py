@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.boards import Boards
+from easel.host.canvas_actions import CanvasActions
 from easel.host.canvas_assets import CanvasAssets
 from easel.host.canvas_library import CanvasLibrary
+from easel.host.canvas_pages import CanvasPages
 from easel.host.canvas_views import CanvasViews
 from easel.host.readiness import Readiness
 from easel.host.run_queue import RunQueue
@@ -23,8 +25,10 @@ class Host:
     queue: RunQueue
     sessions: Sessions
     canvases: CanvasLibrary
+    actions: CanvasActions
     assets: CanvasAssets  # of canvases
     views: CanvasViews
+    pages: CanvasPages  # of canvases
     tails: Tails  # of runs
     threads: Tails
     canvas_tails: Tails

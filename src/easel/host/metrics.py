@@ -19,6 +19,8 @@ WATCHED_LOGS = Gauge("easel_watched_logs", "Logs that this instance reads for it
 EVENTS_SENT = Counter("easel_events_sent", "Events that went out on streams.")
 STALLED = Counter("easel_streams_stalled", "Streams cut because their reader took nothing.")
 ARTIFACTS_SWEPT = Counter("easel_artifacts_swept", "Blobs of artifacts that nothing referred to any more, removed.")
+ACTIONS_RUNNING = Gauge("easel_actions_running", "Actions of canvases that this instance carries out now.")
+ACTIONS_ENDED = Counter("easel_actions_ended", "Actions of canvases that came to an end here.", ["status"])
 AUDIT_ONLY_LOGGED = Counter("easel_audit_only_logged", "Records that the store did not take and that are in the log alone.")
 REQUESTS = Counter("easel_http_requests", "Answered requests.", ["method", "route", "status"])
 REQUEST_SECONDS = Histogram("easel_http_seconds", "Time to the end of an answer, streams left out.", ["route"], buckets=_FAST)

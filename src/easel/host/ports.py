@@ -11,6 +11,9 @@ from easel.core.artifact.artifact import Artifact, NewArtifact, Place, Swept
 from easel.core.audit.chain import End, Link
 from easel.core.audit.record import Entry, StorageClass
 from easel.core.canvas.canvas import Canvas, Decide, NewCanvas, Outcome, View, WholeCanvas
+from easel.core.canvas.execution import Execution
+from easel.core.canvas.execution import Status as ExecutionStatus
+from easel.core.canvas.refresh import Due
 from easel.core.run.batch import Appended, Batch, CancelAnswer, Enqueued, QueueDepth
 from easel.core.run.boards import Board, BoardValue, BoardWrite, Written
 from easel.core.run.conversation import Conversation, Part
@@ -74,11 +77,12 @@ class CanvasStore(LogSource, Protocol):
         """By id, those above `after`; of their specs the mode alone, and no state."""
         ...
 
-    async def change(self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, view_seconds: float = 0) -> Outcome | None:
-        """What `decide` says of the canvas as it is, with its event, in one transaction under the canvas's lock. CV-44
+    async def change(self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0) -> Outcome | None:
+        """What `decide` says of the canvas as it is, with its events, in one transaction under the canvas's lock. CV-44
 
         None: there is no such canvas. Raises what `decide` refuses with; then nothing was stored. `decide` may be called on any
-        thread, and must be quick: nobody else changes this canvas meanwhile. An opened view runs out after `view_seconds`.
+        thread, and must be quick: nobody else changes this canvas meanwhile. An opened view, or the hold on an
+        execution that runs, is over after `seconds`. Raises `Repeated` and `Overtaken` for the step of an execution that cannot be made.
         """
         ...
 
@@ -95,6 +99,42 @@ class CanvasStore(LogSource, Protocol):
     async def views_of(self, connection_id: str) -> list[tuple[UserId, CanvasId, View]]: ...
 
     async def expired_views(self, limit: int) -> list[tuple[UserId, CanvasId, View]]: ...
+
+
+class CanvasActionStore(Protocol):
+    """Executions of canvases' actions, and the jobs that run by themselves. An execution goes on by a step of `CanvasStore.change`."""
+
+    async def get(self, user_id: UserId, event_id: str) -> Execution | None: ...
+
+    async def of_request(self, user_id: UserId, canvas_id: CanvasId, request_id: str) -> Execution | None: ...
+
+    async def list_executions(
+        self, user_id: UserId, canvas_id: CanvasId, *, statuses: Sequence[ExecutionStatus], before: str | None, limit: int
+    ) -> list[Execution]:
+        """Newest first; `before` is the `event_id` to go on below."""
+        ...
+
+    async def renew(self, owner_id: str, seconds: float) -> None: ...
+
+    async def lost(self, owner_ids: Sequence[str], limit: int) -> list[Execution]:
+        """What is said to run and does not: its instance has not renewed in time, or is one of these."""
+        ...
+
+    async def others_at_work(self, owner_id: str) -> list[str]: ...
+
+    async def prune(self, older_than_seconds: float) -> None: ...
+
+    async def claim_refreshes(self, owner_id: str, room: int, seconds: float) -> list[Due]:
+        """Take up to `room` jobs whose time has come and that nobody runs. X9"""
+        ...
+
+    async def next_refresh(self) -> float | None:
+        """In how many seconds the next job is due; None: there is no job at all."""
+        ...
+
+    async def renew_refreshes(self, owner_id: str, seconds: float) -> None: ...
+
+    async def settle_refresh(self, owner_id: str, due: Due, *, failures: int, delay: float) -> None: ...
 
 
 class RunStore(Protocol):

@@ -8,6 +8,7 @@ import msgspec
 
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import Change, Outcome, View, WholeCanvas
+from easel.core.canvas.execution import Execution, Status, Step
 from easel.core.stream.lightness import mentioned
 from easel.core.stream.payload import to_json
 from easel.stores.rows import Row, Time, canvas_of
@@ -28,15 +29,66 @@ def arguments(change: Change) -> tuple[dict[str, Any], list[str]]:
         "owner_session_key": change.owner_session_key,
         "spec": spec,
         "state": state,
+        "is_accepted": change.is_accepted,
         "step": int(change.is_mutation),
-        "event_type": change.event.type,
-        "visibility": change.event.visibility.value,
-        "payload": change.event.json,
     }
-    return given, sorted(change.event.refers_to | mentioned(spec or "") | mentioned(state or ""))
+    spoken_of = frozenset[str]().union(*(event.refers_to for event in change.events), mentioned(spec or ""), mentioned(state or ""))
+    if change.step is not None:
+        answer = change.step.execution.answer
+        spoken_of |= mentioned(to_json(change.step.execution.resolved)) | mentioned(to_json(answer))
+    return given, sorted(spoken_of)
 
 
-def changed(whole: WholeCanvas, change: Change, *, revision: int, last_seq: int, updated_at: datetime) -> Outcome:
+def step_arguments(step: Step, revision: int) -> dict[str, Any]:
+    """The columns of an execution. When it began and ended is the store's to say."""
+    one = step.execution
+    given = {
+        "user_id": one.user_id,
+        "event_id": one.event_id,
+        "status": one.status.value,
+        "answer": None if one.answer is None else to_json(one.answer),
+        "owner_id": one.owner_id,
+        "revision": revision if one.status.is_over else None,
+    }
+    if step.out_of is not None:
+        return {**given, "out_of": step.out_of.value, "confirmed_by": one.confirmed_by}
+    return {
+        **given,
+        "canvas_id": one.canvas_id,
+        "action_id": one.action_id,
+        "request_id": one.request_id,
+        "actor": to_json(one.actor),
+        "tool": one.tool,
+        "resolved": None if one.resolved is None else to_json(one.resolved),
+    }
+
+
+_OF_EXECUTION = (
+    "user_id",
+    "canvas_id",
+    "event_id",
+    "action_id",
+    "request_id",
+    "tool",
+    "owner_id",
+    "confirmed_by",
+    "revision",
+    "age_seconds",
+)
+_TIMES = ("created_at", "started_at", "ended_at")
+
+
+def execution_of(row: Row, time: Time = None) -> Execution:
+    times: dict[str, Any] = {name: row[name] if time is None or row[name] is None else time(row[name]) for name in _TIMES}
+    decoded: dict[str, Any] = {
+        name: None if row[name] is None else msgspec.json.decode(row[name]) for name in ("actor", "resolved", "answer")
+    }
+    return Execution(status=Status(row["status"]), **{name: row[name] for name in _OF_EXECUTION}, **times, **decoded)
+
+
+def changed(
+    whole: WholeCanvas, change: Change, *, revision: int, last_seq: int, spec_revision: int, is_accepted: bool, updated_at: datetime
+) -> Outcome:
     """The canvas as it lies there now, without reading it again."""
     before = whole.canvas
     canvas = replace(
@@ -47,6 +99,8 @@ def changed(whole: WholeCanvas, change: Change, *, revision: int, last_seq: int,
         state=before.state if change.state is None else change.state,
         revision=revision,
         last_seq=last_seq,
+        spec_revision=spec_revision,
+        is_accepted=is_accepted,
         updated_at=updated_at,
     )
     assets = {one.path: one for one in whole.assets if one.path not in change.removed}

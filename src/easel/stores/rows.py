@@ -39,6 +39,7 @@ def session_of(row: Row, time: Time = None) -> Session:
 
 def canvas_of(row: Row, time: Time = None) -> Canvas:
     given = _timed({name: row[name] for name in _OF_CANVAS}, time, "created_at", "updated_at")
+    given["is_accepted"] = bool(given["is_accepted"])
     return Canvas(**{**given, "spec": msgspec.json.decode(given["spec"]), "state": msgspec.json.decode(given["state"])})
 
 

@@ -10,6 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from easel.core.canvas.assets import Asset
+from easel.core.canvas.execution import Step
+from easel.core.canvas.spec import Refresh
 from easel.core.stream.envelope import Envelope
 from easel.errors import BadInput, RevisionConflict
 from easel.ids import CanvasId, UserId, is_name
@@ -30,6 +32,8 @@ class NewCanvas:
     state: Mapping[str, Any]
     owner_session_key: str | None = None
     assets: Sequence[Asset] = ()
+    refreshes: Sequence[Refresh] = ()
+    is_accepted: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,8 @@ class Canvas:
     state: Mapping[str, Any]
     revision: int
     last_seq: int
+    spec_revision: int  # at which revision the spec was stored last
+    is_accepted: bool  # a person wrote the spec as it is, or accepted what an agent wrote. RS-59
     created_at: datetime
     updated_at: datetime
 
@@ -76,9 +82,9 @@ class WholeCanvas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What becomes of a canvas, and the event that tells of it. What is None stays as it is."""
+    """What becomes of a canvas, and the events that tell of it. What is None stays as it is."""
 
-    event: Envelope
+    events: Sequence[Envelope]
     is_mutation: bool = True  # whether the revision rises; who looks at a canvas does not change it
     title: str | None = None
     spec: Mapping[str, Any] | None = None
@@ -88,6 +94,9 @@ class Change:
     removed: Sequence[str] = ()  # paths
     opened: View | None = None
     closed: Sequence[str] = ()  # views
+    step: Step | None = None  # of an action's execution
+    refreshes: Sequence[Refresh] | None = None  # what runs by itself from now on, where the spec changes
+    is_accepted: bool | None = None  # whether a person stands for the spec
 
 
 Decide = Callable[[WholeCanvas], Change | None]  # None: nothing is to be changed

@@ -15,9 +15,9 @@ MOST_PATH_BYTES = 1_000  # of `changedPaths`, so that an event is light by itsel
 class CanvasEvents:
     """Seals what one principal does with a canvas; `event_id` names the doing where no run does."""
 
-    def __init__(self, canvas_id: CanvasId, *, agent_id: str, event_id: str) -> None:
+    def __init__(self, canvas_id: CanvasId, *, agent_id: str, event_id: str, node_id: str = "canvas") -> None:
         self._canvas_id = canvas_id
-        self._provenance = Provenance(agent_id, "canvas", event_id)
+        self._provenance = Provenance(agent_id, node_id, event_id)
 
     def created(self, revision: int, title: str) -> Envelope:
         return self._seal("canvas.created", revision, {"title": title})
@@ -36,6 +36,10 @@ class CanvasEvents:
         sidecar: dict[str, Any] = {"uri": uri, "artifact_id": artifact_id, "mime_type": media_type, "size_bytes": size, "checksum": sha256}
         return self._seal("canvas.snapshot", revision, {"artifact_id": artifact_id, "media_payload": {"sidecars": [sidecar]}})
 
+    def action(self, what: str, revision: int, told: Mapping[str, Any]) -> Envelope:
+        """`what` is asked, started, finished, failed or refused. CV-37, CV-38"""
+        return self._seal(f"canvas.action.{what}", revision, dict(told))
+
     def _view(self, revision: int, view_id: str, client_id: str, what: str, count: int) -> Envelope:
         told = {"viewId": view_id, "clientId": client_id, "status": what, "views": count}
         return self._seal("canvas.view.updated", revision, told)
@@ -49,7 +53,7 @@ def asset_mark(path: str) -> str:
     return f"${path}"
 
 
-SPEC_MARK, TITLE_MARK = "$spec", "$title"
+SPEC_MARK, TITLE_MARK, ACCEPTED_MARK = "$spec", "$title", "$accepted"
 
 
 def few(paths: Sequence[str]) -> Sequence[str]:

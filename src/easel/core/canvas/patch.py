@@ -53,6 +53,11 @@ def checked_patch(raw: Any, at: str = "patch") -> Patch:
     return tuple(_checked(operation, f"{at}[{number}]") for number, operation in enumerate(operations))
 
 
+def unchecked(patch: Patch) -> list[dict[str, Any]]:
+    """As it was written: what `checked_patch` reads."""
+    return [{"op": one.op.value, "path": pointer(one.path), **({} if one.op is Op.REMOVE else {"value": one.value})} for one in patch]
+
+
 def _checked(raw: Any, at: str) -> Operation:
     if not isinstance(raw, dict):
         raise BadInput(problem=f"{at}: an operation is an object with `op` and `path`.")

@@ -9,7 +9,6 @@ the specification's own members there are `writable` (RS-41), `toolPolicy.connec
 `version` and `mode` may be left out: there is one version, and a canvas is `html` unless it says `markdown`.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -30,6 +29,7 @@ from easel.core.canvas.fields import (
     refuse,
     shown,
 )
+from easel.core.canvas.origins import checked_origin
 from easel.core.canvas.paths import Path, checked_path, is_unsafe_name
 from easel.core.tool.nesting import DEEPEST, is_too_deep
 from easel.errors import BadInput, TooLarge
@@ -42,9 +42,6 @@ KNOWN = frozenset(
     {"$schema", "version", "mode", "title", "description", "toolPolicy", "state", "actions", "bindings", "refresh", "writable"}
 )
 
-_LOOPBACK = r"http://(?:localhost|127\.0\.0\.1|\[::1\])"
-_ORIGIN = re.compile(rf"(?:(?:https|wss)://[a-z0-9](?:[a-z0-9.-]{{0,250}}[a-z0-9])?|{_LOOPBACK})(?::[0-9]{{1,5}})?")
-
 
 class Mode(StrEnum):
     HTML = "html"
@@ -55,8 +52,8 @@ class Mode(StrEnum):
 class SpecLimits:
     """How large a spec may be. A canvas beyond this is a program, and belongs behind a tool."""
 
-    spec_bytes: int = 512_000  # without its state
-    state_bytes: int = 1_000_000
+    spec_bytes: int = 524_288  # without its state
+    state_bytes: int = 1_048_576
     actions: int = 500
     bindings: int = 1_000
     refreshes: int = 50
@@ -164,16 +161,7 @@ def _checked_policy(raw: Any, limits: SpecLimits) -> tuple[frozenset[str], tuple
     allow = checked_list(given.get("allow", []), "toolPolicy.allow", most=limits.tools)
     tools = frozenset(checked_tool(name, f"toolPolicy.allow[{number}]") for number, name in enumerate(allow))
     connect = checked_list(given.get("connect", []), "toolPolicy.connect", most=limits.tools)
-    return tools, tuple(_checked_origin(origin, f"toolPolicy.connect[{number}]") for number, origin in enumerate(connect))
-
-
-def _checked_origin(value: Any, at: str) -> str:
-    """It goes into a header that keeps pages in: nothing but an origin has a place there."""
-    if not isinstance(value, str) or not _ORIGIN.fullmatch(value) or ".." in value:
-        refuse(
-            at, f"{shown(value)} is no origin, such as https://api.example.com (https or wss; http for this machine only; no path, no *)."
-        )
-    return value
+    return tools, tuple(checked_origin(origin, f"toolPolicy.connect[{number}]") for number, origin in enumerate(connect))
 
 
 def _checked_bindings(raw: Any, actions: Mapping[str, Action], limits: SpecLimits) -> Mapping[str, str]:

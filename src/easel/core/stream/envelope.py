@@ -56,6 +56,11 @@ EVENT_TYPES: Mapping[str, EventType] = {
         EventType("canvas.updated", _VISUALS, _PUBLIC),
         EventType("canvas.view.updated", _VISUALS, _PUBLIC),
         EventType("canvas.snapshot", _VISUALS, _PUBLIC),
+        EventType("canvas.action.asked", _VISUALS, _PUBLIC),
+        EventType("canvas.action.started", _VISUALS, _PUBLIC),
+        EventType("canvas.action.finished", _VISUALS, _PUBLIC),
+        EventType("canvas.action.failed", _VISUALS, _PUBLIC),
+        EventType("canvas.action.refused", _VISUALS, _PUBLIC),
     )
 }
 

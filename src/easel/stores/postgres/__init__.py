@@ -9,6 +9,7 @@ from easel.stores.postgres.artifacts import PostgresArtifacts
 from easel.stores.postgres.audit import PostgresAudit
 from easel.stores.postgres.bell import PostgresBell
 from easel.stores.postgres.boards import PostgresBoards
+from easel.stores.postgres.canvas_actions import PostgresCanvasActions
 from easel.stores.postgres.canvases import PostgresCanvases
 from easel.stores.postgres.database import PostgresDatabase, is_passing
 from easel.stores.postgres.runs import PostgresRuns
@@ -46,6 +47,7 @@ async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> Pos
     database.runs = PostgresRuns(database)
     database.sessions = PostgresSessions(database)
     database.canvases = PostgresCanvases(database)
+    database.canvas_actions = PostgresCanvasActions(database)
     database.audit = PostgresAudit(database)
     database.artifacts = PostgresArtifacts(database)
     database.boards = PostgresBoards(database)

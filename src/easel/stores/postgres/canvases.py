@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import Canvas, Change, Decide, NewCanvas, Outcome, View, WholeCanvas
+from easel.core.canvas.execution import Overtaken, Repeated, Step
+from easel.core.canvas.spec import Refresh
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.lightness import mentioned
 from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.payload import to_json
 from easel.ids import CanvasId, UserId, owned
 from easel.stores import named_sql
-from easel.stores.canvas_rows import arguments, changed, whole_of
+from easel.stores.canvas_rows import arguments, changed, step_arguments, whole_of
+from easel.stores.postgres.run_arguments import columns
 from easel.stores.rows import canvas_of, events_of, parts
 
 if TYPE_CHECKING:
@@ -35,12 +38,14 @@ class PostgresCanvases:
             agent_id=new.agent_id,
             title=new.title,
             owner_session_key=new.owner_session_key,
+            is_accepted=new.is_accepted,
             event_type=event.type,
             visibility=event.visibility.value,
             payload=event.json,
             refers_to=sorted(event.refers_to | mentioned(stored["spec"]) | mentioned(stored["state"])),
             **stored,
             **_columns(new.assets),
+            **_jobs(new.refreshes),
         )
         return WholeCanvas(canvas_of(row), sorted(new.assets, key=lambda one: one.path)) if row else None
 
@@ -52,7 +57,7 @@ class PostgresCanvases:
         rows = await self._database.rows(SQL["list_canvases"], user_id=user_id, agent_id=agent_id, after=after, limit=limit)
         return [canvas_of(row) for row in rows]
 
-    async def change(self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, view_seconds: float = 0) -> Outcome | None:
+    async def change(self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0) -> Outcome | None:
         whose = {"user_id": user_id, "canvas_id": canvas_id}
         async with self._database.connection() as lent, lent.transaction():
             whole = await _locked(lent, whose)
@@ -62,8 +67,10 @@ class PostgresCanvases:
             if change is None:
                 return Outcome(whole, is_changed=False)
             given, refers_to = arguments(change)
-            grown = await _row(lent, "change_canvas", {**whose, **given, "refers_to": refers_to})
-            await _change_beside(lent, whose, change, view_seconds)
+            grown = await _row(lent, "change_canvas", {**whose, **given, **columns(change.events), "refers_to": refers_to})
+            await _change_beside(lent, whose, change, seconds)
+            if change.step is not None:
+                await _take_step(lent, change.step, grown["revision"], seconds)
             return changed(whole, change, **grown)
 
     async def delete(self, user_id: UserId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
@@ -120,7 +127,13 @@ async def _locked(lent: "Connection", whose: dict[str, Any]) -> WholeCanvas | No
     return whole_of(row) if row else None
 
 
-async def _change_beside(lent: "Connection", whose: dict[str, Any], change: Change, view_seconds: float) -> None:
+async def _take_step(lent: "Connection", step: Step, revision: int, seconds: float) -> None:
+    name = "begin_execution" if step.out_of is None else "step_execution"
+    if await _row(lent, name, {**step_arguments(step, revision), "seconds": seconds}) is None:
+        raise Repeated if step.out_of is None else Overtaken
+
+
+async def _change_beside(lent: "Connection", whose: dict[str, Any], change: Change, seconds: float) -> None:
     if change.removed:
         await _row(lent, "remove_assets", {**whose, "paths": list(change.removed)})
     if change.put:
@@ -128,11 +141,22 @@ async def _change_beside(lent: "Connection", whose: dict[str, Any], change: Chan
     if change.closed:
         await _row(lent, "remove_views", {**whose, "view_ids": list(change.closed)})
     if change.opened is not None:
-        await _row(lent, "add_view", {**whose, **asdict(change.opened), "seconds": view_seconds})
+        await _row(lent, "add_view", {**whose, **asdict(change.opened), "seconds": seconds})
+    if change.refreshes is not None:
+        await _row(lent, "drop_refreshes", {**whose, **_jobs(change.refreshes)})
+        await _row(lent, "put_refreshes", {**whose, **_jobs(change.refreshes)})
 
 
 async def _row(lent: "Connection", name: str, given: dict[str, Any]) -> Any:
     return await lent.fetchrow(SQL[name].sql, *SQL[name].arguments(given))
+
+
+def _jobs(refreshes: Sequence[Refresh]) -> dict[str, list[Any]]:
+    return {
+        "refresh_ids": [job.refresh_id for job in refreshes],
+        "action_ids": [job.action_id for job in refreshes],
+        "every_ms": [job.every_ms for job in refreshes],
+    }
 
 
 def _columns(assets: Sequence[Asset]) -> dict[str, list[Any]]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from easel.stores.postgres.audit import PostgresAudit
     from easel.stores.postgres.bell import PostgresBell
     from easel.stores.postgres.boards import PostgresBoards
+    from easel.stores.postgres.canvas_actions import PostgresCanvasActions
     from easel.stores.postgres.canvases import PostgresCanvases
     from easel.stores.postgres.runs import PostgresRuns
     from easel.stores.postgres.sessions import PostgresSessions
@@ -49,6 +50,7 @@ class PostgresDatabase:
     runs: "PostgresRuns"
     sessions: "PostgresSessions"
     canvases: "PostgresCanvases"
+    canvas_actions: "PostgresCanvasActions"
     audit: "PostgresAudit"
     artifacts: "PostgresArtifacts"
     boards: "PostgresBoards"

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from easel.core.canvas.canvas import Canvas, Change, Decide, NewCanvas, Outcome, View, WholeCanvas
+from easel.core.canvas.execution import Overtaken, Repeated, Step
+from easel.core.canvas.spec import Refresh
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.lightness import mentioned
 from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.payload import to_json
 from easel.ids import CanvasId, UserId, owned
 from easel.stores import named_sql
-from easel.stores.canvas_rows import arguments, changed, whole_of
+from easel.stores.canvas_rows import arguments, changed, step_arguments, whole_of
 from easel.stores.rows import canvas_of, events_of, parts
 from easel.stores.sqlite.times import microseconds, microseconds_of, time_of
 
@@ -34,7 +36,7 @@ class SqliteCanvases:
 
     async def create(self, new: NewCanvas, event: Envelope) -> WholeCanvas | None:
         whose = {"user_id": new.user_id, "canvas_id": new.canvas_id}
-        named = {"agent_id": new.agent_id, "title": new.title, "owner_session_key": new.owner_session_key}
+        named = {"agent_id": new.agent_id, "title": new.title, "owner_session_key": new.owner_session_key, "is_accepted": new.is_accepted}
         stored = {"spec": to_json(new.spec), "state": to_json(new.state)}
         refers_to = event.refers_to | mentioned(stored["spec"]) | mentioned(stored["state"])
 
@@ -45,7 +47,9 @@ class SqliteCanvases:
                 return None
             for asset in new.assets:
                 _rows(connection, "put_asset", **whose, **asdict(asset))
-            _log(connection, {**whose, "seq": rows[0]["last_seq"], "now": now}, event, refers_to)
+            _log(connection, {**whose, "now": now}, [event], rows[0]["last_seq"], refers_to)
+            for job in new.refreshes:
+                _rows(connection, "put_refresh", now=now, **whose, **_job(job))
             return WholeCanvas(canvas_of(rows[0], time_of), sorted(new.assets, key=lambda one: one.path))
 
         return await self._database.write(work)
@@ -58,7 +62,7 @@ class SqliteCanvases:
         rows = await self._read("list_canvases", user_id=user_id, agent_id=agent_id, after=after, limit=limit)
         return [canvas_of(row, time_of) for row in rows]
 
-    async def change(self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, view_seconds: float = 0) -> Outcome | None:
+    async def change(self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0) -> Outcome | None:
         whose = {"user_id": user_id, "canvas_id": canvas_id}
 
         def work(connection: sqlite3.Connection) -> Outcome | None:
@@ -70,10 +74,20 @@ class SqliteCanvases:
             if change is None:
                 return Outcome(whole, is_changed=False)
             given, refers_to = arguments(change)
-            [grown] = _rows(connection, "change_canvas", now=now, **whose, **given)
-            _log(connection, {**whose, "seq": grown["last_seq"], "now": now}, change.event, refers_to)
-            _change_beside(connection, whose, change, now + microseconds(view_seconds))
-            return changed(whole, change, revision=grown["revision"], last_seq=grown["last_seq"], updated_at=time_of(grown["updated_at"]))
+            [grown] = _rows(connection, "change_canvas", now=now, events=len(change.events), **whose, **given)
+            _log(connection, {**whose, "now": now}, change.events, grown["last_seq"], refers_to)
+            _change_beside(connection, whose, change, now + microseconds(seconds), now)
+            if change.step is not None:
+                _take_step(connection, change.step, grown["revision"], now=now, until=now + microseconds(seconds))
+            return changed(
+                whole,
+                change,
+                revision=grown["revision"],
+                last_seq=grown["last_seq"],
+                spec_revision=grown["spec_revision"],
+                is_accepted=bool(grown["is_accepted"]),
+                updated_at=time_of(grown["updated_at"]),
+            )
 
         return await self._database.write(work)
 
@@ -132,9 +146,12 @@ def _rows(connection: sqlite3.Connection, name: str, **given: Any) -> list[Any]:
     return connection.execute(SQL[name].sql, given).fetchall()
 
 
-def _log(connection: sqlite3.Connection, place: dict[str, Any], event: Envelope, refers_to: Iterable[str]) -> None:
-    stored = {"event_type": event.type, "visibility": event.visibility.value, "payload": event.json}
-    _rows(connection, "add_canvas_event", **stored, **place)
+def _log(
+    connection: sqlite3.Connection, place: dict[str, Any], events: Sequence[Envelope], last_seq: int, refers_to: Iterable[str]
+) -> None:
+    for seq, event in enumerate(events, last_seq - len(events) + 1):
+        stored = {"event_type": event.type, "visibility": event.visibility.value, "payload": event.json}
+        _rows(connection, "add_canvas_event", seq=seq, **stored, **place)
     for artifact_id in sorted(refers_to):
         _rows(connection, "refer_to", artifact_id=artifact_id, user_id=place["user_id"], canvas_id=place["canvas_id"])
 
@@ -144,7 +161,22 @@ def _whole(connection: sqlite3.Connection, whose: dict[str, Any], now: int) -> W
     return whole_of(rows[0], time_of) if rows else None
 
 
-def _change_beside(connection: sqlite3.Connection, whose: dict[str, Any], change: Change, expires_at: int) -> None:
+def _take_step(connection: sqlite3.Connection, step: Step, revision: int, *, now: int, until: int) -> None:
+    name = "begin_execution" if step.out_of is None else "step_execution"
+    if not _rows(connection, name, now=now, until=until, **step_arguments(step, revision)):
+        raise Repeated if step.out_of is None else Overtaken
+
+
+def _job(job: Refresh) -> dict[str, Any]:
+    return {"refresh_id": job.refresh_id, "action_id": job.action_id, "every_ms": job.every_ms}
+
+
+def _change_beside(connection: sqlite3.Connection, whose: dict[str, Any], change: Change, expires_at: int, now: int) -> None:
+    if change.refreshes is not None:
+        kept = to_json([to_json([job.refresh_id, job.action_id, job.every_ms]) for job in change.refreshes])
+        _rows(connection, "drop_refreshes", kept=kept, **whose)
+        for job in change.refreshes:
+            _rows(connection, "put_refresh", now=now, **whose, **_job(job))
     for path in change.removed:
         _rows(connection, "remove_asset", path=path, **whose)
     for asset in change.put:

@@ -19,6 +19,7 @@ from easel.stores.sqlite.artifacts import SqliteArtifacts
 from easel.stores.sqlite.audit import SqliteAudit
 from easel.stores.sqlite.bell import LocalBell
 from easel.stores.sqlite.boards import SqliteBoards
+from easel.stores.sqlite.canvas_actions import SqliteCanvasActions
 from easel.stores.sqlite.canvases import SqliteCanvases
 from easel.stores.sqlite.connection import OLDEST_SQLITE, Connector
 from easel.stores.sqlite.lanes import Answer, ReadLanes, Work, WriteLane
@@ -51,6 +52,7 @@ class SqliteDatabase:
         self.runs = SqliteRuns(self)
         self.sessions = SqliteSessions(self)
         self.canvases = SqliteCanvases(self)
+        self.canvas_actions = SqliteCanvasActions(self)
         self.audit = SqliteAudit(self)
         self.artifacts = SqliteArtifacts(self)
         self.boards = SqliteBoards(self)

@@ -3,8 +3,9 @@
 with ended as (
   select coalesce(max(last_seq), 0) as seq from ended_canvases where user_id = :user_id and canvas_id = :canvas_id
 ), made as (
-  insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, oldest_seq, last_seq)
-  select :user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec::text::jsonb, :state::text::jsonb, ended.seq + 1, ended.seq + 1
+  insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted, oldest_seq, last_seq)
+  select :user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec::text::jsonb, :state::text::jsonb, :is_accepted::bool,
+         ended.seq + 1, ended.seq + 1
     from ended
   on conflict do nothing
   returning *
@@ -15,14 +16,18 @@ with ended as (
   insert into canvas_assets (user_id, canvas_id, path, blob_key, size)
   select made.user_id, made.canvas_id, a.path, a.blob_key, a.size
     from made, unnest(:paths::text[], :blob_keys::text[], :sizes::bigint[]) as a(path, blob_key, size)
+), refreshed as (
+  insert into canvas_refreshes (user_id, canvas_id, refresh_id, action_id, every_ms, next_at)
+  select made.user_id, made.canvas_id, r.refresh_id, r.action_id, r.every_ms, clock_timestamp() + make_interval(secs => r.every_ms / 1000.0)
+    from made, unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[]) as r(refresh_id, action_id, every_ms)
 ), referred as (
   insert into artifact_refs (user_id, artifact_id, canvas_id)
   select a.user_id, a.artifact_id, made.canvas_id
     from made join artifacts a on a.user_id = made.user_id and a.artifact_id = any(:refers_to::text[]) and a.is_stored
      for key share of a
 )
-select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state, revision, last_seq, created_at,
-       updated_at
+select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state, revision, last_seq, spec_revision,
+       is_accepted, created_at, updated_at
   from made;
 
 -- name: lock_canvas
@@ -31,8 +36,8 @@ select from canvases where user_id = :user_id and canvas_id = :canvas_id for upd
 
 -- name: get_canvas
 -- One canvas of this user with its assets and those who look at it, as they are at one moment. CV-46
-select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state, revision, last_seq, created_at,
-       updated_at,
+select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state, revision, last_seq, spec_revision,
+       is_accepted, created_at, updated_at,
        (select coalesce(json_agg(json_build_array(path, blob_key, size) order by path collate "C"), '[]')::text
           from canvas_assets a where a.user_id = c.user_id and a.canvas_id = c.canvas_id) as assets,
        (select coalesce(json_agg(json_build_array(view_id, client_id, connection_id, expires_at > clock_timestamp()) order by view_id), '[]')::text
@@ -42,7 +47,7 @@ select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spe
 -- name: list_canvases
 -- A page of this user's canvases, of one agent or of all, by id. CV-33
 select user_id, canvas_id, agent_id, title, owner_session_key, jsonb_build_object('mode', coalesce(spec->'mode', '"html"'))::text as spec,
-       '{}' as state, revision, last_seq, created_at, updated_at
+       '{}' as state, revision, last_seq, spec_revision, is_accepted, created_at, updated_at
   from canvases
  where user_id = :user_id and (:agent_id::text is null or agent_id = :agent_id::text) and canvas_id collate "C" > :after::text
  order by canvas_id collate "C" limit :limit;
@@ -58,21 +63,24 @@ on conflict (user_id, canvas_id) do update set last_seq = excluded.last_seq;
 delete from canvases where user_id = :user_id and canvas_id = :canvas_id returning canvas_id;
 
 -- name: change_canvas
--- What a change leaves of a canvas, and its event, under the lock that was taken: gapless, in the order of commits. CV-15, CV-44
+-- What a change leaves of a canvas, and its events, under the lock that was taken: gapless, in the order of commits. CV-15, CV-44
 with grown as (
   update canvases
      set title = coalesce(:title::text, title),
          owner_session_key = coalesce(:owner_session_key::text, owner_session_key),
          spec = coalesce(:spec::text::jsonb, spec),
          state = coalesce(:state::text::jsonb, state),
+         spec_revision = case when :spec is null then spec_revision else revision + :step::bigint end,
+         is_accepted = coalesce(:is_accepted::bool, is_accepted),
          revision = revision + :step::bigint,
-         last_seq = last_seq + 1,
+         last_seq = last_seq + cardinality(:event_types::text[]),
          updated_at = case when :step::bigint = 0 then updated_at else greatest(clock_timestamp(), updated_at + interval '1 millisecond') end
    where user_id = :user_id and canvas_id = :canvas_id
-  returning user_id, canvas_id, revision, last_seq, updated_at
+  returning user_id, canvas_id, revision, last_seq, spec_revision, is_accepted, updated_at
 ), logged as (
   insert into canvas_events (user_id, canvas_id, seq, event_type, visibility, payload, created_at)
-  select user_id, canvas_id, last_seq, :event_type, :visibility, :payload::text::jsonb, clock_timestamp() from grown
+  select user_id, canvas_id, last_seq - cardinality(:event_types) + e.nth, e.event_type, e.visibility, e.payload::jsonb, clock_timestamp()
+    from grown, unnest(:event_types::text[], :visibilities::text[], :payloads::text[]) with ordinality as e(event_type, visibility, payload, nth)
 ), referred as (
   insert into artifact_refs (user_id, artifact_id, canvas_id)
   select a.user_id, a.artifact_id, g.canvas_id
@@ -80,7 +88,44 @@ with grown as (
      for key share of a
   on conflict do nothing
 )
-select revision, last_seq, updated_at from grown;
+select revision, last_seq, spec_revision, is_accepted, updated_at from grown;
+
+-- name: begin_execution
+-- An action is pressed; nothing where its request has an execution already.
+insert into canvas_actions (user_id, canvas_id, event_id, action_id, request_id, status, actor, tool, resolved, answer, revision, owner_id,
+                            started_at, ended_at, lease_until)
+values (:user_id, :canvas_id, :event_id, :action_id, :request_id, :status, :actor::text::json, :tool, :resolved::text::json, :answer::text::json,
+        :revision, :owner_id,
+        case when :status::text <> 'asked' then clock_timestamp() end,
+        case when :status::text in ('completed', 'failed', 'refused') then clock_timestamp() end,
+        case when :status::text = 'running' then clock_timestamp() + make_interval(secs => :seconds) end)
+on conflict do nothing
+returning event_id;
+
+-- name: step_execution
+-- It goes on, if it is still where this step leads out of; what runs has to be run by whom the step says.
+update canvas_actions
+   set status = :status::text, answer = coalesce(:answer::text::json, answer), revision = :revision, confirmed_by = coalesce(:confirmed_by, confirmed_by),
+       started_at = case when :status = 'running' then clock_timestamp() else started_at end,
+       ended_at = case when :status in ('completed', 'failed', 'refused') then clock_timestamp() end,
+       lease_until = case when :status = 'running' then clock_timestamp() + make_interval(secs => :seconds) end,
+       owner_id = coalesce(owner_id, :owner_id)
+ where user_id = :user_id and event_id = :event_id and status = :out_of and (:out_of <> 'running' or owner_id = :owner_id)
+returning event_id;
+
+-- name: drop_refreshes
+-- What the new spec no longer has, or has otherwise.
+delete from canvas_refreshes c
+ where user_id = :user_id and canvas_id = :canvas_id
+   and not exists (select 1 from unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[]) as r(refresh_id, action_id, every_ms)
+                    where r.refresh_id = c.refresh_id and r.action_id = c.action_id and r.every_ms = c.every_ms);
+
+-- name: put_refreshes
+-- What the new spec has and the old one had not; what stays goes on in its own time.
+insert into canvas_refreshes (user_id, canvas_id, refresh_id, action_id, every_ms, next_at)
+select :user_id, :canvas_id, r.refresh_id, r.action_id, r.every_ms, clock_timestamp() + make_interval(secs => r.every_ms / 1000.0)
+  from unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[]) as r(refresh_id, action_id, every_ms)
+on conflict do nothing;
 
 -- name: put_assets
 -- These assets, in the place of what had their paths.

@@ -1,8 +1,9 @@
 -- name: create_canvas
 -- A canvas whose log has one event, which follows in the same transaction; nothing where there is one already.
-insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, oldest_seq, last_seq, created_at, updated_at)
-select :user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec, :state, coalesce(max(last_seq), 0) + 1, coalesce(max(last_seq), 0) + 1,
-       :now, :now
+insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted, oldest_seq, last_seq, created_at,
+                      updated_at)
+select :user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec, :state, :is_accepted, coalesce(max(last_seq), 0) + 1,
+       coalesce(max(last_seq), 0) + 1, :now, :now
   from ended_canvases where user_id = :user_id and canvas_id = :canvas_id
 on conflict do nothing
 returning *;
@@ -19,7 +20,7 @@ select *,
 -- name: list_canvases
 -- A page of this user's canvases, of one agent or of all, by id. CV-33
 select user_id, canvas_id, agent_id, title, owner_session_key, json_object('mode', coalesce(json_extract(spec, '$.mode'), 'html')) as spec,
-       '{}' as state, revision, last_seq, created_at, updated_at
+       '{}' as state, revision, last_seq, spec_revision, is_accepted, created_at, updated_at
   from canvases
  where user_id = :user_id and (:agent_id is null or agent_id = :agent_id) and canvas_id > :after
  order by canvas_id limit :limit;
@@ -35,17 +36,51 @@ on conflict (user_id, canvas_id) do update set last_seq = excluded.last_seq;
 delete from canvases where user_id = :user_id and canvas_id = :canvas_id returning canvas_id;
 
 -- name: change_canvas
--- What a change leaves of a canvas, and room for its event. CV-15, CV-44
+-- What a change leaves of a canvas, and room for its events. CV-15, CV-44
 update canvases
    set title = coalesce(:title, title),
        owner_session_key = coalesce(:owner_session_key, owner_session_key),
        spec = coalesce(:spec, spec),
        state = coalesce(:state, state),
+       spec_revision = iif(:spec is null, spec_revision, revision + :step),
+       is_accepted = coalesce(:is_accepted, is_accepted),
        revision = revision + :step,
-       last_seq = last_seq + 1,
+       last_seq = last_seq + :events,
        updated_at = iif(:step = 0, updated_at, max(:now, updated_at + 1000))
  where user_id = :user_id and canvas_id = :canvas_id
-returning revision, last_seq, updated_at;
+returning revision, last_seq, spec_revision, is_accepted, updated_at;
+
+-- name: begin_execution
+-- An action is pressed; nothing where its request has an execution already.
+insert into canvas_actions (user_id, canvas_id, event_id, action_id, request_id, status, actor, tool, resolved, answer, revision, owner_id,
+                            created_at, started_at, ended_at, lease_until)
+values (:user_id, :canvas_id, :event_id, :action_id, :request_id, :status, :actor, :tool, :resolved, :answer, :revision, :owner_id,
+        :now, iif(:status <> 'asked', :now, null), iif(:status in ('completed', 'failed', 'refused'), :now, null), iif(:status = 'running', :until, null))
+on conflict do nothing
+returning event_id;
+
+-- name: step_execution
+-- It goes on, if it is still where this step leads out of; what runs has to be run by whom the step says.
+update canvas_actions
+   set status = :status, answer = coalesce(:answer, answer), revision = :revision, confirmed_by = coalesce(:confirmed_by, confirmed_by),
+       started_at = iif(:status = 'running', :now, started_at),
+       ended_at = iif(:status in ('completed', 'failed', 'refused'), :now, null),
+       lease_until = iif(:status = 'running', :until, null),
+       owner_id = coalesce(owner_id, :owner_id)
+ where user_id = :user_id and event_id = :event_id and status = :out_of and (:out_of <> 'running' or owner_id = :owner_id)
+returning event_id;
+
+-- name: drop_refreshes
+-- What the new spec no longer has, or has otherwise.
+delete from canvas_refreshes
+ where user_id = :user_id and canvas_id = :canvas_id
+   and json_array(refresh_id, action_id, every_ms) not in (select value from json_each(:kept));
+
+-- name: put_refresh
+-- What the new spec has and the old one had not; what stays goes on in its own time.
+insert into canvas_refreshes (user_id, canvas_id, refresh_id, action_id, every_ms, next_at)
+values (:user_id, :canvas_id, :refresh_id, :action_id, :every_ms, :now + :every_ms * 1000)
+on conflict do nothing;
 
 -- name: put_asset
 -- This asset, in the place of what had its path.

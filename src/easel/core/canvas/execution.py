@@ -1,0 +1,78 @@
+"""One execution of a canvas's action, from the press to its end: what is stored of it, and by which steps it goes on. CV-42, CV-48
+
+    asked ──► running ──► completed
+      │          └──────► failed
+      └──► refused
+
+Each step is made in one transaction with the canvas and with the events that tell of it, and only from the state that it leads
+out of. So a confirmation is used once, and what was given up on is never stored late. CV-23, X6
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from easel.core.principal import Kind, Principal
+from easel.ids import CanvasId, UserId
+
+
+class Status(StrEnum):
+    ASKED = "asked"  # a person has to agree first
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    REFUSED = "refused"  # by the person who was asked
+
+    @property
+    def is_over(self) -> bool:
+        return self in (Status.COMPLETED, Status.FAILED, Status.REFUSED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    user_id: UserId
+    canvas_id: CanvasId
+    event_id: str
+    action_id: str
+    status: Status
+    actor: Mapping[str, Any]
+    request_id: str | None = None
+    tool: str | None = None
+    resolved: Mapping[str, Any] | None = None
+    answer: Mapping[str, Any] | None = None
+    owner_id: str | None = None
+    confirmed_by: str | None = None
+    # What the store adds.
+    revision: int | None = None
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    age_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a change of a canvas does to one of its executions: it begins, or leaves the status `out_of`."""
+
+    execution: Execution
+    out_of: Status | None = None
+
+
+class Repeated(Exception):
+    """There is an execution of this request already: nothing was stored."""
+
+
+class Overtaken(Exception):
+    """The execution is no longer where this step leads out of: nothing was stored."""
+
+
+def actor_of(who: Principal, client_id: str, trigger: str) -> dict[str, str]:
+    """Who is made responsible: a client of a user's, an agent in its session, or the host itself. CV-48"""
+    return {"userId": who.user_id, "kind": who.kind.value, "name": who.name, "clientId": client_id, "trigger": trigger}
+
+
+def may_confirm(who: Principal) -> bool:
+    """A person, and nobody else: an agent never agrees to what it asked for. RS-59"""
+    return who.kind is Kind.USER

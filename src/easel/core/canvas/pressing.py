@@ -1,0 +1,254 @@
+"""What pressing a button does to a canvas: each step of an action's execution as one change of the canvas. CV-39, CV-41, CV-42
+
+Owns the order of the checks and of what is told. All of it is decided on the canvas as it is under its lock, so neither a spec nor
+a state that somebody has changed meanwhile is acted on. Whoever calls brings the time, the tools there are, and who acts.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, ResolvedCall, SendMessage, resolved_call, resolved_message
+from easel.core.canvas.canvas import Canvas, Change, WholeCanvas, expect
+from easel.core.canvas.events import CanvasEvents
+from easel.core.canvas.execution import Execution, Status, Step
+from easel.core.canvas.patch import Patch, applied, checked_patch, unchecked
+from easel.core.canvas.paths import check_saving, outcome, saved
+from easel.core.canvas.policy import Definitions, admit, definition_of, needs_consent
+from easel.core.canvas.spec import CanvasSpec, check_state_size
+from easel.core.canvas.template import Values
+from easel.core.principal import Principal
+from easel.core.stream.lightness import Moved, light_value
+from easel.errors import ConfirmationOver, HostError
+
+
+class NeedsTools(Exception):
+    """The action calls a tool, and which tools there are was not said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a session is sent."""
+
+    session_key: str
+    text: str
+
+
+Work = ResolvedCall | Message | Patch  # what is to be done: all that an action's declaration has become
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Press:
+    """Somebody presses a button, or time does."""
+
+    who: Principal
+    actor: Mapping[str, Any]
+    action_id: str
+    event_id: str
+    owner_id: str
+    now_ms: int
+    input: Any = field(default_factory=dict[str, Any])
+    expected_revision: int | None = None
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What holds for every press."""
+
+    definitions: Definitions | None
+    floor: Confirm
+    state_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """An execution has begun: what becomes of the canvas, and what is still to be done for it. `moved` has to be kept before."""
+
+    change: Change
+    execution: Execution
+    action: Action
+    work: Work
+    moved: tuple[Moved, ...] = ()
+
+
+# --- beginning ----------------------------------------------------------------------------------------------------------
+
+
+def pressed(whole: WholeCanvas, spec: CanvasSpec, press: Press, rules: Rules) -> Begun:
+    """Whether it may run, what exactly, and whether a person is asked first. The allowlist comes before any template. CV-40"""
+    canvas = whole.canvas
+    expect(canvas, press.expected_revision)
+    action = admit(spec, press.action_id)
+    definition = None
+    if isinstance(action, CallTool):
+        if rules.definitions is None:
+            raise NeedsTools
+        definition = definition_of(action, rules.definitions)
+    work = _resolved(canvas, action, press, rules)
+    if not isinstance(action, PatchState) and action.saving is not None:
+        check_saving(canvas.state, action.saving.path, action.saving.mode)
+    execution = Execution(
+        user_id=canvas.user_id,
+        canvas_id=canvas.canvas_id,
+        event_id=press.event_id,
+        action_id=press.action_id,
+        request_id=press.request_id,
+        status=Status.RUNNING,
+        actor=press.actor,
+        tool=action.tool if isinstance(action, CallTool) else None,
+        owner_id=press.owner_id,
+    )
+    if needs_consent(action, definition, floor=rules.floor, is_accepted=canvas.is_accepted):
+        return _asked(canvas, execution, action, work, press)
+    return _started(canvas, Step(execution), action, work, press=press, state_bytes=rules.state_bytes)
+
+
+def agreed(whole: WholeCanvas, spec: CanvasSpec, execution: Execution, press: Press, rules: Rules) -> Begun:
+    """A person agreed to exactly this. It runs as it was shown, if the canvas still allows what it is. X6"""
+    canvas = whole.canvas
+    action = spec.actions.get(execution.action_id)
+    is_same = action is not None and (action.tool if isinstance(action, CallTool) else None) == execution.tool
+    work = work_of(execution.resolved or {})
+    if action is None or not is_same or _kind(action) is not type(work):
+        raise ConfirmationOver(id=execution.event_id, problem="the canvas has changed, and has no such action any more.")
+    admit(spec, execution.action_id)
+    running = replace(execution, status=Status.RUNNING, owner_id=press.owner_id, confirmed_by=press.who.name)
+    return _started(canvas, Step(running, out_of=Status.ASKED), action, work, press=press, state_bytes=rules.state_bytes)
+
+
+def refused(whole: WholeCanvas, execution: Execution, press: Press) -> Change:
+    """A person said no: nothing was done, and the canvas is as it was. CV-22"""
+    over = replace(execution, status=Status.REFUSED, owner_id=press.owner_id, confirmed_by=press.who.name)
+    told = {**_named(over), "endedAt": press.now_ms, "refusedBy": press.who.name}
+    return Change(
+        events=[_events(over, press.who).action("refused", whole.canvas.revision, told)],
+        is_mutation=False,
+        step=Step(over, out_of=Status.ASKED),
+    )
+
+
+def _asked(canvas: Canvas, execution: Execution, action: Action, work: Work, press: Press) -> Begun:
+    shown, moved = light_value(resolved_as_shown(work))
+    asked = replace(execution, status=Status.ASKED, resolved=shown, owner_id=None)
+    told = {**_named(asked), "confirmationId": asked.event_id, "askedAt": press.now_ms, "resolved": shown}
+    event = _events(asked, press.who).action("asked", canvas.revision, told)
+    return Begun(Change(events=[event], is_mutation=False, step=Step(asked)), asked, action, work, (*moved, *event.moved))
+
+
+def _started(canvas: Canvas, step: Step, action: Action, work: Work, *, press: Press, state_bytes: int) -> Begun:
+    execution = step.execution
+    events = _events(execution, press.who)
+    told = {**_named(execution), "startedAt": press.now_ms}
+    started = events.action("started", canvas.revision, told)
+    if not isinstance(work, tuple):
+        return Begun(Change(events=[started], is_mutation=False, step=step), execution, action, work)
+    # A patch of the state is all in one: there is nothing to wait for.
+    done = applied(work, canvas.state, f"actions.{execution.action_id}.patch")
+    check_state_size(done.state, state_bytes)
+    completed = replace(execution, status=Status.COMPLETED, answer={})
+    revision = canvas.revision + bool(done.paths)
+    ended = events.action("finished", revision, {**told, "endedAt": press.now_ms})
+    updated = [events.updated(revision, done.paths)] if done.paths else []
+    return Begun(
+        Change(
+            events=[started, *updated, ended],
+            is_mutation=bool(done.paths),
+            state=done.state if done.paths else None,
+            step=replace(step, execution=completed),
+        ),
+        completed,
+        action,
+        work,
+    )
+
+
+def _resolved(canvas: Canvas, action: Action, press: Press, rules: Rules) -> Work:
+    values = Values(canvas.state, press.input, press.now_ms)
+    match action:
+        case CallTool():
+            return resolved_call(action, definition_of(action, rules.definitions or {}), values)
+        case SendMessage():
+            return Message(action.session_key or canvas.session_key, resolved_message(action, values))
+        case PatchState():
+            return action.patch
+
+
+def _kind(action: Action) -> type:
+    return {CallTool: ResolvedCall, SendMessage: Message, PatchState: tuple}[type(action)]
+
+
+# --- what a person is shown ---------------------------------------------------------------------------------------------
+
+
+def resolved_as_shown(work: Work) -> dict[str, Any]:
+    """What is stored until somebody agrees, and what they are shown: one and the same."""
+    match work:
+        case ResolvedCall(tool, args):
+            return {"kind": "tool.call", "tool": tool, "args": dict(args), "digest": work.digest}
+        case Message(session_key, text):
+            return {"kind": "session.send", "sessionKey": session_key, "message": text}
+        case _:
+            return {"kind": "state.patch", "patch": unchecked(work)}
+
+
+def work_of(shown: Mapping[str, Any]) -> Work:
+    match shown.get("kind"):
+        case "tool.call":
+            return ResolvedCall(shown["tool"], cast("Mapping[str, Any]", shown["args"]))
+        case "session.send":
+            return Message(shown["sessionKey"], shown["message"])
+        case _:
+            return checked_patch(shown.get("patch", []))
+
+
+# --- ending -------------------------------------------------------------------------------------------------------------
+
+
+def completed(
+    result: Any, begun: Begun, who: Principal, *, now_ms: int, state_bytes: int
+) -> tuple[Callable[[WholeCanvas], Change], tuple[Moved, ...]]:
+    """How a result gets into the canvas, as the canvas is when it is there; what has to be kept before. CV-21, CV-39, RS-43"""
+    light, moved = light_value(outcome(result, now_ms))
+    done = cast("dict[str, Any]", light)
+    over = replace(begun.execution, status=Status.COMPLETED, answer={"result": done.get("result")})
+    events = _events(over, who)
+    saving = None if isinstance(begun.action, PatchState) else begun.action.saving
+    told = {**_named(over), "endedAt": now_ms}
+
+    def decide(whole: WholeCanvas) -> Change:
+        canvas = whole.canvas
+        if saving is None:
+            return Change(events=[events.action("finished", canvas.revision, told)], is_mutation=False, step=_end(over))
+        after = saved(canvas.state, saving.path, saving.mode, done)
+        check_state_size(after.state, state_bytes)
+        revision = canvas.revision + 1
+        return Change(
+            events=[events.updated(revision, after.paths), events.action("finished", revision, {**told, "saveAs": ".".join(saving.path)})],
+            state=after.state,
+            step=_end(over),
+        )
+
+    return decide, moved
+
+
+def failed(problem: HostError, message: str, execution: Execution, who: Principal, now_ms: int) -> Callable[[WholeCanvas], Change]:
+    """Told once, and nothing of it is stored in the state. CV-42"""
+    error = {"code": problem.gateway, "name": problem.code, "message": message}
+    over = replace(execution, status=Status.FAILED, answer={"error": error})
+    event = _events(over, who)
+    told = {**_named(over), "endedAt": now_ms, "error": error}
+    return lambda whole: Change(events=[event.action("failed", whole.canvas.revision, told)], is_mutation=False, step=_end(over))
+
+
+def _end(over: Execution) -> Step:
+    return Step(over, out_of=Status.RUNNING)
+
+
+def _named(execution: Execution) -> dict[str, Any]:
+    tool = {"tool": execution.tool} if execution.tool else {}
+    return {"actionId": execution.action_id, "eventId": execution.event_id, "actor": dict(execution.actor), **tool}
+
+
+def _events(execution: Execution, who: Principal) -> CanvasEvents:
+    return CanvasEvents(execution.canvas_id, agent_id=who.user_id, event_id=execution.event_id, node_id=execution.action_id)

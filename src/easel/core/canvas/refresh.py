@@ -1,0 +1,28 @@
+"""Jobs that run an action by themselves: when the next time is, and how failures slow one down. CV-19, X9"""
+
+from dataclasses import dataclass
+
+from easel.ids import CanvasId, UserId
+
+MOST_DOUBLINGS = 6  # a job that fails and fails is tried 64 times as rarely
+LONGEST_BACK_OFF_MS = 3_600_000
+JITTER = 0.1  # of the interval: many canvases that were made together do not stay together
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A job whose time has come, and how often in a row it has failed."""
+
+    user_id: UserId
+    canvas_id: CanvasId
+    refresh_id: str
+    action_id: str
+    every_ms: int
+    failures: int
+
+
+def next_delay(every_ms: int, failures: int, dice: float) -> float:
+    """Seconds until a job's next time. `dice` is between 0 and 1: it is never early, and up to a tenth of its interval late."""
+    slowed = every_ms * 2 ** min(failures, MOST_DOUBLINGS)
+    wait = max(every_ms, min(slowed, LONGEST_BACK_OFF_MS))
+    return wait * (1 + JITTER * dice) / 1000

@@ -1,0 +1,146 @@
+"""What the gateway's verbs take. Their words are the specification's own."""
+# ruff: noqa: N815
+
+import base64
+import binascii
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from easel.core.stream.log import LAST_CURSOR
+from easel.errors import BadInput
+from easel.host.canvas_library import Draft
+
+Revision = Annotated[int, Meta(ge=0, le=LAST_CURSOR)]
+
+
+class Params(Struct, forbid_unknown_fields=True):
+    """A word that is not known is a slip of the pen, and is told."""
+
+
+class Nothing(Params):
+    pass
+
+
+class ListCanvases(Params):
+    agentId: str | None = None
+    after: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=500)] = 200
+
+
+class NamedCanvas(Params):
+    canvasId: str
+
+
+class WriteCanvas(Params):
+    canvasId: str
+    agentId: str | None = None
+    title: str | None = None
+    ownerSessionKey: str | None = None
+    spec: dict[str, Any] | None = None
+    state: dict[str, Any] | None = None
+    assets: dict[str, str] | None = None
+    expectedRevision: Revision | None = None
+
+
+class PatchCanvas(Params):
+    canvasId: str
+    statePatch: list[Any] | None = None
+    spec: dict[str, Any] | None = None
+    title: str | None = None
+    expectedRevision: Revision | None = None
+
+
+class DeleteCanvas(Params):
+    canvasId: str
+    expectedRevision: Revision | None = None
+
+
+class RunAction(Params):
+    canvasId: str
+    actionId: str
+    input: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    expectedRevision: Revision | None = None
+    requestId: str | None = None
+
+
+class Confirmation(Params):
+    confirmationId: str
+    approve: bool
+
+
+class AcceptSpec(Params):
+    canvasId: str
+    revision: Revision
+
+
+class ListRecords(Params):
+    canvasId: str
+    before: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+
+
+class EnterInput(_Params):
+    """`was` is what stood there before, as far as the caller knows: if something else stands there now, nothing is written."""
+
+    canvasId: str  # noqa: N815
+    path: str
+    value: Any
+    was: Any = UNSET
+    expectedRevision: Revision | None = None  # noqa: N815
+
+
+class ReportPage(_Params):
+    canvasId: str  # noqa: N815
+    what: Literal["source", "nonce", "size", "rate", "kind"]
+    detail: Annotated[str, Meta(max_length=500)] = ""
+    count: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 1
+
+
+class CloseCanvas(Params):
+    canvasId: str
+    viewId: str | None = None
+
+
+class NamedAsset(Params):
+    canvasId: str
+    path: str
+
+
+class PutAsset(Params):
+    canvasId: str
+    path: str
+    text: str | None = None
+    base64: str | None = None
+    expectedRevision: Revision | None = None
+
+
+class DeleteAsset(Params):
+    canvasId: str
+    path: str
+    expectedRevision: Revision | None = None
+
+
+def draft(asked: WriteCanvas) -> Draft:
+    return Draft(
+        canvas_id=asked.canvasId,
+        agent_id=asked.agentId,
+        title=asked.title,
+        owner_session_key=asked.ownerSessionKey,
+        spec=asked.spec,
+        state=asked.state,
+        assets=None if asked.assets is None else {path: text.encode() for path, text in asked.assets.items()},
+        expected_revision=asked.expectedRevision,
+    )
+
+
+def content(asked: PutAsset) -> bytes:
+    if (asked.text is None) == (asked.base64 is None):
+        raise BadInput(problem="An asset comes as `text` or as `base64`, one of the two.")
+    if asked.text is not None:
+        return asked.text.encode()
+    try:
+        return base64.b64decode(asked.base64 or "", validate=True)
+    except (binascii.Error, ValueError):
+        raise BadInput(problem="base64: is not Base64.") from None

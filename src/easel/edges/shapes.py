@@ -1,0 +1,90 @@
+"""Canvases, their actions and tools as the gateway's verbs tell of them, over `/ws` and over `POST /api/rpc`."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from easel.core.canvas.assets import ENTRY, Asset
+from easel.core.canvas.canvas import Canvas, WholeCanvas
+from easel.core.canvas.execution import Execution, Status
+from easel.core.tool.definition import ToolDefinition
+from easel.host.canvas_actions import Answer
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def descriptor(canvas: Canvas) -> dict[str, Any]:
+    """CV-14, and where its log stands: whoever subscribes after that misses nothing."""
+    return {
+        "canvasId": canvas.canvas_id,
+        "agentId": canvas.agent_id,
+        "title": canvas.title,
+        "ownerSessionKey": canvas.session_key,
+        "mode": canvas.spec.get("mode", "html"),
+        "entryAsset": ENTRY,
+        "createdAt": _ms(canvas.created_at),
+        "updatedAt": _ms(canvas.updated_at),
+        "revision": canvas.revision,
+        "lastSeq": canvas.last_seq,
+    }
+
+
+def canvas_view(whole: WholeCanvas) -> dict[str, Any]:
+    canvas = whole.canvas
+    return {
+        "descriptor": descriptor(canvas),
+        "spec": canvas.spec,
+        "state": canvas.state,
+        "assets": [asset.path for asset in whole.assets],
+        "accepted": canvas.is_accepted,
+        "views": [{"viewId": view.view_id, "clientId": view.client_id} for view in whole.live_views],
+        "revision": canvas.revision,
+    }
+
+
+def answer_view(answer: Answer) -> dict[str, Any]:
+    match answer.status:
+        case Status.ASKED:
+            return {"status": "needs_confirmation", "confirmationId": answer.event_id, "resolved": answer.resolved}
+        case Status.REFUSED:
+            return {"status": "refused", "eventId": answer.event_id, "revision": answer.revision}
+        case _:
+            result = {"result": answer.result} if answer.has_result else {}
+            return {"status": "completed", "eventId": answer.event_id, "revision": answer.revision, **result}
+
+
+def record_view(record: Execution) -> dict[str, Any]:
+    """CV-48, with an error where it failed; what it gave is in the state, if it was to be kept."""
+    told = {
+        "eventId": record.event_id,
+        "canvasId": record.canvas_id,
+        "actionId": record.action_id,
+        "status": record.status.value,
+        "actor": record.actor,
+        "tool": record.tool,
+        "confirmedBy": record.confirmed_by,
+        "requestId": record.request_id,
+        "revision": record.revision,
+        "askedAt": _ms(record.created_at),
+        "startedAt": _ms(record.started_at),
+        "endedAt": _ms(record.ended_at),
+        "error": (record.answer or {}).get("error"),
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def asked_view(asked: Execution) -> dict[str, Any]:
+    return {"confirmationId": asked.event_id, "resolved": asked.resolved, **record_view(asked)}
+
+
+def _ms(at: datetime | None) -> int | None:
+    return None if at is None else (at - _EPOCH) // _MILLISECOND
+
+
+def asset_view(asset: Asset) -> dict[str, Any]:
+    return {"path": asset.path, "size": asset.size, "mediaType": asset.media_type}
+
+
+def tool_view(tool: ToolDefinition) -> dict[str, Any]:
+    notes = {"readOnlyHint": tool.read_only, "idempotentHint": tool.idempotent, "destructiveHint": tool.destructive}
+    return {"name": tool.name, "description": tool.description, "inputSchema": dict(tool.schema), "annotations": notes}

@@ -1,0 +1,203 @@
+"""What all parts of one process stand on: the database, the blobs, the artifacts and the audit trail, opened and closed in order.
+
+Known to `assembly`, which puts the parts on it, and to commands that need no more than this.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import structlog
+
+from easel.core.audit.chain import known_place
+from easel.errors import BadSettings, Unavailable
+from easel.host.artifacts import Artifacts
+from easel.host.audit import Audit, Reached, verify
+from easel.host.ports import ArtifactStore, AuditStore, Bell, Blobs, BoardStore, CanvasActionStore, CanvasStore, RunStore, SessionStore
+from easel.settings import Settings
+
+__all__ = ["Database", "Ground", "Reached", "ground", "open_blobs", "open_database", "owner_token", "verified"]
+
+PATIENCE_SECONDS = 30.0  # how long a starting process waits for its database
+TELL_SECONDS = 5.0
+AUDIT_VERSION = 2  # of the schema, which has the audit chain since
+
+log = structlog.get_logger("easel")
+
+
+class Database(Protocol):
+    @property
+    def runs(self) -> RunStore: ...
+
+    @property
+    def sessions(self) -> SessionStore: ...
+
+    @property
+    def canvases(self) -> CanvasStore: ...
+
+    @property
+    def canvas_actions(self) -> CanvasActionStore: ...
+
+    @property
+    def audit(self) -> AuditStore: ...
+
+    @property
+    def artifacts(self) -> ArtifactStore: ...
+
+    @property
+    def boards(self) -> BoardStore: ...
+
+    @property
+    def bell(self) -> Bell: ...
+
+    async def migrate(self) -> list[str]: ...
+
+    async def schema_version(self) -> int: ...
+
+    async def close(self) -> None: ...
+
+
+async def open_database(settings: Settings) -> Database:
+    """The store the settings name. Each driver is imported only where it is used."""
+    if settings.on_postgres:
+        from easel.stores.postgres import open_postgres
+
+        return await open_postgres(settings.database_url, pool=settings.database_pool, timeout=settings.database_timeout_seconds)
+    from easel.stores.sqlite import open_sqlite
+
+    _make_folder(settings.data_folder)
+    return await open_sqlite(settings.data_folder / "easel.db", synchronous=settings.sqlite_synchronous)
+
+
+@contextlib.asynccontextmanager
+async def database(settings: Settings) -> AsyncGenerator[Database]:
+    """Open and up to date. A database that is not there yet is waited for: it may be starting too."""
+    now = asyncio.get_running_loop().time
+    deadline, tell_at = now() + PATIENCE_SECONDS, now()
+    where = urlsplit(settings.database_url)
+    while True:
+        try:
+            opened = await open_database(settings)
+            break
+        except Unavailable as problem:
+            if now() > deadline:
+                raise BadSettings(
+                    problem=f"No database answers at {where.hostname}:{where.port or 5432} ({problem.__cause__}); "
+                    "start it, or correct EASEL_DATABASE_URL."
+                ) from problem
+            if now() >= tell_at:
+                tell_at = now() + TELL_SECONDS
+                log.warning("database.waiting", host=where.hostname, port=where.port, seconds_left=round(deadline - now()))
+            await asyncio.sleep(0.5)
+    try:
+        for name in await opened.migrate():
+            log.info("database.migrated", migration=name)
+        yield opened
+    finally:
+        await opened.close()
+
+
+class AuditTrail(Protocol):
+    """The audit chain alone, to be read."""
+
+    @property
+    def audit(self) -> AuditStore: ...
+
+    async def schema_version(self) -> int: ...
+
+    async def close(self) -> None: ...
+
+
+async def open_audit(settings: Settings) -> AuditTrail:
+    """Only to be read, so that the chain can be verified beside running processes, on SQLite too."""
+    if settings.on_postgres:
+        return await open_database(settings)
+    from easel.stores.sqlite.audit import AuditReader
+
+    return AuditReader(settings.data_folder / "easel.db")
+
+
+async def verified(settings: Settings, known: Sequence[str]) -> AsyncGenerator[Reached]:
+    """The audit chain, followed to its end or to the first break."""
+    places = [known_place(text) for text in known]
+    opened = await open_audit(settings)
+    try:
+        if await opened.schema_version() < AUDIT_VERSION:
+            raise BadSettings(problem="This database has no audit trail yet: it is older. `easel migrate` brings it up to date.")
+        async for reached in verify(opened.audit, places):
+            yield reached
+    finally:
+        await opened.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What all parts of one process stand on."""
+
+    settings: Settings
+    database: Database
+    artifacts: Artifacts
+    blobs: Blobs
+    audit: Audit
+
+
+@contextlib.asynccontextmanager
+async def ground(settings: Settings) -> AsyncGenerator[Ground]:
+    """Open, up to date, and closed again; the last notes of the audit trail are stored before the database is closed."""
+    async with database(settings) as opened:
+        password = urlsplit(settings.database_url).password
+        audit = Audit(opened.audit, secrets=filter(None, (settings.token, password)), slow_seconds=settings.slow_seconds)
+        grace = settings.artifact_days * 86_400
+        blobs = open_blobs(settings)
+        kept = Artifacts(opened.artifacts, blobs, max_bytes=settings.max_artifact_bytes, grace_seconds=grace)
+        try:
+            yield Ground(settings, opened, kept, blobs, audit)
+        finally:
+            await audit.close()
+
+
+def open_blobs(settings: Settings) -> Blobs:
+    from easel.stores import blobs
+
+    return blobs.open_blobs(settings.blob_url or str(settings.data_folder / "blobs"))
+
+
+def owner_token(settings: Settings) -> str:
+    """The owner's token: fixed by the setting, else kept in the data folder and made at first start."""
+    if settings.token:
+        return settings.token
+    kept = settings.data_folder / "owner-token"
+    try:
+        token = kept.read_text("utf-8").strip()
+    except FileNotFoundError:
+        token = _new_token(kept)
+    if not token:
+        raise BadSettings(problem=f"{kept} is empty; delete it, and a new token is made at the next start.")
+    return token
+
+
+def _new_token(kept: Path) -> str:
+    _make_folder(kept.parent)
+    token = secrets.token_urlsafe(32)
+    draft = kept.with_name(f".{kept.name}.{os.getpid()}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(token + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    with contextlib.suppress(FileExistsError):
+        os.link(draft, kept)  # of two processes that start together, one wins and both use its token
+    draft.unlink()
+    return kept.read_text("utf-8").strip()
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as problem:
+        raise BadSettings(problem=f"The data folder {folder} cannot be used ({problem.strerror}); choose another with --data.") from None

@@ -1,0 +1,65 @@
+"""Executions of canvases' actions, and what runs by itself, in Postgres. How an execution goes on is in `canvases`, with its canvas."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from easel.core.canvas.execution import Execution, Status
+from easel.core.canvas.refresh import Due
+from easel.ids import CanvasId, UserId
+from easel.stores import named_sql
+from easel.stores.canvas_rows import execution_of
+
+if TYPE_CHECKING:
+    from easel.stores.postgres.database import PostgresDatabase
+
+SQL = named_sql.load("postgres", "canvas_actions")
+
+
+class PostgresCanvasActions:
+    def __init__(self, database: "PostgresDatabase") -> None:
+        self._database = database
+
+    async def get(self, user_id: UserId, event_id: str) -> Execution | None:
+        return await self._one("get_execution", user_id=user_id, event_id=event_id)
+
+    async def of_request(self, user_id: UserId, canvas_id: CanvasId, request_id: str) -> Execution | None:
+        return await self._one("execution_of_request", user_id=user_id, canvas_id=canvas_id, request_id=request_id)
+
+    async def list_executions(
+        self, user_id: UserId, canvas_id: CanvasId, *, statuses: Sequence[Status], before: str | None, limit: int
+    ) -> list[Execution]:
+        wanted = [status.value for status in statuses]
+        return await self._some("list_executions", user_id=user_id, canvas_id=canvas_id, statuses=wanted, before=before, limit=limit)
+
+    async def renew(self, owner_id: str, seconds: float) -> None:
+        await self._database.rows(SQL["renew_executions"], owner_id=owner_id, seconds=seconds)
+
+    async def lost(self, owner_ids: Sequence[str], limit: int) -> list[Execution]:
+        return await self._some("lost_executions", owner_ids=list(owner_ids), limit=limit)
+
+    async def others_at_work(self, owner_id: str) -> list[str]:
+        return [row["owner_id"] for row in await self._database.rows(SQL["others_at_work"], owner_id=owner_id)]
+
+    async def prune(self, older_than_seconds: float) -> None:
+        await self._database.rows(SQL["prune_executions"], seconds=older_than_seconds)
+
+    # -- what runs by itself ---------------------------------------------------------------------------------------
+
+    async def claim_refreshes(self, owner_id: str, room: int, seconds: float) -> list[Due]:
+        return [Due(**row) for row in await self._database.rows(SQL["claim_refreshes"], owner_id=owner_id, room=room, seconds=seconds)]
+
+    async def next_refresh(self) -> float | None:
+        return (await self._database.row(SQL["next_refresh"]))["seconds"]
+
+    async def renew_refreshes(self, owner_id: str, seconds: float) -> None:
+        await self._database.rows(SQL["renew_refreshes"], owner_id=owner_id, seconds=seconds)
+
+    async def settle_refresh(self, owner_id: str, due: Due, *, failures: int, delay: float) -> None:
+        whose = {"user_id": due.user_id, "canvas_id": due.canvas_id, "refresh_id": due.refresh_id}
+        await self._database.rows(SQL["settle_refresh"], owner_id=owner_id, failures=failures, delay=delay, **whose)
+
+    async def _one(self, name: str, **given: Any) -> Execution | None:
+        return next(iter(await self._some(name, **given)), None)
+
+    async def _some(self, name: str, **given: Any) -> list[Execution]:
+        return [execution_of(row) for row in await self._database.rows(SQL[name], **given)]

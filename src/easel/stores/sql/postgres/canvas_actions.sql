@@ -1,0 +1,75 @@
+-- name: get_execution
+-- One execution of this user's, and how long ago it was asked for.
+select user_id, canvas_id, event_id, action_id, request_id, status, actor::text as actor, tool, resolved::text as resolved, answer::text as answer,
+       owner_id, confirmed_by, revision, created_at, started_at, ended_at,
+       extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds
+  from canvas_actions where user_id = :user_id and event_id = :event_id;
+
+-- name: execution_of_request
+-- What a request has led to.
+select user_id, canvas_id, event_id, action_id, request_id, status, actor::text as actor, tool, resolved::text as resolved, answer::text as answer,
+       owner_id, confirmed_by, revision, created_at, started_at, ended_at,
+       extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds
+  from canvas_actions where user_id = :user_id and canvas_id = :canvas_id and request_id = :request_id;
+
+-- name: list_executions
+-- The records of a canvas's actions, newest first. CV-48
+select user_id, canvas_id, event_id, action_id, request_id, status, actor::text as actor, tool, resolved::text as resolved, answer::text as answer,
+       owner_id, confirmed_by, revision, created_at, started_at, ended_at,
+       extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds
+  from canvas_actions
+ where user_id = :user_id and canvas_id = :canvas_id and (:before::text is null or event_id < :before::text)
+   and (cardinality(:statuses::text[]) = 0 or status = any(:statuses))
+ order by event_id desc limit :limit;
+
+-- name: renew_executions
+-- This instance is alive, and so is what it runs.
+update canvas_actions set lease_until = clock_timestamp() + make_interval(secs => :seconds)
+ where owner_id = :owner_id and status = 'running' and lease_until > clock_timestamp();
+
+-- name: lost_executions
+-- What nobody runs any more: its instance has not been heard of for too long.
+select user_id, canvas_id, event_id, action_id, request_id, status, actor::text as actor, tool, null as resolved, null as answer,
+       owner_id, confirmed_by, revision, created_at, started_at, ended_at,
+       extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds
+  from canvas_actions where status = 'running' and (lease_until <= clock_timestamp() or owner_id = any(:owner_ids::text[]))
+ order by lease_until limit :limit;
+
+-- name: others_at_work
+-- Who else is said to run something.
+select distinct owner_id from canvas_actions where status = 'running' and owner_id <> :owner_id;
+
+-- name: prune_executions
+-- Records that ended long ago, some at a time.
+delete from canvas_actions
+ where (user_id, event_id) in (select user_id, event_id from canvas_actions
+                                where ended_at < clock_timestamp() - make_interval(secs => :seconds) limit 500);
+
+-- name: claim_refreshes
+-- Take the jobs that are due, each by its own row lock; those that still run, here or elsewhere, are left alone. CV-19, X9
+with due as (
+  select user_id, canvas_id, refresh_id from canvas_refreshes
+   where next_at <= clock_timestamp() and (lease_until is null or lease_until <= clock_timestamp())
+   order by next_at limit :room
+     for update skip locked
+)
+update canvas_refreshes r
+   set owner_id = :owner_id, lease_until = clock_timestamp() + make_interval(secs => :seconds)
+  from due
+ where r.user_id = due.user_id and r.canvas_id = due.canvas_id and r.refresh_id = due.refresh_id
+returning r.user_id, r.canvas_id, r.refresh_id, r.action_id, r.every_ms, r.failures;
+
+-- name: next_refresh
+-- In how many seconds the next job is due; nothing where there is none.
+select extract(epoch from min(next_at) - clock_timestamp())::float8 as seconds from canvas_refreshes;
+
+-- name: renew_refreshes
+-- The jobs that this instance runs are still at it.
+update canvas_refreshes set lease_until = clock_timestamp() + make_interval(secs => :seconds)
+ where owner_id = :owner_id and lease_until > clock_timestamp();
+
+-- name: settle_refresh
+-- A job has run, or was put off; when it is due again.
+update canvas_refreshes
+   set owner_id = null, lease_until = null, failures = :failures, next_at = clock_timestamp() + make_interval(secs => :delay)
+ where user_id = :user_id and canvas_id = :canvas_id and refresh_id = :refresh_id and owner_id = :owner_id;

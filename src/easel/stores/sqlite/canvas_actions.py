@@ -1,0 +1,84 @@
+"""Executions of canvases' actions, and what runs by itself, in SQLite. How an execution goes on is in `canvases`, with its canvas."""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from easel.core.canvas.execution import Execution, Status
+from easel.core.canvas.refresh import Due
+from easel.core.stream.payload import to_json
+from easel.ids import CanvasId, UserId
+from easel.stores import named_sql
+from easel.stores.canvas_rows import execution_of
+from easel.stores.sqlite.times import microseconds, time_of
+
+if TYPE_CHECKING:
+    from easel.stores.sqlite.database import SqliteDatabase
+
+SQL = named_sql.load("sqlite", "canvas_actions")
+
+
+class SqliteCanvasActions:
+    def __init__(self, database: "SqliteDatabase") -> None:
+        self._database = database
+
+    async def get(self, user_id: UserId, event_id: str) -> Execution | None:
+        return await self._one("get_execution", user_id=user_id, event_id=event_id)
+
+    async def of_request(self, user_id: UserId, canvas_id: CanvasId, request_id: str) -> Execution | None:
+        return await self._one("execution_of_request", user_id=user_id, canvas_id=canvas_id, request_id=request_id)
+
+    async def list_executions(
+        self, user_id: UserId, canvas_id: CanvasId, *, statuses: Sequence[Status], before: str | None, limit: int
+    ) -> list[Execution]:
+        wanted = to_json([status.value for status in statuses])
+        return await self._some("list_executions", user_id=user_id, canvas_id=canvas_id, statuses=wanted, before=before, limit=limit)
+
+    async def renew(self, owner_id: str, seconds: float) -> None:
+        await self._write("renew_executions", owner_id=owner_id, **self._until(seconds))
+
+    async def lost(self, owner_ids: Sequence[str], limit: int) -> list[Execution]:
+        return await self._some("lost_executions", owner_ids=to_json(list(owner_ids)), limit=limit)
+
+    async def others_at_work(self, owner_id: str) -> list[str]:
+        return [row["owner_id"] for row in await self._read("others_at_work", owner_id=owner_id)]
+
+    async def prune(self, older_than_seconds: float) -> None:
+        await self._write("prune_executions", before=self._database.clock() - microseconds(older_than_seconds))
+
+    # -- what runs by itself ---------------------------------------------------------------------------------------
+
+    async def claim_refreshes(self, owner_id: str, room: int, seconds: float) -> list[Due]:
+        rows = await self._write("claim_refreshes", owner_id=owner_id, room=room, **self._until(seconds))
+        return [Due(**dict(row)) for row in rows]
+
+    async def next_refresh(self) -> float | None:
+        return (await self._read("next_refresh", now=self._database.clock()))[0]["seconds"]
+
+    async def renew_refreshes(self, owner_id: str, seconds: float) -> None:
+        await self._write("renew_refreshes", owner_id=owner_id, **self._until(seconds))
+
+    async def settle_refresh(self, owner_id: str, due: Due, *, failures: int, delay: float) -> None:
+        whose = {"user_id": due.user_id, "canvas_id": due.canvas_id, "refresh_id": due.refresh_id}
+        at = self._database.clock() + microseconds(delay)
+        await self._write("settle_refresh", owner_id=owner_id, failures=failures, next_at=at, **whose)
+
+    def _until(self, seconds: float) -> dict[str, int]:
+        now = self._database.clock()
+        return {"now": now, "until": now + microseconds(seconds)}
+
+    async def _one(self, name: str, **given: Any) -> Execution | None:
+        return next(iter(await self._some(name, **given)), None)
+
+    async def _some(self, name: str, **given: Any) -> list[Execution]:
+        return [execution_of(row, time_of) for row in await self._read(name, now=self._database.clock(), **given)]
+
+    async def _read(self, name: str, **given: Any) -> list[Any]:
+        return await self._database.read(lambda connection: _rows(connection, name, **given))
+
+    async def _write(self, name: str, **given: Any) -> list[Any]:
+        return await self._database.write(lambda connection: _rows(connection, name, **given))
+
+
+def _rows(connection: sqlite3.Connection, name: str, **given: Any) -> list[Any]:
+    return connection.execute(SQL[name].sql, given).fetchall()
