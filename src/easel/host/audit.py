@@ -178,6 +178,8 @@ class Audit:
                     self._overflowed -= gap
                 for _ in batch:
                     self._waiting.popleft()
+                if 0 < len(self._waiting) < MOST_TOGETHER:  # what comes one by one goes together too
+                    await self._pause(GATHER_SECONDS)
         finally:
             self._writer = None
 

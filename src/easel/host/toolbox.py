@@ -19,7 +19,10 @@ from easel.errors import HostError, ToolFailed
 from easel.host.audit import Audit
 from easel.host.ports import Tool, ToolSource
 from easel.host.run_log import ClaimLost
+from easel.host.tool_schema import checker
 from easel.ids import UserId
+
+MOST_CHECKS = 10_000  # schemas that are kept ready; nodes come and go under many names
 
 log = structlog.get_logger("tools")
 
@@ -40,6 +43,10 @@ class Toolbox:
         self._audit = audit
         self._timeout = timeout_seconds
         self._most = max_result_bytes
+
+    def add(self, tools: Iterable[Tool]) -> None:
+        """For tools that themselves have to know which tools there are."""
+        self._tools |= {tool.definition.name: tool for tool in tools}
 
     async def definitions(self, user_id: UserId) -> Mapping[str, ToolDefinition]:
         """All that this user's agents and canvases can call now; our own come first."""
@@ -99,7 +106,9 @@ class Toolbox:
             raise ToolFailed(tool=definition.name, reason=f"its arguments are nested deeper than {DEEPEST} levels.")
         schema, check = self._checks.get(definition.name, (None, None))
         if check is None or schema != definition.schema:  # a node may come back with another version of its tool
-            check = jsonschema_rs.validator_for(dict(definition.schema))
+            check = checker(definition.schema)
+            if len(self._checks) >= MOST_CHECKS:
+                self._checks.clear()
             self._checks[definition.name] = (definition.schema, check)
         if wrong := next(check.iter_errors(args), None):
             place = "/".join(str(step) for step in wrong.instance_path) or "the arguments"

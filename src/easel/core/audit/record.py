@@ -16,6 +16,7 @@ from easel.core.audit.redaction import HIDDEN, is_secret_name
 from easel.core.principal import Kind, Principal
 from easel.core.stream.envelope import Visibility
 from easel.core.stream.lightness import LIMIT, Moved, light_event
+from easel.core.stream.marker import MAY_BE_FORGED
 from easel.core.stream.payload import to_json
 from easel.ids import UserId
 
@@ -43,6 +44,10 @@ ACTIONS: Mapping[str, StorageClass] = {
     "canvas.action": _AUDIT,
     "canvas.confirmed": _AUDIT,
     "canvas.page.refused": _AUDIT,
+    "token.created": _AUDIT,
+    "token.revoked": _AUDIT,
+    "node.connected": _AUDIT,
+    "node.left": _AUDIT,
     "artifact.uploaded": _AUDIT,
     "board.refused": _AUDIT,
     "guardrail.refused": _AUDIT,
@@ -66,6 +71,10 @@ LONGEST_TEXTS = (1_400, 700, 350, 100)  # characters of one text: the first leng
 MOST_READ = 16_384  # characters of one text that are looked at for secrets; the middle of a longer one is cut before
 MOST_ITEMS = 50  # of one list or mapping
 DEEPEST = 6
+
+LONGEST_PLAIN = 700  # characters of a record that is taken as it is: so that no text in it has to be cut
+_METADATA = {"visibility": Visibility.SYSTEM.value}
+_encode = msgspec.json.Encoder().encode
 
 Redact = Callable[[str], str]
 
@@ -93,6 +102,8 @@ def entry(
 ) -> Entry:
     """The storage class comes from the table; an action that is not in it is a mistake of ours. CC-06, CC-14"""
     storage_class = ACTIONS[action]
+    if (plain := _plain(at, who, action, subject=subject, details=details, redact=redact)) is not None:
+        return Entry(at, storage_class, action, who.user_id, plain)
     record: dict[str, Any] = {
         "at": written(at),
         "storage_class": storage_class.value,
@@ -103,8 +114,32 @@ def entry(
         record["subject"] = _line(subject, redact)
     if details:
         record["details"] = light(details, redact)
-    record["metadata"] = {"visibility": Visibility.SYSTEM.value}
+    record["metadata"] = _METADATA
     return Entry(at, storage_class, action, UserId(record["actor"]["user_id"]), to_json(record)[1:])
+
+
+def _plain(
+    at: datetime, who: Principal, action: str, *, subject: str | None, details: Mapping[str, Any] | None, redact: Redact
+) -> str | None:
+    """The record of most: short, with nothing to hide, to cut or to escape. One look at the whole text tells, and saves one at each part."""
+    record: dict[str, Any] = {
+        "at": written(at),
+        "storage_class": ACTIONS[action].value,
+        "action": action,
+        "actor": {"user_id": who.user_id, "name": who.name},
+        **({} if subject is None else {"subject": subject}),
+        **({"details": details} if details else {}),
+        "metadata": _METADATA,
+    }
+    try:
+        text = _encode(record).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):  # something that is not JSON by itself
+        return None
+    are_short = all(len(name) <= LONGEST_NAME for name in (who.user_id, who.name, subject or "", *(details or ())))
+    is_small = are_short and len(text) <= LONGEST_PLAIN and text.count("{") + text.count("[") <= DEEPEST and text.count(",") < MOST_ITEMS
+    if not is_small or "\\" in text or not text.isprintable() or MAY_BE_FORGED in text or redact(text) != text:
+        return None
+    return text[1:]
 
 
 def written(at: datetime) -> str:

@@ -40,6 +40,9 @@ class CanvasEvents:
         """`what` is asked, started, finished, failed or refused. CV-37, CV-38"""
         return self._seal(f"canvas.action.{what}", revision, dict(told))
 
+    def refresh_failed(self, revision: int, told: Mapping[str, Any]) -> Envelope:
+        return self._seal("canvas.refresh.failed", revision, dict(told))
+
     def _view(self, revision: int, view_id: str, client_id: str, what: str, count: int) -> Envelope:
         told = {"viewId": view_id, "clientId": client_id, "status": what, "views": count}
         return self._seal("canvas.view.updated", revision, told)

@@ -19,7 +19,7 @@ from easel.core.canvas.spec import CanvasSpec, check_state_size
 from easel.core.canvas.template import Values
 from easel.core.principal import Principal
 from easel.core.stream.lightness import Moved, light_value
-from easel.errors import ConfirmationOver, HostError
+from easel.errors import ConfirmationOver, Forbidden, HostError
 
 
 class NeedsTools(Exception):
@@ -50,6 +50,7 @@ class Press:
     input: Any = field(default_factory=dict[str, Any])
     expected_revision: int | None = None
     request_id: str | None = None
+    is_attended: bool = True  # whether there is a person who can be asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +101,8 @@ def pressed(whole: WholeCanvas, spec: CanvasSpec, press: Press, rules: Rules) ->
         owner_id=press.owner_id,
     )
     if needs_consent(action, definition, floor=rules.floor, is_accepted=canvas.is_accepted):
+        if not press.is_attended:
+            raise Forbidden(problem=f"a person has to confirm `{press.action_id}`, and what runs by itself has none to ask.")
         return _asked(canvas, execution, action, work, press)
     return _started(canvas, Step(execution), action, work, press=press, state_bytes=rules.state_bytes)
 

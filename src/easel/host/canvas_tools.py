@@ -1,0 +1,238 @@
+"""The tools by which an agent makes canvases and reads logs. CV-49
+
+Whoever calls them, and be it by a button that a person presses, they act as an agent does: what they write reaches no further than
+an agent may, and stands for nothing before a person accepts it. RS-59
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from easel.core.canvas.canvas import Canvas, WholeCanvas
+from easel.core.principal import Kind, Principal
+from easel.core.session.session import session_of_key
+from easel.core.stream.envelope import Visibility
+from easel.core.stream.log import LoggedEvent
+from easel.core.tool.context import ToolContext
+from easel.core.tool.definition import ToolDefinition
+from easel.errors import BadInput, NotFound
+from easel.host.canvas_library import CanvasLibrary, Draft
+from easel.host.canvas_views import NO_CONNECTION, CanvasViews
+from easel.host.ports import CanvasStore, RunStore, Tool
+from easel.ids import CanvasId, RunId, SessionId, is_made_here, owned
+
+Args = Mapping[str, Any]
+
+MOST_LISTED = 200
+MOST_LINES = 500
+USUAL_LINES = 80  # as `journalctl -n 80`
+NEWEST_RUNS = 10  # whose logs are read when none is named
+LONGEST_LINE = 500
+
+_CANVAS_ID = {"type": "string", "description": "The canvas's id: letters, digits and . _ : -"}
+_REVISION = {"type": "integer", "minimum": 0, "description": "Only if the canvas is at this revision; left out: however it is."}
+
+CANVAS = ToolDefinition(
+    "gsv__Canvas",
+    "Makes and reads canvases: web pages with a state and with buttons that run tools. `upsert` stores a spec "
+    '({"version":1,"toolPolicy":{"allow":[tools]},"state":{…},"actions":{name:{"kind":"tool.call"|"session.send"|"state.patch",…}}}), a title, '
+    "a state and assets (assets/index.html with data-gsv-text, data-gsv-model and data-gsv-action); `get`, `list`, `open` and `close` do what "
+    "they say; `patchState` changes the state by JSON Patch (add, replace, remove). A person accepts what you wrote before it runs unasked.",
+    {
+        "type": "object",
+        "properties": {
+            "operation": {"enum": ["upsert", "get", "list", "open", "close", "patchState"]},
+            "canvasId": _CANVAS_ID,
+            "agentId": {"type": "string"},
+            "title": {"type": "string"},
+            "spec": {"type": "object"},
+            "state": {"type": "object"},
+            "assets": {
+                "type": "object",
+                "additionalProperties": {"type": "string"},
+                "description": "Path, such as assets/index.html, to text.",
+            },
+            "patch": {"type": "array", "items": {"type": "object"}, "description": "RFC 6902 operations on the state."},
+            "viewId": {"type": "string"},
+            "expectedRevision": _REVISION,
+        },
+        "required": ["operation"],
+        "additionalProperties": False,
+        "if": {"properties": {"operation": {"const": "list"}}},
+        "else": {"required": ["operation", "canvasId"]},
+    },
+)
+LOGS = ToolDefinition(
+    "gsv__LogsGet",
+    "Reads the newest lines of a log: of a run (`runId`), of a canvas (`canvasId`), or of the runs of a session (`sessionKey`; your own if "
+    "none is named).",
+    {
+        "type": "object",
+        "properties": {
+            "runId": {"type": "string"},
+            "canvasId": _CANVAS_ID,
+            "sessionKey": {"type": "string", "description": "agent:{agentId}:{name}"},
+            "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LINES, "default": USUAL_LINES},
+        },
+        "additionalProperties": False,
+        "maxProperties": 2,
+    },
+    read_only=True,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CanvasTool:
+    definition: ToolDefinition
+    work: Callable[[Args, ToolContext], Awaitable[Any]]
+
+    async def use(self, args: Args, context: ToolContext) -> Any:
+        return await self.work(args, context)
+
+
+def canvas_tools(library: CanvasLibrary, views: CanvasViews, runs: RunStore, canvases: CanvasStore) -> list[Tool]:
+    return [CanvasTool(CANVAS, _Author(library, views).use), CanvasTool(LOGS, _Reader(runs, canvases).use)]
+
+
+# --- gsv__Canvas --------------------------------------------------------------------------------------------------------
+
+
+class _Author:
+    def __init__(self, library: CanvasLibrary, views: CanvasViews) -> None:
+        self._library = library
+        self._views = views
+
+    async def use(self, args: Args, context: ToolContext) -> Any:
+        who = replace(context.who, kind=Kind.AGENT, scopes=frozenset())
+        match args["operation"]:
+            case "upsert":
+                return await self._upsert(who, args, context.session_key)
+            case "get":
+                return _shown(await self._library.get(who, args["canvasId"]))
+            case "list":
+                found = await self._library.list_canvases(who, agent_id=args.get("agentId"), after=None, limit=MOST_LISTED)
+                return {"canvases": [_named(canvas) for canvas in found]}
+            case "open":
+                view, whole = await self._views.open(who, args["canvasId"], _client(context), NO_CONNECTION)
+                return {"viewId": view.view_id, "viewUrl": _address(whole.canvas), "revision": whole.canvas.revision}
+            case "close":
+                return {
+                    "canvasId": args["canvasId"],
+                    "closed": await self._views.close(who, args["canvasId"], NO_CONNECTION, args.get("viewId")),
+                }
+            case _:
+                patched = await self._library.patch(
+                    who,
+                    args["canvasId"],
+                    state_patch=_needed(args, "patch"),
+                    spec=None,
+                    title=None,
+                    expected_revision=args.get("expectedRevision"),
+                )
+                return {"canvasId": args["canvasId"], "revision": patched.canvas.revision, "state": patched.canvas.state}
+
+    async def _upsert(self, who: Principal, args: Args, session_key: str) -> Any:
+        assets = args.get("assets")
+        draft = Draft(
+            canvas_id=args["canvasId"],
+            agent_id=args.get("agentId"),
+            title=args.get("title"),
+            owner_session_key=session_key,
+            spec=args.get("spec"),
+            state=args.get("state"),
+            assets=None if assets is None else {path: text.encode() for path, text in assets.items()},
+            expected_revision=args.get("expectedRevision"),
+        )
+        whole = await self._library.upsert(who, draft)
+        spec = args.get("spec")
+        warnings = [] if spec is None else await self._library.warnings(who, spec)
+        return {**_shown(whole), "warnings": warnings, "viewUrl": _address(whole.canvas)}
+
+
+def _needed(args: Args, name: str) -> Any:
+    if name not in args:
+        raise BadInput(problem=f"{name}: `{args['operation']}` needs it.")
+    return args[name]
+
+
+def _client(context: ToolContext) -> str:
+    return context.session_key[:128]
+
+
+def _address(canvas: Canvas) -> str:
+    return f"/canvas/{canvas.agent_id}/{canvas.canvas_id}"
+
+
+def _named(canvas: Canvas) -> dict[str, Any]:
+    return {"canvasId": canvas.canvas_id, "agentId": canvas.agent_id, "title": canvas.title, "revision": canvas.revision}
+
+
+def _shown(whole: WholeCanvas) -> dict[str, Any]:
+    canvas = whole.canvas
+    return {
+        **_named(canvas),
+        "spec": canvas.spec,
+        "state": canvas.state,
+        "assets": [asset.path for asset in whole.assets],
+        "accepted": canvas.is_accepted,
+        "views": len(whole.live_views),
+    }
+
+
+# --- gsv__LogsGet -------------------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """What a user's own streams would show, as lines."""
+
+    def __init__(self, runs: RunStore, canvases: CanvasStore) -> None:
+        self._runs = runs
+        self._canvases = canvases
+
+    async def use(self, args: Args, context: ToolContext) -> Any:
+        named = [name for name in ("runId", "canvasId", "sessionKey") if name in args]
+        if len(named) > 1:
+            raise BadInput(problem=f"Name one log, and not both {named[0]} and {named[1]}.")
+        limit = args.get("limit", USUAL_LINES)
+        if "canvasId" in args:
+            events = await self._of_canvas(context, args["canvasId"], limit)
+        elif "runId" in args:
+            events = await self._of_run(context, args["runId"], limit)
+        else:
+            events = await self._of_session(context, args.get("sessionKey", context.session_key), limit)
+        lines = [_line(event) for event in events if event.visibility is Visibility.PUBLIC][-limit:]
+        return {"lines": lines, "text": "\n".join(lines)}
+
+    async def _of_canvas(self, context: ToolContext, canvas_id: str, limit: int) -> Sequence[LoggedEvent]:
+        bounds = await self._canvases.bounds(context.user_id, canvas_id)
+        if bounds is None:
+            raise NotFound(what="canvas", id=canvas_id[:200])
+        return await self._canvases.events_after(owned(context.user_id, CanvasId(canvas_id)), max(0, bounds.newest - limit), limit)
+
+    async def _of_run(self, context: ToolContext, run_id: str, limit: int) -> Sequence[LoggedEvent]:
+        bounds = await self._runs.bounds(context.user_id, RunId(run_id)) if is_made_here(run_id) else None
+        if bounds is None:
+            raise NotFound(what="run", id=run_id[:200])
+        return await self._runs.events_after(RunId(run_id), max(0, bounds.newest - limit), limit)
+
+    async def _of_session(self, context: ToolContext, key: str, limit: int) -> Sequence[LoggedEvent]:
+        session_id = SessionId(session_of_key(key))
+        runs = await self._runs.list_runs(context.user_id, session_id=session_id, statuses=[], before=None, limit=NEWEST_RUNS)
+        found: list[LoggedEvent] = []
+        for run in runs:  # the newest first, until there is enough
+            found[:0] = await self._runs.events_after(run.run_id, max(0, run.last_seq - limit), limit)
+            if len(found) >= limit:
+                break
+        return found
+
+
+def _line(event: LoggedEvent) -> str:
+    """When, what, and its data without what every event has."""
+    data = msgspec.json.decode(event.data)
+    for name in ("visibility", "provenance"):
+        data.pop(name, None)
+    at = event.at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    line = f"{at} {event.type} {msgspec.json.encode(data).decode()}"
+    return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"

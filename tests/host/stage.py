@@ -1,0 +1,75 @@
+"""The stories of canvases with actions and refresh jobs, around one store. Several may share it, as instances do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from easel.core.canvas.actions import Confirm
+from easel.core.canvas.spec import SpecLimits
+from easel.core.principal import THE_OWNER
+from easel.host.canvas_actions import ActionLimits, Answer, Ask, CanvasActions
+from easel.host.canvas_assets import AssetLimits, CanvasAssets
+from easel.host.canvas_changes import CanvasChanges
+from easel.host.canvas_library import CanvasLibrary, Draft
+from easel.host.canvas_refresh import CanvasRefresh, RefreshLimits
+from easel.host.canvas_tools import canvas_tools
+from easel.host.canvas_views import CanvasViews
+from easel.host.canvas_work import CanvasWork
+from easel.host.native_tools import native_tools
+from easel.host.tails import RUNS, Room, Tails
+from easel.host.toolbox import Toolbox
+from easel.ids import new_worker_id
+from easel.stores.blobs import open_blobs
+
+if TYPE_CHECKING:
+    from easel.core.principal import Principal
+    from easel.host.ports import Tool
+    from tests.host.conftest import Bench
+
+LEASE_SECONDS = 30.0
+
+
+class Stage:
+    def __init__(self, bench: Bench, *tools: Tool, unwatched: bool = True) -> None:
+        self.bench = bench
+        database = bench.database
+        bell, audit, instance = database.bell, bench.audit, new_worker_id()
+        blobs = open_blobs(str(database.path.parent / "blobs"))
+        changes = CanvasChanges(database.canvases, blobs, bell)
+        self.tools = Toolbox([*native_tools(), *tools], audit=audit, timeout_seconds=5, max_result_bytes=100_000)
+        assets = CanvasAssets(database.canvases, changes, blobs, AssetLimits(10_000, 10))
+        limits = SpecLimits()
+        self.library = CanvasLibrary(database.canvases, changes, assets, bench.artifacts, self.tools, bell=bell, audit=audit, limits=limits)
+        self.views = CanvasViews(database.canvases, changes, view_seconds=60)
+        self.tools.add(canvas_tools(self.library, self.views, database.runs, database.canvases))
+        times = {"poll_seconds": 0.05, "heartbeat_seconds": 15, "stall_seconds": 30}
+        self.runs = Tails(RUNS, database.runs, bell, room=Room(100), window=100, **times)
+        work = CanvasWork(self.tools, bench.queue, self.runs, bench.artifacts, answer_seconds=10)
+        action_limits = ActionLimits(20, 100_000, LEASE_SECONDS, 0.05, 900, Confirm.NEVER)
+        self.actions = CanvasActions(
+            database.canvas_actions, changes, work, bench.artifacts, audit=audit, limits=action_limits, instance_id=instance, is_alone=False
+        )
+        refresh_limits = RefreshLimits(10, LEASE_SECONDS, 0.05, unwatched)
+        self.refresh = CanvasRefresh(
+            database.canvas_actions, self.actions, changes, audit, refresh_limits, instance_id=instance, dice=lambda: 0.0
+        )
+
+    async def create(self, spec: dict[str, Any], who: Principal = THE_OWNER, canvas_id: str = "c") -> None:
+        await self.library.create(who, Draft(canvas_id=canvas_id, spec={"version": 1, **spec}))
+
+    async def press(self, action_id: str, **more: Any) -> Answer:
+        return await self.actions.press(THE_OWNER, Ask(canvas_id="c", action_id=action_id, **{"input": {}, "client_id": "test", **more}))
+
+    async def state(self) -> Any:
+        return (await self.library.get(THE_OWNER, "c")).canvas.state
+
+    async def log(self, *types: str) -> list[tuple[str, dict[str, Any]]]:
+        events = await self.bench.database.canvases.events_after("owner/c", 0, 1_000)
+        return [(event.type, msgspec.json.decode(event.data)) for event in events if not types or event.type in types]
+
+    async def close(self) -> None:
+        await self.refresh.stop()
+        await self.actions.stop()
+        await self.runs.close()

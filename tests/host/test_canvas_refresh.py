@@ -1,0 +1,228 @@
+"""Refresh jobs: once each time, on one instance, not twice at once, more and more rarely when they fail."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from easel.core.canvas.refresh import LONGEST_BACK_OFF_MS, next_delay
+from easel.core.principal import THE_OWNER, Kind, Principal
+from easel.errors import BadInput
+from easel.host.canvas_views import NO_CONNECTION
+from tests.host.conftest import TestTool
+from tests.host.stage import LEASE_SECONDS, Stage
+from tests.host.working import until
+from tests.requirements import case, rule
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from tests.host.conftest import Bench, TurnableClock
+
+ECHO = {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "again"}, "saveAs": "seen", "saveMode": "append"}
+AGENT = Principal(THE_OWNER.user_id, "agent", kind=Kind.AGENT)
+
+
+def polling(action: Mapping[str, Any], *, every_ms: int = 60_000, enabled: bool = True, tools: tuple[str, ...] = ("gsv__Echo",)) -> Any:
+    job = {"id": "poll", "everyMs": every_ms, "action": "look", "enabled": enabled}
+    return {"toolPolicy": {"allow": list(tools)}, "state": {"n": 0}, "actions": {"look": dict(action)}, "refresh": [job]}
+
+
+@pytest_asyncio.fixture
+async def stage(bench: Bench) -> AsyncIterator[Stage]:
+    stage = Stage(bench)
+    yield stage
+    await stage.close()
+
+
+async def fired(*stages: Stage) -> int:
+    """One look of each instance for what is due; how many jobs were started. They have ended when it returns."""
+    count = sum([await stage.refresh.once() for stage in stages])
+    for stage in stages:
+        await asyncio.gather(*stage.refresh.at_work)
+    return count
+
+
+@rule("CV-19")
+async def test_a_job_runs_once_every_interval_and_its_result_is_kept(stage: Stage, clock: TurnableClock) -> None:
+    await stage.create(polling(ECHO))
+    assert await fired(stage) == 0, "its time has not come"
+    for time in range(1, 4):
+        clock.ahead += 60
+        assert await fired(stage) == 1
+        assert await fired(stage) == 0, "not again before the next interval is over"
+        assert [one["result"] for one in (await stage.state())["seen"]] == ["again"] * time
+    [(_, started)] = (await stage.log("canvas.action.started"))[:1]
+    assert started["actor"]["trigger"] == "refresh"
+
+
+@rule("CV-19")
+async def test_a_job_that_is_not_enabled_never_runs_and_a_new_spec_ends_what_it_leaves_out(stage: Stage, clock: TurnableClock) -> None:
+    await stage.create(polling(ECHO, enabled=False))
+    clock.ahead += 600
+    assert await fired(stage) == 0
+    await patch_spec(stage, polling(ECHO))
+    clock.ahead += 60
+    assert await fired(stage) == 1
+    await patch_spec(stage, {"state": {}})
+    clock.ahead += 600
+    assert await fired(stage) == 0
+
+
+async def patch_spec(stage: Stage, spec: Any) -> None:
+    await stage.library.patch(THE_OWNER, "c", state_patch=None, spec={"version": 1, **spec}, title=None, expected_revision=None)
+
+
+async def test_a_new_spec_that_keeps_a_job_does_not_put_it_off(stage: Stage, clock: TurnableClock) -> None:
+    await stage.create(polling(ECHO))
+    clock.ahead += 50
+    await patch_spec(stage, polling(ECHO))
+    clock.ahead += 10
+    assert await fired(stage) == 1
+
+
+@rule("CV-19")
+@case("X9")
+async def test_of_many_instances_one_fires_and_a_job_that_still_runs_is_not_started_again(bench: Bench, clock: TurnableClock) -> None:
+    going, started = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Mapping[str, Any]) -> Any:
+        started.set()
+        await going.wait()
+
+    tool = TestTool("slow", slow, read_only=True)
+    stages = [Stage(bench, tool) for _ in range(3)]
+    await stages[0].create(polling({"kind": "tool.call", "tool": "slow"}, every_ms=1_000, tools=("slow",)))
+    clock.ahead += 1
+    assert sum([await stage.refresh.once() for stage in stages]) == 1
+    await started.wait()
+    clock.ahead += LEASE_SECONDS / 2
+    assert sum([await stage.refresh.once() for stage in stages]) == 0, "it is slower than its interval, and still runs"
+    going.set()
+    assert await fired(*stages) == 0
+    clock.ahead += 1
+    assert await fired(*stages) == 1, "what was missed is made up for once, and not fifteen times"
+    for stage in stages:
+        await stage.close()
+
+
+@rule("CV-19")
+async def test_a_job_whose_instance_died_moves_on(bench: Bench, clock: TurnableClock) -> None:
+    dead, alive = Stage(bench), Stage(bench)
+    await dead.create(polling(ECHO))
+    clock.ahead += 60
+    assert len(await bench.database.canvas_actions.claim_refreshes("wrk_dead", 10, LEASE_SECONDS)) == 1
+    assert await fired(alive) == 0
+    clock.ahead += LEASE_SECONDS + 1
+    assert await fired(alive) == 1
+    for stage in (dead, alive):
+        await stage.close()
+
+
+@rule("CV-51")
+async def test_a_job_that_fails_is_told_and_tried_more_rarely_until_it_works_again(bench: Bench, clock: TurnableClock) -> None:
+    works: list[bool] = []
+
+    async def moody(_: Mapping[str, Any]) -> Any:
+        if not works:
+            raise ValueError("no")
+        return "yes"
+
+    stage = Stage(bench, TestTool("moody", moody, read_only=True))
+    await stage.create(polling({"kind": "tool.call", "tool": "moody"}, tools=("moody",)))
+    for failures, wait in ((1, 60), (2, 120), (3, 240)):
+        clock.ahead += wait - 1
+        assert await fired(stage) == 0
+        clock.ahead += 1
+        assert await fired(stage) == 1
+        _, told = (await stage.log("canvas.refresh.failed"))[-1]
+        assert (told["refreshId"], told["failures"], told["retryInMs"]) == ("poll", failures, 60_000 * 2**failures)
+        assert "broke" in told["error"]["message"]
+    works.append(True)
+    clock.ahead += 60 * 8
+    assert await fired(stage) == 1
+    clock.ahead += 60
+    assert await fired(stage) == 1, "back at its own pace"
+    assert [kind for kind, _ in (await stage.log())[-2:]] == ["canvas.action.started", "canvas.action.finished"]
+    await stage.close()
+
+
+@rule("CV-19")
+async def test_where_the_setting_says_so_jobs_rest_while_nobody_looks(bench: Bench, clock: TurnableClock) -> None:
+    stage = Stage(bench, unwatched=False)
+    await stage.create(polling(ECHO))
+    clock.ahead += 60
+    await fired(stage)
+    assert "seen" not in await stage.state()
+    await stage.views.open(THE_OWNER, "c", "browser", NO_CONNECTION)
+    clock.ahead += 60
+    # The view would have run out meanwhile if the clock were not turned: it is opened anew.
+    await stage.views.open(THE_OWNER, "c", "browser", NO_CONNECTION)
+    await fired(stage)
+    assert len((await stage.state())["seen"]) == 1
+    await stage.close()
+
+
+@rule("RS-45", "CV-41")
+async def test_what_needs_a_person_is_refused_in_a_refresh_when_it_is_stored_and_when_it_runs(stage: Stage, clock: TurnableClock) -> None:
+    with pytest.raises(BadInput, match="needs a person's consent"):
+        await stage.create(polling({**ECHO, "confirm": "always"}))
+    unknown = {"kind": "tool.call", "tool": "node__Wipe"}
+    await stage.create(polling(unknown, tools=("node__Wipe",)))
+    clock.ahead += 60
+    await fired(stage)
+    [(_, told)] = await stage.log("canvas.refresh.failed")
+    assert told["error"]["name"] == "UNAVAILABLE", "a tool without a definition cannot run"
+    assert await stage.log("canvas.action.started") == []
+
+
+@rule("RS-59")
+async def test_an_agent_s_refresh_of_what_is_not_read_only_waits_for_a_person(bench: Bench, clock: TurnableClock) -> None:
+    used: list[int] = []
+
+    async def touch(_: Mapping[str, Any]) -> Any:
+        used.append(1)
+
+    stage = Stage(bench, TestTool("touch", touch))
+    await stage.create(polling({"kind": "tool.call", "tool": "touch", "confirm": "never"}, tools=("touch",)), who=AGENT)
+    clock.ahead += 60
+    await fired(stage)
+    [(_, told)] = await stage.log("canvas.refresh.failed")
+    assert (told["error"]["name"], used) == ("FORBIDDEN", [])
+    await stage.library.accept(THE_OWNER, "c", 1)
+    clock.ahead += 120
+    await fired(stage)
+    assert used == [1]
+    await stage.close()
+
+
+@rule("CV-19")
+async def test_a_deleted_canvas_has_no_jobs(stage: Stage, clock: TurnableClock) -> None:
+    await stage.create(polling(ECHO))
+    await stage.library.delete(THE_OWNER, "c")
+    clock.ahead += 60
+    assert await fired(stage) == 0
+    assert await stage.bench.database.canvas_actions.next_refresh() is None
+
+
+@rule("CV-19")
+async def test_the_duty_fires_when_it_is_time_and_renews_what_it_holds(stage: Stage) -> None:
+    await stage.create(polling(ECHO, every_ms=1_000))
+    stage.refresh.start()
+    await until(lambda: _has_seen(stage, 2))
+
+
+async def _has_seen(stage: Stage, count: int) -> bool:
+    return len((await stage.state()).get("seen", [])) >= count
+
+
+@case("X9")
+def test_the_next_time_is_never_early_and_no_failure_makes_it_later_than_an_hour():
+    assert next_delay(1_000, 0, 0.0) == 1.0
+    assert next_delay(1_000, 0, 1.0) == pytest.approx(1.1)
+    assert [next_delay(1_000, failures, 0.0) for failures in (1, 2, 6, 7, 100)] == [2, 4, 64, 64, 64]
+    assert next_delay(600_000, 50, 0.0) == LONGEST_BACK_OFF_MS / 1000
+    assert next_delay(7_200_000, 3, 0.0) == 7_200, "what is slow by itself does not get faster"
