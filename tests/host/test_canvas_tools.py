@@ -1,0 +1,198 @@
+"""An agent makes canvases with one tool, and reaches no further through them than by itself. CV-49, RS-59"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from easel.core.principal import THE_OWNER, Principal
+from easel.core.run.life import Status
+from easel.core.tool.context import ToolContext
+from easel.errors import BadInput, Forbidden, NotFound, RevisionConflict, ToolFailed
+from easel.ids import UserId
+from tests.host.conftest import TestTool
+from tests.host.stage import Stage
+from tests.host.working import at_work, ended, script
+from tests.requirements import case, rule
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from tests.host.conftest import Bench
+
+PERSON = ToolContext(THE_OWNER, "agent:main:main")
+SPEC = {
+    "version": 1,
+    "toolPolicy": {"allow": ["gsv__Echo"]},
+    "state": {"n": 0},
+    "actions": {"say": {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "{{state.n}}"}, "saveAs": "said"}},
+}
+
+
+@pytest_asyncio.fixture
+async def stage(bench: Bench) -> AsyncIterator[Stage]:
+    stage = Stage(bench)
+    yield stage
+    await stage.close()
+
+
+async def canvas(stage: Stage, operation: str, context: ToolContext = PERSON, **args: Any) -> Any:
+    return await stage.tools.call("gsv__Canvas", {"operation": operation, **args}, context)
+
+
+@rule("CV-49")
+async def test_with_this_tool_alone_an_agent_makes_a_canvas_with_state_and_actions_in_a_run(stage: Stage, bench: Bench) -> None:
+    page = '<h1 data-gsv-text="state.n"></h1>'
+    asked = {"operation": "upsert", "canvasId": "c", "title": "Mine", "spec": SPEC, "assets": {"assets/index.html": page}}
+    patch = {"operation": "patchState", "canvasId": "c", "patch": [{"op": "replace", "path": "/n", "value": 7}]}
+    run_id = await bench.start(
+        script(
+            {"call": "gsv__Canvas", "args": asked},
+            {"call": "gsv__Canvas", "args": patch},
+            {"call": "gsv__Canvas", "args": {"operation": "open", "canvasId": "c"}},
+            {"say": "done"},
+        ),
+        session="planning",
+    )
+    tools = [stage.tools._tools["gsv__Canvas"]]
+    async with at_work(bench.worker(*tools)):
+        assert (await ended(bench, run_id)).status is Status.COMPLETED
+    whole = await stage.library.get(THE_OWNER, "c")
+    assert whole.canvas.title == "Mine"
+    assert whole.canvas.session_key == "agent:main:planning", "it belongs to the session in which it was made"
+    assert whole.canvas.state == {"n": 7}
+    assert [asset.path for asset in whole.assets] == ["assets/index.html"]
+    assert not whole.canvas.is_accepted
+    assert [view.client_id for view in whole.live_views] == ["agent:main:planning"]
+    assert (await stage.press("say")).result == "7"
+
+
+@rule("CV-49")
+async def test_get_list_open_and_close_say_what_there_is(stage: Stage) -> None:
+    made = await canvas(stage, "upsert", canvasId="c", spec=SPEC)
+    assert (made["canvasId"], made["revision"], made["viewUrl"], made["warnings"]) == ("c", 1, "/canvas/main/c", [])
+    got = await canvas(stage, "get", canvasId="c")
+    assert (got["state"], got["spec"], got["accepted"]) == ({"n": 0}, SPEC, False)
+    assert (await canvas(stage, "list"))["canvases"] == [{"canvasId": "c", "agentId": "main", "title": "c", "revision": 1}]
+    opened = await canvas(stage, "open", canvasId="c")
+    assert (await canvas(stage, "close", canvasId="c", viewId=opened["viewId"]))["closed"] == [opened["viewId"]]
+    assert (await canvas(stage, "get", canvasId="c"))["views"] == 0
+
+
+@pytest.mark.parametrize(
+    "args, error",
+    [
+        ({"operation": "get", "canvasId": "nowhere"}, NotFound),
+        ({"operation": "patchState", "canvasId": "c"}, BadInput),
+        ({"operation": "patchState", "canvasId": "c", "patch": [{"op": "move", "path": "/n"}]}, BadInput),
+        ({"operation": "upsert", "canvasId": "c", "spec": {"version": 2}}, BadInput),
+        ({"operation": "upsert", "canvasId": "c", "expectedRevision": 9}, RevisionConflict),
+        ({"operation": "delete", "canvasId": "c"}, ToolFailed),
+        ({"operation": "get"}, ToolFailed),
+        ({"operation": "confirm", "canvasId": "c"}, ToolFailed),
+    ],
+)
+@rule("CV-49")
+async def test_what_cannot_be_done_is_told_by_its_error(stage: Stage, args: Mapping[str, Any], error: type[Exception]) -> None:
+    await canvas(stage, "upsert", canvasId="c", spec=SPEC)
+    with pytest.raises(error):
+        await stage.tools.call("gsv__Canvas", args, PERSON)
+    assert (await canvas(stage, "get", canvasId="c"))["revision"] == 1
+
+
+@rule("RS-59")
+async def test_an_agent_s_spec_may_allow_only_what_the_agent_may_call(stage: Stage) -> None:
+    reaching = {**SPEC, "toolPolicy": {"allow": ["gsv__Echo", "prod__Bash"]}}
+    with pytest.raises(Forbidden, match="prod__Bash"):
+        await canvas(stage, "upsert", canvasId="c", spec=reaching)
+    with pytest.raises(NotFound):
+        await stage.library.get(THE_OWNER, "c")
+
+
+@rule("RS-59")
+async def test_never_of_an_agent_counts_as_auto_until_a_person_accepts_that_spec(bench: Bench) -> None:
+    async def touch(_: Mapping[str, Any]) -> Any:
+        return "touched"
+
+    stage = Stage(bench, TestTool("touch", touch))
+    spec = {"version": 1, "toolPolicy": {"allow": ["touch"]}, "actions": {"go": {"kind": "tool.call", "tool": "touch", "confirm": "never"}}}
+    await canvas(stage, "upsert", canvasId="c", spec=spec)
+    assert (await stage.press("go")).status == "asked"
+    await stage.library.accept(THE_OWNER, "c", 1)
+    assert (await stage.press("go")).result == "touched"
+    await canvas(stage, "upsert", canvasId="c", spec={**spec, "title": "another one"})
+    assert (await stage.press("go")).status == "asked", "what was accepted is not what is there now"
+    with pytest.raises(RevisionConflict):
+        await stage.library.accept(THE_OWNER, "c", 2)
+    await stage.close()
+
+
+@rule("RS-59")
+async def test_an_agent_can_neither_accept_nor_confirm(stage: Stage) -> None:
+    await canvas(stage, "upsert", canvasId="c", spec=SPEC)
+    who = (await _agent_of_a_run(stage)).who
+    with pytest.raises(Forbidden, match="Only a person"):
+        await stage.library.accept(who, "c", 1)
+    with pytest.raises(Forbidden, match="Only a person"):
+        await stage.actions.confirm(who, "evt_01m7fvw83frvsq1ewfxws93q4z", "x", approve=True)
+
+
+async def _agent_of_a_run(stage: Stage) -> ToolContext:
+    await stage.bench.start("noop")
+    [claim] = await stage.bench.runs.claim_queued(stage.bench.worker().worker_id, 1, 60, 0)
+    return ToolContext.of_run(claim)
+
+
+@rule("RS-59", "CV-05")
+@case("X4")
+async def test_a_button_that_calls_gsv_canvas_writes_as_an_agent_does_even_when_a_person_presses_it(bench: Bench) -> None:
+    stage = Stage(bench)
+    inner = {"version": 1, "toolPolicy": {"allow": ["gsv__Sleep"]}, "actions": {}}
+    upsert = {"operation": "upsert", "canvasId": "c", "spec": inner}
+    spec = {
+        "toolPolicy": {"allow": ["gsv__Canvas"]},
+        "actions": {"widen": {"kind": "tool.call", "tool": "gsv__Canvas", "args": upsert, "confirm": "never"}},
+    }
+    await stage.create(spec)
+    await stage.press("widen")
+    assert not (await stage.library.get(THE_OWNER, "c")).canvas.is_accepted
+    await stage.close()
+
+
+@rule("CV-08")
+async def test_another_user_s_canvases_and_logs_are_not_there(stage: Stage, bench: Bench) -> None:
+    await canvas(stage, "upsert", canvasId="c", spec=SPEC)
+    run_id = await bench.start("noop")
+    other = ToolContext(Principal(UserId("mallory"), "mallory"), "agent:main:main")
+    with pytest.raises(NotFound):
+        await canvas(stage, "get", other, canvasId="c")
+    for named in ({"canvasId": "c"}, {"runId": run_id}):
+        with pytest.raises(NotFound):
+            await stage.tools.call("gsv__LogsGet", named, other)
+
+
+# --- gsv__LogsGet -----------------------------------------------------------------------------------------------------
+
+
+@rule("CV-49")
+async def test_logs_are_read_as_lines_of_a_run_a_canvas_or_a_session_newest_last(stage: Stage, bench: Bench) -> None:
+    first = await bench.start(script({"think": "hidden thought"}, {"say": "one"}), session="s")
+    async with at_work(bench.worker()):
+        await ended(bench, first)
+        second = await bench.start(script({"say": "two"}), session="s")
+        await ended(bench, second)
+    of_run = await stage.tools.call("gsv__LogsGet", {"runId": first}, PERSON)
+    assert next(line.split(" ")[1] for line in of_run["lines"]) == "run.start"
+    assert of_run["text"] == "\n".join(of_run["lines"])
+    assert "hidden thought" not in of_run["text"], "what is internal stays so"
+    of_session = await stage.tools.call("gsv__LogsGet", {"sessionKey": "agent:main:s"}, PERSON)
+    assert of_session["text"].index('"one"') < of_session["text"].index('"two"')
+    own = await stage.tools.call("gsv__LogsGet", {"limit": 1}, ToolContext(THE_OWNER, "agent:main:s"))
+    [last] = own["lines"]
+    assert last.split(" ")[1] == "done"
+    await canvas(stage, "upsert", canvasId="c", spec=SPEC)
+    assert "canvas.created" in (await stage.tools.call("gsv__LogsGet", {"canvasId": "c"}, PERSON))["text"]
+    with pytest.raises(BadInput, match="Name one log"):
+        await stage.tools.call("gsv__LogsGet", {"canvasId": "c", "runId": first}, PERSON)
