@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench.measurements.appends import appends
+from bench.measurements.canvases import actions, busy_canvases
 from bench.measurements.claims import claims
 from bench.measurements.fanout import fanout
 from bench.measurements.footprint import footprint
@@ -21,5 +22,6 @@ if TYPE_CHECKING:
     from bench.setting import Setting
 
 MEASUREMENTS: Mapping[str, Callable[[Setting], Awaitable[list[Figure]]]] = {
-    measure.__name__: measure for measure in (latency, runs, appends, fanout, replay, resume, idle, claims, takeover, footprint)
+    measure.__name__: measure
+    for measure in (latency, runs, appends, fanout, replay, resume, idle, claims, takeover, footprint, actions, busy_canvases)
 }

@@ -195,8 +195,9 @@ class WriteLane(_Lane):
         try:
             connection = held.get()
             connection.execute("begin immediate")
-            outcomes = [self._once(connection, job) for job in jobs]
-            connection.execute("commit")
+            outcomes = [_once(connection, job) for job in jobs] if len(jobs) > 1 else [_alone(connection, jobs[0])]
+            if connection.in_transaction:
+                connection.execute("commit")
         except sqlite3.Error as problem:
             held.lost(problem)
             return [_Outcome(job, problem=_unavailable(problem)) for job in jobs]
@@ -204,14 +205,27 @@ class WriteLane(_Lane):
         self.commits += 1
         return outcomes
 
-    def _once(self, connection: sqlite3.Connection, job: _Job) -> _Outcome:
-        connection.execute("savepoint job")
-        try:
-            outcome = _Outcome(job, job.work(connection))
-        except Exception as problem:
-            if is_passing(problem):
-                raise
-            connection.execute("rollback to job")
-            outcome = _Outcome(job, problem=problem)
-        connection.execute("release job")
-        return outcome
+
+
+def _once(connection: sqlite3.Connection, job: _Job) -> _Outcome:
+    connection.execute("savepoint job")
+    try:
+        outcome = _Outcome(job, job.work(connection))
+    except Exception as problem:
+        if is_passing(problem):
+            raise
+        connection.execute("rollback to job")
+        outcome = _Outcome(job, problem=problem)
+    connection.execute("release job")
+    return outcome
+
+
+def _alone(connection: sqlite3.Connection, job: _Job) -> _Outcome:
+    """A job that shares its transaction with none needs no savepoint: what it did goes with all of it."""
+    try:
+        return _Outcome(job, job.work(connection))
+    except Exception as problem:
+        if is_passing(problem):
+            raise
+        connection.execute("rollback")
+        return _Outcome(job, problem=problem)
