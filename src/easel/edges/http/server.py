@@ -32,12 +32,38 @@ def listen_on(host: str, port: int) -> socket.socket:
 
 
 class _BoundedHttp(HttpToolsProtocol):
-    """HTTP as uvicorn reads it, with an end to headers, and a way to give up a connection at once."""
+    """HTTP as uvicorn reads it, with an end to headers and to waiting for them, and a way to give up a connection at once.
 
+    One timer a connection looks whether its client keeps it waiting: a head that is not there in time, or a body of which nothing
+    comes. Whoever sends slowly, but sends, may take as long as it likes over its body.
+    """
+
+    patience = 30.0  # seconds
     _head_bytes = 0
     _is_in_head = True
+    _waiting_since: float | None = None  # for the client; None: it is our turn
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - as uvicorn has it
+        super().connection_made(transport)
+        self._waiting_since = self.loop.time()
+        self._patience = self.loop.call_later(self.patience, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._patience.cancel()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        if self.transport.is_closing() or self.transport.get_protocol() is not self:  # over, or a WebSocket now
+            return
+        waited = 0.0 if self._waiting_since is None or self.flow.read_paused else self.loop.time() - self._waiting_since
+        if waited >= self.patience:
+            self.transport.abort()
+            return
+        self._patience = self.loop.call_later(self.patience - waited, self._look)
 
     def data_received(self, data: bytes) -> None:
+        if not self._is_in_head and self._waiting_since is not None:
+            self._waiting_since = self.loop.time()
         if self._is_in_head:
             self._head_bytes += len(data)
             if self._head_bytes > MOST_HEADER_BYTES + len(data):  # what came before this piece was all head already
@@ -47,6 +73,7 @@ class _BoundedHttp(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._waiting_since = self.loop.time()
         self.scope["extensions"] = {CONNECTION: {"abort": self.transport.abort, "unsent": self.transport.get_write_buffer_size}}
 
     def on_headers_complete(self) -> None:
@@ -56,6 +83,7 @@ class _BoundedHttp(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._is_in_head = True
         self._head_bytes = 0
+        self._waiting_since = None
         super().on_message_complete()
 
 
@@ -72,7 +100,22 @@ class _OurWebSockets(WebSocketsSansIOProtocol):
         super().handle_connect(event)
         if not self.close_sent:
             extensions = cast("dict[str, Any]", self.scope.get("extensions"))
-            extensions[CONNECTION] = {"abort": self.transport.abort, "unsent": self.transport.get_write_buffer_size}
+            extensions[CONNECTION] = {
+                "abort": self.transport.abort,
+                "unsent": self.transport.get_write_buffer_size,
+                "watch": self.watch,
+            }
+
+    def watch(self, seconds: float) -> None:
+        """Ask the other side this often whether it is there, and give it as long to say so."""
+        self.stop_keepalive()
+        self.ping_interval = self.ping_timeout = seconds
+        self.last_ping_rtt = 0.0
+        self.start_keepalive()
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self.transport.abort()  # uvicorn would wait until what is buffered has gone out, and nobody takes it
 
     async def send(self, message: Any) -> None:
         if self.transport.is_closing():  # uvicorn would pass over an `accept`, or take what we say after it closed for our mistake
@@ -87,10 +130,18 @@ class _QuietServer(uvicorn.Server):
 
 
 class HttpServer:
-    def __init__(self, app: ASGIApp, listening: socket.socket, *, max_frame_bytes: int = 1_048_576, ping_seconds: float = 15.0) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        listening: socket.socket,
+        *,
+        max_frame_bytes: int = 1_048_576,
+        ping_seconds: float = 15.0,
+        patience_seconds: float = 30.0,
+    ) -> None:
         config = uvicorn.Config(
             app,
-            http=_BoundedHttp,
+            http=type("Http", (_BoundedHttp,), {"patience": patience_seconds}),
             ws=_OurWebSockets,
             ws_max_size=max_frame_bytes,
             ws_ping_interval=ping_seconds,

@@ -1,0 +1,146 @@
+"""Canvases for newcomers: a deploy cockpit, a live log viewer and a release checklist with an approval.
+
+Owns what they are. Each is what an author would send with `canvas.create`; their pages lie beside this file. The first button of
+each calls a tool of Easel's own, so that something happens on a machine with no sandbox too.
+"""
+
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+ENTRY = "assets/index.html"
+
+
+@dataclass(frozen=True, slots=True)
+class DemoCanvas:
+    canvas_id: str
+    title: str
+    spec: dict[str, Any]
+
+    @property
+    def assets(self) -> dict[str, str]:
+        page = resources.files("easel.demo").joinpath(f"{self.canvas_id}.html").read_text("utf-8")
+        style = resources.files("easel.demo").joinpath("demo.css").read_text("utf-8")
+        return {ENTRY: page, "assets/demo.css": style}
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What `canvas.create` takes."""
+        return {"canvasId": self.canvas_id, "title": self.title, "spec": self.spec, "assets": self.assets}
+
+
+# The specification's own example, on the node that is always there. Its `setDeploying` replaces `/status`, so the state has one; its
+# `refreshLogs` reads by a read-only tool, since what runs by itself cannot ask a person.
+DEPLOY_COCKPIT = DemoCanvas(
+    "deploy-cockpit",
+    "Deploy Cockpit",
+    {
+        "version": 1,
+        "mode": "html",
+        "toolPolicy": {"allow": ["gsv__Clock", "gsv__LogsGet", "local__Bash"]},
+        "state": {
+            "service": "api",
+            "version": "1.2.7",
+            "status": "idle",
+            "clock": None,
+            "logsTail": None,
+            "lastDeploy": None,
+            "assistant": {},
+        },
+        "actions": {
+            "checkClock": {"kind": "tool.call", "title": "Check the server's clock", "tool": "gsv__Clock", "saveAs": "clock"},
+            "deploy": {
+                "kind": "tool.call",
+                "title": "Deploy",
+                "tool": "local__Bash",
+                "args": {"command": "echo deployed {{state.service}} {{state.version}} | tee -a deploys.log"},
+                "saveAs": "lastDeploy",
+                "confirm": "always",
+                "timeoutMs": 120_000,
+            },
+            "refreshLogs": {
+                "kind": "tool.call",
+                "title": "Refresh logs",
+                "tool": "gsv__LogsGet",
+                "args": {"limit": 20},
+                "saveAs": "logsTail",
+            },
+            "assistantPlan": {
+                "kind": "session.send",
+                "title": "Ask the assistant",
+                "message": "Given the rollout of {{state.service}} {{state.version}}, propose next safe steps and risks.",
+                "saveAs": "assistant.plan",
+            },
+            "setDeploying": {
+                "kind": "state.patch",
+                "title": "Mark as deploying",
+                "patch": [{"op": "replace", "path": "/status", "value": "deploying"}],
+            },
+            "setIdle": {"kind": "state.patch", "title": "Mark as idle", "patch": [{"op": "replace", "path": "/status", "value": "idle"}]},
+        },
+        "bindings": {"buttons.deployNow": "deploy", "buttons.refreshLogs": "refreshLogs"},
+        "refresh": [{"id": "pollLogs", "everyMs": 30_000, "action": "refreshLogs", "enabled": True}],
+        "writable": ["service", "version"],
+    },
+)
+
+LOG_VIEWER = DemoCanvas(
+    "log-viewer",
+    "Live logs",
+    {
+        "version": 1,
+        "toolPolicy": {"allow": ["gsv__LogsGet"]},
+        "state": {"session": "agent:main:main", "lines": "40", "log": None, "said": None},
+        "actions": {
+            "look": {
+                "kind": "tool.call",
+                "title": "Look now",
+                "tool": "gsv__LogsGet",
+                "args": {"sessionKey": "{{state.session}}", "limit": 40},
+                "saveAs": "log",
+            },
+            "hello": {"kind": "session.send", "title": "Say hello to the agent", "message": "Hello! What can you do?", "saveAs": "said"},
+        },
+        "refresh": [{"id": "look", "everyMs": 3_000, "action": "look", "enabled": True}],
+        "writable": ["session"],
+    },
+)
+
+RELEASE_CHECKLIST = DemoCanvas(
+    "release-checklist",
+    "Release checklist",
+    {
+        "version": 1,
+        "toolPolicy": {"allow": ["gsv__Clock", "gsv__Echo"]},
+        "state": {
+            "release": "2.0.0",
+            "checks": {"tests": False, "changelog": False, "backup": False},
+            "frozenAt": None,
+            "approval": None,
+            "notes": "",
+        },
+        "actions": {
+            "freeze": {"kind": "tool.call", "title": "Freeze the code", "tool": "gsv__Clock", "saveAs": "frozenAt"},
+            "approve": {
+                "kind": "tool.call",
+                "title": "Approve the release",
+                "tool": "gsv__Echo",
+                "args": {"value": "Release {{state.release}} is approved. {{state.notes}}"},
+                "saveAs": "approval",
+                "confirm": "always",
+            },
+            "reset": {
+                "kind": "state.patch",
+                "title": "Begin again",
+                "patch": [
+                    {"op": "replace", "path": "/checks", "value": {"tests": False, "changelog": False, "backup": False}},
+                    {"op": "replace", "path": "/frozenAt", "value": None},
+                    {"op": "replace", "path": "/approval", "value": None},
+                ],
+            },
+        },
+        "writable": ["release", "checks", "notes"],
+    },
+)
+
+CANVASES = (DEPLOY_COCKPIT, LOG_VIEWER, RELEASE_CHECKLIST)

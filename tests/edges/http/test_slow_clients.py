@@ -1,0 +1,110 @@
+"""Clients that send slowly, or nothing: they are given up on, and nobody else notices. R4"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.edges.http.live import LiveEasel, script
+from tests.requirements import case
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATIENCE = 1.0
+HEAD = "POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\nContent-Length: {length}\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
+    with LiveEasel(tmp_path_factory.mktemp("easel"), settings={"patience_seconds": PATIENCE}) as live:
+        yield live
+
+
+def seconds_until_closed(connection: socket.socket) -> float:
+    began = time.monotonic()
+    connection.settimeout(10)
+    try:
+        while connection.recv(65_536):
+            pass
+    except ConnectionResetError:
+        pass
+    return time.monotonic() - began
+
+
+@case("R4")
+@pytest.mark.parametrize(
+    "sent", ["", "GET /healthz HTT", "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "], ids=["nothing", "a line", "a header"]
+)
+def test_a_head_that_does_not_come_is_not_waited_for_for_ever(impatient: LiveEasel, sent: str) -> None:
+    with socket.create_connection(impatient.address) as connection:
+        connection.sendall(sent.encode())
+        assert PATIENCE / 2 < seconds_until_closed(connection) < PATIENCE * 5
+
+
+@case("R4")
+def test_a_drop_of_header_now_and_then_does_not_buy_more_time(impatient: LiveEasel) -> None:
+    with socket.create_connection(impatient.address) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        is_over = threading.Event()
+
+        def drip() -> None:
+            try:
+                while not is_over.wait(PATIENCE / 5):
+                    connection.sendall(b"X: y\r\n")
+            except OSError:
+                pass  # that is what this is about
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        took = seconds_until_closed(connection)
+        is_over.set()
+        dripping.join()
+    assert took < PATIENCE * 5
+
+
+@case("R4")
+def test_a_body_that_stops_coming_is_given_up_and_one_that_comes_slowly_is_not(impatient: LiveEasel) -> None:
+    body = b'{"session_id":"slow","message":"noop"}'
+    head = HEAD.format(token=impatient.token, length=len(body)).encode()
+    with socket.create_connection(impatient.address) as stuck:
+        stuck.sendall(head + body[:5])
+        assert PATIENCE / 2 < seconds_until_closed(stuck) < PATIENCE * 5
+    with socket.create_connection(impatient.address) as slow:
+        slow.sendall(head)
+        began = time.monotonic()
+        for at in range(0, len(body), 5):
+            slow.sendall(body[at : at + 5])
+            time.sleep(PATIENCE / 4)  # the client's own pace, which is what is tested
+        assert time.monotonic() - began > PATIENCE
+        assert slow.recv(65_536).startswith(b"HTTP/1.1 202")
+
+
+@case("R4")
+def test_an_answer_that_takes_long_is_our_own_time_and_not_the_client_s(impatient: LiveEasel) -> None:
+    run_id = impatient.start(script({"wait_ms": int(PATIENCE * 2_500)}, {"say": "late"}))
+    assert impatient.events(run_id)[-1].type == "done"
+
+
+@case("R4")
+def test_hundreds_of_idle_and_dripping_connections_leave_the_others_as_quick_as_before(impatient: LiveEasel) -> None:
+    def p99() -> float:
+        took: list[float] = []
+        for _ in range(100):
+            began = time.perf_counter()
+            assert impatient.get("/healthz").status_code == 200
+            took.append(time.perf_counter() - began)
+        return sorted(took)[98]
+
+    before = p99()
+    idle = [socket.create_connection(impatient.address) for _ in range(300)]
+    for number, connection in enumerate(idle):
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127" if number % 2 else b"")
+    during = p99()
+    for connection in idle:
+        connection.close()
+    assert during < max(before * 2, 0.05), f"{before * 1000:.1f} ms before, {during * 1000:.1f} ms with 300 that hang"
