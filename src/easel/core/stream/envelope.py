@@ -7,6 +7,7 @@ choose, says who caused it where it changes state, and is light. Knows no log, n
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from easel.core.stream.lightness import Moved, lightened, mentioned
@@ -101,8 +102,9 @@ def seal(event_type: str, data: Mapping[str, Any], provenance: Provenance) -> En
     sealed = {**light, "visibility": kind.visibility.value}
     ours = _SAYING[kind.visibility]
     if kind.stream is not Stream.NARRATIVE:
-        sealed["provenance"] = said = _checked(provenance)
-        ours = f'{ours},"provenance":{to_json(said)}'
+        said, written = _checked(provenance)
+        sealed["provenance"] = dict(said)
+        ours = f'{ours},"provenance":{written}'
     text = f"{text[:-1]},{ours}}}" if light else f"{{{ours}}}"  # joined as text, so that the data is encoded once
     return Envelope(event_type, kind.visibility, sealed, text, moved, mentioned(text, moved))
 
@@ -111,7 +113,8 @@ _OURS = frozenset({"visibility", "provenance"})
 _SAYING = {visibility: f'"visibility":"{visibility}"' for visibility in Visibility}
 
 
-def _checked(provenance: Provenance) -> dict[str, str]:
+@lru_cache(maxsize=1_000)  # a run, and each execution of an action, says several things in a row
+def _checked(provenance: Provenance) -> tuple[dict[str, str], str]:
     """Who caused it: never empty, so that no change of state is anonymous. CC-16, CC-18, CC-19"""
     said = {"agent_id": provenance.agent_id, "node_id": provenance.node_id, "run_id": provenance.run_id}
     if provenance.edge_id is not None:
@@ -121,7 +124,7 @@ def _checked(provenance: Provenance) -> dict[str, str]:
             raise BadInput(
                 problem=f"{name} is 1 to {LONGEST_ID} printable characters: whoever changes something says who, where and in which run."
             )
-    return said
+    return said, to_json(said)
 
 
 LONGEST_ID = 200
