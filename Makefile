@@ -19,7 +19,7 @@ help: ## what can be made
 
 run:
 	@$(PYTHON) scripts/prepare.py runtime
-	@exec $(VENV)/easel up $(ARGS)
+	@exec $(VENV)/easel up --demo $(ARGS)
 
 test:
 	@$(PYTHON) scripts/prepare.py test

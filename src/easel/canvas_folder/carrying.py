@@ -1,0 +1,272 @@
+"""Carrying a canvas between a server and a folder: what there is, what differs, and the calls that make it the same.
+
+Owns that nothing is half carried. All that changed goes in one call where one call can say it: then it is there whole or not at
+all. Where it cannot (bytes that are no text, or more than one request holds) it goes in steps, and when one is refused those before it are
+taken back.
+"""
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from easel.canvas_folder.server import NobodyThere, Refused, Server
+from easel.core.canvas.assets import ENTRY, check_together
+from easel.core.canvas.folder import SPEC, STATE, FolderCanvas, from_view, heavy_in, is_same, plain
+from easel.errors import BadInput
+
+MOST_TRIES = 3  # at reading a canvas at one revision, while people work on it
+RECORDS_AT_ONCE = 200
+TOO_LARGE, NOT_FOUND = "TOO_LARGE", "NOT_FOUND"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A canvas as a server has it."""
+
+    canvas: FolderCanvas
+    descriptor: Mapping[str, Any]
+
+    @property
+    def revision(self) -> int:
+        return self.descriptor["revision"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    method: str
+    params: Mapping[str, Any]
+    about: Sequence[str]  # the files that it carries
+    undo: "tuple[str, Mapping[str, Any]] | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What was done: by the calls' own answer the revision, and warnings where the server has some."""
+
+    revision: int
+    sent: Sequence[str]
+    removed: Sequence[str]
+    is_new: bool = False
+    warnings: Sequence[str] = ()
+
+
+# --- from the server ----------------------------------------------------------------------------------------------------
+
+
+def held(server: Server, canvas_id: str) -> Held | None:
+    """The whole canvas, None if there is none. Its assets come one by one, so it is read again if it has changed meanwhile.
+
+    On a canvas that changes all the time the last reading counts: what changes so fast is its state, which came in one piece.
+    """
+    view, assets = _look(server, canvas_id), dict[str, bytes]()
+    for _ in range(MOST_TRIES):
+        if view is None:
+            return None
+        try:
+            assets = {path: _asset(server, canvas_id, path) for path in view["assets"]}
+        except Refused as problem:
+            if problem.name != NOT_FOUND:
+                raise
+        before, view = view["revision"], _look(server, canvas_id)
+        if view is not None and view["revision"] == before:
+            break
+    if view is None:
+        return None
+    if assets.keys() != set(view["assets"]):
+        raise NobodyThere(f"The assets of {plain(canvas_id)} are being changed all the time; try again in a moment.")
+    fetched = {name: server.artifact(name) for name in heavy_in(view)}
+    return Held(from_view(view, {path: assets[path] for path in sorted(assets)}, fetched), view["descriptor"])
+
+
+def _look(server: Server, canvas_id: str) -> Any:
+    try:
+        return server.call("canvas.get", canvasId=canvas_id)
+    except Refused as problem:
+        if problem.name == NOT_FOUND:
+            return None
+        raise
+
+
+def _asset(server: Server, canvas_id: str, path: str) -> bytes:
+    found = server.call("canvas.asset.get", canvasId=canvas_id, path=path)
+    return found["text"].encode() if "text" in found else base64.b64decode(found["base64"])
+
+
+def records(server: Server, canvas_id: str, most: int) -> list[Mapping[str, Any]]:
+    """The newest records of its actions, newest first."""
+    found: list[Mapping[str, Any]] = []
+    before = None
+    while len(found) < most:
+        page = server.call("canvas.records", canvasId=canvas_id, before=before, limit=min(RECORDS_AT_ONCE, most - len(found)))
+        found += page["records"]
+        before = page.get("next")
+        if before is None:
+            break
+    return found
+
+
+# --- to the server ------------------------------------------------------------------------------------------------------
+
+
+def steps(old: FolderCanvas | None, new: FolderCanvas, *, most_bytes: int, others: Sequence[str] = ()) -> list[Step]:
+    """What makes `old`, as the server has it, into `new`. `others` are assets of the server's that neither speaks of; they stay."""
+    told = _told(old, new)
+    there = _assets(old)
+    put = {path: content for path, content in new.assets.items() if there.get(path) != content}
+    gone = [path for path in there if path not in new.assets]
+    if not told and len(put) + len(gone) <= 1:
+        return [*_puts(old, new, put), *_deletes(old, new, gone)]
+    files = [*_files(told), *put, *gone]
+    if not put and not gone:
+        return [_upsert(new, told, files)]
+    whole = None if others else _texts(new.assets)
+    if whole is not None:
+        at_once = _upsert(new, {**told, "assets": whole}, files)
+        if len(msgspec.json.encode({"method": at_once.method, "params": at_once.params})) <= most_bytes:
+            return [at_once]
+    first: list[Step] = []
+    last = [_upsert(new, told, _files(told))] if told else []
+    if old is None:  # there has to be a canvas before it can have assets
+        first, last = [_upsert(new, told, _files(told), ("canvas.delete", {"canvasId": new.canvas_id}))], []
+    puts, deletes = _puts(old, new, put), _deletes(old, new, gone)
+    if not _can_lie_together([*there, *new.assets, *others]):  # a name that changed its case only, or became a folder
+        return [*first, *deletes, *puts, *last]
+    return [*first, *puts, *last, *deletes]
+
+
+def _told(old: FolderCanvas | None, new: FolderCanvas) -> dict[str, Any]:
+    """The members of an upsert that say what is new."""
+    if old is None:
+        key = new.owner_session_key if new.owner_session_key != f"agent:{new.agent_id}:main" else None
+        told = {"agentId": new.agent_id, "title": new.title, "ownerSessionKey": key, "spec": new.spec, "state": new.state}
+        return {name: value for name, value in told.items() if value is not None}
+    pairs = {
+        "title": (old.title, new.title),
+        "ownerSessionKey": (old.owner_session_key, new.owner_session_key),
+        "spec": (old.spec, new.spec),
+        "state": (old.state, new.state),
+    }
+    return {name: after for name, (before, after) in pairs.items() if after is not None and not is_same(before, after)}
+
+
+def _files(told: Mapping[str, Any]) -> list[str]:
+    names = {"title": "descriptor.json", "ownerSessionKey": "descriptor.json", "spec": SPEC, "state": STATE}
+    return list(dict.fromkeys(names[name] for name in told if name in names))
+
+
+def _upsert(new: FolderCanvas, told: Mapping[str, Any], files: Sequence[str], undo: tuple[str, Mapping[str, Any]] | None = None) -> Step:
+    return Step("canvas.upsert", {"canvasId": new.canvas_id, **told}, files, undo)
+
+
+def _puts(old: FolderCanvas | None, new: FolderCanvas, put: Mapping[str, bytes]) -> list[Step]:
+    """The page itself last, when what it shows is there."""
+    canvas_id, there = new.canvas_id, _assets(old)
+    found: list[Step] = []
+    for path in sorted(put, key=lambda path: (path == ENTRY, path)):
+        undo = _put(canvas_id, path, there[path]) if path in there else ("canvas.asset.delete", {"canvasId": canvas_id, "path": path})
+        method, params = _put(canvas_id, path, put[path])
+        found.append(Step(method, params, [path], undo))
+    return found
+
+
+def _put(canvas_id: str, path: str, content: bytes) -> tuple[str, Mapping[str, Any]]:
+    text = _text(content)
+    said = {"base64": base64.b64encode(content).decode()} if text is None else {"text": text}
+    return "canvas.asset.put", {"canvasId": canvas_id, "path": path, **said}
+
+
+def _deletes(old: FolderCanvas | None, new: FolderCanvas, gone: Iterable[str]) -> list[Step]:
+    name, there = new.canvas_id, _assets(old)
+    return [Step("canvas.asset.delete", {"canvasId": name, "path": path}, [path], _put(name, path, there[path])) for path in gone]
+
+
+def _assets(canvas: FolderCanvas | None) -> Mapping[str, bytes]:
+    return dict[str, bytes]() if canvas is None else canvas.assets
+
+
+def _can_lie_together(paths: Iterable[str]) -> bool:
+    try:
+        check_together(dict.fromkeys(paths))
+    except BadInput:
+        return False
+    return True
+
+
+def _text(content: bytes) -> str | None:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _texts(assets: Mapping[str, bytes]) -> dict[str, str] | None:
+    """All of them as text, if they are."""
+    texts = {path: _text(content) for path, content in assets.items()}
+    return {path: text for path, text in texts.items() if text is not None} if None not in texts.values() else None
+
+
+def carry(server: Server, old: FolderCanvas | None, new: FolderCanvas, *, most_bytes: int, others: Sequence[str] = ()) -> Carried | None:
+    """All of it or nothing; None if there is nothing to do."""
+    planned = steps(old, new, most_bytes=most_bytes, others=others)
+    try:
+        return _done(server, old, new, planned)
+    except Refused as problem:
+        smaller = steps(old, new, most_bytes=0, others=others)
+        if problem.name != TOO_LARGE or len(smaller) <= len(planned):
+            raise
+        return _done(server, old, new, smaller)  # this server's requests hold less than ours would
+
+
+def _done(server: Server, old: FolderCanvas | None, new: FolderCanvas, planned: Sequence[Step]) -> Carried | None:
+    done: list[Step] = []
+    answer: Any = {}
+    warnings: list[str] = []
+    for step in planned:
+        try:
+            answer = server.call(step.method, **step.params)
+        except Refused as problem:
+            if step.method == "canvas.asset.delete" and problem.name == NOT_FOUND:
+                continue  # gone already
+            raise Refused(problem.name, _told_of(step, problem) + _taken_back(server, done)) from None
+        except NobodyThere as problem:
+            if not done:
+                raise
+            raise NobodyThere(f"{problem} Some of {new.canvas_id} is there already; do the same again when the server is back.") from None
+        warnings += answer.get("warnings", [])
+        done.append(step)
+    if not done:
+        return None
+    gone = [path for path in _assets(old) if path not in new.assets]
+    about = dict.fromkeys(path for step in done for path in step.about if path not in gone)
+    return Carried(answer["revision"], list(about), gone, old is None, warnings)
+
+
+def _taken_back(server: Server, done: Sequence[Step]) -> str:
+    """What is to be said of that: nothing, if it went well."""
+    try:
+        for step in reversed(done):
+            if step.undo is not None:
+                method, params = step.undo
+                server.call(method, **params)
+    except (Refused, NobodyThere) as problem:
+        return f" What had been sent before could not be taken back ({problem})."
+    return ""
+
+
+def _told_of(step: Step, problem: Refused) -> str:
+    """With the file that it is about, where the server cannot know of files."""
+    about = [path for path in step.about if path != "descriptor.json"] or list(step.about)
+    if not about or problem.message.startswith(about[0]):
+        return problem.message
+    return f"{', '.join(plain(path) for path in about[:3])}{' …' if len(about) > 3 else ''}: {problem.message}"
+
+
+def checked_agent(held_there: Held, agent_id: str) -> None:
+    """A canvas stays its agent's."""
+    if held_there.canvas.agent_id != agent_id:
+        raise BadInput(
+            problem=f"Canvas {held_there.canvas.canvas_id} is agent {held_there.canvas.agent_id}'s, and not {plain(agent_id)}'s."
+        )

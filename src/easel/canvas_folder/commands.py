@@ -1,0 +1,200 @@
+"""The commands `easel canvas export | import | watch`, and what they say."""
+
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from easel.errors import BadInput, HostError
+from easel.terminal import refuse, say, settings_for
+
+if TYPE_CHECKING:
+    from easel.canvas_folder.files import Place
+    from easel.canvas_folder.server import Server
+    from easel.core.canvas.folder import FolderCanvas
+    from easel.settings import Settings
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="""Canvases as folders: carry them out of a running Easel and in again, or edit one and watch it change.
+
+    The folder of a canvas is `agents/AGENT/canvases/CANVAS/`, with `spec.json`, `state/latest.json` and `assets/…` in it.""",
+)
+
+MOST_EVENTS = 1_000
+
+FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="A canvas's own folder, or the one above agents/.")]
+AgentOption = Annotated[str | None, typer.Option("--agent", help="Whose canvas, where the folder does not say it (main).")]
+UrlOption = Annotated[str | None, typer.Option("--url", help="Where the running Easel is (EASEL_HOST and EASEL_PORT).")]
+TokenOption = Annotated[
+    str | None, typer.Option("--token", help="Who asks (EASEL_TOKEN, or else the owner of the data folder); others may see it in `ps`.")
+]
+DataOption = Annotated[Path | None, typer.Option("--data", help="Data folder that has the owner's token (EASEL_DATA).")]
+EventsOption = Annotated[int, typer.Option("--events", min=0, help="At most so many records of its actions, the newest.")]
+
+
+@app.command("export")
+def export_canvas(
+    canvas: Annotated[str, typer.Argument(metavar="CANVAS", help="The canvas's id.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to; agents/AGENT/canvases/CANVAS is made in it.")],
+    agent: Annotated[str | None, typer.Option("--agent", help="Whose canvas it has to be; any, if not said.")] = None,
+    events: EventsOption = MOST_EVENTS,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    data: DataOption = None,
+) -> None:
+    """Write a canvas to a folder: descriptor, spec, state, assets and the records of its actions.
+
+    What an earlier export wrote there is written over.
+
+    Example: `easel canvas export cockpit ./backup`
+    """
+    from easel.canvas_folder import files
+    from easel.canvas_folder.carrying import checked_agent, held, records
+    from easel.core.canvas.folder import files_of
+
+    with _in_plain_words():
+        server = _server(settings_for(data=data), url, token)
+        there = held(server, canvas)
+        if there is None:
+            raise BadInput(problem=f"There is no canvas {canvas} at {server.url}.")
+        if agent is not None:
+            checked_agent(there, agent)
+        found = records(server, canvas, events)
+        content = files_of(there.canvas, there.descriptor, found)
+        other, stale = files.replaced(folder, there.canvas.place, content)
+        _ask_before(folder / there.canvas.place, [path for path in (*other, *stale) if path != "state/latest.json"])
+        files.write(folder, there.canvas.place, content)
+        files.remove(folder, there.canvas.place, stale)
+    typer.echo(
+        f"Wrote {canvas}, revision {there.revision}, to {folder / there.canvas.place}: spec, state, "
+        f"{_count(len(there.canvas.assets), 'asset')}, {_count(len(found), 'record')} of actions."
+    )
+    if len(found) == events > 0:
+        typer.echo(f"There may be older records; --events {events * 10} would take more of them.")
+    for path in stale:
+        typer.echo(f"Removed {path}, which the canvas does not have any more.")
+
+
+@app.command("import")
+def import_canvas(
+    folder: FolderArgument, agent: AgentOption = None, url: UrlOption = None, token: TokenOption = None, data: DataOption = None
+) -> None:
+    """Make the canvases of a running Easel what a folder says: spec, state and assets, all of a canvas or nothing of it.
+
+    Records of actions stay where they happened, and are not imported.
+
+    Example: `easel canvas import ./backup`
+    """
+    from easel.canvas_folder import files
+    from easel.canvas_folder.carrying import carry, checked_agent, held
+    from easel.canvas_folder.watching import in_words
+
+    with _in_plain_words():
+        wanted = settings_for(data=data)
+        canvases = _read_all(files.find(folder, agent), wanted.max_asset_bytes)  # all of them, before the first is sent
+        server = _server(wanted, url, token)
+        for canvas in canvases:
+            there = held(server, canvas.canvas_id)
+            if there is not None:
+                checked_agent(there, canvas.agent_id)
+            carried = carry(server, there and there.canvas, canvas, most_bytes=wanted.max_body_bytes)
+            typer.echo(f"{canvas.canvas_id}: " + ("is so already; nothing to do." if carried is None else f"{in_words(carried)}."))
+            for warning in carried.warnings if carried else ():
+                typer.echo(f"{canvas.canvas_id}: the server warns: {warning}")
+            typer.echo(f"Open {server.page_of(canvas.agent_id, canvas.canvas_id)}")
+
+
+@app.command("watch")
+def watch_canvas(
+    folder: FolderArgument, agent: AgentOption = None, url: UrlOption = None, token: TokenOption = None, data: DataOption = None
+) -> None:
+    """Serve a folder live while you edit it: each save is in the open canvas within a second.
+
+    The state that people leave in the canvas stays theirs, unless you change `state/latest.json`.
+
+    Example: `easel canvas watch ./agents/main/canvases/cockpit`
+    """
+    from easel.canvas_folder import files
+    from easel.canvas_folder.watching import LOOK_SECONDS, Limits, Watches
+
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with _in_plain_words():
+            wanted = settings_for(data=data)
+            files.find(folder, agent)  # what is wrong with it is told before what is wrong with the server
+            server = _server(wanted, url, token)
+            watches = Watches(folder, agent, server, Limits(wanted.max_asset_bytes, wanted.max_body_bytes), _say_now)
+            for place in watches.start():
+                say(f"Watching {place.folder} as {place.canvas_id}; open {server.page_of(place.agent_id, place.canvas_id)}")
+            say("Ctrl-C stops it.")
+            while True:
+                time.sleep(LOOK_SECONDS)
+                watches.once()
+    except KeyboardInterrupt:
+        typer.echo("Stopped.", err=True)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _read_all(places: "list[Place]", most_bytes: int) -> "list[FolderCanvas]":
+    from easel.canvas_folder import files
+    from easel.core.canvas.folder import plain, read
+
+    canvases: list[FolderCanvas] = []
+    wrong: list[str] = []
+    for place in places:
+        found, problems = files.read_settled(place.folder, most_bytes=most_bytes)
+        reading = read(found, place.agent_id, place.canvas_id)
+        wrong += [f"{plain(str(place.folder))}/{problem}" for problem in (*problems, *reading.problems)]
+        canvases.append(reading.canvas)
+    if wrong:
+        *others, last = wrong
+        for one in others:
+            typer.echo(f"easel: {one}", err=True)
+        raise BadInput(problem=f"{last} Nothing was imported.")
+    return canvases
+
+
+def _server(wanted: "Settings", url: str | None, token: str | None) -> "Server":
+    from easel.canvas_folder.server import reached
+
+    return reached(wanted, url, token)
+
+
+def _ask_before(folder: Path, lost: list[str]) -> None:
+    """A person at a terminal is asked before what they may have written is written over; a script has said what it wants."""
+    if not lost or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return
+    typer.echo(f"In {folder} these are not what the canvas has: {', '.join(lost[:8])}{' …' if len(lost) > 8 else ''}")
+    typer.confirm("Write over them?", abort=True)
+
+
+def _say_now(text: str) -> None:
+    say(f"{time.strftime('%H:%M:%S')} {text}")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+@contextlib.contextmanager
+def _in_plain_words() -> Generator[None]:
+    """Whatever goes wrong is one sentence and exit 2."""
+    from easel.canvas_folder.server import NobodyThere, Refused
+    from easel.core.canvas.folder import plain
+
+    try:
+        yield
+    except HostError as problem:
+        refuse(problem)
+    except (Refused, NobodyThere) as problem:
+        refuse(BadInput(problem=plain(str(problem))))
+    except OSError as problem:
+        refuse(BadInput(problem=plain(f"{problem.filename or 'A file'}: {problem.strerror or problem}.")))
