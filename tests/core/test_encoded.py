@@ -164,6 +164,11 @@ def camel(words: list[str]) -> str:
     return words[0].lower() + "".join(word.capitalize() for word in words[1:])
 
 
+def pem(size: int) -> str:
+    content = wrapped(base64.b64encode(CHANCE.randbytes(size)).decode(), 64, "\n")
+    return f"-----BEGIN CERTIFICATE-----\n{content}\n-----END CERTIFICATE-----"
+
+
 ORDINARY = {
     **{f"digests of {digits}": hexes(digits) for digits in (32, 40, 64, 96, 128)},
     **{f"digests of {digits}, upper case": hexes(digits).upper() for digits in (32, 40, 64, 96, 128)},
@@ -205,8 +210,18 @@ ORDINARY = {
     "lines": "-" * 3_000 + "\n" + "=" * 3_000 + "\n" + "_" * 3_000 + "\n" + "/" * 3_000 + "\n" + "+" * 3_000,
     "styles": ".card{margin:0 auto;padding:1rem}" * 100,
     "minified code": "function a(b,c){return b?c(b,function(d){return d.x}):null};var e=a(F,G)||H;" * 60,
+    "minified code with odd names": "_.Mh=function(aB,b){return aB.Ya&&(cD=b.xE(aB,9),!0)};var iF=k1?null:_.Qa(7,jG);" * 60,
+    "numbers in code": "/[" + "".join(f"\\u{code:04X}-\\u{code + 9:04X}" for code in range(170, 9_000, 37)) + "]/",
+    "a drawing": "M" + "".join(f"{CHANCE.choice('lcsLCS')}{CHANCE.uniform(-9, 9):.2f}-{CHANCE.uniform(0, 9):.2f}" for _ in range(500)),
+    "a game of chess": " ".join(f"{at}. {CHANCE.choice(['Nf3', 'e4', 'Bb5', 'O-O', 'Qxd5+'])} {CHANCE.choice(['Nc6', 'e5', 'a6'])}" for at in range(300)),
+    "molecules": " ".join(CHANCE.choice(["CC(=O)Oc1ccccc1C(=O)O", "CN1C=NC2=C1C(=O)N(C(=O)N2C)C", "C1CCCCC1"]) for _ in range(200)),
+    "long constants": names(lambda words: "_".join([*words, *words, *words]).upper()),
+    "single letters": " ".join("ABCDEFGHIJKLMNOPQRSTUVWXYZ" * 60) + " " + " ".join("abcdefghijklmnopqrstuvwxyz" * 60),
+    "a mostly empty line": "aB3" + " " * 3_000 + "cD4",
+    "a log of changes": "\n".join(f"{CHANCE.randbytes(20).hex()} Mend the {camel(WORDS[:3])} of #{at}" for at in range(100)),
+    "certificates": "\n".join(pem(size) for size in (1_198, 1_199, 1_200, 1_201, 1_200, 1_200)),
     "JSON": json.dumps([{"id": at, "userName": "AnnLee", "isActive": True, "tags": WORDS[:6]} for at in range(60)]),
-}
+}  # fmt: skip
 
 
 @rule("CC-26")
@@ -240,7 +255,12 @@ HARD = {
     "heads of data: URLs": "base64," * (MEGABYTES // 7),
     "just short enough": (STANDARD[:LIMIT] + ".") * (MEGABYTES // LIMIT),
     "just short enough, among words": (STANDARD[:1_900] + " " + SMALL_WORDS) * (MEGABYTES // 4_400),
-    "alphabets in turn": ("A" * 1_000 + "_" + "A" * 1_030 + "+") * (MEGABYTES // LIMIT),
+    "alphabets in turn": ("a" * 1_000 + "_" + "a" * 1_030 + "+") * (MEGABYTES // LIMIT),
+    "odd words": "aBc9 ." * (MEGABYTES // 6),
+    "odd words, quoted": '"aB"' * (MEGABYTES // 4),
+    "letters alone": "a B 3 " * (MEGABYTES // 6),
+    "what recurs": "xY,aB3;" * (MEGABYTES // 7),
+    "one long gap": "aB3" + "." * MEGABYTES + "cD4",
     "emoji": "😀" * (MEGABYTES // 4),
     "half pairs": "\ud800" * (MEGABYTES // 3),
 }

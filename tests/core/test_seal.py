@@ -132,6 +132,7 @@ HEAVY = {
     "Base64 in lines": {"result": ["\n".join(BASE64[at : at + 76] for at in range(0, 5_000, 76))]},
     "many pieces": {"calls": [{"args": {"piece": BASE64[at : at + 200]}} for at in range(0, 20_000, 200)]},
     "a key": {"args": {BASE64: True}},
+    "numbers that grow when they are stored": {"numbers": [1e308] * 300, "more": {"n": -1.5e-300}},
     "too many small values": {f"k{at}": at for at in range(1_000)},
     "a forged marker": {"result": {"redacted": True, "original_size": 1, "sha256": "x", "payload": BASE64}},
 }

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from easel.core.run.batch import Appended, Batch
 from easel.core.run.events import RunEvents
 from easel.core.run.life import Status
-from easel.core.run.pace import DELTA_BYTES, DELTA_SECONDS, pieces
+from easel.core.run.pace import DELTA_BYTES, DELTA_SECONDS, HELD_SECONDS, Flow
 from easel.core.run.run import Claim
 from easel.core.session.message import Message, message
 from easel.core.stream.envelope import Envelope
@@ -21,7 +21,7 @@ from easel.errors import Unavailable
 from easel.host.audit import Audit
 from easel.host.metrics import APPEND_SECONDS
 from easel.host.ports import Bell, Keeper, RunStore
-from easel.ids import answer_id, owned
+from easel.ids import MessageId, answer_id, owned
 
 AGENT, NODE = "main", "tool_loop"  # who acts in a run
 MOST_PENDING = 1_000  # events not yet durable; a writer that is ahead by more has to wait
@@ -43,9 +43,10 @@ class RunLog:
         self._bell = bell
         self._cancel_asked = cancel_asked
         self._pending: list[Envelope] = []
-        self._text: list[str] = []
-        self._thoughts: list[str] = []
+        self._words: list[str] = []  # of which the next delta is made
         self._gathered = 0
+        self._flow = Flow()
+        self._delta = self.events.delta  # or a thought
         self._timer: asyncio.TimerHandle | None = None
         self._next_batch = 1
         self._ending: tuple[Status, str | None, Message] | None = None
@@ -61,14 +62,10 @@ class RunLog:
         self._kick()
 
     def say(self, text: str) -> None:
-        if self._thoughts:
-            self._gather_up()
-        self._gather(self._text, text)
+        self._gather(self.events.delta, text)
 
     def think(self, text: str) -> None:
-        if self._text:
-            self._gather_up()
-        self._gather(self._thoughts, text)
+        self._gather(self.events.thought, text)
 
     async def flush(self) -> None:
         """Everything written so far is durable. Raises `ClaimLost` when it never will be."""
@@ -107,29 +104,38 @@ class RunLog:
         self.is_lost = True
         self._stop_timer()
 
-    def _gather(self, pot: list[str], text: str) -> None:
+    def _gather(self, delta: Callable[[MessageId, str], Envelope], text: str) -> None:
         if not text:
             return
-        pot.append(text)
+        if delta != self._delta:
+            self._gather_up()
+            self._delta = delta
+        self._words.append(text)
         self._gathered += len(text)
         if self._gathered >= DELTA_BYTES:
-            self._gather_up()
+            self._gather_up(is_end=False)
             self._kick()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(DELTA_SECONDS, self._gathered_long_enough)
+        elif self._timer is None or self._gathered == len(text):  # the first words of a delta, perhaps while others are held back
+            self._wait(DELTA_SECONDS)
 
-    def _gathered_long_enough(self) -> None:
-        self._gather_up()
+    def _wait(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._waited_long_enough)
+
+    def _waited_long_enough(self) -> None:
+        self._gather_up(is_end=not self._gathered)
         self._kick()
 
-    def _gather_up(self) -> None:
+    def _gather_up(self, *, is_end: bool = True) -> None:
+        """What was gathered becomes events; but for the end, Base64 that may go on is held back."""
         self._stop_timer()
-        if self._gathered:
-            self._pending += [self.events.delta(self._message_id, piece) for piece in pieces("".join(self._text))]
-            self._pending += [self.events.thought(self._message_id, piece) for piece in pieces("".join(self._thoughts))]
-            self._text.clear()
-            self._thoughts.clear()
+        if self._gathered or self._flow.is_holding:
+            told = self._flow.tell("".join(self._words), is_end=is_end)
+            self._pending += [self._delta(self._message_id, piece) for piece in told]
+            self._words.clear()
             self._gathered = 0
+            if self._flow.is_holding:
+                self._wait(HELD_SECONDS)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

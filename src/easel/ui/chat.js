@@ -161,6 +161,7 @@ export class Chat {
     nodes.items.set(item, node);
     if (item.kind === "text") say(node, textOf(item).replace(/^\n+/, ""));
     if (item.kind === "thought") say(node.lastChild, textOf(item));
+    if (item.kind === "moved" && node.childElementCount !== item.pieces.length) node.replaceChildren(...item.pieces.map((piece) => valueNode(piece.text)));
     if (item.kind === "tool") showTool(node, item, turn);
     if (item.kind === "final") this.#put(node, turn.answer, turn);
     return node;

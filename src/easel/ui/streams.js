@@ -38,7 +38,8 @@ class Stream {
   #keep(event) {
     const { type, data } = event;
     const last = this.kept.at(-1);
-    if (type.endsWith(".delta") && last?.type === type && last.data.message_id === data.message_id && Date.parse(event.ts) - Date.parse(last.ts) < JOIN_MS) {
+    const isText = (one) => typeof one?.data.text === "string"; // and not the marker of one that was moved
+    if (type.endsWith(".delta") && last?.type === type && last.data.message_id === data.message_id && isText(event) && isText(last) && Date.parse(event.ts) - Date.parse(last.ts) < JOIN_MS) {
       this.kept[this.kept.length - 1] = { ...event, data: { ...data, text: last.data.text + data.text } };
       return;
     }

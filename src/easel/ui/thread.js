@@ -31,7 +31,9 @@ export class Thread {
       this.#speaking = null;
     } else if (type === "message.delta" || type === "reasoning.delta") {
       const turn = this.#turn(`run_${data.message_id.slice("msg_".length)}`); // an answer is named after its run
-      grow(this.#speak(turn, seq, ts).items, type === "message.delta" ? "text" : "thought", { text: data.text, ts });
+      const { items } = this.#speak(turn, seq, ts);
+      if (isMarker(data.text)) items.push({ kind: "moved", isSaid: type === "message.delta", pieces: [{ text: data.text, ts }] });
+      else grow(items, type === "message.delta" ? "text" : "thought", { text: data.text, ts });
     } else if (type === "tool.call" || type === "tool.result") {
       called(this.#speak(null, seq, ts).items, data, ts);
     } else if (type === "step.completed") {
@@ -133,9 +135,11 @@ export const textOf = (item) => item.pieces.map((piece) => piece.text).join("");
 /** What there is to show of an answer, in order. Where its deltas do not add up to its text, the text is what counts. */
 export function shownOf(answer) {
   const { items, text } = answer;
-  const said = items.filter((item) => item.kind === "text").map(textOf).join("");
-  const addsUp = text === null || text === said || (isMarker(text) && text.original_size === sizeOf(said));
+  const isSaid = (item) => item.kind === "text" || item.isSaid;
+  const said = items.filter(isSaid).flatMap((item) => item.pieces.map((piece) => piece.text));
+  const size = () => sizeOf(said.filter((piece) => !isMarker(piece)).join("")) + said.filter(isMarker).reduce((sum, one) => sum + one.original_size, 0);
+  const addsUp = text === null || (isMarker(text) ? text.original_size === size() : text === said.join(""));
   if (addsUp) return items;
   answer.final ??= { kind: "final" };
-  return [...items.filter((item) => item.kind !== "text"), answer.final];
+  return [...items.filter((item) => !isSaid(item)), answer.final];
 }

@@ -1,22 +1,27 @@
 """Whether a text carries Base64 over the limit, wherever in it and however it is written. CC-23, RS-35
 
 Owns what we take for Base64 and what not. There is no proof either way: a text of letters and digits may mean anything. So
-the shape decides. A run without a break is Base64 unless it reads as something else (no upper case, hex, a path). A run
-broken by white space is Base64 if its lines are too long for words, or if upper case stands where no word has it. Lists of
-digests and identifiers, prose, code and numbers stay what they are.
+the shape decides (`look`). A run without a break is Base64 unless it reads as something else (no upper case, hex, a path). A run
+broken by white space is Base64 if its lines are too long for words, or if upper case stands where no word has it. What else may
+stand between pieces is known to `cut_up`. Lists of digests and identifiers (`identifiers` says what tells them), prose, code and
+numbers stay what they are.
 
 Works on bytes with whole-buffer operations and looks closer only where a stretch is long enough, so that it is linear in any
 text and quick on ordinary ones.
 """
 
 import re
-from collections.abc import Iterator
-from enum import Enum
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 
+from easel.core.stream.cut_up import RULE, RULED, Span, cut_up
+from easel.core.stream.identifiers import are_identifiers
+from easel.core.stream.look import LINE, Look, is_run, is_word, look, table
 from easel.core.stream.marker import LIMIT
 
-LINE = 40  # characters: no word and hardly a name is that long, and whoever wraps Base64 makes its lines longer
 _WINDOW = 512  # bytes judged at a time: enough for shares to mean something, and any stretch over the limit has three of them
+_TOKENS = 2_000  # looked at together to tell a list of identifiers
+_BETWEEN = "\x00"  # texts that are stored have none
 _PADDED = 12  # bytes that two signs of padding may take, as written
 _LEAST = LIMIT - _PADDED  # a shorter stretch cannot be over the limit, even with its padding
 
@@ -28,45 +33,41 @@ _WRITTEN_OTHERWISE = {
     | {rb"\u002b": b"++++++", rb"\u002B": b"++++++", rb"\u002f": b"//////", rb"\u002F": b"//////"},
     b"&#": {b"&#43;": b"+++++", b"&#x2B;": b"++++++", b"&#47;": b"/////", b"&#x2F;": b"//////"}
     | {b"&#10;": b"     ", b"&#13;": b"     ", b"&#xA;": b"     ", b"&#xD;": b"     "},
+    RULED: {RULED: RULE},
 }
 _PADDING = re.compile(rb"(?:=|%3[Dd]|\\u003[Dd]|&#61;|&#x3D;){0,2}")
-# Between two long strings of a list or of a sum that stand in the text: `…", "…`, `…' + '…`.
-_BETWEEN_STRINGS = re.compile(rb"""["'`](?<=[A-Za-z0-9+/_-]{40}.)[\s"'`,+]{1,40}(?=[A-Za-z0-9+/_-]{40})""")
 _NAMED = re.compile(rb"base64,([A-Za-z0-9+/_-]{%d,})" % _LEAST)  # the end of a data: URL's head: whatever follows is Base64 by its own word
-
-
-def _table(symbols: bytes) -> bytes:
-    """Every byte as the kind that it is: U upper case, l lower case, d digit, s symbol, a space, or a dot for what ends a run."""
-    kinds = bytearray(b"." * 256)
-    for kind, members in (
-        (b"U", b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
-        (b"l", b"abcdefghijklmnopqrstuvwxyz"),
-        (b"d", b"0123456789"),
-        (b"s", symbols),
-        (b" ", b" \t\r\n\v\f"),
-    ):
-        for member in members:
-            kinds[member] = kind[0]
-    return bytes(kinds)
-
-
-_STANDARD, _URL_SAFE, _EITHER = _table(b"+/"), _table(b"-_"), _table(b"+/-_")
+_STANDARD, _URL_SAFE, _EITHER = table(b"+/"), table(b"-_"), table(b"+/-_")
 
 
 def holds_encoded(text: str) -> bool:
     """More than LIMIT characters of Base64 in one piece, counted as written: line breaks, escapes and padding included."""
     if len(text) <= LIMIT:
         return False
+    raw = _plain(text)
+    return _is_found(raw) or _is_named(raw) or any(cut_up(raw))
+
+
+def scattered(texts: Sequence[str]) -> Iterator[dict[int, int]]:
+    """Base64 that goes on from text to text, over LIMIT in sum: which of them hold how many characters of it."""
+    raw = _plain(_BETWEEN.join(texts))
+    starts: list[int] = []
+    for run in cut_up(raw):
+        starts = starts or [0, *(found.end() for found in re.finditer(_BETWEEN.encode(), raw))]
+        weights: dict[int, int] = {}
+        for first, last in run:
+            at = bisect_right(starts, first) - 1
+            weights[at] = weights.get(at, 0) + last - first
+        yield weights
+
+
+def _plain(text: str) -> bytes:
     raw = text.encode("utf-8", "surrogatepass")
     for sign, rows in _WRITTEN_OTHERWISE.items():
         if sign in raw:
             for written, plain in rows.items():
                 raw = raw.replace(written, plain)
-    if _is_found(raw) or _is_named(raw):
-        return True
-    if _BETWEEN_STRINGS.search(raw) is None:
-        return False
-    return _is_found(_BETWEEN_STRINGS.sub(lambda found: b" " * len(found[0]), raw))
+    return raw
 
 
 def _is_named(raw: bytes) -> bool:
@@ -76,8 +77,7 @@ def _is_named(raw: bytes) -> bool:
 def _is_found(raw: bytes) -> bool:
     for first, last in _stretches(raw.translate(_EITHER), b"."):
         stretch = raw[first:last]
-        standard, url_safe = stretch.translate(_STANDARD), stretch.translate(_URL_SAFE)
-        for kinds in (standard,) if standard == url_safe else (standard, url_safe):
+        for kinds in {stretch.translate(alphabet) for alphabet in (_STANDARD, _URL_SAFE, _EITHER)}:
             for start, end in _stretches(kinds, b"."):
                 if _is_encoded(stretch[start:end], kinds[start:end], _padding(raw, first + end)):
                     return True
@@ -89,7 +89,7 @@ def _padding(raw: bytes, at: int) -> int:
     return len(found[0]) if found else 0
 
 
-def _stretches(kinds: bytes, end_sign: bytes) -> Iterator[tuple[int, int]]:
+def _stretches(kinds: bytes, end_sign: bytes) -> Iterator[Span]:
     """Where no `end_sign` stands for at least _LEAST bytes. Looks at every _LEAST-th byte only: no such stretch fits between."""
     at, floor = _LEAST - 1, 0
     while at < len(kinds):
@@ -106,79 +106,43 @@ def _is_encoded(raw: bytes, kinds: bytes, padding: int) -> bool:
     """A stretch of one alphabet and white space: a run without a break in it, or the whole, broken as it is."""
     size = len(kinds)
     for start, end in _stretches(kinds, b" "):
-        if end - start + (padding if end == size else 0) > LIMIT and _is_run(raw[start:end], kinds[start:end]):
+        if end - start + (padding if end == size else 0) > LIMIT and is_run(raw[start:end], kinds[start:end]):
             return True
     if b"U" not in kinds:
         return False
-    return any(_length(raw, kinds, start, end, padding) > LIMIT for start, end in _broken_runs(raw, kinds))
+    return any(_length(raw, kinds, start, end, padding) > LIMIT and not _is_list(raw[start:end]) for start, end in _broken_runs(raw, kinds))
 
 
-class _Look(Enum):
-    ENCODED = "encoded"
-    POSSIBLE = "possible"  # nothing speaks for Base64 but much of it may look so: joins what is, proves nothing
-    OTHER = "other"
+def _is_list(raw: bytes) -> bool:
+    """Whether a broken run is many identifiers or LONG_NAMES, here as there: a run among them is none of them."""
+    tokens = raw.split()
+    if sum(len(token) for token in tokens if len(token) >= LINE and is_word(token)) * 2 > len(raw):
+        return True
+    tokens = [token for token in tokens if not is_word(token)]
+    blocks = max(1, len(tokens) // _TOKENS)
+    return all(are_identifiers(tokens[len(tokens) * at // blocks : len(tokens) * (at + 1) // blocks]) for at in range(blocks))
 
 
-def _is_run(raw: bytes, kinds: bytes) -> bool:
-    return b"U" in kinds and not _is_hex(raw, kinds) and not _is_wordy(raw, kinds)
-
-
-def _is_hex(raw: bytes, kinds: bytes) -> bool:
-    """Upper-case hex, which has many digits; Base64 of sparse bytes may keep to these letters too, but has few."""
-    raw = raw.removeprefix(b"0x")
-    return kinds.count(b"d") * 4 >= len(raw) and not raw.translate(None, b"0123456789ABCDEF-_+/ \t\r\n\v\f")
-
-
-def _is_wordy(raw: bytes, kinds: bytes) -> bool:
-    """A path, a slug or many names: lower case in the main, divided or of many letters, with capitals only where words begin."""
-    size = len(kinds)
-    if kinds.count(b"l") * 10 < size * 4 or _odd_capitals(b" " + kinds) * 33 > size:
-        return False
-    return kinds.count(b"s") * 25 >= size or len(set(raw[:LIMIT])) > 12
-
-
-def _odd_capitals(kinds: bytes) -> int:
-    """Capitals after a small letter or digit that begin no word: `camelCase` has none, Base64 one in five characters."""
-    words = kinds.count(b"Ull") - kinds.count(b" Ull") - kinds.count(b"sUll") - kinds.count(b"UUll")
-    return kinds.count(b"lU") + kinds.count(b"dU") - words
-
-
-def _look(raw: bytes, kinds: bytes) -> _Look:
-    kinds = b" " + kinds
-    upper, lower, digits, symbols = (kinds.count(kind) for kind in (b"U", b"l", b"d", b"s"))
-    size = upper + lower + digits + symbols
-    tokens = sum(kinds.count(start) for start in (b" U", b" l", b" d", b" s"))
-    if size >= LINE * max(1, tokens - 1):  # the first and the last may be cut
-        if _is_wordy(raw, kinds):
-            return _Look.OTHER
-        return _Look.POSSIBLE if upper * 20 < size or _is_hex(raw, kinds) else _Look.ENCODED
-    if _odd_capitals(kinds) * 14 >= size and min(upper, lower) * 12 >= size and (digits + symbols) * 30 >= size:
-        return _Look.ENCODED
-    if upper * 5 >= size and size * 2 >= 15 * tokens and (raw.count(b"A") * 2 >= size or len(set(raw)) <= 6):
-        return _Look.ENCODED  # of zeros, or of ever the same few bytes: AAAA, QUJD
-    return _Look.OTHER
-
-
-def _broken_runs(raw: bytes, kinds: bytes) -> Iterator[tuple[int, int]]:
+def _broken_runs(raw: bytes, kinds: bytes) -> Iterator[Span]:
     """Where windows in a row look encoded, with one window more on either side: the run begins and ends somewhere in them."""
     size = len(kinds)
     start, is_proven = -1, False
     for at in range(0, size, _WINDOW):
         here = slice(min(at, max(0, size - _WINDOW)), at + _WINDOW)
-        look = _look(raw[here], kinds[here])
-        if look is _Look.OTHER:
+        seen = look(raw[here], kinds[here])
+        if seen is Look.OTHER:
             if is_proven:
                 yield max(0, start - _WINDOW), min(size, at + _WINDOW)
             start, is_proven = -1, False
             continue
         start = at if start < 0 else start
-        is_proven = is_proven or look is _Look.ENCODED
+        is_proven = is_proven or seen is Look.ENCODED
     if is_proven:
         yield max(0, start - _WINDOW), size
 
 
 _TOKEN = re.compile(rb"\S+")
-_WORD = re.compile(rb"[A-Z]?[a-z]{1,23}|[A-Z]{2,12}|[0-9]{1,12}|[AI]")
+_PLAIN_WORD = re.compile(rb"[A-Z]?[a-z]{1,23}|[A-Z]{2,12}|[0-9]{1,12}|[AI]")
 
 
 def _length(raw: bytes, kinds: bytes, start: int, end: int, padding: int) -> int:
@@ -201,6 +165,6 @@ def _length(raw: bytes, kinds: bytes, start: int, end: int, padding: int) -> int
 
 def _is_beside(token: bytes, gap: bytes, *, has_lines: bool) -> bool:
     """Whether the outermost token is not of the run: a word, or something short that only a space divides from long lines."""
-    if _WORD.fullmatch(token) and not (len(token) > 1 and token == token[:1] * len(token)):
+    if _PLAIN_WORD.fullmatch(token) and not (len(token) > 1 and token == token[:1] * len(token)):
         return True
     return has_lines and gap == b" " and len(token) < 24

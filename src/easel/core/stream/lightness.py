@@ -1,14 +1,15 @@
 """What is too heavy for a log or a table, and is moved to artifacts. RS-35
 
-Owns the one law of lightness: an event's data is at most 2 KB, and Base64 above 2 KB stands nowhere. What stands in the place
-of a moved value, and how it comes back, is in `marker`; what counts as Base64 is in `encoded`. Pure.
+Owns the one law of lightness: an event's data is at most 2 KB as it is stored, and Base64 above 2 KB stands nowhere, in no string
+and not cut up over several. What stands in the place of a moved value, and how it comes back, is in `marker`; what counts as
+Base64 is in `encoded`; what numbers weigh is in `weight`. Pure.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, cast
 
-from easel.core.stream.encoded import LINE, holds_encoded
+from easel.core.stream.encoded import holds_encoded, scattered
 from easel.core.stream.marker import (
     LIMIT,
     MAY_BE_FORGED,
@@ -24,7 +25,7 @@ from easel.core.stream.marker import (
     to_bytes,
 )
 from easel.core.stream.payload import to_json
-from easel.ids import ArtifactId
+from easel.core.stream.weight import added_by_storing, added_to_number
 
 __all__ = ["LIMIT", "Moved", "light_event", "light_value", "lightened", "markers_in", "mentioned", "restored"]
 
@@ -39,8 +40,10 @@ def lightened(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, tuple[Mo
     """`light_event` together with the JSON of what it gives, so that an ordinary event is encoded once."""
     text = to_json(data)
     if _is_light(text):
-        return data, text, ()
-    light, moved = _Event(from_bytes(text)).lightened()
+        added = added_by_storing(text, data.values())
+        if not added or len(text.encode()) + added <= LIMIT:
+            return data, text, ()
+    light, moved = _rebuilt(given := from_bytes(text), _Event(given).to_move())
     return light, to_json(light), moved
 
 
@@ -51,8 +54,9 @@ def light_value(value: Any) -> tuple[Any, tuple[Moved, ...]]:
     text = to_json(value)
     if _is_light(text):
         return value, ()
-    moved: dict[ArtifactId, Moved] = {}
-    return _without_encoded(from_bytes(text), moved), tuple(moved.values())
+    given = from_bytes(text)
+    moving = _Value(given).to_move()
+    return _rebuilt(given, moving) if moving or MAY_BE_FORGED in text else (given, ())
 
 
 def _is_light(text: str) -> bool:
@@ -66,6 +70,8 @@ def _is_light(text: str) -> bool:
 # With more parts than this, a container has no place in an event, nor has one that only lost a single part of it.
 _WIDEST = LIMIT // 2
 _Key = str | int
+_Place = tuple[int, _Key]  # the container by its identity, and where in it
+_ROOT: _Place = (0, "")
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +79,7 @@ class _Leaf:
     owner: "_Container"
     key: _Key
     value: Any
-    size: int  # of its JSON
+    size: int  # of its JSON, as it is stored
     gain: int  # bytes that the event loses when this is moved
 
 
@@ -86,7 +92,8 @@ class _Container:
     value: Any
     number: int
     last: int = 0
-    size: int = 0  # of its JSON
+    written: int = 0  # bytes of its JSON, as its artifact has them
+    size: int = 0  # of its JSON, as it is stored
     least: int = 0  # of its JSON in the event when every leaf in it is moved that is worth it
 
     def holds(self, other: "_Container") -> bool:
@@ -101,17 +108,8 @@ class _Event:
         self._leaves: list[_Leaf] = []  # those worth moving
         self._root = self._weigh(data, None, "")
 
-    def lightened(self) -> tuple[dict[str, Any], tuple[Moved, ...]]:
-        chosen = self._chosen()
-        places: dict[tuple[int, _Key], dict[str, Any]] = {}
-        artifacts: dict[ArtifactId, Moved] = {}
-        for part in chosen:
-            marker, moved = move(part.value)
-            artifacts[moved.artifact_id] = moved
-            if part.owner is None:
-                return marker, (moved,)
-            places[id(part.owner.value), part.key] = marker
-        return _rebuilt(self._root.value, places), tuple(artifacts.values())
+    def to_move(self) -> set[_Place]:
+        return {_place(part) for part in self._chosen()}
 
     def _chosen(self) -> "list[_Leaf | _Container]":
         """The largest leaves; where they do not suffice, the smallest container that does, and of the leaves what it still takes."""
@@ -131,96 +129,153 @@ class _Event:
         return chosen
 
     def _size_without(self, container: _Container) -> int:
-        return self._root.least - container.least + marker_size(container.size, is_text=False)
+        return self._root.least - container.least + marker_size(container.written, is_text=False)
 
     def _weigh(self, value: Any, owner: _Container | None, key: _Key) -> _Container:
         this = _Container(owner, key, value, len(self._containers))
         self._containers.append(this)
         if len(value) > _WIDEST:
-            this.size = this.least = len(to_bytes(value))
+            this.written = this.size = this.least = len(to_bytes(value))
             this.last = this.number
             return this
-        this.size = this.least = 2 + max(0, len(value) - 1)  # brackets and commas
         if isinstance(value, dict):
             given = cast("dict[str, Any]", value)
-            this.size = this.least = len(to_bytes(list(given))) + len(given)  # the same, keys and colons
-            this.least += sum(len(escaped_key(name, item)) - len(name) for name, item in given.items())
+            own = len(to_bytes(list(given))) + len(given)  # brackets and commas, keys and colons
+            this.least = sum(len(escaped_key(name, item)) - len(name) for name, item in given.items())
+        else:
+            own = 2 + max(0, len(value) - 1)
+        this.written, this.size, this.least = own, own, own + this.least
         for name, part in _parts(value):
             if isinstance(part, (dict, list)):
                 inner = self._weigh(part, this, name)
+                this.written += inner.written
                 this.size += inner.size
                 this.least += inner.least
                 continue
-            size = len(to_bytes(part))
-            gain = _gain(part, size)
+            content = to_bytes(part)
+            size = len(content) + (added_to_number(content) if isinstance(part, float) else 0)
+            gain = _gain(part, len(content), size)
             if gain > 0:
                 self._leaves.append(_Leaf(this, name, part, size, gain))
+            this.written += len(content)
             this.size += size
             this.least += size - gain
         this.last = len(self._containers) - 1
         return this
 
 
-def _parts(value: Any) -> Iterable[tuple[_Key, Any]]:
-    return cast("dict[str, Any]", value).items() if isinstance(value, dict) else enumerate(cast("list[Any]", value))
-
-
-def _gain(leaf: Any, size: int) -> int:
+def _gain(leaf: Any, written: int, size: int) -> int:
     """How much smaller an event gets when a leaf of so many bytes is moved: nothing, if its marker is no smaller."""
     if size < SMALLEST_MARKER:
         return 0
     is_text = isinstance(leaf, str)
-    return max(0, size - marker_size(len(leaf.encode()) if is_text else size, is_text=is_text))
-
-
-def _rebuilt(value: Any, places: Mapping[tuple[int, _Key], dict[str, Any]]) -> Any:
-    """The value with markers in their places, and with the keys of forged ones escaped."""
-
-    def part(key: _Key, item: Any) -> Any:
-        return places.get((id(value), key)) or _rebuilt(item, places)
-
-    if isinstance(value, dict):
-        return {escaped_key(key, item): part(key, item) for key, item in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [part(index, item) for index, item in enumerate(cast("list[Any]", value))]
-    return value
+    return max(0, size - marker_size(len(leaf.encode()) if is_text else written, is_text=is_text))
 
 
 # --- elsewhere: by what it is -----------------------------------------------------------------------------------------
 
 
-def _without_encoded(value: Any, moved: dict[ArtifactId, Moved]) -> Any:
-    if isinstance(value, str):
-        return _moved_to(moved, value) if holds_encoded(value) else value
-    inner: dict[ArtifactId, Moved] = {}
-    light: Any
-    if isinstance(value, dict):
-        given = cast("dict[str, Any]", value)
-        light = {
-            escaped_key(key, item): _without_encoded(item, inner) if isinstance(item, _MAY_HOLD) else item for key, item in given.items()
-        }
-        is_cut_up = _are_encoded(light.values(), fewest=2) or _are_encoded(given, fewest=1)
-    elif isinstance(value, list):
-        light = [_without_encoded(item, inner) if isinstance(item, _MAY_HOLD) else item for item in cast("list[Any]", value)]
-        is_cut_up = _are_encoded(light, fewest=2)
-    else:
-        return value
-    if is_cut_up:
-        return _moved_to(moved, value)
-    moved.update(inner)
-    return light
+@dataclass(slots=True, eq=False)
+class _Home:
+    """An object or array of a value, in which strings are."""
+
+    owner: "_Home | None"
+    key: _Key
+    value: Any
+    depth: int
 
 
-_MAY_HOLD = (str, dict, list)
+class _Value:
+    """The strings of a value in the order of the text, keys too, and where each of them is."""
+
+    def __init__(self, value: Any) -> None:
+        self._moving: set[_Place] = set()
+        self._texts: list[str] = []
+        self._homes: list[_Home] = []
+        self._keys: set[str] = set()
+        if isinstance(value, str):
+            self._moving.add(_ROOT)
+        elif isinstance(value, (dict, list)):
+            self._gather(_Home(None, "", value, 0))
+
+    def to_move(self) -> set[_Place]:
+        """Strings that hold Base64 over LIMIT, and the smallest containers of what is cut up over several."""
+        for run in scattered(self._texts):
+            self._add_homes(run)
+        return self._moving
+
+    def _gather(self, home: _Home) -> None:
+        for key, item in _parts(home.value):
+            if isinstance(key, str) and not self._is_name(key):
+                self._take(key, home, _place(home))
+            if isinstance(item, str):
+                self._take(item, home, (id(home.value), key))
+            elif isinstance(item, (dict, list)):
+                self._gather(_Home(home, key, item, home.depth + 1))
+
+    def _is_name(self, key: str) -> bool:
+        """Without a capital, or not the first of its kind: no piece of Base64."""
+        if len(key) > LIMIT:
+            return False
+        is_known = key.islower() or key in self._keys
+        self._keys.add(key)
+        return is_known
+
+    def _take(self, text: str, home: _Home, place: _Place) -> None:
+        if len(text) > LIMIT and holds_encoded(text):
+            self._moving.add(place)
+            return
+        # What is cut up goes on from the end of one string at the beginning of the next.
+        for part in (text[:LIMIT], text[-LIMIT:]) if len(text) > 2 * LIMIT else (text,):
+            self._texts.append(part)
+            self._homes.append(home)
+
+    def _add_homes(self, run: Mapping[int, int]) -> None:
+        weights: dict[_Home, int] = {}
+        levels: dict[int, list[_Home]] = {}
+
+        def add(home: _Home, weight: int) -> None:
+            if home not in weights:
+                weights[home] = 0
+                levels.setdefault(home.depth, []).append(home)
+            weights[home] += weight
+
+        for at, weight in run.items():
+            add(self._homes[at], weight)
+        for depth in range(max(levels), -1, -1):
+            for home in levels.get(depth, ()):
+                if weights[home] > LIMIT:
+                    self._moving.add(_place(home))
+                elif home.owner is not None:
+                    add(home.owner, weights[home])
 
 
-def _are_encoded(parts: Iterable[Any], *, fewest: int) -> bool:
-    """Base64 that was cut up and lies in the strings of one container. Short strings are names, however odd."""
-    lines = [part for part in parts if isinstance(part, str) and len(part) >= LINE]
-    return len(lines) >= fewest and sum(map(len, lines)) > LIMIT and holds_encoded("".join(lines))
+# --- what is left -----------------------------------------------------------------------------------------------------
 
 
-def _moved_to(moved: dict[ArtifactId, Moved], value: Any) -> dict[str, Any]:
-    marker, one = move(value)
-    moved[one.artifact_id] = one
-    return marker
+def _place(part: "_Leaf | _Container | _Home") -> _Place:
+    return _ROOT if part.owner is None else (id(part.owner.value), part.key)
+
+
+def _parts(value: Any) -> Iterable[tuple[_Key, Any]]:
+    return cast("dict[str, Any]", value).items() if isinstance(value, dict) else enumerate(cast("list[Any]", value))
+
+
+def _rebuilt(value: Any, moving: Set[_Place]) -> tuple[Any, tuple[Moved, ...]]:
+    """The value with markers in the places of what moves, and with the keys of forged ones escaped; and what was moved."""
+    artifacts: dict[str, Moved] = {}
+
+    def light(item: Any, place: _Place) -> Any:
+        if place in moving:
+            marker, moved = move(item)
+            artifacts[moved.artifact_id] = moved
+            return marker
+        if isinstance(item, dict):
+            given = cast("dict[str, Any]", item)
+            return {escaped_key(key, part): light(part, (id(given), key)) for key, part in given.items()}
+        if isinstance(item, list):
+            many = cast("list[Any]", item)
+            return [light(part, (id(many), at)) for at, part in enumerate(many)]
+        return item
+
+    return light(value, _ROOT), tuple(artifacts.values())

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from easel.ids import RunId
+from easel.ids import CallId, RunId
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,28 @@ class CancelAsked:
     run_id: RunId
 
 
+@dataclass(frozen=True, slots=True)
+class NodeChanged:
+    """A node has come, has gone, or has come back by another connection."""
+
+    key: str  # `owned(user_id, node_id)`
+    connection_id: str  # the one by which it comes or goes
+
+
+@dataclass(frozen=True, slots=True)
+class CallWaits:
+    """Something is asked of this connection, or is not wanted any more."""
+
+    connection_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallAnswered:
+    call_id: CallId
+
+
 Grew = RunGrew | ThreadGrew | CanvasGrew
-Ring = Grew | LogGone | RunReady | CancelAsked
+Ring = Grew | LogGone | RunReady | CancelAsked | NodeChanged | CallWaits | CallAnswered
 
 _LETTERS: dict[type[Grew], str] = {RunGrew: "g", ThreadGrew: "t", CanvasGrew: "v"}
 
@@ -63,6 +83,12 @@ def to_text(ring: Ring) -> str:
             return "a" if anywhere else "q"
         case CancelAsked(run_id):
             return f"c{run_id}"
+        case NodeChanged(key, connection_id):
+            return f"n{connection_id}.{key}"
+        case CallWaits(connection_id):
+            return f"w{connection_id}"
+        case CallAnswered(call_id):
+            return f"r{call_id}"
 
 
 def from_text(text: str) -> Ring | None:
@@ -80,4 +106,9 @@ def from_text(text: str) -> Ring | None:
     if kind == "x":
         what, _, key = rest.partition(".")
         return LogGone(what, key)
+    if kind == "n":
+        connection_id, _, key = rest.partition(".")
+        return NodeChanged(key, connection_id)
+    if kind in ("w", "r"):
+        return CallWaits(rest) if kind == "w" else CallAnswered(CallId(rest))
     return None

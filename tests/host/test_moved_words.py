@@ -1,0 +1,91 @@
+"""Base64 that a model says is in no log, and whoever reads the log gets it whole by its reference."""
+
+from __future__ import annotations
+
+import base64
+import random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from easel.core.run.pace import HELD_SECONDS
+from easel.core.stream.encoded import holds_encoded
+from easel.core.stream.lightness import LIMIT, markers_in, restored
+from easel.ids import OWNER, SessionId
+from tests.host.working import at_work, ended, script
+from tests.requirements import case, rule
+
+if TYPE_CHECKING:
+    from easel.ids import RunId
+    from tests.host.conftest import Bench
+
+BASE64 = base64.b64encode(random.Random(9).randbytes(60_000)).decode()
+BEFORE, BEHIND = "Here it is, as you asked: ", ", and that was all that there is of it."
+
+
+def in_chunks(text: str, size: int) -> list[dict[str, Any]]:
+    """As a model streams it."""
+    return [step for at in range(0, len(text), size) for step in ({"say": text[at : at + size]}, {"wait_ms": 1})]
+
+
+SAID = {
+    "at once": [{"say": BEFORE + BASE64 + BEHIND}],
+    "in three": [{"say": BEFORE}, {"say": BASE64}, {"say": BEHIND}],
+    "in chunks": [{"say": BEFORE}, *in_chunks(BASE64, 700), {"say": BEHIND}],
+    "in small chunks": [{"say": BEFORE}, *in_chunks(BASE64[:5_000], 12), {"say": BEHIND}],
+}
+
+
+async def rows(bench: Bench, run_id: RunId) -> list[tuple[str, dict[str, Any]]]:
+    return [(event.type, msgspec.json.decode(event.data)) for event in await bench.log(run_id)]
+
+
+async def whole(bench: Bench, value: Any) -> Any:
+    return restored(value, {name: await bench.artifacts.read(OWNER, name) for name in markers_in(value)})
+
+
+@rule("CC-23", "RS-35")
+@case("R3")
+@pytest.mark.parametrize("kind", ["say", "think"])
+@pytest.mark.parametrize("how", SAID)
+async def test_base64_that_a_model_streams_is_moved_out_of_its_deltas(bench: Bench, how: str, kind: str):
+    steps = [{kind: step["say"]} if "say" in step else step for step in SAID[how]]
+    run_id = await bench.start(script(*steps, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "Done."}))
+    async with at_work(bench.worker()):
+        assert (await ended(bench, run_id)).status == "completed"
+    log = await rows(bench, run_id)
+    name = "message.delta" if kind == "say" else "reasoning.delta"
+    deltas = [data for event_type, data in log if event_type == name]
+    in_the_log = "".join(data["text"] if isinstance(data["text"], str) else "[moved]" for data in deltas)
+    assert not holds_encoded(in_the_log)
+    assert in_the_log.startswith(BEFORE)
+    assert BEHIND in in_the_log
+    assert all(len(msgspec.json.encode(data)) <= LIMIT + 100 for data in deltas)
+    told = "".join([(await whole(bench, data))["text"] for data in deltas])
+    said = "".join(step.get(kind, "") for step in steps)
+    assert told == (f"{said}\n\nDone." if kind == "say" else said)
+    [_, answer] = await bench.database.sessions.messages(OWNER, SessionId("s"), before=None, limit=10)
+    assert await whole(bench, answer.content) == (told if kind == "say" else "Done.")
+
+
+@rule("RX-06", "RS-38")
+async def test_what_the_model_reads_of_its_own_words_is_whole(bench: Bench):
+    """The step that came before is read from the log, where its text is a reference."""
+    run_id = await bench.start(script({"say": BASE64}, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "Done."}))
+    async with at_work(bench.worker()):
+        await ended(bench, run_id)
+    [step] = [data for event_type, data in await rows(bench, run_id) if event_type == "step.completed"]
+    assert (await whole(bench, step))["text"] == BASE64
+
+
+async def test_what_is_held_back_goes_out_when_nothing_follows_for_long(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    steps = [{"say": BASE64[:6_000]}, {"wait_ms": 300}, {"say": BASE64[6_000:12_000]}]
+    found: list[list[int]] = []
+    for seconds in (HELD_SECONDS, 0.05):
+        monkeypatch.setattr("easel.host.run_log.HELD_SECONDS", seconds)
+        run_id = await bench.start(script(*steps))
+        async with at_work(bench.worker()):
+            await ended(bench, run_id)
+        found.append([data["text"]["original_size"] for event_type, data in await rows(bench, run_id) if event_type == "message.delta"])
+    assert found == [[12_000], [6_000, 6_000]]

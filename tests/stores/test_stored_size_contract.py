@@ -1,0 +1,93 @@
+"""What is read back from either database is as light as what was sealed, also where numbers are kept as decimals."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from easel.core.canvas.canvas import NewCanvas
+from easel.core.canvas.events import CanvasEvents
+from easel.core.run.batch import Batch
+from easel.core.run.conversation import ToolResult
+from easel.core.stream.lightness import LIMIT, restored
+from easel.core.stream.marker import markers_in
+from easel.ids import OWNER, CallId, CanvasId
+from tests.requirements import rule
+from tests.stores.harness import Store, events_of, start, stored
+
+if TYPE_CHECKING:
+    from easel.core.stream.envelope import Envelope
+
+CHANCE = random.Random(22)
+HEAVY: dict[str, Any] = {
+    "many large numbers": [1e308] * 300,
+    "many small numbers": [1.5e-300] * 250,
+    "numbers in objects": [{"n": -2.5e-200, "s": "1e308"} for _ in range(60)],
+    "numbers deep inside": [[[1e300, {"a": [1e-300, -0.0, 1e16]}]] for _ in range(30)],
+    "one number too many": ["x" * 1_600, 1e308, 12.5],
+    "numbers of all sizes": [CHANCE.uniform(-1, 1) * 10.0 ** CHANCE.randint(-300, 300) for _ in range(80)],
+    "large integers": [10**40 + at for at in range(45)],
+    "numbers among words": {f"key {at}": [at * 1e22, 'say "1e308"\n', None, True] for at in range(20)},
+}
+
+
+def compact(payload: str) -> str:
+    """The JSON as the database writes it, but for the spaces that it puts between, and without what seal adds."""
+    data = json.loads(payload, parse_float=Written, parse_int=Written)
+    return (
+        "{" + ",".join(f"{json.dumps(key)}:{text_of(item)}" for key, item in data.items() if key not in ("visibility", "provenance")) + "}"
+    )
+
+
+class Written(str):
+    """A number as it stands there."""
+
+    __slots__ = ()
+
+
+def text_of(value: Any) -> str:
+    if isinstance(value, Written):
+        return str(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{text_of(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(text_of, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def assert_is_light_and_whole(payload: str, sealed: Envelope, given: Any, where: str) -> None:
+    assert len(compact(payload).encode()) <= LIMIT, where
+    fetched = {one.artifact_id: one.content for one in sealed.moved}
+    read = json.loads(payload)
+    assert markers_in(read) == set(fetched)
+    assert numbers(restored(read, fetched)[where]) == numbers(given)
+
+
+def numbers(value: Any) -> Any:
+    """JSON has one kind of number: 1e22 and 10000000000000000000000 are the same."""
+    return json.loads(json.dumps(value), parse_int=float)
+
+
+@rule("RS-35", "CC-25", "RX-17")
+@pytest.mark.parametrize("what", HEAVY)
+async def test_an_event_of_a_run_is_read_back_in_at_most_2_kb(store: Store, what: str) -> None:
+    claim = await start(store.runs)
+    sealed = events_of(claim.run_id).called(ToolResult(CallId("call_1"), "gsv__Echo", HEAVY[what]))
+    stored(await store.runs.append(Batch(claim, 1, [sealed])))
+    [row] = await store.sql("select cast(payload as text) as payload from run_events where event_type = 'tool.result'")
+    assert_is_light_and_whole(row["payload"], sealed, HEAVY[what], "result")
+
+
+@rule("RS-35", "CC-25")
+@pytest.mark.parametrize("what", HEAVY)
+async def test_an_event_of_a_canvas_is_read_back_in_at_most_2_kb(store: Store, what: str) -> None:
+    name = CanvasId("cockpit")
+    events = CanvasEvents(name, agent_id="owner", event_id="evt_1")
+    sealed = events.action("finished", 1, {"result": HEAVY[what]})
+    new = NewCanvas(user_id=OWNER, canvas_id=name, agent_id="main", title="Cockpit", spec={}, state={})
+    assert await store.database.canvases.create(new, sealed) is not None
+    [row] = await store.sql("select cast(payload as text) as payload from canvas_events")
+    assert_is_light_and_whole(row["payload"], sealed, HEAVY[what], "result")
