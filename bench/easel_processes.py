@@ -39,9 +39,9 @@ async def api(setting: Setting, database_url: str, **settings: str) -> AsyncIter
 
 
 @asynccontextmanager
-async def up(setting: Setting, **settings: str) -> AsyncIterator[Listening]:
+async def up(setting: Setting, *, module: str = "easel", **settings: str) -> AsyncIterator[Listening]:
     """API and worker in one process on SQLite, as `make run` starts it."""
-    async with _easel(setting, "up", "--port", "0", **settings) as process:
+    async with _easel(setting, "up", "--port", "0", module=module, **settings) as process:
         yield Listening(await _address(process), process)
 
 
@@ -75,14 +75,14 @@ async def ready(server: Server, process: Child) -> None:
 
 
 @asynccontextmanager
-async def _easel(setting: Setting, command: str, *arguments: str, **settings: str) -> AsyncIterator[Child]:
+async def _easel(setting: Setting, command: str, *arguments: str, module: str = "easel", **settings: str) -> AsyncIterator[Child]:
     data = setting.folder / f"data-{os.urandom(3).hex()}"
     given = {"TOKEN": TOKEN, "DATA": str(data), **settings}
     env = {name: value for name, value in os.environ.items() if not name.startswith("EASEL_")}
     # The bench may run from a checkout that is not installed.
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), env.get("PYTHONPATH")]))
     env |= {f"EASEL_{name}": value for name, value in given.items()}
-    async with child([sys.executable, "-m", "easel", command, *arguments], name=command, folder=setting.folder, env=env) as process:
+    async with child([sys.executable, "-m", module, command, *arguments], name=command, folder=setting.folder, env=env) as process:
         yield process
 
 

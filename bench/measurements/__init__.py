@@ -12,6 +12,7 @@ from bench.measurements.footprint import footprint
 from bench.measurements.idle import idle
 from bench.measurements.latency import latency
 from bench.measurements.long_logs import replay, resume
+from bench.measurements.nodes import node_calls
 from bench.measurements.runs import runs
 from bench.measurements.takeover import takeover
 
@@ -23,5 +24,5 @@ if TYPE_CHECKING:
 
 MEASUREMENTS: Mapping[str, Callable[[Setting], Awaitable[list[Figure]]]] = {
     measure.__name__: measure
-    for measure in (latency, runs, appends, fanout, replay, resume, idle, claims, takeover, footprint, actions, busy_canvases)
+    for measure in (latency, runs, appends, fanout, replay, resume, idle, claims, takeover, footprint, actions, busy_canvases, node_calls)
 }

@@ -38,8 +38,8 @@ async def actions(setting: Setting) -> list[Figure]:
     floor: list[float] = []
     async with child(bench_module("floors.echo"), name="floor-echo", folder=setting.folder) as echo, easel_processes.up(setting) as easel:
         port = int((await echo.line(r":(\d+)\b"))[1])
-        async with _gateway(easel.server.url, easel_processes.TOKEN) as client, _socket(f"ws://127.0.0.1:{port}/ws") as bare:
-            await _ask(client, "canvas.create", canvasId="c", spec=SPEC)
+        async with gateway(easel.server.url, easel_processes.TOKEN) as client, socket_to(f"ws://127.0.0.1:{port}/ws") as bare:
+            await ask(client, "canvas.create", canvasId="c", spec=SPEC)
             for turn in range(setting.size(ROUNDS, 1)):
                 commit = await asyncio.to_thread(_commit_seconds, setting.folder / f"bare-{turn}.db", count)
                 round_trip = await _echo_seconds(bare, count)
@@ -54,18 +54,18 @@ async def busy_canvases(setting: Setting) -> list[Figure]:
     canvases, viewers, seconds = setting.size(CANVASES, 10), setting.size(VIEWERS, 4), setting.size(10, 2)
     async with easel_processes.up(setting, MAX_STREAMS="5000", GATEWAY_SUBSCRIPTIONS="200") as easel, contextlib.AsyncExitStack() as stack:
         url = easel.server.url
-        client = await stack.enter_async_context(_gateway(url, easel_processes.TOKEN, "presser"))
+        client = await stack.enter_async_context(gateway(url, easel_processes.TOKEN, "presser"))
         for number in range(canvases):
-            await _ask(client, "canvas.create", canvasId=f"c{number}", spec=SPEC)
+            await ask(client, "canvas.create", canvasId=f"c{number}", spec=SPEC)
         idle = [await _timed(client, "c0") for _ in range(IDLE_ACTIONS)]
         heard = [0]
         for viewer in range(viewers):
-            watching = await stack.enter_async_context(_gateway(url, easel_processes.TOKEN, f"viewer-{viewer}"))
+            watching = await stack.enter_async_context(gateway(url, easel_processes.TOKEN, f"viewer-{viewer}"))
             for number in range(canvases):
-                await _ask(watching, "canvas.subscribe", canvasId=f"c{number}")
+                await ask(watching, "canvas.subscribe", canvasId=f"c{number}")
             reading = asyncio.create_task(_count(watching, heard))
             stack.callback(reading.cancel)
-        pressing = [await stack.enter_async_context(_gateway(url, easel_processes.TOKEN, f"presser-{lane}")) for lane in range(8)]
+        pressing = [await stack.enter_async_context(gateway(url, easel_processes.TOKEN, f"presser-{lane}")) for lane in range(8)]
         free: asyncio.Queue[ClientConnection] = asyncio.Queue()
         for lane in pressing:
             free.put_nowait(lane)
@@ -73,7 +73,7 @@ async def busy_canvases(setting: Setting) -> list[Figure]:
 
         async def press(number: int, due: float) -> None:
             lane = await free.get()
-            await _ask(lane, "canvas.action", canvasId=f"c{number % canvases}", actionId="set")
+            await ask(lane, "canvas.action", canvasId=f"c{number % canvases}", actionId="set")
             took.append(time.perf_counter() - due)  # from when it was due: a queue of ours would count
             free.put_nowait(lane)
 
@@ -96,14 +96,14 @@ async def busy_canvases(setting: Setting) -> list[Figure]:
 
 async def _timed(client: ClientConnection, canvas_id: str) -> float:
     began = time.perf_counter()
-    await _ask(client, "canvas.action", canvasId=canvas_id, actionId="set")
+    await ask(client, "canvas.action", canvasId=canvas_id, actionId="set")
     return time.perf_counter() - began
 
 
 async def _pressing_seconds(client: ClientConnection, count: int) -> float:
     began = time.perf_counter()
     for _ in range(count):
-        await _ask(client, "canvas.action", canvasId="c", actionId="set")
+        await ask(client, "canvas.action", canvasId="c", actionId="set")
     return time.perf_counter() - began
 
 
@@ -135,20 +135,20 @@ async def _count(client: ClientConnection, heard: list[int]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _socket(url: str) -> AsyncIterator[ClientConnection]:
+async def socket_to(url: str) -> AsyncIterator[ClientConnection]:
     async with connect(url, compression=None, ping_interval=None, max_queue=None, proxy=None) as socket:
         yield socket
 
 
 @contextlib.asynccontextmanager
-async def _gateway(base_url: str, token: str, client_id: str = "bench") -> AsyncIterator[ClientConnection]:
-    async with _socket(base_url.replace("http", "ws", 1) + "/ws") as socket:
+async def gateway(base_url: str, token: str, client_id: str = "bench") -> AsyncIterator[ClientConnection]:
+    async with socket_to(base_url.replace("http", "ws", 1) + "/ws") as socket:
         client = {"id": client_id, "version": "1", "platform": "bench", "mode": "client"}
-        await _ask(socket, "connect", minProtocol=1, maxProtocol=1, client=client, auth={"token": token})
+        await ask(socket, "connect", minProtocol=1, maxProtocol=1, client=client, auth={"token": token})
         yield socket
 
 
-async def _ask(socket: ClientConnection, method: str, **params: Any) -> Any:
+async def ask(socket: ClientConnection, method: str, **params: Any) -> Any:
     """One at a time on each connection; events that come between are for others to count."""
     await socket.send(json.dumps({"type": "req", "id": "1", "method": method, "params": params}))
     while (frame := json.loads(await socket.recv()))["type"] != "res":

@@ -18,8 +18,10 @@ from bench.waiting import until
 if TYPE_CHECKING:
     from bench.wire import Server
 
-LANES = 8
-# Rows in flight of the floor and of the peers: as many as one of our processes has connections by default (EASEL_DATABASE_POOL).
+LANES = 8  # of the peers, and of the harder floor: as many as one of our processes has connections by default (EASEL_DATABASE_POOL)
+# Of the floor that the bar speaks of. The research gives its rate and not its lanes, but says that it stands at 0.61 of pgqueuer; here four lanes stand
+# at 0.6 to 0.85 of pgqueuer, eight at 0.9 to 1.1.
+FLOOR_LANES = 4
 ROUNDS = 3
 DEADLINE_SECONDS = 120.0
 POSTERS = 16
@@ -34,12 +36,17 @@ async def runs(setting: Setting) -> list[Figure]:
     count = setting.size(4000, 1000)
     ours: list[float] = []
     floor: list[float] = []
+    harder: list[float] = []
     for turn in range(setting.size(ROUNDS, 1)):
-        floor.append(await _floor(setting, count))
+        floor.append(await _floor(setting, count, FLOOR_LANES))
         ours.append(await _easel(setting, count))
-        setting.say(f"round {turn + 1}: ours {ours[-1]:,.0f}/s, floor {floor[-1]:,.0f}/s")
+        harder.append(await _floor(setting, count, LANES))
+        setting.say(f"round {turn + 1}: ours {ours[-1]:,.0f}/s, floor {floor[-1]:,.0f}/s with 4 lanes, {harder[-1]:,.0f}/s with 8")
     rate = median(ours)
-    figures = [at_least("no-op runs, one worker", rate, median(floor), unit="/s", bar=0.75)]
+    figures = [
+        at_least("no-op runs, one worker", rate, median(floor), unit="/s", bar=0.75),
+        at_least("no-op runs, one worker, floor with 8 lanes", rate, median(harder), unit="/s", bar=None),
+    ]
     for peer, bar in (("procrastinate", 1.0), ("dbos", 1.0), ("pgqueuer", None)):
         try:
             theirs = await _peer(setting, peer, setting.size(2000, 500))
@@ -52,11 +59,11 @@ async def runs(setting: Setting) -> list[Figure]:
     return figures
 
 
-async def _floor(setting: Setting, count: int) -> float:
+async def _floor(setting: Setting, count: int, lanes: int) -> float:
     async with setting.database("schema.sql") as url, connected(url) as connection:
         await connection.execute("insert into runs (input) select 'noop' from generate_series(1, $1::int)", count)
         await connection.execute("vacuum analyze runs")
-        async with child(bench_module("floors.jobs_worker", url, str(LANES)), name="floor-jobs", folder=setting.folder) as process:
+        async with child(bench_module("floors.jobs_worker", url, str(lanes)), name="floor-jobs", folder=setting.folder) as process:
             await process.line("ended", seconds=DEADLINE_SECONDS)
         return await connection.fetchval(RATE)
 

@@ -89,15 +89,27 @@ class RunLog:
         closing = self.events.ending(self._message_id, text, status, error)
         self._ending = (status, error if status is Status.FAILED else None, message(self._message_id, text))
         self._failure = None
-        self.write(*closing)
+        self._gather_up()
+        self._pending += closing
         try:
-            await self.flush()
+            await self._write_out()
         except ClaimLost:
             raise
         except Exception:  # noqa: BLE001 - what cannot be stored is left out; that the run has ended is not
             self._failure = None
             self._pending = list(closing)
-            await self.flush()
+            await self._write_out()
+
+    async def _write_out(self) -> None:
+        """As `flush`, by the task that asks: one that ends is cancelled no more, but for a claim that is lost anyway."""
+        while self._pump is not None and not self.is_lost:
+            await asyncio.shield(self._pump)
+        if self._failure is None and not self.is_lost:
+            await self._drain()
+        if self.is_lost:
+            raise ClaimLost
+        if self._failure is not None:
+            raise self._failure
 
     def lose(self) -> None:
         """Nothing more may be written."""

@@ -103,6 +103,7 @@ class RunWorker:
         self._audit = audit
         self._also = also
         self._held: dict[RunId, Held] = {}
+        RUNS_HELD.set_function(lambda: len(self._held))
         self._wake = asyncio.Event()
         self._latest_turn = 0
         self._sweep_at = 0.0
@@ -231,7 +232,6 @@ class RunWorker:
         held.log = RunLog(claim, self._runs, self._keeper, self._bell, self._audit, cancel_asked=lambda: held.end_by(Stop.CANCEL))
         held.task = asyncio.create_task(self._hold(held))
         self._held[claim.run_id] = held
-        RUNS_HELD.set(len(self._held))
         held.task.add_done_callback(lambda _: self._let_go(held))
 
     def _let_go(self, held: Held) -> None:
@@ -239,7 +239,6 @@ class RunWorker:
             log.error("run.not_ended", run_id=held.claim.run_id, exc_info=problem)  # its claim runs out, and it is tried again
         if self._held.get(held.claim.run_id) is held:
             del self._held[held.claim.run_id]
-        RUNS_HELD.set(len(self._held))
         if held.claim.is_last_chance:
             self._sweep_at = 0.0  # the next one may be waiting for its turn
         self._wake.set()
