@@ -15,6 +15,8 @@ RUN pip install --no-deps --no-build-isolation --no-index . \
     && pip uninstall --yes setuptools pip
 
 FROM python:3.13-slim
+# What isolates commands, and what they most often need. Where the container may not make namespaces, Bash stays off and says so.
+RUN apt-get update && apt-get install --yes --no-install-recommends bubblewrap git && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --uid 10001 --no-create-home --home-dir /data easel \
     && install --directory --owner easel --group easel --mode 0700 /data
 COPY --from=build /opt/easel /opt/easel

@@ -1,6 +1,6 @@
 """Make this clone ready: `python3 scripts/prepare.py runtime|test|test-python|bench|lock`.
 
-Owns the virtual environments, the hash-locked installs and, for tests, the system's parts (Chromium, nginx, Postgres).
+Owns the virtual environments, the hash-locked installs and, for tests, the system's parts (Chromium, nginx, bubblewrap, Postgres).
 Runs on a bare python3 with pip, so it uses the standard library only. What is ready already is recognised by a stamp
 and costs nothing; the stamp is a digest of everything that went in, so a changed lock or a moved clone is set up anew.
 """
@@ -149,10 +149,15 @@ def find_nginx() -> str | None:
     return find_program("nginx")
 
 
+def find_bubblewrap() -> str | None:
+    return find_program("bwrap")
+
+
 # package of Debian, what it is for, how to find it
 SYSTEM_PARTS = {
     "chromium": ("browser", find_chromium),
     "nginx-light": ("nginx", find_nginx),
+    "bubblewrap": ("bwrap", find_bubblewrap),
 }
 
 

@@ -29,6 +29,7 @@ async def checks(wanted: Settings) -> AsyncIterator[Check]:
     yield _port(wanted)
     yield await _database(wanted)
     yield await _blobs(wanted)
+    yield _bash(wanted)
 
 
 def _data_folder(wanted: Settings) -> Check:
@@ -75,6 +76,15 @@ async def _database(wanted: Settings) -> Check:
     return Check(
         "Database", True, f"{kind}, schema version {version}, writable" + (f", applied {len(applied)} migrations" if applied else "")
     )
+
+
+def _bash(wanted: Settings) -> Check:
+    """No Bash is nothing bad in itself; a mode that was asked for and cannot be had is. RS-61"""
+    try:
+        assembly.session_folders(wanted).check()
+        return Check("Bash", True, assembly.sandbox(wanted).says)
+    except HostError as problem:
+        return Check("Bash", False, problem.message)
 
 
 async def _blobs(wanted: Settings) -> Check:

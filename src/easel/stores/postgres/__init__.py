@@ -12,14 +12,17 @@ from easel.stores.postgres.boards import PostgresBoards
 from easel.stores.postgres.canvas_actions import PostgresCanvasActions
 from easel.stores.postgres.canvases import PostgresCanvases
 from easel.stores.postgres.database import PostgresDatabase, is_passing
+from easel.stores.postgres.nodes import PostgresNodes
 from easel.stores.postgres.runs import PostgresRuns
 from easel.stores.postgres.sessions import PostgresSessions
+from easel.stores.postgres.tokens import PostgresTokens
 
 __all__ = ["PostgresDatabase", "open_postgres"]
 
 OLDEST_SERVER = 15
 # Every statement is found by an index and has one good plan: plan it once, and never trade the index for a scan because
 # the table is still small or was never analysed.
+READY = 4  # connections that are open before the first request: a claim, two appends and a read at a time
 PLANNING = {"plan_cache_mode": "force_generic_plan", "random_page_cost": "1.1", "jit": "off"}
 
 
@@ -34,7 +37,7 @@ async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> Pos
         "server_settings": {"application_name": "easel", "idle_in_transaction_session_timeout": str(int(timeout * 1000)), **PLANNING},
     }
     try:
-        lenders = await asyncpg.create_pool(min_size=1, max_size=pool, command_timeout=timeout, reset=_keep_as_it_is, **options)
+        lenders = await asyncpg.create_pool(min_size=min(READY, pool), max_size=pool, command_timeout=timeout, reset=_keep_as_it_is, **options)
     except (ValueError, asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as problem:
         raise BadSettings(problem=f"EASEL_DATABASE_URL does not lead to a database: {problem}") from problem
     except Exception as problem:
@@ -51,5 +54,7 @@ async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> Pos
     database.audit = PostgresAudit(database)
     database.artifacts = PostgresArtifacts(database)
     database.boards = PostgresBoards(database)
+    database.nodes = PostgresNodes(database)
+    database.tokens = PostgresTokens(database)
     database.bell = PostgresBell(options, timeout)
     return database

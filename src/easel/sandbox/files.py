@@ -1,0 +1,100 @@
+"""Read, Write and Edit: one file of a place, within bounds. They wait for a disk, so they are called in threads.
+
+Text is UTF-8; what is not is shown with replacement and kept byte for byte by an edit elsewhere in the file.
+"""
+
+from collections.abc import Mapping
+from typing import IO, Any
+
+from easel.sandbox import beneath
+from easel.sandbox.places import Place
+
+MOST_LINES = 2_000
+MOST_TEXT = 100_000  # characters of one answer
+LONGEST_LINE = 2_000  # characters; what is longer is cut, with a mark
+MOST_SCANNED = 64 * 1024 * 1024  # bytes that are passed over to get to a line
+MOST_EDITED = 10 * 1024 * 1024  # bytes of a file that is edited
+LOOKED_AT = 8_192  # bytes at the beginning that show whether it is text
+
+
+class Refused(Exception):
+    """What was asked cannot be done; the message says why, and what to do."""
+
+
+def read(place: Place, args: Mapping[str, Any]) -> Any:
+    first, most = args.get("offset", 1), args.get("limit", MOST_LINES)
+    with beneath.opened_file(place, args["path"]) as file:
+        if is_binary(file.read(LOOKED_AT)):
+            raise Refused(f"{args['path']} is no text.")
+        file.seek(0)
+        _pass_over(file, first - 1)
+        lines: list[str] = []
+        room, more = MOST_TEXT, False
+        while line := next_line(file):
+            if len(lines) == most or len(line) > room:
+                more = True
+                break
+            lines.append(line)
+            room -= len(line)
+    return {"path": args["path"], "text": "".join(lines), "first_line": first, "lines": len(lines), "more": more}
+
+
+def write(place: Place, args: Mapping[str, Any]) -> Any:
+    content = _encoded(args["content"])
+    beneath.replace(place, args["path"], content)
+    return {"path": args["path"], "bytes": len(content)}
+
+
+def edit(place: Place, args: Mapping[str, Any]) -> Any:
+    path, old, new = args["path"], _encoded(args["old_string"]), _encoded(args["new_string"])
+    if old == new:
+        raise Refused("old_string and new_string are the same.")
+    with beneath.opened_file(place, path) as file:
+        content = file.read(MOST_EDITED + 1)
+    if len(content) > MOST_EDITED:
+        raise Refused(f"{path} is larger than {MOST_EDITED} bytes.")
+    count = content.count(old)
+    if count == 0:
+        raise Refused(f"old_string is not in {path}; read it again, and mind blanks and line ends.")
+    if count > 1 and not args.get("replace_all", False):
+        raise Refused(f"old_string is in {path} {count} times; give more of what stands around it, or set replace_all.")
+    if len(content) + count * (len(new) - len(old)) > MOST_EDITED:
+        raise Refused(f"{path} would be larger than {MOST_EDITED} bytes.")
+    beneath.replace(place, path, content.replace(old, new))
+    return {"path": path, "replacements": count}
+
+
+def is_binary(beginning: bytes) -> bool:
+    return b"\0" in beginning
+
+
+def next_line(file: IO[bytes]) -> str:
+    """With its end; one that is too long is cut. Empty at the end of the file."""
+    line = file.readline(4 * LONGEST_LINE)
+    is_whole, left_out = line.endswith(b"\n"), 0
+    while line and not is_whole and (more := file.readline(1024 * 1024)):
+        left_out += len(more)
+        is_whole = more.endswith(b"\n")
+        if left_out > MOST_SCANNED:
+            raise Refused("There is a line of more than 64 MB; use Bash to look at a part of it.")
+    text = line.decode(errors="replace")
+    if left_out or len(text) > LONGEST_LINE + 1:
+        cut = len(line) + left_out - len(text[:LONGEST_LINE].encode())
+        return f"{text[:LONGEST_LINE]}… [{cut} bytes left out]\n"
+    return text
+
+
+def _pass_over(file: IO[bytes], lines: int) -> None:
+    scanned = 0
+    while lines and (part := file.readline(1024 * 1024)):
+        scanned += len(part)
+        lines -= part.endswith(b"\n")
+        if scanned > MOST_SCANNED:
+            raise Refused("That line is more than 64 MB into the file; use Bash to look at a part of it.")
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise Refused("The text has half of a character (a lone surrogate) in it.") from None

@@ -1,0 +1,226 @@
+"""Glob and Grep: which files of a place have a name, or a line, that fits. They wait for a disk, so they are called in threads.
+
+Patterns are matched in time that grows with the text alone (RE2), so that none can hang. Links are not followed, `.git` is left
+out, and how much is looked at, and told, has bounds.
+"""
+
+import os
+import posixpath
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import IO, Any, Protocol
+
+import re2
+
+from easel.sandbox import beneath
+from easel.sandbox.files import LONGEST_LINE, LOOKED_AT, Refused, is_binary
+from easel.sandbox.places import Outside, Place
+
+LEFT_OUT = frozenset({".git"})
+MOST_FOUND = 1_000  # paths, or lines
+MOST_VISITED = 100_000  # entries of folders
+MOST_TEXT = 100_000  # characters of one answer
+MOST_READ = 64 * 1024 * 1024  # bytes of all files together
+LARGEST_FILE = 8 * 1024 * 1024  # larger ones are passed over, and counted
+DEEPEST = 64
+LONGEST_PATTERN = 1_000
+SHOWN = 400  # characters of a line that are shown around what was found
+
+_PLAIN = {"*": "[^/]*", "?": "[^/]"}
+
+
+class Stop(Protocol):
+    """Whoever asked may not want to know any more."""
+
+    def is_set(self) -> bool: ...
+
+
+class Walk:
+    """The files beneath a folder, in order, each as its path from there. Says whether it had to leave some out."""
+
+    def __init__(self, place: Place, path: str, stop: Stop) -> None:
+        self.was_cut = False
+        self._place = place
+        self._path = path
+        self._stop = stop
+        self._visited = 0
+
+    def __iter__(self) -> Iterator[str]:
+        with beneath.opened(self._place, self._path, os.O_RDONLY | os.O_DIRECTORY) as top:
+            ahead = [""]
+            while ahead:
+                folder = ahead.pop()
+                inner: list[str] = []
+                for name, is_folder in self._entries(top, folder):
+                    inside = f"{folder}{name}"
+                    if not is_folder:
+                        yield inside
+                    elif name not in LEFT_OUT:
+                        if inside.count("/") >= DEEPEST:
+                            self.was_cut = True
+                        else:
+                            inner.append(inside + "/")
+                ahead += reversed(inner)
+
+    def _entries(self, top: int, folder: str) -> list[tuple[str, bool]]:
+        """Plain files and folders; a folder that went away meanwhile, or is closed to us, has none."""
+        found: list[tuple[str, bool]] = []
+        try:
+            opened = beneath.open_beneath(top, folder or ".", os.O_RDONLY | os.O_DIRECTORY, follow=False)
+        except (OSError, Outside):
+            return found
+        try:
+            with os.scandir(opened) as entries:
+                for entry in entries:
+                    self._visited += 1
+                    if self._visited > MOST_VISITED or self._stop.is_set():
+                        self.was_cut = True
+                        break
+                    with suppress(OSError):
+                        mode = entry.stat(follow_symlinks=False).st_mode
+                        if stat.S_ISDIR(mode) or stat.S_ISREG(mode):
+                            found.append((entry.name, stat.S_ISDIR(mode)))
+        finally:
+            os.close(opened)
+        return sorted(found)
+
+
+def glob(place: Place, args: Mapping[str, Any], stop: Stop) -> Any:
+    path = args.get("path", ".")
+    fits = compiled(as_expression(args["pattern"]))
+    walk = Walk(place, path, stop)
+    paths: list[str] = []
+    room = MOST_TEXT
+    for inside in walk:
+        if fits.fullmatch(os.fsencode(inside)) is None:
+            continue
+        shown = shown_path(path, inside)
+        room -= len(shown)
+        if len(paths) == MOST_FOUND or room < 0:
+            walk.was_cut = True
+            break
+        paths.append(shown)
+    return {"paths": paths, "truncated": walk.was_cut}
+
+
+def grep(place: Place, args: Mapping[str, Any], stop: Stop) -> Any:
+    path, most = args.get("path", "."), args.get("limit", 100)
+    fits = compiled(args["pattern"], ignore_case=args.get("ignore_case", False))
+    names = compiled(as_expression(_anywhere(args["glob"]))) if "glob" in args else None
+    walk, passed_over = Walk(place, path, stop), 0
+    matches: list[dict[str, Any]] = []
+    budget, room = MOST_READ, MOST_TEXT
+    for inside in _one_file(place, path) or walk:
+        if names is not None and names.fullmatch(os.fsencode(inside)) is None:
+            continue
+        whole = posixpath.join(path, inside) if inside else path
+        content = _content(place, whole)
+        if content is None:
+            passed_over += 1
+            continue
+        budget -= len(content)
+        for number, text in _lines(fits, content):
+            room -= len(text)
+            if len(matches) == most or room < 0:
+                walk.was_cut = True
+                break
+            matches.append({"path": shown_path(path, inside) if inside else path, "line": number, "text": text})
+        if walk.was_cut or budget < 0 or stop.is_set():
+            walk.was_cut = True
+            break
+    return {"matches": matches, "truncated": walk.was_cut, "files_passed_over": passed_over}
+
+
+def compiled(expression: str, *, ignore_case: bool = False) -> "re2.Regexp":
+    if len(expression) > LONGEST_PATTERN:
+        raise Refused(f"A pattern has at most {LONGEST_PATTERN} characters.")
+    options = re2.Options()
+    options.log_errors = False
+    options.case_sensitive = not ignore_case
+    try:
+        return re2.compile(os.fsencode(expression), options)
+    except (re2.error, UnicodeEncodeError) as problem:
+        raise Refused(f"The pattern cannot be understood: {_said(problem)} (syntax: RE2).") from None
+
+
+def as_expression(pattern: str) -> str:
+    """A glob as an expression over whole paths: `*` and `?` stay within a folder, `**` goes through them, `[…]` and `{a,b}` choose."""
+    if pattern.startswith("/"):
+        raise Refused("A glob is looked for beneath `path`; leave out the slash at its beginning.")
+    parts: list[str] = []
+    at, depth = 0, 0
+    while at < len(pattern):
+        char = pattern[at]
+        if pattern.startswith("**/", at):
+            parts.append("(?:[^/]+/)*")
+            at += 3
+            continue
+        if pattern.startswith("**", at):
+            parts.append(".*")
+            at += 2
+            continue
+        if char == "[" and (end := pattern.find("]", at + 2)) > 0:
+            inside = pattern[at + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
+            parts.append(f"[{'^/' + inside[1:] if inside[0] in '!^' else inside}]")
+            at = end + 1
+            continue
+        if char == "{" and pattern.find("}", at) > 0:
+            parts.append("(?:")
+            depth += 1
+        elif char == "}" and depth:
+            parts.append(")")
+            depth -= 1
+        elif char == "," and depth:
+            parts.append("|")
+        else:
+            parts.append(_PLAIN.get(char) or re2.escape(char))
+        at += 1
+    return "(?s)" + "".join(parts)
+
+
+def _anywhere(pattern: str) -> str:
+    """`*.py` means those of every folder when lines are looked for."""
+    return pattern if "/" in pattern else f"**/{pattern}"
+
+
+def shown_path(path: str, inside: str) -> str:
+    return posixpath.normpath(posixpath.join(path, inside)).encode("utf-8", "replace").decode()
+
+
+def _one_file(place: Place, path: str) -> list[str] | None:
+    """Grep may be pointed at a file."""
+    with beneath.opened(place, path, os.O_RDONLY | os.O_NONBLOCK) as opened:
+        return [""] if stat.S_ISREG(os.fstat(opened).st_mode) else None
+
+
+def _content(place: Place, path: str) -> bytes | None:
+    """None: too large, no text, or gone."""
+    try:
+        with beneath.opened_file(place, path) as file:
+            return _text_of(file)
+    except (OSError, Outside, beneath.NotAFile):
+        return None
+
+
+def _text_of(file: IO[bytes]) -> bytes | None:
+    beginning = file.read(LOOKED_AT)
+    if is_binary(beginning):
+        return None
+    content = beginning + file.read(LARGEST_FILE + 1)
+    return None if len(content) > LARGEST_FILE else content
+
+
+def _lines(fits: "re2.Regexp", content: bytes) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(content.split(b"\n"), 1):
+        if (found := fits.search(line)) is not None:
+            if len(line) <= LONGEST_LINE:
+                yield number, line.decode(errors="replace").rstrip("\r")
+            else:
+                start = max(0, found.start() - SHOWN // 2)
+                yield number, f"… {line[start : start + SHOWN].decode(errors='replace')} …"
+
+
+def _said(problem: Exception) -> str:
+    word = problem.args[0] if problem.args else ""
+    return word.decode(errors="replace") if isinstance(word, bytes) else str(word)

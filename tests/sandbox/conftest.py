@@ -1,0 +1,78 @@
+"""A real sandbox: bubblewrap as this machine has it, and the folders of sessions on its disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from easel.core.principal import Principal
+from easel.core.tool.context import ToolContext
+from easel.ids import OWNER, UserId
+from easel.sandbox.bubblewrap import Bubblewrap
+from easel.sandbox.folders import SessionFolders
+from easel.sandbox.limits import MB, Limits
+from easel.sandbox.modes import Choice, choose
+from easel.sandbox.tools import MachineTool, machine_tools
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+SMALL = Limits(cpu_seconds=20, memory_bytes=256 * MB, processes=48, output_bytes=MB, file_bytes=64 * MB, free_bytes=0)
+
+
+def context(session: str = "a", user: UserId = OWNER, on_output: Callable[[str], None] | None = None) -> ToolContext:
+    return ToolContext(Principal(user, "someone"), session, on_output=on_output)
+
+
+@dataclass
+class Machine:
+    """The tools of this machine, for any session."""
+
+    root: Path
+    choice: Choice
+    limits: Limits = SMALL
+    network: bool = False  # of the sessions
+    tool_network: bool = True  # of the tool
+    notes: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    folders: SessionFolders = field(init=False)
+    tools: Mapping[str, MachineTool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.folders = SessionFolders(self.root, owner=self.choice.owner, network=self.network)
+        shell = self.choice.shell(self.limits)
+        tools = machine_tools("local", self.folders, shell, network=self.tool_network, note=self._note, worker_id="wrk_1")
+        self.tools = {tool.bare_name: tool for tool in tools}
+
+    def _note(self, who: Principal | None, action: str, /, *, subject: str | None, details: Mapping[str, Any]) -> None:
+        self.notes.append((action, {"who": who and who.user_id, "subject": subject, **details}))
+
+    def folder(self, session: str = "a", user: UserId = OWNER) -> Path:
+        return self.folders.folder_of(user, session)
+
+    async def use(self, tool: str, session: str = "a", user: UserId = OWNER, **args: Any) -> Any:
+        return await self.tools[tool].use(args, context(session, user))
+
+    async def bash(self, command: str, session: str = "a", user: UserId = OWNER, **args: Any) -> dict[str, Any]:
+        return await self.use("Bash", session, user, command=command, **args)
+
+    async def says(self, command: str, session: str = "a") -> str:
+        """What it prints; it has to end well."""
+        ran = await self.bash(command, session)
+        assert ran["exit_code"] == 0, ran
+        return ran["output"]
+
+
+@pytest.fixture(scope="session")
+def bubblewrap() -> Choice:
+    """A machine that has the program but may not use it fails here, and says why."""
+    choice = choose("bwrap")
+    assert isinstance(choice.launcher, Bubblewrap)
+    return choice
+
+
+@pytest.fixture
+def machine(tmp_path: Path, bubblewrap: Choice) -> Machine:
+    return Machine(tmp_path / "sandbox", bubblewrap)

@@ -1,0 +1,135 @@
+"""What is told of commands: each one that ran, and each attempt to get out or to take too much."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from easel.core.audit.record import ACTIONS, StorageClass
+from easel.core.principal import Kind, Principal
+from easel.core.run.run import Claim
+from easel.core.tool.context import ToolContext
+from easel.errors import ToolFailed
+from easel.ids import OWNER, RunId, SessionId, WorkerId
+from easel.sandbox.bubblewrap import Bubblewrap
+from tests.requirements import rule
+from tests.sandbox.conftest import SMALL, Machine
+from tests.sandbox.processes import until_there_are
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from easel.sandbox.modes import Choice
+
+pytestmark = pytest.mark.bwrap
+
+CLAIM = Claim(
+    run_id=RunId("run_1"),
+    worker_id=WorkerId("wrk_of_the_run"),
+    attempt=1,
+    user_id=OWNER,
+    session_id=SessionId("main"),
+    input_text="",
+    max_attempts=3,
+    last_seq=0,
+    turn_no=1,
+    queued_seconds=0,
+    running_seconds=0,
+    cancel_requested=False,
+)
+
+
+@rule("SB-16")
+async def test_every_command_is_recorded_with_where_and_how_it_ended(machine: Machine) -> None:
+    await machine.bash("exit 3", "agent:main:s")
+    [(action, told)] = machine.notes
+    assert action == "sandbox.ran"
+    assert ACTIONS[action] is StorageClass.AUDIT
+    assert told == {
+        "who": OWNER,
+        "subject": "agent:main:s",
+        "tool": "local__Bash",
+        "sandbox_mode": "bwrap",
+        "worker_id": "wrk_1",
+        "session_id": "agent:main:s",
+        "sandbox_root": str(machine.folder("agent:main:s")),
+        "exit_code": 3,
+        "seconds": told["seconds"],
+    }
+
+
+@rule("SB-16")
+async def test_in_a_run_it_is_the_runs_own_worker_that_is_named(machine: Machine) -> None:
+    context = ToolContext(Principal(OWNER, "agent", kind=Kind.AGENT), "agent:main:main", CLAIM)
+    await machine.tools["Bash"].use({"command": "true"}, context)
+    [(_, told)] = machine.notes
+    assert (told["subject"], told["worker_id"], told["session_id"]) == ("run_1", "wrk_of_the_run", "agent:main:main")
+
+
+@rule("SB-17", "SB-16")
+async def test_a_limit_that_was_hit_is_a_violation_beside_the_record(tmp_path: Path, bubblewrap: Choice) -> None:
+    machine = Machine(tmp_path / "sandbox", bubblewrap, replace(SMALL, output_bytes=1_000))
+    await machine.bash("yes")
+    [(first, ran), (second, violation)] = machine.notes
+    assert (first, ran["exit_code"]) == ("sandbox.ran", 137)
+    assert second == "sandbox.violation"
+    assert {"kind": "limit", "limit": "output", "sandbox_mode": "bwrap"}.items() <= violation.items()
+    assert ACTIONS[second] is StorageClass.AUDIT
+
+
+@rule("SB-17")
+async def test_a_folder_outside_is_a_violation_and_nothing_runs(machine: Machine) -> None:
+    with pytest.raises(ToolFailed, match="outside of /workspace"):
+        await machine.bash("touch ran", workdir="../other")
+    [(action, told)] = machine.notes
+    assert action == "sandbox.violation"
+    assert (told["kind"], told["path"]) == ("path", "../other")
+    assert not (machine.folder() / "ran").exists()
+
+
+async def test_a_command_that_took_too_long_broke_no_law(machine: Machine) -> None:
+    await machine.bash("sleep 60", timeout=300)
+    assert [action for action, _ in machine.notes] == ["sandbox.ran"]
+
+
+@rule("SB-16")
+async def test_a_command_that_was_cancelled_is_recorded_too(machine: Machine) -> None:
+    task = asyncio.create_task(machine.bash("exec sleep 4501"))
+    await until_there_are(1, 4501)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    [(action, told)] = machine.notes
+    assert (action, told["exit_code"], told["cancelled"]) == ("sandbox.ran", 137, True)
+
+
+async def test_what_a_command_said_is_not_in_the_record(machine: Machine) -> None:
+    await machine.bash("echo private-word")
+    assert "private-word" not in str(machine.notes)
+
+
+@pytest.mark.parametrize("command", ["x" * 100_001, "echo \0", "echo \ud800", "é" * 60_000])
+async def test_a_command_that_cannot_be_given_is_refused(machine: Machine, command: str) -> None:
+    with pytest.raises(ToolFailed, match="local__Bash"):
+        await machine.bash(command)
+
+
+async def test_a_long_command_is_run(machine: Machine) -> None:
+    assert await machine.says("echo " + "x" * 99_000 + " | wc -c") == "99001\n"
+
+
+async def test_a_folder_that_is_not_there_is_said(machine: Machine) -> None:
+    with pytest.raises(ToolFailed, match="there is no nowhere"):
+        await machine.bash("true", workdir="nowhere")
+
+
+async def test_a_sandbox_that_cannot_be_set_up_is_a_failure_of_the_tool(machine: Machine) -> None:
+    """Not a result: the command did not run."""
+    tool, launcher = machine.tools["Bash"], machine.choice.launcher
+    assert tool.shell is not None
+    assert isinstance(launcher, Bubblewrap)
+    broken = replace(tool, shell=replace(tool.shell, launcher=replace(launcher, program="/bin/false")))
+    with pytest.raises(ToolFailed, match="could not be set up"):
+        await broken.use({"command": "true"}, ToolContext(Principal(OWNER, "x"), "a"))
