@@ -5,7 +5,7 @@ The class docstring is the message, filled with the keyword arguments of the rai
 `res`, a JSON-RPC error and an HTTP answer all come from the same place. Knows no wire and no other module.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class HostError(Exception):
@@ -21,6 +21,14 @@ class HostError(Exception):
         template = (type(self).__doc__ or "").strip().split("\n\n", 1)[0]
         super().__init__(template.format(**details))
         self.details = details
+
+    @classmethod
+    def as_told(cls, message: str, **details: object) -> Self:
+        """This failure in words that were found before: what was kept of it, or what of it may be shown."""
+        problem = cls.__new__(cls)
+        Exception.__init__(problem, message)
+        problem.details = details
+        return problem
 
     @property
     def message(self) -> str:
@@ -105,6 +113,12 @@ class WrongMode(HostError):
     code, gateway, rpc, http = "WRONG_MODE", 103, -32042, 400
 
 
+class NotInMode(HostError):
+    """{method} is nothing that can be asked by a connection in mode {mode}."""
+
+    code, gateway, rpc, http = "NOT_IN_MODE", 103, -32043, 400
+
+
 class AlreadyThere(HostError):
     """There is a {what} {id} already."""
 
@@ -169,6 +183,12 @@ class ActionFailed(HostError):
     """{problem}"""
 
     code, gateway, rpc, http = "ACTION_FAILED", 500, -32027, 500
+
+
+class TimedOut(HostError):
+    """{what} took longer than {seconds} s, and is not waited for any more."""
+
+    code, gateway, rpc, http = "TIMED_OUT", 504, -32028, 504
 
 
 class NotInRun(HostError):

@@ -6,40 +6,25 @@ leaves its executions behind, and any other tells that they were interrupted. CV
 """
 
 import asyncio
-import contextlib
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
-from easel.core.canvas.actions import Confirm
-from easel.core.canvas.canvas import Canvas, Change, WholeCanvas
+from easel.core.canvas.canvas import Canvas
 from easel.core.canvas.execution import Execution, Overtaken, Repeated, Status, actor_of, may_confirm
-from easel.core.canvas.pressing import (
-    Begun,
-    NeedsTools,
-    Press,
-    Rules,
-    agreed,
-    completed,
-    failed,
-    pressed,
-    refused,
-    resolved_as_shown,
-)
-from easel.core.canvas.spec import CanvasSpec, checked_spec
+from easel.core.canvas.pressing import Begun, Press, agreed, completed, failed, pressed, refused, resolved_as_shown
 from easel.core.principal import Principal
 from easel.core.run.pace import shortened
-from easel.core.stream.lightness import Moved
 from easel.errors import (
     ActionFailed,
     BadInput,
     ConfirmationOver,
     Forbidden,
     HostError,
+    IdempotencyConflict,
     NotFound,
     TooMany,
     Unavailable,
@@ -47,31 +32,21 @@ from easel.errors import (
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.canvas_changes import CanvasChanges, named
+from easel.host.canvas_steps import ActionLimits, CanvasSteps
 from easel.host.canvas_work import CanvasWork
 from easel.host.metrics import ACTIONS_ENDED, ACTIONS_RUNNING
 from easel.host.ports import CanvasActionStore
 from easel.host.run_history import whole as whole_value
-from easel.ids import ArtifactId, CanvasId, UserId, is_made_here, new_event_id
+from easel.ids import CanvasId, UserId, is_made_here, new_event_id
 
-if TYPE_CHECKING:
-    from easel.core.canvas.policy import Definitions
-
-MOST_SPECS = 256  # read specs that are remembered
 LONGEST_REQUEST_ID = 200
 LOST_AT_ONCE = 100
+PRUNE_SECONDS = 60.0
+STOP_SECONDS = 3.0  # how long a stopping instance tries to tell what it interrupts; later another one does
+CLIENT = "client"
 INTERRUPTED = "The instance that ran it stopped in the middle; whether the tool has done its work is not known."
 
 log = structlog.get_logger("actions")
-
-
-@dataclass(frozen=True, slots=True)
-class ActionLimits:
-    at_once: int  # executions of one instance
-    state_bytes: int
-    lease_seconds: float  # how long an instance is believed to be alive
-    poll_seconds: float
-    confirm_seconds: float  # how long a person has to agree
-    floor: Confirm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +59,7 @@ class Ask:
     client_id: str
     expected_revision: int | None = None
     request_id: str | None = None
-    trigger: str = "client"
+    trigger: str = CLIENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +95,11 @@ class CanvasActions:
         self._limits = limits
         self._instance = instance_id
         self._is_alone = is_alone  # no other process can run anything: what is left of another was left by the dead
-        self._specs: OrderedDict[tuple[str, str, Any, int], CanvasSpec] = OrderedDict()
-        self._at_work: dict[str, asyncio.Task[Answer]] = {}
+        self._steps = CanvasSteps(actions, changes, artifacts, work.tools, limits, told=self._told)
+        self._asked: set[asyncio.Task[Answer]] = set()  # all that somebody has asked for
+        self._at_work: dict[str, asyncio.Task[Any] | None] = {}  # the executions that run
         self._duty: asyncio.Task[None] | None = None
+        self._is_stopping = False
 
     # -- pressing --------------------------------------------------------------------------------------------------
 
@@ -132,10 +109,12 @@ class CanvasActions:
         _check_request(ask.request_id)
         if ask.request_id is not None and (earlier := await self._actions.of_request(who.user_id, canvas_id, ask.request_id)):
             return await self._again(who, earlier, ask.action_id)
-        self._check_room()
+        return await self._owned(self._pressed(who, canvas_id, ask))
+
+    async def _pressed(self, who: Principal, canvas_id: CanvasId, ask: Ask) -> Answer:
         press = self._press(who, ask.action_id, ask.client_id, ask.trigger, ask)
         try:
-            begun, whole = await self._begin(who, canvas_id, lambda canvas, rules: pressed(canvas, self._spec(canvas.canvas), press, rules))
+            begun, canvas = await self._steps.begin(who, canvas_id, lambda whole, spec, rules: pressed(whole, spec, press, rules))
         except Repeated:
             earlier = await self._actions.of_request(who.user_id, canvas_id, ask.request_id or "")
             if earlier is None:
@@ -146,7 +125,27 @@ class CanvasActions:
                 who, "guardrail.refused", subject=canvas_id, details={"actionId": ask.action_id[:200], "problem": problem.message}
             )
             raise
-        return await self._go_on(who, begun, whole)
+        return await self._go_on(who, begun, canvas)
+
+    async def _owned(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """To its end, whether or not whoever asked for it is still there then."""
+        try:
+            if self._is_stopping:
+                raise Unavailable(what="This instance")
+            if len(self._asked) >= self._limits.at_once:
+                raise TooMany(what="actions at once", limit=self._limits.at_once)
+        except HostError:
+            work.close()
+            raise
+        task = asyncio.create_task(work)
+        self._asked.add(task)
+        task.add_done_callback(self._let_go)
+        return await asyncio.shield(task)
+
+    def _let_go(self, task: asyncio.Task[Answer]) -> None:
+        self._asked.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever asked may be gone: then nobody else takes note of it
 
     async def confirm(self, who: Principal, confirmation_id: str, client_id: str, *, approve: bool) -> Answer:
         """By a person, once, for exactly what was shown. RS-13, RS-59"""
@@ -161,29 +160,34 @@ class CanvasActions:
         if execution.age_seconds > self._limits.confirm_seconds:
             raise ConfirmationOver(id=confirmation_id, problem="it was asked too long ago.")
         execution = replace(execution, resolved=await whole_value(self._artifacts, who.user_id, execution.resolved))
-        press = self._press(who, execution.action_id, client_id, "client", None)
+        return await self._owned(self._answered(who, execution, client_id, approve=approve))
+
+    async def _answered(self, who: Principal, execution: Execution, client_id: str, *, approve: bool) -> Answer:
+        press = self._press(who, execution.action_id, client_id, CLIENT, None)
         try:
             if not approve:
                 outcome = await self._changes.make(who, execution.canvas_id, lambda canvas: refused(canvas, execution, press))
                 self._tell_audit(who, execution, "refused")
                 return Answer(status=Status.REFUSED, event_id=execution.event_id, revision=outcome.whole.canvas.revision)
-            self._check_room()
-            begun, whole = await self._begin(
-                who, execution.canvas_id, lambda canvas, rules: agreed(canvas, self._spec(canvas.canvas), execution, press, rules)
+            begun, canvas = await self._steps.begin(
+                who, execution.canvas_id, lambda whole, spec, rules: agreed(whole, spec, execution, press, rules)
             )
         except Overtaken:
-            raise ConfirmationOver(id=confirmation_id, problem="it was answered already.") from None
+            raise ConfirmationOver(id=execution.event_id, problem="it was answered already.") from None
         self._audit.note(
             who, "canvas.confirmed", subject=execution.canvas_id, details={"eventId": execution.event_id, "tool": execution.tool}
         )
-        return await self._go_on(who, begun, whole)
+        return await self._go_on(who, begun, canvas)
 
     async def waiting(self, who: Principal, canvas_id: str) -> list[Execution]:
         """What of a canvas waits for a person, newest first."""
+        await self._changes.find(who, canvas_id)
         found = await self._actions.list_executions(who.user_id, named(canvas_id), statuses=[Status.ASKED], before=None, limit=100)
         return [one for one in found if one.age_seconds <= self._limits.confirm_seconds]
 
     async def records(self, who: Principal, canvas_id: str, *, before: str | None, limit: int) -> list[Execution]:
+        if before is not None and not is_made_here(before):
+            raise BadInput(problem="before: is the eventId of a record.")
         await self._changes.find(who, canvas_id)
         return await self._actions.list_executions(who.user_id, named(canvas_id), statuses=[], before=before, limit=limit)
 
@@ -198,111 +202,70 @@ class CanvasActions:
             input=ask.input if ask else {},
             expected_revision=ask.expected_revision if ask else None,
             request_id=ask.request_id if ask else None,
+            is_attended=trigger == CLIENT,
         )
-
-    def _check_room(self) -> None:
-        if len(self._at_work) >= self._limits.at_once:
-            raise TooMany(what="actions at once", limit=self._limits.at_once)
-
-    async def _begin(self, who: Principal, canvas_id: CanvasId, rule: Callable[[WholeCanvas, Rules], Begun]) -> tuple[Begun, WholeCanvas]:
-        """Decided under the canvas's lock. What the decision lacks is fetched, and it is made anew: most need nothing."""
-        definitions: Definitions | None = None
-        kept: set[ArtifactId] = set()
-        begun: list[Begun] = []
-
-        def decide(whole: WholeCanvas) -> Change:
-            begun[:] = [rule(whole, Rules(definitions=definitions, floor=self._limits.floor, state_bytes=self._limits.state_bytes))]
-            if lacking := [moved for moved in begun[0].moved if moved.artifact_id not in kept]:
-                raise _NeedsKeeping(lacking)
-            return begun[0].change
-
-        while True:
-            try:
-                outcome = await self._changes.make(who, canvas_id, decide, seconds=self._limits.lease_seconds)
-            except NeedsTools:
-                definitions = await self._work.tools.definitions(who.user_id)
-            except _NeedsKeeping as lacking:
-                await self._artifacts.keep(who.user_id, lacking.moved)
-                kept |= {moved.artifact_id for moved in lacking.moved}
-            else:
-                return begun[0], outcome.whole
-
-    def _spec(self, canvas: Canvas) -> CanvasSpec:
-        """Read once for each version. It was checked when it was stored, with the limits of then."""
-        key = (canvas.user_id, canvas.canvas_id, canvas.created_at, canvas.spec_revision)
-        spec = self._specs.get(key)
-        if spec is None:
-            spec = self._specs[key] = checked_spec(canvas.spec)
-            while len(self._specs) > MOST_SPECS:
-                self._specs.popitem(last=False)
-        return spec
 
     # -- carrying out ----------------------------------------------------------------------------------------------
 
-    async def _go_on(self, who: Principal, begun: Begun, whole: WholeCanvas) -> Answer:
+    async def _go_on(self, who: Principal, begun: Begun, canvas: Canvas) -> Answer:
         execution = begun.execution
-        revision = whole.canvas.revision
+        if begun.problem is not None:
+            raise self._told_of(who, execution, begun.problem)
         if execution.status is Status.ASKED:
             shown = resolved_as_shown(begun.work)
-            return Answer(status=Status.ASKED, event_id=execution.event_id, revision=revision, resolved=shown)
+            return Answer(status=Status.ASKED, event_id=execution.event_id, revision=canvas.revision, resolved=shown)
         if execution.status is Status.COMPLETED:
             self._tell_audit(who, execution, "completed")
-            return Answer(status=Status.COMPLETED, event_id=execution.event_id, revision=revision)
-        task = asyncio.create_task(self._carry_out(who, begun, whole.canvas))
-        self._at_work[execution.event_id] = task
+            return Answer(status=Status.COMPLETED, event_id=execution.event_id, revision=canvas.revision)
+        self._at_work[execution.event_id] = asyncio.current_task()
         ACTIONS_RUNNING.set(len(self._at_work))
-        task.add_done_callback(lambda _: self._let_go(execution.event_id))
-        return await asyncio.shield(task)
-
-    def _let_go(self, event_id: str) -> None:
-        task = self._at_work.pop(event_id)
-        ACTIONS_RUNNING.set(len(self._at_work))
-        if not task.cancelled():
-            task.exception()  # whoever asked may be gone: then nobody else takes note of it
+        try:
+            return await self._carry_out(who, begun, canvas)
+        finally:
+            del self._at_work[execution.event_id]
+            ACTIONS_RUNNING.set(len(self._at_work))
 
     async def _carry_out(self, who: Principal, begun: Begun, canvas: Canvas) -> Answer:
         execution = begun.execution
         try:
             result = await self._work.done(who, begun, canvas)
             decide, moved = completed(result, begun, who, now_ms=_now_ms(), state_bytes=self._limits.state_bytes)
-            await self._artifacts.keep(who.user_id, moved)
-            outcome = await self._end(who, canvas.canvas_id, decide)
+            revision = await self._steps.end(who, execution, decide, moved)
         except HostError as problem:
             raise await self._failed(who, execution, problem) from problem
-        except asyncio.CancelledError:
-            await self._failed(who, execution, ActionFailed(problem=INTERRUPTED))
-            raise
+        except asyncio.CancelledError:  # this instance stops; or its tool was cancelled by somebody else, and whoever asked still waits
+            raise await self._failed(who, execution, ActionFailed(problem=INTERRUPTED)) from None
         except Exception as problem:
             self._audit.broke(who, "gateway.broke", problem, subject=execution.event_id)
             log.exception("action.broke", event_id=execution.event_id)
             raise await self._failed(who, execution, ActionFailed(problem="Something broke inside Easel; its log knows more.")) from problem
         self._tell_audit(who, execution, "completed")
-        return Answer(
-            status=Status.COMPLETED, event_id=execution.event_id, revision=outcome.canvas.revision, result=result, has_result=True
-        )
-
-    async def _end(self, who: Principal, canvas_id: CanvasId, decide: Callable[[WholeCanvas], Change]) -> WholeCanvas:
-        """What was given up on meanwhile is not stored late. CV-23"""
-        while True:
-            try:
-                return (await self._changes.make(who, canvas_id, decide)).whole
-            except Overtaken:
-                raise ActionFailed(problem="It was given up on before it ended: its result is not stored.") from None
-            except Unavailable:
-                await asyncio.sleep(self._limits.poll_seconds)  # how it went is worth waiting for the store
+        return Answer(status=Status.COMPLETED, event_id=execution.event_id, revision=revision, result=result, has_result=True)
 
     async def _failed(self, who: Principal, execution: Execution, problem: HostError) -> HostError:
         """Told to whoever watches; what is raised names the execution."""
-        message = shortened(self._audit.redacted(problem.message))
-        with contextlib.suppress(ActionFailed, NotFound):  # it is told already, or there is nobody to tell
-            await self._end(who, execution.canvas_id, failed(problem, message, execution, who, _now_ms()))
-        self._tell_audit(who, execution, "failed", problem=message)
-        problem.details = {**problem.details, "eventId": execution.event_id}
-        return problem
+        try:
+            await self._steps.end(who, execution, failed(problem, self._told(problem), execution, who, _now_ms()))
+        except ActionFailed:
+            return self._shown(execution, problem)  # somebody else has told how it ended
+        except (NotFound, Unavailable):  # it went with its canvas; or there is no store, and later it is found to be lost
+            log.info("action.not_told", event_id=execution.event_id)
+        return self._told_of(who, execution, problem)
+
+    def _told_of(self, who: Principal, execution: Execution, problem: HostError) -> HostError:
+        self._tell_audit(who, execution, "failed", problem=self._told(problem))
+        return self._shown(execution, problem)
+
+    def _told(self, problem: HostError) -> str:
+        return shortened(self._audit.redacted(problem.message))
+
+    def _shown(self, execution: Execution, problem: HostError) -> HostError:
+        details = {name: value for name, value in problem.details.items() if name not in ("problem", "reason")}
+        return type(problem).as_told(self._told(problem), **details, eventId=execution.event_id)
 
     async def _again(self, who: Principal, earlier: Execution, action_id: str) -> Answer:
         if earlier.action_id != action_id:
-            raise BadInput(problem=f"requestId: it was used for the action {earlier.action_id} already.")
+            raise IdempotencyConflict(key=earlier.request_id)
         while earlier.status is Status.RUNNING:
             if (task := self._at_work.get(earlier.event_id)) is not None:
                 return await asyncio.shield(task)
@@ -313,7 +276,8 @@ class CanvasActions:
             earlier = found
         answer = await whole_value(self._artifacts, who.user_id, earlier.answer or {})
         if earlier.status is Status.FAILED:
-            raise ActionFailed(problem=answer["error"]["message"], eventId=earlier.event_id, error=answer["error"])
+            kinds = {kind.code: kind for kind in HostError.__subclasses__()}
+            raise kinds.get(answer["error"]["name"], ActionFailed).as_told(answer["error"]["message"], eventId=earlier.event_id)
         resolved = await whole_value(self._artifacts, who.user_id, earlier.resolved) if earlier.status is Status.ASKED else None
         revision = earlier.revision or (await self._changes.find(who, earlier.canvas_id)).canvas.revision
         return Answer(
@@ -329,7 +293,10 @@ class CanvasActions:
         """CV-48, RS-15: beside the record that lies with the canvas, a link of the chain."""
         ACTIONS_ENDED.labels(status).inc()
         details = {"actionId": execution.action_id, "eventId": execution.event_id, "tool": execution.tool, "status": status, **more}
-        self._audit.note(who, "canvas.action", subject=execution.canvas_id, details={**details, "actor": dict(execution.actor)})
+        # Not now but next: the record of it is stored, and whoever asked is answered first.
+        asyncio.get_running_loop().call_soon(
+            lambda: self._audit.note(who, "canvas.action", subject=execution.canvas_id, details={**details, "actor": dict(execution.actor)})
+        )
 
     # -- what time brings ------------------------------------------------------------------------------------------
 
@@ -341,18 +308,32 @@ class CanvasActions:
 
     async def stop(self) -> None:
         """What still runs is told to have been interrupted: nobody would finish it."""
-        tasks: list[asyncio.Task[Any]] = [*self._at_work.values(), *([self._duty] if self._duty else [])]
+        self._is_stopping = True
+        tasks: list[asyncio.Task[Any]] = [*self._asked, *([self._duty] if self._duty else [])]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=STOP_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep_forever(self) -> None:
         while True:
             await asyncio.sleep(self._limits.lease_seconds / 3)
-            with contextlib.suppress(Unavailable):
-                if self._at_work:
-                    await self._actions.renew(self._instance, self._limits.lease_seconds)
-                await self.tell_lost([])
+            try:
+                await self.once()
+            except Unavailable:
+                log.info("actions.no_database")
+            except Exception as problem:
+                log.exception("actions.broke")
+                self._audit.broke(None, "gateway.broke", problem, details={"duty": "actions"})
+
+    async def once(self) -> int:
+        """Say that what runs here does, and tell what is lost, whosever it was; how many that were."""
+        if self._at_work:
+            await self._actions.renew(self._instance, sorted(self._at_work), self._limits.lease_seconds)
+        return await self.tell_lost([])
 
     async def tell_lost(self, owner_ids: list[str]) -> int:
         """Whose instance is gone is not left running for ever; how many that were."""
@@ -363,12 +344,6 @@ class CanvasActions:
         return len(lost)
 
 
-class _NeedsKeeping(Exception):
-    def __init__(self, moved: list[Moved]) -> None:
-        super().__init__()
-        self.moved = moved
-
-
 def _check_request(request_id: str | None) -> None:
     if request_id is not None and (not 0 < len(request_id) <= LONGEST_REQUEST_ID or not request_id.isprintable()):
         raise BadInput(problem=f"requestId is 1 to {LONGEST_REQUEST_ID} printable characters.")
@@ -376,3 +351,17 @@ def _check_request(request_id: str | None) -> None:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+class Records:
+    """What is left of executions: kept as long as the logs of runs are; 0: for ever."""
+
+    def __init__(self, actions: CanvasActionStore, retention_seconds: float) -> None:
+        self._actions = actions
+        self._seconds = retention_seconds
+
+    async def prune_forever(self) -> None:
+        while True:
+            if self._seconds:
+                await self._actions.prune(self._seconds)
+            await asyncio.sleep(PRUNE_SECONDS)

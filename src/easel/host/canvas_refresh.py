@@ -25,6 +25,7 @@ from easel.host.metrics import REFRESHES
 from easel.host.ports import CanvasActionStore
 
 REFRESH = "refresh"  # what presses the button
+LONGEST_REASON = 300  # characters, so that the event is light by itself whatever they are
 
 log = structlog.get_logger("refresh")
 
@@ -132,7 +133,7 @@ class CanvasRefresh:
     async def _tell(self, who: Principal, due: Due, failures: int, problem: HostError) -> None:
         """Whoever looks at the canvas sees that a job fails, why, and how rarely it is tried now."""
         events = events_of(who, due.canvas_id)
-        error = {"code": problem.gateway, "name": problem.code, "message": shortened(self._audit.redacted(problem.message))}
+        error = {"code": problem.gateway, "name": problem.code, "message": shortened(self._audit.redacted(problem.message), LONGEST_REASON)}
         told = {
             "refreshId": due.refresh_id,
             "actionId": due.action_id,

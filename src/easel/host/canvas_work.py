@@ -1,6 +1,7 @@
 """What an action does in the world: it calls a tool, or sends a message to a session and waits for the answer. CV-03, CV-43"""
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
@@ -10,9 +11,10 @@ from easel.core.canvas.canvas import Canvas
 from easel.core.canvas.pressing import Begun, Message
 from easel.core.principal import Principal
 from easel.core.session.session import session_of_key
+from easel.core.stream.payload import to_json
 from easel.core.stream.view import WHOLE_RUN
 from easel.core.tool.context import ToolContext
-from easel.errors import TookTooLong, ToolFailed, Unavailable
+from easel.errors import HostError, TimedOut, ToolFailed, Unavailable
 from easel.host.artifacts import Artifacts
 from easel.host.run_history import whole
 from easel.host.run_queue import RunQueue
@@ -32,8 +34,9 @@ class CanvasWork:
         """What came of it. Raises an error of ours where nothing did; who is cancelled leaves no tool running."""
         match begun.action, begun.work:
             case CallTool(), ResolvedCall(tool, args):
-                seconds = None if begun.action.timeout_ms is None else begun.action.timeout_ms / 1000
-                return await self.tools.call(tool, args, ToolContext(who, canvas.session_key), timeout_seconds=seconds)
+                called = self.tools.call(tool, args, ToolContext(who, canvas.session_key))
+                # As plain JSON that every database and every client can carry: what is answered is what is kept.
+                return msgspec.json.decode(to_json(await _within(begun.action.timeout_ms, tool, called)))
             case SendMessage(), Message():
                 return await self._sent(who, begun.action, begun.work, begun.execution.event_id)
             case _:
@@ -44,12 +47,7 @@ class CanvasWork:
         run = await self._queue.start(who, session_of_key(message.session_key), message.text, event_id)
         if action.saving is None:
             return {"runId": run.run_id, "sessionKey": message.session_key}
-        seconds = self._seconds if action.timeout_ms is None else action.timeout_ms / 1000
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._answer_of(who, run.run_id)
-        except TimeoutError:
-            raise TookTooLong(seconds=f"{seconds:g}") from None
+        return await _within(action.timeout_ms or self._seconds * 1000, f"Run {run.run_id}", self._answer_of(who, run.run_id))
 
     async def _answer_of(self, who: Principal, run_id: str) -> str:
         """What the session's agent says when its run has ended: the log says it, wherever the run is worked on."""
@@ -66,3 +64,18 @@ class CanvasWork:
         if said["status"] != "completed":
             raise ToolFailed(tool="session.send", reason=f"its run {run_id} has {said['status']}: {said.get('error', 'it was stopped')}")
         return (await whole(self._artifacts, who.user_id, said))["text"]
+
+
+async def _within(milliseconds: float | None, what: str, work: Awaitable[Any]) -> Any:
+    """What takes longer is cancelled, and what it says all the same, when it comes to its end, is not heard. CV-23"""
+    limit = asyncio.timeout(None if milliseconds is None else milliseconds / 1000)
+    try:
+        async with limit:
+            result = await work
+    except (TimeoutError, HostError):
+        if not limit.expired():
+            raise
+    else:
+        if not limit.expired():
+            return result
+    raise TimedOut(what=what, seconds=f"{(milliseconds or 0) / 1000:g}")

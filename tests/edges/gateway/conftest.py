@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
+from tests.edges.gateway.acting import Bench
 from tests.edges.http.live import LiveEasel, kept_log, new_session
 from tests.support.gateway import GatewayClient
 from tests.support.postgres import create_database, drop_database
@@ -48,6 +49,27 @@ def two_edges(tmp_path_factory: pytest.TempPathFactory, module_database_url: str
     """Two API edges that share nothing but Postgres and the blobs' folder."""
     with LiveEasel(tmp_path_factory.mktemp("easel"), module_database_url, edges=2, with_worker=False) as live:
         yield live
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """Tools that do what a test tells them."""
+    return Bench(tmp_path_factory.mktemp("bench"))
+
+
+@pytest.fixture(scope="module", params=("sqlite", "postgres"))
+def acting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, bench: Bench) -> Iterator[LiveEasel]:
+    """With a worker, and with tools of the tests' own."""
+    url = request.getfixturevalue("module_database_url") if request.param == "postgres" else ""
+    settings = {"poll_seconds": 0.1}
+    with LiveEasel(tmp_path_factory.mktemp("easel"), url, settings=settings, tools=bench.tools) as live:
+        yield live
+
+
+@pytest_asyncio.fixture
+async def presser(acting: LiveEasel) -> AsyncIterator[GatewayClient]:
+    async with GatewayClient.connected(acting.base_url, acting.token, new_session()) as connected:
+        yield connected
 
 
 @pytest_asyncio.fixture

@@ -27,7 +27,7 @@ def admit(spec: CanvasSpec, action_id: str) -> Action:
     """The declared action of exactly this name, if its tool is allowed. Asked before any template is looked at. CV-36, CV-40, X4, X5"""
     action = spec.actions.get(action_id)
     if action is None:
-        raise NotFound(what="action", id=action_id)
+        raise NotFound(what="action", id=action_id[:200])
     if isinstance(action, CallTool) and action.tool not in spec.tools:
         raise Forbidden(problem=f"actions.{action_id}: the canvas's toolPolicy.allow does not name {action.tool}.")
     return action

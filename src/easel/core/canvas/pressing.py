@@ -13,13 +13,14 @@ from easel.core.canvas.canvas import Canvas, Change, WholeCanvas, expect
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, Status, Step
 from easel.core.canvas.patch import Patch, applied, checked_patch, unchecked
-from easel.core.canvas.paths import check_saving, outcome, saved
+from easel.core.canvas.paths import SaveMode, check_saving, outcome, saved
 from easel.core.canvas.policy import Definitions, admit, definition_of, needs_consent
 from easel.core.canvas.spec import CanvasSpec, check_state_size
 from easel.core.canvas.template import Values
 from easel.core.principal import Principal
 from easel.core.stream.lightness import Moved, light_value
-from easel.errors import ConfirmationOver, Forbidden, HostError
+from easel.core.stream.marker import is_marker
+from easel.errors import BadInput, ConfirmationOver, Forbidden, HostError, Unavailable
 
 
 class NeedsTools(Exception):
@@ -60,35 +61,37 @@ class Rules:
     definitions: Definitions | None
     floor: Confirm
     state_bytes: int
+    told: Callable[[HostError], str] = str  # what of a problem may be told
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """An execution has begun: what becomes of the canvas, and what is still to be done for it. `moved` has to be kept before."""
+    """An execution has begun: what becomes of the canvas, and what is still to be done for it. `moved` has to be kept before.
+
+    With a `problem` it has failed already.
+    """
 
     change: Change
     execution: Execution
     action: Action
     work: Work
     moved: tuple[Moved, ...] = ()
+    problem: HostError | None = None
 
 
 # --- beginning ----------------------------------------------------------------------------------------------------------
 
 
 def pressed(whole: WholeCanvas, spec: CanvasSpec, press: Press, rules: Rules) -> Begun:
-    """Whether it may run, what exactly, and whether a person is asked first. The allowlist comes before any template. CV-40"""
+    """Whether it may run, what exactly, and whether a person is asked first. The allowlist comes before any template. CV-40
+
+    What may not run is refused, and nothing is told. What may, and cannot, has failed: that is told like any other failure. CV-42
+    """
     canvas = whole.canvas
     expect(canvas, press.expected_revision)
     action = admit(spec, press.action_id)
-    definition = None
-    if isinstance(action, CallTool):
-        if rules.definitions is None:
-            raise NeedsTools
-        definition = definition_of(action, rules.definitions)
-    work = _resolved(canvas, action, press, rules)
-    if not isinstance(action, PatchState) and action.saving is not None:
-        check_saving(canvas.state, action.saving.path, action.saving.mode)
+    if isinstance(action, CallTool) and rules.definitions is None:
+        raise NeedsTools
     execution = Execution(
         user_id=canvas.user_id,
         canvas_id=canvas.canvas_id,
@@ -100,6 +103,20 @@ def pressed(whole: WholeCanvas, spec: CanvasSpec, press: Press, rules: Rules) ->
         tool=action.tool if isinstance(action, CallTool) else None,
         owner_id=press.owner_id,
     )
+    try:
+        return _begun(canvas, execution, action, press, rules)
+    except Forbidden:
+        raise
+    except HostError as problem:
+        if isinstance(problem, Unavailable) and not press.is_attended:
+            raise  # a tool that nobody knows is not read-only: what runs by itself does not even begin. RS-45
+        return _impossible(canvas, execution, action, problem, press=press, rules=rules)
+
+
+def _begun(canvas: Canvas, execution: Execution, action: Action, press: Press, rules: Rules) -> Begun:
+    definition = definition_of(action, rules.definitions or {}) if isinstance(action, CallTool) else None
+    work = _resolved(canvas, action, press, rules)
+    _check_saving(canvas, action)
     if needs_consent(action, definition, floor=rules.floor, is_accepted=canvas.is_accepted):
         if not press.is_attended:
             raise Forbidden(problem=f"a person has to confirm `{press.action_id}`, and what runs by itself has none to ask.")
@@ -116,6 +133,11 @@ def agreed(whole: WholeCanvas, spec: CanvasSpec, execution: Execution, press: Pr
     if action is None or not is_same or _kind(action) is not type(work):
         raise ConfirmationOver(id=execution.event_id, problem="the canvas has changed, and has no such action any more.")
     admit(spec, execution.action_id)
+    if isinstance(action, CallTool):
+        if rules.definitions is None:
+            raise NeedsTools
+        definition_of(action, rules.definitions)
+    _check_saving(canvas, action)
     running = replace(execution, status=Status.RUNNING, owner_id=press.owner_id, confirmed_by=press.who.name)
     return _started(canvas, Step(running, out_of=Status.ASKED), action, work, press=press, state_bytes=rules.state_bytes)
 
@@ -136,7 +158,7 @@ def _asked(canvas: Canvas, execution: Execution, action: Action, work: Work, pre
     asked = replace(execution, status=Status.ASKED, resolved=shown, owner_id=None)
     told = {**_named(asked), "confirmationId": asked.event_id, "askedAt": press.now_ms, "resolved": shown}
     event = _events(asked, press.who).action("asked", canvas.revision, told)
-    return Begun(Change(events=[event], is_mutation=False, step=Step(asked)), asked, action, work, (*moved, *event.moved))
+    return Begun(Change(events=[event], is_mutation=False, step=Step(asked)), asked, action, work, moved)
 
 
 def _started(canvas: Canvas, step: Step, action: Action, work: Work, *, press: Press, state_bytes: int) -> Begun:
@@ -164,6 +186,22 @@ def _started(canvas: Canvas, step: Step, action: Action, work: Work, *, press: P
         action,
         work,
     )
+
+
+def _impossible(canvas: Canvas, execution: Execution, action: Action, problem: HostError, *, press: Press, rules: Rules) -> Begun:
+    """It came to its end where it began."""
+    error = _error(problem, rules.told(problem))
+    over = replace(execution, status=Status.FAILED, answer={"error": error})
+    events = _events(over, press.who)
+    told = {**_named(over), "startedAt": press.now_ms}
+    started = events.action("started", canvas.revision, told)
+    ended = events.action("failed", canvas.revision, {**told, "endedAt": press.now_ms, "error": error})
+    return Begun(Change(events=[started, ended], is_mutation=False, step=Step(over)), over, action, (), problem=problem)
+
+
+def _check_saving(canvas: Canvas, action: Action) -> None:
+    if not isinstance(action, PatchState) and action.saving is not None:
+        check_saving(canvas.state, action.saving.path, action.saving.mode)
 
 
 def _resolved(canvas: Canvas, action: Action, press: Press, rules: Rules) -> Work:
@@ -212,11 +250,14 @@ def completed(
     result: Any, begun: Begun, who: Principal, *, now_ms: int, state_bytes: int
 ) -> tuple[Callable[[WholeCanvas], Change], tuple[Moved, ...]]:
     """How a result gets into the canvas, as the canvas is when it is there; what has to be kept before. CV-21, CV-39, RS-43"""
-    light, moved = light_value(outcome(result, now_ms))
-    done = cast("dict[str, Any]", light)
-    over = replace(begun.execution, status=Status.COMPLETED, answer={"result": done.get("result")})
+    light, moved = light_value(result)
+    done = outcome(light, now_ms)
+    over = replace(begun.execution, status=Status.COMPLETED, answer={"result": light})
     events = _events(over, who)
     saving = None if isinstance(begun.action, PatchState) else begun.action.saving
+    if saving is not None and saving.mode is SaveMode.MERGE and isinstance(light, dict) and is_marker(cast("dict[str, Any]", light)):
+        # Merged, the marker's members would pass for those of the object that is there.
+        raise BadInput(problem=f"saveAs {'.'.join(saving.path)}: a result that is Base64 all over cannot be merged; replace what is there.")
     told = {**_named(over), "endedAt": now_ms}
 
     def decide(whole: WholeCanvas) -> Change:
@@ -237,7 +278,7 @@ def completed(
 
 def failed(problem: HostError, message: str, execution: Execution, who: Principal, now_ms: int) -> Callable[[WholeCanvas], Change]:
     """Told once, and nothing of it is stored in the state. CV-42"""
-    error = {"code": problem.gateway, "name": problem.code, "message": message}
+    error = _error(problem, message)
     over = replace(execution, status=Status.FAILED, answer={"error": error})
     event = _events(over, who)
     told = {**_named(over), "endedAt": now_ms, "error": error}
@@ -246,6 +287,10 @@ def failed(problem: HostError, message: str, execution: Execution, who: Principa
 
 def _end(over: Execution) -> Step:
     return Step(over, out_of=Status.RUNNING)
+
+
+def _error(problem: HostError, message: str) -> dict[str, Any]:
+    return {"code": problem.gateway, "name": problem.code, "message": message}
 
 
 def _named(execution: Execution) -> dict[str, Any]:

@@ -31,8 +31,8 @@ class PostgresCanvasActions:
         wanted = [status.value for status in statuses]
         return await self._some("list_executions", user_id=user_id, canvas_id=canvas_id, statuses=wanted, before=before, limit=limit)
 
-    async def renew(self, owner_id: str, seconds: float) -> None:
-        await self._database.rows(SQL["renew_executions"], owner_id=owner_id, seconds=seconds)
+    async def renew(self, owner_id: str, event_ids: Sequence[str], seconds: float) -> None:
+        await self._database.rows(SQL["renew_executions"], owner_id=owner_id, event_ids=list(event_ids), seconds=seconds)
 
     async def lost(self, owner_ids: Sequence[str], limit: int) -> list[Execution]:
         return await self._some("lost_executions", owner_ids=list(owner_ids), limit=limit)

@@ -34,8 +34,9 @@ class SqliteCanvasActions:
         wanted = to_json([status.value for status in statuses])
         return await self._some("list_executions", user_id=user_id, canvas_id=canvas_id, statuses=wanted, before=before, limit=limit)
 
-    async def renew(self, owner_id: str, seconds: float) -> None:
-        await self._write("renew_executions", owner_id=owner_id, **self._until(seconds))
+    async def renew(self, owner_id: str, event_ids: Sequence[str], seconds: float) -> None:
+        until = self._database.clock() + microseconds(seconds)
+        await self._write("renew_executions", owner_id=owner_id, event_ids=to_json(list(event_ids)), until=until)
 
     async def lost(self, owner_ids: Sequence[str], limit: int) -> list[Execution]:
         return await self._some("lost_executions", owner_ids=to_json(list(owner_ids)), limit=limit)

@@ -106,7 +106,7 @@ returning event_id;
 -- It goes on, if it is still where this step leads out of; what runs has to be run by whom the step says.
 update canvas_actions
    set status = :status::text, answer = coalesce(:answer::text::json, answer), revision = :revision, confirmed_by = coalesce(:confirmed_by, confirmed_by),
-       started_at = case when :status = 'running' then clock_timestamp() else started_at end,
+       started_at = coalesce(started_at, case when :status <> 'refused' then clock_timestamp() end),
        ended_at = case when :status in ('completed', 'failed', 'refused') then clock_timestamp() end,
        lease_until = case when :status = 'running' then clock_timestamp() + make_interval(secs => :seconds) end,
        owner_id = coalesce(owner_id, :owner_id)

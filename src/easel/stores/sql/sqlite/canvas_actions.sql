@@ -23,9 +23,9 @@ select user_id, canvas_id, event_id, action_id, request_id, status, actor, tool,
  order by event_id desc limit :limit;
 
 -- name: renew_executions
--- This instance is alive, and so is what it runs.
+-- This instance is alive, and so is what it runs: all of that is named.
 update canvas_actions set lease_until = :until
- where owner_id = :owner_id and status = 'running' and lease_until > :now;
+ where owner_id = :owner_id and status = 'running' and event_id in (select value from json_each(:event_ids));
 
 -- name: lost_executions
 -- What nobody runs any more: its instance has not been heard of for too long.

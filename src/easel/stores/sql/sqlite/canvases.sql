@@ -63,7 +63,7 @@ returning event_id;
 -- It goes on, if it is still where this step leads out of; what runs has to be run by whom the step says.
 update canvas_actions
    set status = :status, answer = coalesce(:answer, answer), revision = :revision, confirmed_by = coalesce(:confirmed_by, confirmed_by),
-       started_at = iif(:status = 'running', :now, started_at),
+       started_at = coalesce(started_at, iif(:status <> 'refused', :now, null)),
        ended_at = iif(:status in ('completed', 'failed', 'refused'), :now, null),
        lease_until = iif(:status = 'running', :until, null),
        owner_id = coalesce(owner_id, :owner_id)

@@ -1,0 +1,140 @@
+"""How an execution of an action goes on: each step is decided under its canvas's lock, and what it speaks of is kept before.
+
+Owns fetching what a decision lacks, and trying again while the store is away. What is decided is `core.canvas.pressing`'s.
+"""
+
+import asyncio
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from easel.core.canvas.actions import Confirm
+from easel.core.canvas.canvas import Canvas, Change, WholeCanvas
+from easel.core.canvas.execution import Execution, Overtaken, Status
+from easel.core.canvas.pressing import Begun, NeedsTools, Rules
+from easel.core.canvas.spec import CanvasSpec, SpecLimits, checked_spec
+from easel.core.principal import Principal
+from easel.core.stream.lightness import Moved
+from easel.errors import ActionFailed, HostError, Unavailable
+from easel.host.artifacts import Artifacts
+from easel.host.canvas_changes import CanvasChanges
+from easel.host.ports import CanvasActionStore
+from easel.host.toolbox import Toolbox
+from easel.ids import ArtifactId, CanvasId
+
+if TYPE_CHECKING:
+    from easel.core.canvas.policy import Definitions
+
+MOST_SPECS = 256  # read specs that are remembered
+ANY_SIZE = SpecLimits(**{limit.name: sys.maxsize for limit in fields(SpecLimits)})  # what is stored was held to the limits of then
+
+
+@dataclass(frozen=True, slots=True)
+class ActionLimits:
+    at_once: int  # executions of one instance
+    state_bytes: int
+    lease_seconds: float  # how long an instance is believed to be alive
+    poll_seconds: float
+    confirm_seconds: float  # how long a person has to agree
+    floor: Confirm
+
+
+class CanvasSteps:
+    def __init__(
+        self,
+        actions: CanvasActionStore,
+        changes: CanvasChanges,
+        artifacts: Artifacts,
+        tools: Toolbox,
+        limits: ActionLimits,
+        *,
+        told: Callable[[HostError], str],
+    ) -> None:
+        self._actions = actions
+        self._changes = changes
+        self._artifacts = artifacts
+        self._tools = tools
+        self._limits = limits
+        self._told = told
+        self._specs: OrderedDict[tuple[str, str, Any, int], CanvasSpec] = OrderedDict()
+
+    async def begin(
+        self, who: Principal, canvas_id: CanvasId, rule: Callable[[WholeCanvas, CanvasSpec, Rules], Begun]
+    ) -> tuple[Begun, Canvas]:
+        """What the decision lacks is fetched, and it is made anew: most need nothing."""
+        definitions: Definitions | None = None
+        begun: list[Begun] = []
+
+        def decide(whole: WholeCanvas) -> tuple[Change, Iterable[Moved]]:
+            rules = Rules(definitions=definitions, floor=self._limits.floor, state_bytes=self._limits.state_bytes, told=self._told)
+            begun[:] = [rule(whole, self._spec(whole.canvas), rules)]
+            return begun[0].change, begun[0].moved
+
+        while True:
+            try:
+                canvas = await self._make(who, canvas_id, decide, seconds=self._limits.lease_seconds)
+            except NeedsTools:
+                definitions = await self._tools.definitions(who.user_id)
+            else:
+                return begun[0], canvas
+
+    async def end(self, who: Principal, execution: Execution, decide: Callable[[WholeCanvas], Change], moved: Iterable[Moved] = ()) -> int:
+        """The revision with it. What was given up on meanwhile is not stored late; how it went is worth waiting for the store. CV-23"""
+        clock = asyncio.get_running_loop().time
+        until = clock() + self._limits.lease_seconds
+        is_repeated = False
+        while True:
+            try:
+                return (await self._make(who, execution.canvas_id, lambda whole: (decide(whole), moved))).revision
+            except Overtaken:
+                stored = await self._actions.get(execution.user_id, execution.event_id) if is_repeated else None
+                if stored is not None and stored.status is Status.COMPLETED and stored.revision is not None:
+                    return stored.revision  # it was stored the first time, and only the answer was lost
+                raise ActionFailed(problem="It was given up on before it ended: its result is not stored.") from None
+            except Unavailable:
+                if clock() > until:
+                    raise
+                is_repeated = True
+                await asyncio.sleep(self._limits.poll_seconds)
+
+    async def _make(
+        self,
+        who: Principal,
+        canvas_id: CanvasId,
+        decide: Callable[[WholeCanvas], tuple[Change, Iterable[Moved]]],
+        *,
+        seconds: float = 0,
+    ) -> Canvas:
+        kept: set[ArtifactId] = set()
+
+        def checked(whole: WholeCanvas) -> Change:
+            change, moved = decide(whole)
+            heavy = [*moved, *(one for event in change.events for one in event.moved)]
+            if lacking := [one for one in heavy if one.artifact_id not in kept]:
+                raise _NeedsKeeping(lacking)
+            return change
+
+        while True:
+            try:
+                return (await self._changes.make(who, canvas_id, checked, seconds=seconds)).whole.canvas
+            except _NeedsKeeping as lacking:
+                await self._artifacts.keep(who.user_id, lacking.moved)
+                kept |= {moved.artifact_id for moved in lacking.moved}
+
+    def _spec(self, canvas: Canvas) -> CanvasSpec:
+        """Read once for each version."""
+        key = (canvas.user_id, canvas.canvas_id, canvas.created_at, canvas.spec_revision)
+        spec = self._specs.get(key)
+        if spec is None:
+            spec = self._specs[key] = checked_spec(canvas.spec, ANY_SIZE)
+            while len(self._specs) > MOST_SPECS:
+                self._specs.popitem(last=False)
+        return spec
+
+
+class _NeedsKeeping(Exception):
+    def __init__(self, moved: list[Moved]) -> None:
+        super().__init__()
+        self.moved = moved

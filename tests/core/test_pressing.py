@@ -1,0 +1,259 @@
+"""What pressing a button does to a canvas: what is asked first, what begins, what fails where it begins. No store, no tool, no clock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from easel.core.canvas.actions import Confirm, ResolvedCall
+from easel.core.canvas.execution import Status, may_confirm
+from easel.core.canvas.patch import checked_patch
+from easel.core.canvas.pressing import Message, NeedsTools, agreed, refused, resolved_as_shown, work_of
+from easel.core.canvas.spec import checked_spec
+from easel.core.principal import Kind
+from easel.errors import BadInput, ConfirmationOver, Forbidden, HostError, NotFound, RevisionConflict, TooLarge, Unavailable
+from tests.core.button import ACTS, ANN, NOW, READS, RULES, STATE, acting, actions, canvas, press, told, types
+from tests.requirements import case, rule
+
+# --- the order of the checks --------------------------------------------------------------------------------------------
+
+
+@rule("CV-45")
+def test_another_revision_is_refused_before_anything_else_is_looked_at() -> None:
+    with pytest.raises(RevisionConflict) as conflict:
+        acting(canvas(), "no such action", expected_revision=6)
+    assert conflict.value.details["currentRevision"] == 7
+    assert acting(canvas(), "assistantPlan", expected_revision=7).execution.status is Status.RUNNING
+
+
+@rule("CV-36", "CV-40", "CV-41")
+@case("X5")
+def test_what_may_not_run_is_refused_before_its_template_and_before_tools_are_asked_for() -> None:
+    whole = canvas(toolPolicy={"allow": []}, refresh=...)
+    unknown_tools = replace(RULES, definitions=None)
+    with pytest.raises(Forbidden):
+        acting(whole, "deploy", unknown_tools)
+    with pytest.raises(NotFound):
+        acting(whole, "__proto__", unknown_tools)
+    with pytest.raises(NotFound) as long:
+        acting(whole, "x" * 100_000, unknown_tools)
+    assert len(long.value.message) < 300
+
+
+@rule("CV-03", "RS-45")
+def test_only_a_tool_call_needs_to_know_the_tools() -> None:
+    without = replace(RULES, definitions=None)
+    with pytest.raises(NeedsTools):
+        acting(canvas(), "refreshLogs", without)
+    assert acting(canvas(), "assistantPlan", without).work == Message(
+        "agent:ops:main", "Given current rollout state, propose next safe steps and risks."
+    )
+    assert acting(canvas({"status": "x"}), "setDeploying", without).execution.status is Status.COMPLETED
+
+
+# --- beginning ----------------------------------------------------------------------------------------------------------
+
+
+@rule("CV-38", "RS-33", "CV-48")
+def test_what_begins_is_told_with_who_what_and_when_and_changes_nothing() -> None:
+    begun = acting(actions(read=READS), "read", request_id="r1")
+    [(event_type, data)] = told(begun.change)
+    assert event_type == "canvas.action.started"
+    assert {"canvasId": "cockpit", "revision": 7, "actionId": "read", "eventId": "evt_1", "startedAt": NOW}.items() <= data.items()
+    assert data["actor"] == {"userId": "ann", "kind": "user", "name": "Ann", "clientId": "laptop", "trigger": "client"}
+    assert data["tool"] == "server-a__Read"
+    assert data["provenance"] == {"agent_id": "ann", "node_id": "read", "run_id": "evt_1"}
+    assert (begun.change.is_mutation, begun.change.state) == (False, None)
+    step = begun.change.step
+    assert step is not None
+    assert (step.out_of, step.execution) == (None, begun.execution)
+    assert (begun.execution.owner_id, begun.execution.request_id, begun.execution.tool) == ("ins_1", "r1", "server-a__Read")
+    assert begun.work == ResolvedCall("server-a__Read", {"path": "api"})
+
+
+@rule("CV-25", "CV-39", "CV-37")
+def test_a_patch_of_the_state_is_all_in_one() -> None:
+    begun = acting(actions(set={"kind": "state.patch", "patch": [{"op": "add", "path": "/list/-", "value": 2}]}), "set")
+    assert types(begun.change) == ["action.started", "updated", "action.finished"]
+    started, updated, finished = [data for _, data in told(begun.change)]
+    assert (started["revision"], updated["revision"], finished["revision"]) == (7, 8, 8)
+    assert updated["changedPaths"] == ["/list/1"]
+    assert finished["endedAt"] == NOW
+    assert begun.change.state is not None
+    assert begun.change.state["list"] == [1, 2]
+    assert begun.execution.status is Status.COMPLETED
+
+
+@rule("CV-44")
+def test_an_empty_patch_is_no_mutation_and_tells_of_none() -> None:
+    begun = acting(actions(set={"kind": "state.patch", "patch": []}), "set")
+    assert types(begun.change) == ["action.started", "action.finished"]
+    assert (begun.change.is_mutation, begun.change.state) == (False, None)
+
+
+IMPOSSIBLE = [
+    # says                              action                                                                   why
+    ("a tool that is not there",        {**READS, "tool": "gone__Tool"},                                         Unavailable),
+    ("a shell's value that is missing", {**ACTS, "confirm": "never"},                                            BadInput),
+    ("no array to append to",           {**READS, "saveAs": "text", "saveMode": "append"},                       BadInput),
+    ("no object to merge into",         {**READS, "saveAs": "list", "saveMode": "merge"},                        BadInput),
+    ("text on the way of saveAs",       {**READS, "saveAs": "text.inner"},                                       BadInput),
+    ("a patch that does not fit",       {"kind": "state.patch", "patch": [{"op": "remove", "path": "/none"}]},   BadInput),
+    ("a state that grows too large",    {"kind": "state.patch", "patch": [{"op": "add", "path": "/x", "value": "y" * 200_000}]}, TooLarge),
+    ("a message that grows too large",  {"kind": "session.send", "message": "{{input.to}}" * 30},                TooLarge),
+]  # fmt: skip
+
+
+@rule("CV-42", "CV-48", "RS-45", "RS-57", "CV-25")
+@pytest.mark.parametrize("action, why", [row[1:] for row in IMPOSSIBLE], ids=[row[0] for row in IMPOSSIBLE])
+def test_what_may_run_and_cannot_has_failed_and_that_is_told(action: dict[str, Any], why: type[HostError]) -> None:
+    whole = canvas(
+        actions={"act": action}, toolPolicy={"allow": ["server-a__Bash", "server-a__Read", "gone__Tool"]}, refresh=..., bindings=...
+    )
+    given = {"to": "z" * 50_000} if why is TooLarge else {}
+    begun = acting(whole, "act", replace(RULES, told=lambda problem: f"<{problem.code}>"), input=given)
+    assert isinstance(begun.problem, why)
+    assert types(begun.change) == ["action.started", "action.failed"]
+    (_, started), (_, ended) = told(begun.change)
+    assert started["startedAt"] == ended["endedAt"] == NOW
+    assert ended["error"] == {"code": why.gateway, "name": why.code, "message": f"<{why.code}>"}
+    assert (begun.change.is_mutation, begun.change.state) == (False, None)
+    assert begun.change.step is not None
+    assert (begun.change.step.out_of, begun.execution.status) == (None, Status.FAILED)
+
+
+# --- consent ------------------------------------------------------------------------------------------------------------
+
+
+@rule("CV-22", "RS-13")
+def test_who_has_to_be_asked_is_asked_with_the_resolved_call_and_nothing_starts() -> None:
+    begun = acting(actions(act=ACTS), "act", input={"to": "it's"})
+    [(event_type, data)] = told(begun.change)
+    assert event_type == "canvas.action.asked"
+    assert data["resolved"] == {
+        "kind": "tool.call",
+        "tool": "server-a__Bash",
+        "args": {"command": "./deploy api 'it'\\''s'"},
+        "digest": ResolvedCall("server-a__Bash", {"command": "./deploy api 'it'\\''s'"}).digest,
+    }
+    assert data["confirmationId"] == "evt_1"
+    assert begun.execution.status is Status.ASKED
+    assert begun.execution.resolved == data["resolved"]
+    assert begun.execution.owner_id is None, "nobody runs it"
+    assert not begun.change.is_mutation
+
+
+@rule("RS-14", "RS-59", "CV-41")
+@pytest.mark.parametrize(
+    "floor, accepted, asks", [(Confirm.NEVER, True, False), (Confirm.ALWAYS, True, True), (Confirm.NEVER, False, True)]
+)
+def test_the_server_and_an_unaccepted_spec_raise_the_level(floor: Confirm, accepted: bool, asks: bool) -> None:
+    whole = canvas(accepted=accepted, actions={"act": {**ACTS, "confirm": "never"}}, refresh=..., bindings=...)
+    begun = acting(whole, "act", replace(RULES, floor=floor), input={"to": "a"})
+    assert (begun.execution.status is Status.ASKED) is asks
+
+
+@rule("CV-41", "RS-45")
+def test_what_runs_by_itself_has_nobody_to_ask() -> None:
+    with pytest.raises(Forbidden, match="none to ask"):
+        acting(actions(act=ACTS), "act", input={"to": "a"}, is_attended=False)
+    with pytest.raises(Unavailable):
+        acting(actions(read=READS), "read", replace(RULES, definitions={}), is_attended=False)
+    assert acting(actions(read=READS), "read", is_attended=False).execution.status is Status.RUNNING
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+PATCHES = st.lists(
+    st.fixed_dictionaries({"op": st.sampled_from(["add", "replace"]), "path": st.sampled_from(["/a", "/b~1c/0", "/~0/-"]), "value": JSON})
+    | st.fixed_dictionaries({"op": st.just("remove"), "path": st.just("/a")}),
+    max_size=4,
+)
+
+
+@rule("CV-22")
+@case("X6")
+@given(
+    st.builds(ResolvedCall, st.just("server-a__Bash"), st.dictionaries(st.text(max_size=5), JSON, max_size=3))
+    | st.builds(Message, st.just("agent:ops:main"), st.text())
+    | PATCHES.map(checked_patch)
+)
+def test_what_is_shown_is_what_runs(work: Any) -> None:
+    stored = msgspec.json.decode(msgspec.json.encode(resolved_as_shown(work)))
+    assert work_of(stored) == work
+
+
+@case("X6")
+def test_a_digest_names_one_call_alone() -> None:
+    one = ResolvedCall("t", {"a": 1, "b": [2]})
+    assert one.digest == ResolvedCall("t", {"b": [2], "a": 1}).digest
+    others = [ResolvedCall("u", one.args), ResolvedCall("t", {"a": "1", "b": [2]}), ResolvedCall("t", {"a": 1, "b": [2], "c": None})]
+    assert len({one.digest, *(other.digest for other in others)}) == 4
+
+
+AGREED: list[tuple[str, dict[str, Any], type[HostError] | None]] = [
+    # says                                the spec meanwhile                                                       refused with
+    ("nothing has changed",               {},                                                                      None),
+    ("other arguments",                   {"actions": {"act": {**ACTS, "args": {"command": "rm -rf"}}}},           None),
+    ("another place for the result",      {"actions": {"act": {**ACTS, "saveAs": "out"}}},                         None),
+    ("another tool",                      {"actions": {"act": READS}},                                             ConfirmationOver),
+    ("another kind",                      {"actions": {"act": {"kind": "state.patch", "patch": []}}},              ConfirmationOver),
+    ("no such action",                    {"actions": {"other": ACTS}},                                            ConfirmationOver),
+    ("the tool is no longer allowed",     {"toolPolicy": {"allow": ["server-a__Read"]}},                           Forbidden),
+    ("what it gives can not be kept",     {"actions": {"act": {**ACTS, "saveAs": "text", "saveMode": "append"}}},  BadInput),
+]  # fmt: skip
+
+
+@rule("CV-22", "CV-40", "CV-41")
+@case("X6")
+@pytest.mark.parametrize("meanwhile, problem", [row[1:] for row in AGREED], ids=[row[0] for row in AGREED])
+def test_what_was_agreed_to_runs_as_it_was_shown_or_not_at_all(meanwhile: dict[str, Any], problem: type[HostError] | None) -> None:
+    asked = acting(actions(act=ACTS), "act", input={"to": "live"})
+    later = canvas({**STATE, "service": "other"}, **{"actions": {"act": ACTS}, "refresh": ..., "bindings": ...} | meanwhile)
+    yes = press("act", event_id="evt_2", owner_id="ins_2")
+    if problem is not None:
+        with pytest.raises(problem):
+            agreed(later, checked_spec(later.canvas.spec), asked.execution, yes, RULES)
+        return
+    begun = agreed(later, checked_spec(later.canvas.spec), asked.execution, yes, RULES)
+    assert begun.work == asked.work == ResolvedCall("server-a__Bash", {"command": "./deploy api live"})
+    assert types(begun.change) == ["action.started"]
+    step = begun.change.step
+    assert step is not None
+    assert step.out_of is Status.ASKED, "it is used once"
+    assert (step.execution.event_id, step.execution.confirmed_by, step.execution.owner_id) == ("evt_1", "Ann", "ins_2")
+
+
+@rule("RS-45")
+def test_a_tool_that_is_away_keeps_the_confirmation_for_later() -> None:
+    asked = acting(actions(act=ACTS), "act", input={"to": "live"})
+    whole = actions(act=ACTS)
+    with pytest.raises(Unavailable):
+        agreed(whole, checked_spec(whole.canvas.spec), asked.execution, press("act"), replace(RULES, definitions={}))
+    with pytest.raises(NeedsTools):
+        agreed(whole, checked_spec(whole.canvas.spec), asked.execution, press("act"), replace(RULES, definitions=None))
+
+
+@rule("CV-22")
+def test_a_refusal_is_told_and_changes_nothing() -> None:
+    asked = acting(actions(act=ACTS), "act", input={"to": "live"})
+    change = refused(canvas(), asked.execution, press("act", event_id="evt_2"))
+    [(event_type, data)] = told(change)
+    assert (event_type, data["eventId"], data["refusedBy"], data["revision"]) == ("canvas.action.refused", "evt_1", "Ann", 7)
+    assert (change.is_mutation, change.state) == (False, None)
+    assert change.step is not None
+    assert (change.step.out_of, change.step.execution.status) == (Status.ASKED, Status.REFUSED)
+
+
+@rule("RS-59")
+@pytest.mark.parametrize("kind", [*Kind])
+def test_only_a_person_confirms(kind: Kind) -> None:
+    assert may_confirm(replace(ANN, kind=kind)) is (kind is Kind.USER)

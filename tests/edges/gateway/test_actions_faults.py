@@ -1,0 +1,239 @@
+"""Actions while the store is away, slow or forgetful: what was done is told once and truly, and nothing is left running."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from easel.errors import Unavailable
+from tests.edges.gateway.acting import Board, calls, refused
+from tests.edges.http.live import LiveEasel, new_session
+from tests.requirements import case, rule
+from tests.support.gateway import GatewayClient, eventually
+from tests.support.postgres import Postgres
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from tests.edges.gateway.acting import Bench
+
+LEASE_SECONDS = 1.0
+STOPPED_WITHIN_SECONDS = 20.0
+# With its database gone: a few seconds for every part that would have liked to tell it something. It must not be for ever.
+INTERRUPTED = "stopped in the middle"
+
+
+@pytest.fixture(scope="module", params=("sqlite", "postgres"))
+def quick(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, bench: Bench) -> Iterator[LiveEasel]:
+    """What is not heard of is given up soon."""
+    url = request.getfixturevalue("module_database_url") if request.param == "postgres" else ""
+    settings = {"claim_seconds": LEASE_SECONDS, "poll_seconds": 0.05}
+    with LiveEasel(tmp_path_factory.mktemp("easel"), url, settings=settings, tools=bench.tools, with_worker=False) as live:
+        yield live
+
+
+@pytest_asyncio.fixture
+async def hand(quick: LiveEasel) -> AsyncIterator[GatewayClient]:
+    async with GatewayClient.connected(quick.base_url, quick.token, new_session()) as connected:
+        yield connected
+
+
+class Forgetful:
+    """The real store, which at the next change that does this stores it, and then is gone before it has said so."""
+
+    def __init__(self, easel: LiveEasel, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._canvases: Any = easel.instances[0].opened.canvases
+        self._change = self._canvases.change
+        self._event = ""
+        self.forgotten = 0
+        monkeypatch.setattr(self._canvases, "change", self.change)
+
+    def at(self, event: str) -> None:
+        self._event = event
+
+    async def change(self, *args: Any, **more: Any) -> Any:
+        seen: list[str] = []
+        user_id, canvas_id, decide = args
+
+        def watched(whole: Any) -> Any:
+            change = decide(whole)
+            seen[:] = [] if change is None else [event.type for event in change.events]
+            return change
+
+        outcome = await self._change(user_id, canvas_id, watched, **more)
+        if self._event and self._event in seen:
+            self._event = ""
+            self.forgotten += 1
+            raise Unavailable(what="The database")
+        return outcome
+
+
+@pytest.fixture
+def forgetful(quick: LiveEasel, monkeypatch: pytest.MonkeyPatch) -> Forgetful:
+    return Forgetful(quick, monkeypatch)
+
+
+async def types(board: Board) -> list[str]:
+    return [one.event.removeprefix("canvas.action.") for one in await board.log() if one.event.startswith("canvas.action.")]
+
+
+async def until_over(board: Board, count: int = 1) -> list[dict[str, Any]]:
+    async def are_over() -> bool:
+        records = await board.records()
+        return sum("endedAt" in record for record in records) >= count
+
+    await eventually(are_over)
+    return await board.records()
+
+
+# --- a store that is slow to answer -------------------------------------------------------------------------------------
+
+
+@rule("CV-39", "CV-42")
+@case("D1")
+async def test_an_end_whose_answer_was_lost_is_answered_as_it_was_stored(hand: GatewayClient, bench: Bench, forgetful: Forgetful) -> None:
+    board = await Board.made(hand, {"go": calls(bench.act, saveAs="x", saveMode="append")})
+    forgetful.at("canvas.action.finished")
+    answer = await board.press("go", requestId="r")
+    assert (answer["status"], answer["revision"], forgetful.forgotten) == ("completed", 2, 1)
+    assert len((await board.state())["x"]) == 1
+    assert await types(board) == ["started", "finished"]
+    assert await board.press("go", requestId="r") == answer
+
+
+@rule("CV-42", "CV-48")
+@case("D1")
+async def test_a_beginning_whose_answer_was_lost_is_not_left_running_by_a_busy_instance(
+    hand: GatewayClient, bench: Bench, forgetful: Forgetful
+) -> None:
+    name = new_session()
+    board = await Board.made(hand, {"go": calls(bench.act, saveAs="x"), "busy": calls(bench.hold, args={"name": name})})
+    busy = asyncio.create_task(board.press("busy"))
+    await bench.gate.entered(name)
+    count = len(bench.act.calls)
+    forgetful.at("canvas.action.started")
+    assert (await refused(board.press("go", requestId="r"))).code == 503
+    lost = next(record for record in await until_over(board) if record["actionId"] == "go")
+    assert (lost["status"], INTERRUPTED in lost["error"]["message"]) == ("failed", True)
+    assert (await refused(board.press("go", requestId="r"))).details["eventId"] == lost["eventId"], "it is not begun a second time"
+    assert len(bench.act.calls) == count
+    bench.gate.let_go(name)
+    assert (await busy)["status"] == "completed", "what really runs goes on"
+    assert "failed" in await types(board)
+
+
+@rule("CV-42")
+async def test_an_instance_that_is_late_to_renew_does_not_give_up_what_it_runs(hand: GatewayClient, bench: Bench, quick: LiveEasel) -> None:
+    """The machine slept for a while: nobody else has told, and the tool is still at it."""
+    name = new_session()
+    board = await Board.made(hand, {"go": calls(bench.hold, args={"name": name}, saveAs="x")})
+    press = asyncio.create_task(board.press("go"))
+    await bench.gate.entered(name)
+    past = "clock_timestamp() - interval '9 seconds'" if quick.database_url else "lease_until - 9000000"
+    await asyncio.to_thread(quick.sql, f"update canvas_actions set lease_until = {past} where status = 'running'")
+    await asyncio.to_thread(quick.do, quick.instances[0].stories.actions.once())
+    assert [one["status"] for one in await board.records()] == ["running"]
+    bench.gate.let_go(name, "awake")
+    assert (await press)["result"] == "awake"
+
+
+@rule("CV-42")
+async def test_what_runs_longer_than_its_hold_is_held_on(hand: GatewayClient, bench: Bench) -> None:
+    name = new_session()
+    board = await Board.made(hand, {"go": calls(bench.hold, args={"name": name}, saveAs="x")})
+    press = asyncio.create_task(board.press("go"))
+    await bench.gate.entered(name)
+    began = time.monotonic()
+
+    async def is_past() -> bool:
+        return time.monotonic() - began > 2.5 * LEASE_SECONDS
+
+    await eventually(is_past)
+    bench.gate.let_go(name, "still here")
+    assert (await press)["result"] == "still here"
+
+
+@rule("CV-42")
+async def test_looking_after_actions_goes_on_after_something_broke(
+    hand: GatewayClient, bench: Bench, quick: LiveEasel, forgetful: Forgetful, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store: Any = quick.instances[0].opened.canvas_actions
+    lost, broken = store.lost, list[bool]()
+
+    async def breaks_once(*args: Any) -> Any:
+        if not broken:
+            broken.append(True)
+            raise RuntimeError("something nobody thought of")
+        return await lost(*args)
+
+    monkeypatch.setattr(store, "lost", breaks_once)
+    board = await Board.made(hand, {"go": calls(bench.act)})
+    forgetful.at("canvas.action.started")
+    assert (await refused(board.press("go"))).code == 503
+    [record] = await until_over(board)
+    assert (broken, record["status"]) == ([True], "failed")
+
+
+# --- a store that is away -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def own_postgres() -> Iterator[Postgres]:
+    with Postgres(fsync=False) as server:
+        yield server
+
+
+@rule("CV-39")
+@case("D1")
+async def test_what_ends_while_the_database_is_away_is_stored_when_it_is_back(
+    own_postgres: Postgres, tmp_path_factory: pytest.TempPathFactory, bench: Bench
+) -> None:
+    name, url = new_session(), own_postgres.create_database()
+    settings = {"claim_seconds": 30.0, "poll_seconds": 0.1}
+    with LiveEasel(tmp_path_factory.mktemp("easel"), url, settings=settings, tools=bench.tools, with_worker=False) as live:
+        async with GatewayClient.connected(live.base_url, live.token) as client:
+            board = await Board.made(client, {"go": calls(bench.hold, args={"name": name}, saveAs="x")})
+            press = asyncio.create_task(board.press("go"))
+            await bench.gate.entered(name)
+            await asyncio.to_thread(own_postgres.stop, "immediate")
+            bench.gate.let_go(name, "worth waiting for")
+            assert (await refused(board.press("go"))).code == 503
+            await asyncio.to_thread(own_postgres.start)
+            assert (await press)["result"] == "worth waiting for"
+            assert (await board.state())["x"]["result"] == "worth waiting for"
+
+
+@rule("CV-42", "CV-48")
+@case("D1")
+async def test_an_instance_that_stops_without_its_database_does_not_hang_and_another_tells_what_it_left(
+    own_postgres: Postgres, tmp_path_factory: pytest.TempPathFactory, bench: Bench
+) -> None:
+    name, url = new_session(), own_postgres.create_database()
+    settings = {"claim_seconds": 600.0, "poll_seconds": 0.1, "database_timeout_seconds": 1.0}
+    folder = tmp_path_factory.mktemp("easel")
+    with contextlib.ExitStack() as life:
+        live = life.enter_context(LiveEasel(folder, url, settings=settings, tools=bench.tools, with_worker=False))
+        async with GatewayClient.connected(live.base_url, live.token) as client:
+            board = await Board.made(client, {"go": calls(bench.hold, args={"name": name}, saveAs="x")})
+            press = asyncio.create_task(board.press("go"))
+            await bench.gate.entered(name)
+            await asyncio.to_thread(own_postgres.stop, "immediate")
+            began = time.monotonic()
+            await asyncio.to_thread(life.close)
+            assert time.monotonic() - began < STOPPED_WITHIN_SECONDS
+            assert bench.gate.ended[name] == "cancelled"
+            with pytest.raises(EOFError):
+                await press
+    await asyncio.to_thread(own_postgres.start)
+    with LiveEasel(folder, url, settings=settings, tools=bench.tools, with_worker=False, token=live.token) as again:
+        again.sql("update canvas_actions set lease_until = clock_timestamp()")  # as if that time were over
+        async with GatewayClient.connected(again.base_url, again.token) as client:
+            await asyncio.to_thread(again.do, again.instances[0].stories.actions.once())
+            [record] = await until_over(Board(client, board.name))
+            assert (record["status"], INTERRUPTED in record["error"]["message"]) == ("failed", True)
+            assert await Board(client, board.name).state() == {}

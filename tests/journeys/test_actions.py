@@ -1,0 +1,281 @@
+"""Actions of canvases when instances die, freeze, stop and come back: nothing is left running, nothing is done twice or stored late."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.edges.gateway.acting import Board, refused
+from tests.journeys.client import new_session, say, script, wait_ms
+from tests.journeys.conftest import CLAIM_SECONDS
+from tests.requirements import case, rule
+from tests.support.gateway import GatewayClient, Refused, eventually
+from tests.support.processes import Launcher
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from tests.support.processes import EaselProcess
+
+TOLD_WITHIN_SECONDS = 2 * CLAIM_SECONDS + 3.0
+# A hold that is not renewed any more runs out, the others look three times in that while, and the machine may be busy.
+STOPPED_WITHIN_SECONDS = 8.0
+LONG_MS, SHORT_MS = 60_000, 2_500
+REASON = "stopped in the middle"
+FOREVER = {"CLAIM_SECONDS": "300"}  # whatever is told then was not waited for
+
+
+def sleeps(milliseconds: int, **more: Any) -> dict[str, Any]:
+    return {"kind": "tool.call", "tool": "gsv__Sleep", "args": {"ms": milliseconds}, "saveAs": "slept", **more}
+
+
+def echoes(**more: Any) -> dict[str, Any]:
+    return {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "{{state.n}}"}, "saveAs": "said", "saveMode": "append", **more}
+
+
+@contextlib.asynccontextmanager
+async def board_on(process: EaselProcess, name: str) -> AsyncIterator[Board]:
+    async with GatewayClient.connected(process.base_url, process.token, new_session()) as client:
+        yield Board(client, name)
+
+
+async def made(process: EaselProcess, actions: dict[str, Any]) -> str:
+    async with GatewayClient.connected(process.base_url, process.token, new_session()) as client:
+        return (await Board.made(client, actions, state={"n": 7})).name
+
+
+async def pressed(board: Board, action: str, **how: Any) -> asyncio.Task[Any]:
+    """Under way when this returns: its start is in the log."""
+    before = len(await board.records())
+    press = asyncio.create_task(board.press(action, **how))
+
+    async def is_running() -> bool:
+        return len(await board.records()) > before
+
+    await eventually(is_running)
+    return press
+
+
+async def told(board: Board) -> list[str]:
+    return [one.event.removeprefix("canvas.action.") for one in await board.log() if one.event.startswith("canvas.action.")]
+
+
+async def failed(board: Board, *, within: float) -> dict[str, Any]:
+    """The record of the newest execution, which must have failed by then; how long that took is no more than allowed."""
+    began = time.monotonic()
+
+    async def is_over() -> bool:
+        return (await board.records())[0]["status"] != "running"
+
+    await eventually(is_over)
+    assert time.monotonic() - began < within
+    record = (await board.records())[0]
+    assert (record["status"], REASON in record["error"]["message"]) == ("failed", True), record
+    return record
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[Launcher]:
+    """On SQLite, where there is one process."""
+    with Launcher(tmp_path, "", {"CLAIM_SECONDS": str(CLAIM_SECONDS)}) as launcher:
+        yield launcher
+
+
+# --- two on Postgres ----------------------------------------------------------------------------------------------------
+
+
+@rule("CV-42", "CV-48", "CV-37")
+@case("D1")
+async def test_an_action_whose_instance_is_killed_is_told_by_the_other_within_a_claim(launcher: Launcher) -> None:
+    first, second = launcher.ready(launcher.api(), launcher.api())
+    name = await made(first, {"go": sleeps(LONG_MS)})
+    async with board_on(second, name) as there:
+        await there.listen()
+        async with board_on(first, name) as here:
+            press = await pressed(here, "go")
+            assert (await there.client.event()).event == "canvas.action.started"
+            first.kill()
+            with pytest.raises(EOFError):
+                await press
+        record = await failed(there, within=TOLD_WITHIN_SECONDS)
+        event = await there.client.event()
+        assert (event.event, event.payload["eventId"]) == ("canvas.action.failed", record["eventId"])
+        assert REASON in event.payload["error"]["message"]
+        assert event.payload["provenance"] == {"agent_id": "owner", "node_id": "go", "run_id": record["eventId"]}
+        assert "slept" not in await there.state()
+        assert await there.revision() == 1
+    (back,) = launcher.ready(launcher.again(first))
+    async with board_on(back, name) as here:
+        assert await told(here) == ["started", "failed"], "once, also now that it is back"
+
+
+@rule("CV-23", "CV-42")
+@case("J2")
+async def test_what_a_frozen_instance_says_when_it_thaws_is_not_stored(launcher: Launcher) -> None:
+    first, second = launcher.ready(launcher.api(), launcher.api())
+    name = await made(first, {"go": sleeps(SHORT_MS)})
+    async with board_on(first, name) as here, board_on(second, name) as there:
+        press = await pressed(here, "go")
+        first.freeze()
+        await failed(there, within=TOLD_WITHIN_SECONDS)
+        first.thaw()
+        problem = await refused(press)
+        assert problem.code == 500
+        assert await told(there) == ["started", "failed"]
+        assert (await there.state(), await there.revision()) == ({"n": 7}, 1)
+
+
+@rule("CV-42", "CV-48")
+@case("E12")
+async def test_an_action_whose_instance_is_stopped_is_told_by_itself_on_its_way_out(launcher: Launcher) -> None:
+    launcher.settings |= FOREVER
+    first, second = launcher.ready(launcher.api(), launcher.api())
+    name = await made(first, {"go": sleeps(LONG_MS)})
+    async with board_on(second, name) as there:
+        async with board_on(first, name) as here:
+            press = await pressed(here, "go")
+            await asyncio.to_thread(first.terminate, STOPPED_WITHIN_SECONDS)
+            with pytest.raises((EOFError, Refused)):
+                await press
+        assert first.process.returncode == 0, first.last_words()
+        await failed(there, within=STOPPED_WITHIN_SECONDS)
+        assert await told(there) == ["started", "failed"]
+
+
+@rule("CV-22", "CV-07")
+@case("X6")
+async def test_a_question_outlives_the_instance_that_asked_and_is_answered_once_on_any(launcher: Launcher) -> None:
+    first, second = launcher.ready(launcher.api(), launcher.api())
+    name = await made(first, {"go": echoes(confirm="always")})
+    async with board_on(first, name) as here:
+        asked = await here.press("go", requestId="r")
+        await here.patch("/n", 8)
+    first.kill()
+    (back,) = launcher.ready(launcher.again(first))
+    async with board_on(back, name) as here, board_on(second, name) as there:
+        [waiting] = await there.asked()
+        assert (waiting["confirmationId"], waiting["resolved"]["args"]) == (asked["confirmationId"], {"value": "7"})
+        assert await there.press("go", requestId="r") == asked, "nothing is asked twice"
+        answers = await asyncio.gather(*((here, there)[n % 2].confirm(asked) for n in range(20)), return_exceptions=True)
+        assert sorted(one.code for one in answers if isinstance(one, Refused)) == [409] * 19
+        assert [one["result"] for one in (await there.state())["said"]] == ["7"], "once, and exactly what was shown"
+        assert await told(here) == ["asked", "started", "finished"]
+
+
+@rule("CV-36", "CV-44")
+async def test_one_request_is_one_execution_on_all_instances_and_after_they_were_killed(launcher: Launcher) -> None:
+    first, second = launcher.ready(launcher.api(), launcher.api())
+    name = await made(first, {"go": echoes(), "slow": sleeps(300), "long": sleeps(LONG_MS)})
+    async with board_on(first, name) as here, board_on(second, name) as there:
+        answers = await asyncio.gather(*((here, there)[n % 2].press("go", requestId="r1") for n in range(20)))
+        assert all(answer == answers[0] for answer in answers)
+        slow = await asyncio.gather(*((here, there)[n % 2].press("slow", requestId="r2") for n in range(10)))
+        assert all(answer == slow[0] for answer in slow), "whoever does not run it waits for who does"
+        assert [len((await here.state())["said"]), len(await here.records())] == [1, 2]
+        await pressed(here, "long", requestId="r3")
+        waiting = asyncio.create_task(there.press("long", requestId="r3"))
+        first.kill()
+        lost = await refused(waiting)
+        assert REASON in lost.error["message"], "and does not wait for ever"
+    second.kill()
+    for back in launcher.ready(launcher.again(first), launcher.again(second)):
+        async with board_on(back, name) as board:
+            assert await board.press("go", requestId="r1") == answers[0]
+            assert await board.press("slow", requestId="r2") == slow[0]
+            again = await refused(board.press("long", requestId="r3"))
+            assert (again.code, again.details["eventId"]) == (lost.code, lost.details["eventId"])
+            assert len((await board.state())["said"]) == 1
+
+
+@rule("CV-44", "CV-45")
+@case("C11")
+async def test_presses_on_two_instances_lose_nothing(launcher: Launcher) -> None:
+    first, second = launcher.ready(launcher.api(), launcher.api())
+    name = await made(first, {"go": echoes()})
+    async with board_on(first, name) as here, board_on(second, name) as there:
+        for _ in range(4):
+            await asyncio.gather(*((here, there)[n % 2].press("go") for n in range(32)))
+        whole = await here.whole()
+        assert (len(whole["state"]["said"]), whole["revision"]) == (128, 129)
+        ends = await asyncio.gather(*((here, there)[n % 2].press("go", expectedRevision=129) for n in range(20)), return_exceptions=True)
+        # All may begin before the first one ends; whoever comes after that is refused, and nothing that was accepted is lost.
+        accepted = [end for end in ends if isinstance(end, dict)]
+        assert all(end.code == 409 for end in ends if isinstance(end, Refused))
+        assert len((await there.state())["said"]) == 128 + len(accepted)
+
+
+@rule("CV-43", "CV-42")
+async def test_a_message_outlives_its_worker_and_its_run_outlives_whoever_waits_for_it(launcher: Launcher) -> None:
+    first, second = launcher.ready(launcher.api(), launcher.api())
+    workers = [launcher.worker(), launcher.worker()]
+    session = new_session()
+    send = {"kind": "session.send", "sessionKey": f"agent:main:{session}", "saveAs": "answer"}
+    slow = script(wait_ms(3_000), say("at last"))
+    name = await made(first, {"go": {**send, "message": slow}})
+    async with board_on(second, name) as there:
+        async with board_on(first, name) as here:
+            press = await pressed(here, "go")
+            for worker in workers:
+                worker.kill()
+            workers = [launcher.again(worker) for worker in workers]
+            assert (await press)["result"] == "at last", "another worker took it up"
+            lonely = await pressed(here, "go")
+            first.kill()
+            with pytest.raises(EOFError):
+                await lonely
+        await failed(there, within=TOLD_WITHIN_SECONDS)
+        assert (await there.state())["answer"]["result"] == "at last"
+        assert await told(there) == ["started", "finished", "started", "failed"]
+
+
+# --- alone on SQLite ----------------------------------------------------------------------------------------------------
+
+
+@rule("CV-42", "CV-48", "CV-02")
+async def test_on_sqlite_what_a_kill_interrupted_is_told_at_the_next_start(alone: Launcher) -> None:
+    alone.settings |= FOREVER
+    (process,) = alone.ready(alone.up())
+    name = await made(process, {"go": sleeps(LONG_MS), "ask": echoes(confirm="always"), "done": echoes()})
+    async with board_on(process, name) as board:
+        answer = await board.press("done", requestId="r1")
+        asked = await board.press("ask")
+        press = await pressed(board, "go", requestId="r2")
+        before = await board.whole()
+        process.kill()
+        with pytest.raises(EOFError):
+            await press
+    (back,) = alone.ready(alone.again(process))
+    async with board_on(back, name) as board:
+        await failed(board, within=TOLD_WITHIN_SECONDS)
+        assert await told(board) == ["started", "finished", "asked", "started", "failed"]
+        after = await board.whole()
+        assert (after["state"], after["spec"], after["revision"]) == (before["state"], before["spec"], before["revision"])
+        assert await board.press("done", requestId="r1") == answer
+        assert REASON in (await refused(board.press("go", requestId="r2"))).error["message"]
+        assert (await board.confirm(asked))["result"] == "7"
+        assert (await refused(board.confirm(asked))).code == 409
+        assert json.dumps((await board.state())["said"]).count('"result"') == 2
+
+
+@rule("CV-42")
+async def test_on_sqlite_a_stop_tells_what_it_interrupts(alone: Launcher) -> None:
+    alone.settings |= FOREVER
+    (process,) = alone.ready(alone.up())
+    name = await made(process, {"go": sleeps(LONG_MS)})
+    async with board_on(process, name) as board:
+        press = await pressed(board, "go")
+        await asyncio.to_thread(process.terminate, STOPPED_WITHIN_SECONDS)
+        with pytest.raises((EOFError, Refused)):
+            await press
+    assert process.process.returncode == 0, process.last_words()
+    (back,) = alone.ready(alone.again(process))
+    async with board_on(back, name) as board:
+        record = await failed(board, within=TOLD_WITHIN_SECONDS)
+        assert await told(board) == ["started", "failed"]
+        assert record["endedAt"] - record["startedAt"] < LONG_MS

@@ -1,0 +1,363 @@
+"""Executions of actions on every store: each step once, with its canvas and its events in one transaction, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from easel.core.canvas.canvas import Change, NewCanvas, WholeCanvas
+from easel.core.canvas.events import CanvasEvents
+from easel.core.canvas.execution import Execution, Overtaken, Repeated, Status, Step
+from easel.core.stream.lightness import light_value
+from easel.ids import OWNER, CanvasId, UserId, new_event_id
+from tests.requirements import case, rule
+from tests.stores.harness import REFUSED, Store
+from tests.support.artifacts import new as an_artifact
+
+if TYPE_CHECKING:
+    from easel.host.ports import CanvasActionStore, CanvasStore
+
+NAME = CanvasId("cockpit")
+ANN = UserId("ann")
+EVENTS = CanvasEvents(NAME, agent_id="owner", event_id="evt_1")
+HERE, THERE = "ins_here", "ins_there"
+LEASE = 600.0
+
+
+@pytest.fixture
+def canvases(store: Store) -> CanvasStore:
+    return store.database.canvases
+
+
+@pytest.fixture
+def actions(store: Store) -> CanvasActionStore:
+    return store.database.canvas_actions
+
+
+async def made(canvases: CanvasStore, name: str = NAME, user: UserId = OWNER) -> None:
+    new = NewCanvas(user_id=user, canvas_id=CanvasId(name), agent_id="main", title="Cockpit", spec={}, state={"n": 0})
+    assert await canvases.create(new, EVENTS.created(1, "Cockpit")) is not None
+
+
+def an_execution(status: Status = Status.RUNNING, **more: Any) -> Execution:
+    given: dict[str, Any] = {
+        "user_id": OWNER,
+        "canvas_id": NAME,
+        "event_id": new_event_id(),
+        "action_id": "deploy",
+        "status": status,
+        "actor": {"clientId": "laptop", "name": "Ann ü"},
+        "tool": "server-a__Bash",
+        "owner_id": None if status is Status.ASKED else HERE,
+    }
+    return Execution(**given | more)
+
+
+async def take(canvases: CanvasStore, step: Step, *, seconds: float = LEASE, **state: Any) -> None:
+    """A step with one event, and with a change of the state where one is given."""
+    one = step.execution
+
+    def decide(whole: WholeCanvas) -> Change:
+        canvas = whole.canvas
+        event = EVENTS.action("started", canvas.revision, {"eventId": one.event_id, "actionId": one.action_id})
+        return Change(events=[event], is_mutation=bool(state), state={**canvas.state, **state} if state else None, step=step)
+
+    assert await canvases.change(one.user_id, one.canvas_id, decide, seconds=seconds) is not None
+
+
+async def begin(canvases: CanvasStore, execution: Execution | None = None, *, seconds: float = LEASE) -> Execution:
+    execution = execution or an_execution()
+    await take(canvases, Step(execution), seconds=seconds)
+    return execution
+
+
+def ending(execution: Execution, status: Status = Status.COMPLETED, **more: Any) -> Step:
+    return Step(replace(execution, status=status, answer={"result": 1}, **more), out_of=Status.RUNNING)
+
+
+def agreeing(execution: Execution, owner: str = HERE, status: Status = Status.RUNNING) -> Step:
+    return Step(replace(execution, status=status, owner_id=owner, confirmed_by="Ann"), out_of=Status.ASKED)
+
+
+async def found(actions: CanvasActionStore, execution: Execution) -> Execution:
+    stored = await actions.get(execution.user_id, execution.event_id)
+    assert stored is not None
+    return stored
+
+
+async def whole(canvases: CanvasStore) -> tuple[int, Any, int]:
+    canvas = await canvases.get(OWNER, NAME)
+    assert canvas is not None
+    return canvas.canvas.revision, canvas.canvas.state, canvas.canvas.last_seq
+
+
+# --- one execution ------------------------------------------------------------------------------------------------------
+
+
+@rule("CV-48", "RS-15")
+async def test_a_record_has_who_what_when_and_how_it_went(canvases: CanvasStore, actions: CanvasActionStore) -> None:
+    await made(canvases)
+    execution = await begin(canvases, an_execution(request_id="r1"))
+    running = await found(actions, execution)
+    assert (running.status, running.actor, running.tool) == (Status.RUNNING, {"clientId": "laptop", "name": "Ann ü"}, "server-a__Bash")
+    assert (running.owner_id, running.request_id, running.ended_at, running.answer) == (HERE, "r1", None, None)
+    assert running.created_at is not None
+    assert running.started_at is not None
+    assert running.started_at >= running.created_at
+    await take(canvases, ending(execution), done=True)
+    over = await found(actions, execution)
+    assert (over.status, over.answer, over.revision) == (Status.COMPLETED, {"result": 1}, 2)
+    assert over.ended_at is not None
+    assert over.started_at is not None
+    assert over.ended_at >= over.started_at
+    assert 0 <= over.age_seconds < 60
+
+
+@rule("CV-22", "CV-48")
+@pytest.mark.parametrize("status, starts", [(Status.RUNNING, True), (Status.COMPLETED, True), (Status.REFUSED, False)])
+async def test_what_was_asked_begins_when_it_was_agreed_to(
+    canvases: CanvasStore, actions: CanvasActionStore, status: Status, starts: bool
+) -> None:
+    """A patch of the state is completed by the same step; what is refused never began."""
+    await made(canvases)
+    execution = await begin(canvases, an_execution(Status.ASKED, resolved={"kind": "tool.call"}))
+    asked = await found(actions, execution)
+    assert (asked.started_at, asked.owner_id, asked.resolved) == (None, None, {"kind": "tool.call"})
+    await take(canvases, agreeing(execution, status=status))
+    after = await found(actions, execution)
+    assert (after.started_at is not None, after.confirmed_by) == (starts, "Ann")
+    assert (after.ended_at is not None) == status.is_over
+    assert after.created_at == asked.created_at
+
+
+@rule("CV-22")
+@case("X6")
+async def test_what_was_asked_comes_back_exactly_as_it_was(canvases: CanvasStore, actions: CanvasActionStore) -> None:
+    await made(canvases)
+    text = '{"z":1,"a":[1.0,1e2,12345678901234567890,-0.0,0.1],"é":"\\u2028\\"","b":{"y":null,"x":""}}'
+    resolved = msgspec.json.decode(text)
+    execution = await begin(canvases, an_execution(Status.ASKED, resolved=resolved))
+    back = (await found(actions, execution)).resolved
+    assert msgspec.json.encode(back) == msgspec.json.encode(resolved), "its order and its numbers too"
+
+
+# --- once ---------------------------------------------------------------------------------------------------------------
+
+
+@rule("CV-36")
+async def test_a_request_has_one_execution_and_its_second_stores_nothing(
+    canvases: CanvasStore, actions: CanvasActionStore, store: Store
+) -> None:
+    await made(canvases)
+    await made(canvases, "other")
+    await store.add_user(ANN)
+    await made(canvases, user=ANN)
+    first = await begin(canvases, an_execution(request_id="r1"))
+    before = await whole(canvases)
+    again = an_execution(request_id="r1")
+    with pytest.raises(Repeated):
+        await take(canvases, Step(again), lost="update")
+    assert await whole(canvases) == before, "neither its event nor its change"
+    assert await actions.get(OWNER, again.event_id) is None
+    stored = await actions.of_request(OWNER, NAME, "r1")
+    assert stored is not None
+    assert stored.event_id == first.event_id
+    # A request's name is its caller's own, on its own canvas; what has none never meets another.
+    await begin(canvases, an_execution(request_id="r1", canvas_id=CanvasId("other")))
+    await begin(canvases, an_execution(request_id="r1", user_id=ANN))
+    await begin(canvases)
+    await begin(canvases)
+
+
+@rule("CV-36")
+async def test_a_request_that_comes_many_times_at_once_begins_once(canvases: CanvasStore, store: Store) -> None:
+    await made(canvases)
+    tries = [take(canvases, Step(an_execution(request_id="r1")), n=number) for number in range(20)]
+    ends = await asyncio.gather(*tries, return_exceptions=True)
+    assert sorted(type(end).__name__ for end in ends) == ["NoneType"] + ["Repeated"] * 19
+    assert len(await store.sql("select event_id from canvas_actions")) == 1
+    assert (await whole(canvases))[2] == 2
+
+
+@rule("CV-22")
+@case("X6")
+async def test_a_confirmation_is_used_once_however_many_agree_at_once(canvases: CanvasStore, actions: CanvasActionStore) -> None:
+    await made(canvases)
+    execution = await begin(canvases, an_execution(Status.ASKED))
+    ends = await asyncio.gather(
+        *(take(canvases, agreeing(execution, f"ins_{number}")) for number in range(10)),
+        *(take(canvases, agreeing(execution, f"ins_{number}", Status.REFUSED)) for number in range(10, 20)),
+        return_exceptions=True,
+    )
+    assert sorted(type(end).__name__ for end in ends) == ["NoneType"] + ["Overtaken"] * 19
+    assert (await found(actions, execution)).owner_id == f"ins_{ends.index(None)}"
+    assert (await whole(canvases))[2] == 3
+
+
+@rule("CV-23", "CV-42")
+async def test_an_execution_ends_once_and_what_comes_late_is_not_stored(canvases: CanvasStore, actions: CanvasActionStore) -> None:
+    await made(canvases)
+    execution = await begin(canvases)
+    tries = [take(canvases, ending(execution, (Status.COMPLETED, Status.FAILED)[n % 2]), **{f"k{n}": n}) for n in range(20)]
+    ends = await asyncio.gather(*tries, return_exceptions=True)
+    assert sorted(type(end).__name__ for end in ends) == ["NoneType"] + ["Overtaken"] * 19
+    winner = ends.index(None)
+    assert await whole(canvases) == (2, {"n": 0, f"k{winner}": winner}, 3), "its change, its event, and no other"
+    assert (await found(actions, execution)).status is (Status.COMPLETED, Status.FAILED)[winner % 2]
+
+
+@rule("CV-23")
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda one: ending(one, owner_id=THERE),  # somebody else's
+        agreeing,  # was never asked
+        lambda one: ending(replace(one, event_id=new_event_id())),  # was never begun
+        lambda one: ending(replace(one, user_id=ANN)),  # another user's
+    ],
+)
+async def test_a_step_that_does_not_lead_out_of_where_it_is_changes_nothing(
+    canvases: CanvasStore, actions: CanvasActionStore, store: Store, step: Any
+) -> None:
+    await made(canvases)
+    await store.add_user(ANN)
+    await made(canvases, user=ANN)
+    execution = await begin(canvases)
+    before = await whole(canvases), await found(actions, execution)
+    with pytest.raises(Overtaken):
+        await take(canvases, step(execution), stolen=True)
+    after = await whole(canvases), await found(actions, execution)
+    assert (after[0], replace(after[1], age_seconds=0)) == (before[0], replace(before[1], age_seconds=0))
+
+
+# --- the dead -----------------------------------------------------------------------------------------------------------
+
+
+@rule("CV-42")
+async def test_what_is_not_renewed_is_lost_when_its_time_is_over(canvases: CanvasStore, actions: CanvasActionStore, store: Store) -> None:
+    await made(canvases)
+    kept, dropped, ended, asked = [
+        await begin(canvases, an_execution(status)) for status in (Status.RUNNING, Status.RUNNING, Status.RUNNING, Status.ASKED)
+    ]
+    await take(canvases, ending(ended))
+    assert await actions.lost([], 10) == [], "their time has not come"
+    await store.sql(f"update canvas_actions set lease_until = {store.ago(1)} where status = 'running'")
+    await actions.renew(HERE, [kept.event_id, ended.event_id, asked.event_id], LEASE)
+    await actions.renew(THERE, [dropped.event_id], LEASE)
+    [lost] = await actions.lost([], 10)
+    assert (lost.event_id, lost.owner_id, lost.actor) == (dropped.event_id, HERE, dropped.actor), "named, so it can be told in its name"
+    await take(canvases, Step(replace(lost, status=Status.FAILED, answer={"error": {}}), out_of=Status.RUNNING))
+    assert await actions.lost([], 10) == []
+    assert (await found(actions, kept)).status is Status.RUNNING
+
+
+@rule("CV-42")
+async def test_what_another_instance_left_can_be_told_at_once(canvases: CanvasStore, actions: CanvasActionStore) -> None:
+    await made(canvases)
+    mine, theirs = await begin(canvases), await begin(canvases, an_execution(owner_id=THERE))
+    await begin(canvases, an_execution(Status.ASKED))
+    assert await actions.others_at_work(HERE) == [THERE]
+    assert [one.event_id for one in await actions.lost([THERE], 10)] == [theirs.event_id]
+    assert {one.event_id for one in await actions.lost([HERE, THERE], 10)} == {mine.event_id, theirs.event_id}
+    assert len(await actions.lost([HERE, THERE], 1)) == 1
+    assert await actions.others_at_work(THERE) == [HERE]
+
+
+@rule("CV-34", "CV-23")
+async def test_with_its_canvas_an_execution_is_gone_and_a_new_canvas_of_that_name_never_gets_its_result(
+    canvases: CanvasStore, actions: CanvasActionStore
+) -> None:
+    await made(canvases)
+    execution = await begin(canvases, an_execution(request_id="r1"))
+    await canvases.delete(OWNER, NAME, lambda _: None)
+    assert await actions.get(OWNER, execution.event_id) is None
+    await made(canvases)
+    before = await whole(canvases)
+    with pytest.raises(Overtaken):
+        await take(canvases, ending(execution), late=True)
+    assert await whole(canvases) == before
+    assert await actions.of_request(OWNER, NAME, "r1") is None
+
+
+# --- finding ------------------------------------------------------------------------------------------------------------
+
+
+@rule("CV-08", "CV-48")
+async def test_records_are_listed_newest_first_by_canvas_and_status_and_for_their_user_alone(
+    canvases: CanvasStore, actions: CanvasActionStore, store: Store
+) -> None:
+    await made(canvases)
+    await made(canvases, "other")
+    await store.add_user(ANN)
+    await made(canvases, user=ANN)
+    named = [f"evt_{number:026}" for number in range(5)]
+    statuses = [Status.ASKED, Status.RUNNING, Status.COMPLETED, Status.FAILED, Status.REFUSED]
+    for event_id, status in zip(named, statuses, strict=True):
+        await begin(canvases, an_execution(status, event_id=event_id))
+    await begin(canvases, an_execution(canvas_id=CanvasId("other")))
+
+    async def listed(statuses: list[Status], before: str | None = None, limit: int = 10, user: UserId = OWNER) -> list[str]:
+        return [one.event_id for one in await actions.list_executions(user, NAME, statuses=statuses, before=before, limit=limit)]
+
+    assert await listed([]) == named[::-1]
+    assert await listed([], named[3], 2) == [named[2], named[1]]
+    assert await listed([Status.ASKED, Status.FAILED]) == [named[3], named[0]]
+    assert await listed([], user=ANN) == []
+    assert await actions.get(ANN, named[0]) is None
+
+
+async def test_old_records_go_and_what_is_not_over_stays(canvases: CanvasStore, actions: CanvasActionStore, store: Store) -> None:
+    await made(canvases)
+    old, running, asked = [await begin(canvases, an_execution(status)) for status in (Status.FAILED, Status.RUNNING, Status.ASKED)]
+    await store.sql(f"update canvas_actions set ended_at = {store.ago(100)} where status = 'failed'")
+    young = await begin(canvases, an_execution(Status.COMPLETED))
+    await actions.prune(50)
+    assert await actions.get(OWNER, old.event_id) is None
+    assert all([await actions.get(OWNER, one.event_id) for one in (running, asked, young)])
+
+
+# --- what must not be ---------------------------------------------------------------------------------------------------
+
+IMPOSSIBLE = [
+    # a row that must not be
+    "status = 'paused'",
+    "status = 'running', owner_id = null",
+    "status = 'running', lease_until = null",
+    "status = 'running', started_at = null",
+    "status = 'completed', ended_at = null",
+    "status = 'running', ended_at = started_at",
+    "canvas_id = 'nowhere'",
+]
+
+
+@pytest.mark.parametrize("change", IMPOSSIBLE)
+async def test_a_row_that_must_not_be_is_refused_by_the_database(canvases: CanvasStore, store: Store, change: str) -> None:
+    await made(canvases)
+    await begin(canvases)
+    with pytest.raises(REFUSED):
+        await store.sql(f"update canvas_actions set {change}")
+
+
+@pytest.mark.parametrize("status", [*Status])
+async def test_the_database_knows_the_statuses_that_there_are(canvases: CanvasStore, actions: CanvasActionStore, status: Status) -> None:
+    await made(canvases)
+    execution = await begin(canvases, an_execution(status))
+    assert (await found(actions, execution)).status is status
+
+
+@rule("RS-35")
+async def test_what_an_execution_speaks_of_is_kept_with_its_canvas(canvases: CanvasStore, store: Store) -> None:
+    """A heavy answer is in the records alone, where its action saves nothing."""
+    await made(canvases)
+    content = "TWFu" * 1_000 + "QWxhZGRpbjpvcGVuIHNlc2FtZQ" * 20
+    light, [moved] = light_value({"data": content})
+    claimed = await store.database.artifacts.claim(OWNER, [an_artifact(moved.content)])
+    await store.database.artifacts.mark_stored(OWNER, claimed)
+    execution = await begin(canvases)
+    await take(canvases, Step(replace(execution, status=Status.COMPLETED, answer={"result": light}), out_of=Status.RUNNING))
+    refs = await store.sql(f"select canvas_id from artifact_refs where artifact_id = '{moved.artifact_id}'")
+    assert [row["canvas_id"] for row in refs] == [NAME]
