@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import sqlite3
 import time
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from bench.setting import Setting
 
 ROUNDS = 3
+_NUMBERS = itertools.count(1)
 SPEC = {
     "version": 1,
     "state": {"n": 0, "who": "somebody"},
@@ -29,12 +31,14 @@ SPEC = {
 }
 CANVASES, VIEWERS, RATE = 100, 20, 50
 IDLE_ACTIONS = 200
+IN_FLIGHT = 8
 
 
 async def actions(setting: Setting) -> list[Figure]:
     """state.patch actions over one /ws connection, durable on SQLite, against a bare echo plus a bare commit."""
     count = setting.size(600, 100)
     ours: list[float] = []
+    together: list[float] = []
     floor: list[float] = []
     async with child(bench_module("floors.echo"), name="floor-echo", folder=setting.folder) as echo, easel_processes.up(setting) as easel:
         port = int((await echo.line(r":(\d+)\b"))[1])
@@ -44,9 +48,13 @@ async def actions(setting: Setting) -> list[Figure]:
                 commit = await asyncio.to_thread(_commit_seconds, setting.folder / f"bare-{turn}.db", count)
                 round_trip = await _echo_seconds(bare, count)
                 ours.append(count / await _pressing_seconds(client, count))
+                together.append(count / await _pressing_together_seconds(client, count))
                 floor.append(1 / (commit + round_trip))
                 setting.say(f"round {turn + 1}: ours {ours[-1]:,.0f}/s; echo {round_trip * 1e6:.0f} µs + commit {commit * 1e6:.0f} µs")
-    return [at_least("state.patch actions, one connection", median(ours), median(floor), unit="/s", bar=0.5, against="echo + commit")]
+    return [
+        at_least("state.patch actions, one after another", median(ours), median(floor), unit="/s", bar=0.5, against="echo + commit"),
+        at_least("state.patch actions, 8 in flight", median(together), median(floor), unit="/s", bar=None, against="echo + commit"),
+    ]
 
 
 async def busy_canvases(setting: Setting) -> list[Figure]:
@@ -107,6 +115,18 @@ async def _pressing_seconds(client: ClientConnection, count: int) -> float:
     return time.perf_counter() - began
 
 
+async def _pressing_together_seconds(client: ClientConnection, count: int) -> float:
+    """As a page does that does not wait for one answer before it asks again: eight requests of one connection under way."""
+    began = time.perf_counter()
+    for number in range(count + IN_FLIGHT):
+        if number < count:
+            request = {"id": str(next(_NUMBERS)), "method": "canvas.action", "params": {"canvasId": "c", "actionId": "set"}}
+            await client.send(json.dumps({"type": "req", **request}))
+        if number >= IN_FLIGHT and not json.loads(await client.recv())["ok"]:
+            raise RuntimeError("an action was refused")
+    return time.perf_counter() - began
+
+
 async def _echo_seconds(bare: ClientConnection, count: int) -> float:
     frame = json.dumps({"type": "req", "id": "1", "method": "canvas.action", "params": {"canvasId": "c", "actionId": "set"}})
     began = time.perf_counter()
@@ -150,7 +170,7 @@ async def gateway(base_url: str, token: str, client_id: str = "bench") -> AsyncI
 
 async def ask(socket: ClientConnection, method: str, **params: Any) -> Any:
     """One at a time on each connection; events that come between are for others to count."""
-    await socket.send(json.dumps({"type": "req", "id": "1", "method": method, "params": params}))
+    await socket.send(json.dumps({"type": "req", "id": str(next(_NUMBERS)), "method": method, "params": params}))
     while (frame := json.loads(await socket.recv()))["type"] != "res":
         pass
     if not frame["ok"]:
