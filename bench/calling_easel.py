@@ -1,10 +1,11 @@
-"""`easel up` with one verb more: `bench.call` calls a tool and waits for it, so that a call can be timed without what a canvas stores around it.
+"""`easel up` with two verbs more, so that calls of tools can be timed without what a canvas stores around them.
 
-Run as `python -m bench.calling_easel up …`.
+`bench.call` calls a tool once for its client; `bench.time` calls it often by itself, and says how long each call took. Run as `python -m bench.calling_easel up …`.
 """
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, cast
 
 from easel.core.tool.context import ToolContext
@@ -24,8 +25,24 @@ async def call(caller: Caller, asked: CallTool) -> Any:
     return await caller.host.tools.call(asked.tool, asked.args, ToolContext(caller.who, "agent:main:main"))
 
 
+class TimeTool(Params):
+    tool: str
+    count: int
+
+
+async def time_calls(caller: Caller, asked: TimeTool) -> Any:
+    context, took = ToolContext(caller.who, "agent:main:main"), list[float]()
+    for number in range(asked.count):
+        began = time.perf_counter()
+        await caller.host.tools.call(asked.tool, {"n": number}, context)
+        took.append(time.perf_counter() - began)
+    return took
+
+
 if __name__ == "__main__":
     from easel.cli import main
 
-    cast("MutableMapping[str, Method]", METHODS)["bench.call"] = Method(CallTool, call)
+    verbs = cast("MutableMapping[str, Method]", METHODS)
+    verbs["bench.call"] = Method(CallTool, call)
+    verbs["bench.time"] = Method(TimeTool, time_calls)
     main()

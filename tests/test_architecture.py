@@ -35,16 +35,23 @@ MAY_KNOW: dict[str, frozenset[str]] = {
     "stores": frozenset({"core"}),
     "llm": frozenset({"core"}),
     "sandbox": frozenset({"core"}),
+    # The other end of a tool node's connection: a program of its own, which shares with the host its words alone.
+    "node": frozenset({"core"}),
     # What all edges share (how an error becomes a reply) lies directly in edges/; the edges themselves are strangers.
     "edges": frozenset({"host", "core"}),
     **{edge: frozenset({"edges", "host", "core"}) for edge in EDGES},
     "settings": frozenset(),
     # The two that put parts together: first what a process stands on, then all that stands on it.
     "ground": frozenset({"core", "host", "stores", "settings"}),
-    "assembly": frozenset({"core", "host", "stores", "llm", "sandbox", "edges", *EDGES, "settings", "ground"}),
+    "assembly": frozenset({"core", "host", "stores", "llm", "sandbox", "node", "edges", *EDGES, "settings", "ground", "demo"}),
     "logs": frozenset(),
+    "demo": frozenset(),
     "checkup": frozenset({"assembly", "settings"}),
-    "cli": frozenset({"assembly", "checkup", "logs", "settings"}),
+    "terminal": frozenset({"logs", "settings"}),
+    "cli_nodes": frozenset({"assembly", "terminal"}),
+    # Canvases as folders, carried to a running Easel by its own API: it stands beside the server and knows nothing of what is in it.
+    "canvas_folder": frozenset({"core", "settings", "terminal"}),
+    "cli": frozenset({"assembly", "canvas_folder", "checkup", "demo", "terminal", "cli_nodes", "settings"}),
     "__main__": frozenset({"cli"}),
 }
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-VERBS = ["up", "api", "worker", "migrate", "doctor", "settings"]
+VERBS = ["up", "demo", "api", "worker", "node", "migrate", "doctor", "settings"]
 FIRST_PAGE_SECONDS = 3.0
 MOST_RSS_BYTES = 150 * 1024 * 1024
 END_SECONDS = 20.0

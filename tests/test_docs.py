@@ -15,6 +15,7 @@ import re
 import shlex
 import sys
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 from urllib.parse import unquote
@@ -25,19 +26,27 @@ from prometheus_client.metrics import MetricWrapperBase
 from typer.models import OptionInfo
 
 from easel import cli, errors, settings
+from easel.core.canvas.actions import Confirm
+from easel.core.canvas.canvas import Canvas, WholeCanvas
 from easel.core.canvas.events import CanvasEvents
+from easel.core.canvas.execution import actor_of
+from easel.core.canvas.pressing import Press, Rules, completed, failed, pressed, refused
+from easel.core.canvas.spec import checked_spec
+from easel.core.principal import THE_OWNER
 from easel.core.run import boards
 from easel.core.run.conversation import Step, ToolCall, ToolResult
 from easel.core.run.events import RunEvents
 from easel.core.run.life import MOVES, TERMINAL, Status
 from easel.core.stream.envelope import EVENT_TYPES, Envelope
+from easel.core.tool.definition import ToolDefinition
 from easel.edges.http.calls import Access
 from easel.edges.http.openapi import document
 from easel.edges.http.routes import ROUTES, Row
-from easel.errors import HostError
+from easel.errors import ActionFailed, HostError
 from easel.host import board_tools, metrics
 from easel.host.native_tools import native_tools
 from easel.ids import OWNER, CallId, CanvasId, MessageId, RunId, artifact_id
+from easel.sandbox import definitions as machine
 from tests.support.processes import Launcher
 from tests.test_architecture import machine_paths
 
@@ -119,7 +128,47 @@ def sample_events() -> list[Envelope]:
         on_canvas.updated(2, ["/deploy/status"]),
         on_canvas.view_opened(2, "view_1", "browser", 1),
         on_canvas.snapshot(2, picture, "/api/artifacts/" + picture, media_type="image/png", size=1, sha256="0" * 64),
+        *action_events(),
+        on_canvas.refresh_failed(2, {"refreshId": "poll", "actionId": "look", "error": {}, "failures": 1, "retryInMs": 2_000}),
     ]
+
+
+def action_events() -> Iterator[Envelope]:
+    """Of a canvas's actions, as the rules themselves make them."""
+    who = THE_OWNER
+    actor = actor_of(who, "browser", "client")
+    echo = ToolDefinition("gsv__Echo", "", {"type": "object"}, read_only=True)
+    call = {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "x"}}
+    actions = {"set": {"kind": "state.patch", "patch": [{"op": "add", "path": "/n", "value": 1}]}, "say": {**call, "saveAs": "said"}}
+    raw = {"version": 1, "toolPolicy": {"allow": ["gsv__Echo"]}, "actions": {**actions, "ask": {**call, "confirm": "always"}}}
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    canvas = Canvas(
+        user_id=who.user_id,
+        canvas_id=CanvasId("cockpit"),
+        agent_id="main",
+        title="Cockpit",
+        owner_session_key=None,
+        spec=raw,
+        state={},
+        revision=1,
+        last_seq=1,
+        spec_revision=1,
+        is_accepted=True,
+        created_at=at,
+        updated_at=at,
+    )
+    whole, spec = WholeCanvas(canvas), checked_spec(raw)
+    rules = Rules(definitions={"gsv__Echo": echo}, floor=Confirm.NEVER, state_bytes=10_000, told=lambda problem: problem.message)
+    for action_id in actions | {"ask": None}:
+        press = Press(who=who, actor=actor, action_id=action_id, event_id="evt_1", owner_id="wrk_1", now_ms=1)
+        begun = pressed(whole, spec, press, rules)
+        yield from begun.change.events
+        if action_id == "say":
+            decide, _ = completed("x", begun, who, now_ms=2, state_bytes=10_000)
+            yield from decide(whole).events
+            yield from failed(ActionFailed(problem="it broke"), "it broke", begun.execution, who, 2)(whole).events
+        if action_id == "ask":
+            yield from refused(whole, begun.execution, press).events
 
 
 def fields_of(event_type: str) -> str:
@@ -195,6 +244,12 @@ def tools_table() -> str:
     return table(["tool", "arguments", "what it does"], rows)
 
 
+def machine_table() -> str:
+    rows = [(code(tool.name), ", ".join(code(arg + ("" if arg in tool.schema["required"] else "?")) for arg in tool.schema["properties"]), tool.description)
+            for tool in machine.definitions("local", has_shell=True, network=False)]  # fmt: skip
+    return table(["tool", "arguments", "what it does"], rows)
+
+
 def verbs() -> dict[str, Callable[..., Any]]:
     """`up`, and those of a group with its name before them: `audit verify`."""
     groups = [("", cli.app), *((f"{group.name} ", group.typer_instance) for group in cli.app.registered_groups)]
@@ -255,6 +310,7 @@ GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
     "metrics": ("docs/guide/operate.md", metrics_table),
     "life": ("docs/guide/runs.md", life),
     "tools": ("docs/guide/runs.md", tools_table),
+    "machine": ("docs/guide/sandbox.md", machine_table),
 }
 PART = re.compile(r"(<!-- generated: (\w+) -->\n)(.*?)(<!-- end of generated -->)", re.DOTALL)
 

@@ -1,11 +1,13 @@
-"""A tool call through the gateway to a node and back: from the client's request to its answer, against the round trip of a bare echo.
+"""A tool call to a node and back, against the round trip of a bare echo.
 
-The least that such a call can cost is two round trips, one from the client and one to the node. The node is a bare one in a process of
-its own, and the call is a verb of the bench's: what a canvas stores around an action is measured with the actions.
+From the gateway to the node is one round trip, and that has the bar. From a client through the gateway to the node it is two, in three
+processes: what the least code needs for that, a bare relay, is measured beside it. The node is a bare one in a process of its own, and the
+calls are verbs of the bench's: what a canvas stores around an action is measured with the actions.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
@@ -24,38 +26,43 @@ WARM_UP = 100
 
 
 async def node_calls(setting: Setting) -> list[Figure]:
-    """A tool call through the gateway to a node and back, against the round trip of a bare echo."""
+    """A tool call to a node and back: from the gateway against a bare echo, and from a client against a bare relay."""
     count = setting.size(1_000, 100)
-    ours: list[float] = []
-    floor: list[float] = []
-    async with (
-        child(bench_module("floors.echo"), name="floor-echo", folder=setting.folder) as echo,
-        easel_processes.up(setting, module="bench.calling_easel") as easel,
-        child(
-            bench_module("floors.node", easel.server.url.replace("http", "ws", 1) + "/ws", easel_processes.TOKEN),
-            name="bare-node",
-            folder=setting.folder,
-        ) as node,
-    ):
-        await node.line("ready")
-        port = int((await echo.line(r":(\d+)\b"))[1])
-        async with gateway(easel.server.url, easel_processes.TOKEN) as client, socket_to(f"ws://127.0.0.1:{port}/ws") as bare:
-            for turn in range(setting.size(ROUNDS, 2)):
-                calls, echoes = await _calls(client, WARM_UP + count), await _echoes(bare, WARM_UP + count)
-                ours += calls[WARM_UP:]
-                floor += echoes[WARM_UP:]
-                setting.say(f"round {turn + 1}: call {median(calls) * 1e6:.0f} µs, echo {median(echoes) * 1e6:.0f} µs")
+    legs, calls, echoes, relays = (list[float]() for _ in range(4))
+    async with contextlib.AsyncExitStack() as stack:
+        echo = await _listening(setting, stack, "floors.echo")
+        relay = await _listening(setting, stack, "floors.relay")
+        easel = await stack.enter_async_context(easel_processes.up(setting, module="bench.calling_easel"))
+        base = easel.server.url.replace("http", "ws", 1)
+        for name, url in (("node", f"{base}/ws"), ("relayed-node", f"{relay}/node")):
+            node = child(bench_module("floors.node", url, easel_processes.TOKEN), name=name, folder=setting.folder)
+            await (await stack.enter_async_context(node)).line("ready")
+        client = await stack.enter_async_context(gateway(easel.server.url, easel_processes.TOKEN))
+        bare = [await stack.enter_async_context(socket_to(f"{url}/ws")) for url in (echo, relay)]
+        for turn in range(setting.size(ROUNDS, 2)):
+            echoes += (await _echoes(bare[0], WARM_UP + count))[WARM_UP:]
+            legs += (await ask(client, "bench.time", tool="bare__Echo", count=WARM_UP + count))[WARM_UP:]
+            relays += (await _echoes(bare[1], WARM_UP + count))[WARM_UP:]
+            calls += (await _calls(client, WARM_UP + count))[WARM_UP:]
+            told = zip(("echo", "to the node", "relay", "from a client"), (echoes, legs, relays, calls), strict=True)
+            setting.say(f"round {turn + 1}: " + ", ".join(f"{what} {median(some[-count:]) * 1e6:.0f} µs" for what, some in told))
     return [
-        at_most("node tool call through the gateway, p50", median(ours) * 1e3, median(floor) * 1e3, unit="ms", bar=3, against="echo"),
-        at_most(
-            "node tool call through the gateway, p99",
-            percentile(ours, 0.99) * 1e3,
-            percentile(floor, 0.99) * 1e3,
-            unit="ms",
-            bar=None,
-            against="echo",
-        ),
+        _compared("node tool call, gateway to node and back, p50", legs, echoes, share=0.5, against="echo", bar=3),
+        _compared("node tool call, gateway to node and back, p99", legs, echoes, share=0.99, against="echo"),
+        _compared("node tool call, client to node and back, p50", calls, echoes, share=0.5, against="echo"),
+        _compared("node tool call, client to node and back, p50", calls, relays, share=0.5, against="relay"),
     ]
+
+
+def _compared(name: str, ours: list[float], floor: list[float], *, share: float, against: str, bar: float | None = None) -> Figure:
+    return at_most(name, percentile(ours, share) * 1e3, percentile(floor, share) * 1e3, unit="ms", bar=bar, against=against)
+
+
+async def _listening(setting: Setting, stack: contextlib.AsyncExitStack, module: str) -> str:
+    """The address of a floor that has been started."""
+    floor = await stack.enter_async_context(child(bench_module(module), name=module, folder=setting.folder))
+    port = (await floor.line(r":(\d+)\b"))[1]
+    return f"ws://127.0.0.1:{port}"
 
 
 async def _calls(client: ClientConnection, count: int) -> list[float]:

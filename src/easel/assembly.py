@@ -6,27 +6,35 @@ A process is its ground, and on it an API, a worker, or both. What is opened her
 import contextlib
 import socket
 from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
 
+from easel import demo
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.spec import SpecLimits
+from easel.core.principal import THE_OWNER
 from easel.core.run.boards import Limits
+from easel.core.tool.node import checked_node_id
 from easel.edges.gateway import gateway as gateways
 from easel.edges.gateway.gateway import Gateway, GatewayLimits
 from easel.edges.http.app import EdgeSettings, HttpEdge
 from easel.edges.http.routes import OPS, ROUTES, SOCKETS
 from easel.edges.http.server import HttpServer, listen_on
 from easel.edges.http.sockets import SocketRow
-from easel.ground import Database, Ground, Reached, ground, open_blobs, open_database, owner_token, verified
+from easel.errors import AlreadyThere
+from easel.ground import Database, Ground, Reached, desk, ground, open_blobs, open_database, owner_token, verified
 from easel.host.board_tools import board_tools
 from easel.host.boards import Boards
-from easel.host.canvas_actions import ActionLimits, CanvasActions
+from easel.host.canvas_actions import ActionLimits, CanvasActions, Records
 from easel.host.canvas_assets import AssetLimits, CanvasAssets
 from easel.host.canvas_changes import CanvasChanges
-from easel.host.canvas_library import CanvasLibrary
+from easel.host.canvas_library import CanvasLibrary, Draft
 from easel.host.canvas_pages import CanvasPages
+from easel.host.canvas_refresh import CanvasRefresh, RefreshLimits
+from easel.host.canvas_tools import canvas_tools
 from easel.host.canvas_views import CanvasViews
 from easel.host.canvas_work import CanvasWork
 from easel.host.host import Host
+from easel.host.metrics import SANDBOX_CLEANED, SANDBOX_NOT_CLEANED
 from easel.host.native_tools import native_tools
 from easel.host.ports import LogSource, Tool
 from easel.host.readiness import Readiness
@@ -39,17 +47,30 @@ from easel.host.tool_loop import ToolLoop
 from easel.host.toolbox import Toolbox
 from easel.ids import new_worker_id
 from easel.llm.scripted import ScriptedModel
+from easel.node.address import gateway_url
+from easel.node.client import NodeClient, Tell
+from easel.sandbox import modes
+from easel.sandbox.folders import SessionFolders
+from easel.sandbox.limits import MB
+from easel.sandbox.limits import Limits as CommandLimits
+from easel.sandbox.modes import Choice
+from easel.sandbox.places import FixedRoots
+from easel.sandbox.tools import machine_tools
 from easel.settings import Settings
 
 __all__ = [  # with what a command needs of the ground, so that it knows this module alone
     "Database",
     "Ground",
     "Reached",
+    "desk",
     "ground",
     "host",
     "listening",
+    "load_demo",
+    "node",
     "open_blobs",
     "open_database",
+    "sandbox",
     "serving",
     "toolbox",
     "verified",
@@ -71,13 +92,84 @@ def canvas_changes(on: Ground) -> CanvasChanges:
     return CanvasChanges(on.database.canvases, on.blobs, on.database.bell)
 
 
-def toolbox(on: Ground, more: Sequence[Tool] = ()) -> Toolbox:
-    return Toolbox(
-        [*native_tools(), *board_tools(boards(on)), *more],
+def canvas_views(on: Ground) -> CanvasViews:
+    return CanvasViews(on.database.canvases, canvas_changes(on), view_seconds=on.settings.view_seconds)
+
+
+def canvas_library(on: Ground, tools: Toolbox) -> CanvasLibrary:
+    return CanvasLibrary(
+        on.database.canvases,
+        canvas_changes(on),
+        canvas_assets(on),
+        on.artifacts,
+        tools,
+        bell=on.database.bell,
+        audit=on.audit,
+        limits=spec_limits(on.settings),
+        floor=Confirm(on.settings.confirm_floor),
+    )
+
+
+def sandbox(settings: Settings) -> Choice:
+    """What isolates commands here, or why there are none. Tries it out: once per process is enough. RS-61"""
+    is_prod = settings.profile == "prod"
+    return modes.choose(settings.sandbox_mode, uid=settings.sandbox_uid, bash=settings.bash, is_prod=is_prod)
+
+
+def command_limits(settings: Settings) -> CommandLimits:
+    return CommandLimits(
+        cpu_seconds=settings.sandbox_cpu_limit,
+        memory_bytes=settings.sandbox_memory_limit_mb * MB,
+        processes=settings.sandbox_processes,
+        output_bytes=settings.sandbox_output_bytes,
+        file_bytes=settings.sandbox_file_limit_mb * MB,
+        free_bytes=settings.sandbox_free_mb * MB,
+    )
+
+
+def session_folders(settings: Settings, owner: int | None = None) -> SessionFolders:
+    return SessionFolders(
+        settings.sandbox_folder,
+        owner=owner,
+        ttl_seconds=settings.sandbox_ttl_seconds,
+        network=settings.sandbox_network == "enabled",
+        count_removed=SANDBOX_CLEANED.inc,
+        count_failed=SANDBOX_NOT_CLEANED.inc,
+    )
+
+
+def local_tools(on: Ground, in_force: Choice) -> Sequence[Tool]:
+    """The node that is there by default: this machine, where each session has a folder of its own."""
+    return machine_tools(
+        "local",
+        session_folders(on.settings, in_force.owner),
+        in_force.shell(command_limits(on.settings)),
+        network=True,
+        note=on.audit.note,
+        worker_id=new_worker_id(),
+    )
+
+
+def toolbox(on: Ground, more: Sequence[Tool] = (), in_force: Choice | None = None) -> Toolbox:
+    in_force = in_force or sandbox(on.settings)
+    tools = Toolbox(
+        [*native_tools(), *board_tools(boards(on)), *local_tools(on, in_force), *more],
         audit=on.audit,
         timeout_seconds=on.settings.tool_timeout_seconds,
         max_result_bytes=on.settings.max_result_bytes,
+        sources=[on.nodes],
     )
+    opened = on.database
+    tools.add(canvas_tools(canvas_library(on, tools), canvas_views(on), opened.runs, opened.canvases))
+    return tools
+
+
+def node(settings: Settings, in_force: Choice, *, url: str, node_id: str, token: str, roots: Sequence[Path], tell: Tell) -> NodeClient:
+    """This machine as a node of an Easel elsewhere: its tools, in the folders that they may touch."""
+    network = settings.sandbox_network == "enabled"
+    workplace = FixedRoots(roots, network=network)
+    tools = machine_tools("", workplace, in_force.shell(command_limits(settings)), network=network)
+    return NodeClient(gateway_url(url), checked_node_id(node_id), tools, tell, token)
 
 
 def worker(on: Ground, tools: Toolbox) -> RunWorker:
@@ -95,7 +187,13 @@ def worker(on: Ground, tools: Toolbox) -> RunWorker:
         run_timeout_seconds=settings.run_timeout_seconds,
         retention_seconds=settings.retention_days * 86_400,
         audit=on.audit,
-        also=[on.artifacts.sweep_forever, canvas_assets(on).sweep_forever],
+        also=[
+            Records(on.database.canvas_actions, settings.retention_days * 86_400).prune_forever,
+            on.artifacts.sweep_forever,
+            canvas_assets(on).sweep_forever,
+            on.nodes.sweep_forever,
+            session_folders(settings).clean_forever,
+        ],
     )
 
 
@@ -103,7 +201,7 @@ def host(on: Ground, tools: Toolbox) -> Host:
     settings, opened, bell = on.settings, on.database, on.database.bell
     token = owner_token(settings)
     on.audit.hide(token)
-    sign_in = SignIn(token)
+    sign_in = SignIn(token, opened.tokens)
     limits = {"max_attempts": settings.max_attempts, "max_message_bytes": settings.max_message_bytes}
     queue = RunQueue(opened.runs, on.artifacts, bell, on.audit, **limits)
     room = Room(settings.max_streams)
@@ -122,6 +220,17 @@ def host(on: Ground, tools: Toolbox) -> Host:
         )
 
     runs = tails(RUNS, opened.runs)
+    instance_id = new_worker_id()
+    actions = CanvasActions(
+        opened.canvas_actions,
+        changes,
+        CanvasWork(tools, queue, runs, on.artifacts, answer_seconds=settings.run_timeout_seconds),
+        on.artifacts,
+        audit=on.audit,
+        limits=action_limits(settings),
+        instance_id=instance_id,
+        is_alone=not settings.on_postgres,
+    )
     return Host(
         sign_in=sign_in,
         audit=on.audit,
@@ -129,34 +238,16 @@ def host(on: Ground, tools: Toolbox) -> Host:
         boards=boards(on),
         queue=queue,
         sessions=Sessions(opened.sessions, queue, bell, on.audit),
-        canvases=CanvasLibrary(
-            opened.canvases,
-            changes,
-            assets,
-            on.artifacts,
-            tools,
-            bell=bell,
-            audit=on.audit,
-            limits=spec_limits(settings),
-            floor=Confirm(settings.confirm_floor),
-        ),
-        actions=CanvasActions(
-            opened.canvas_actions,
-            changes,
-            CanvasWork(tools, queue, runs, on.artifacts, answer_seconds=settings.run_timeout_seconds),
-            on.artifacts,
-            audit=on.audit,
-            limits=action_limits(settings),
-            instance_id=new_worker_id(),
-            is_alone=not settings.on_postgres,
-        ),
+        canvases=canvas_library(on, tools),
+        actions=actions,
+        refresh=CanvasRefresh(opened.canvas_actions, actions, changes, on.audit, refresh_limits(settings), instance_id=instance_id),
         assets=assets,
-        views=CanvasViews(opened.canvases, changes, view_seconds=settings.view_seconds),
+        views=canvas_views(on),
         pages=CanvasPages(
             changes,
             on.artifacts,
             on.audit,
-            key=sign_in.key("canvas view"),
+            sign_in,
             token_seconds=settings.view_token_seconds,
             max_state_bytes=settings.max_state_bytes,
         ),
@@ -165,6 +256,7 @@ def host(on: Ground, tools: Toolbox) -> Host:
         canvas_tails=tails(CANVASES, opened.canvases),
         readiness=Readiness(opened.runs),
         tools=tools,
+        nodes=on.nodes,
     )
 
 
@@ -190,6 +282,15 @@ def action_limits(settings: Settings) -> ActionLimits:
     )
 
 
+def refresh_limits(settings: Settings) -> RefreshLimits:
+    return RefreshLimits(
+        at_once=settings.max_refreshes,
+        lease_seconds=settings.claim_seconds,
+        poll_seconds=settings.poll_seconds,
+        unwatched=settings.refresh_unwatched,
+    )
+
+
 def gateway(settings: Settings, stories: Host) -> Gateway:
     limits = GatewayLimits(
         connections=settings.max_streams,
@@ -197,6 +298,9 @@ def gateway(settings: Settings, stories: Host) -> Gateway:
         subscriptions=settings.gateway_subscriptions,
         connect_seconds=settings.gateway_connect_seconds,
         stall_seconds=settings.stall_seconds,
+        node_heartbeat_seconds=settings.node_heartbeat_seconds,
+        frame_bytes=settings.max_body_bytes,
+        result_bytes=settings.max_result_bytes,
     )
     return Gateway(stories, limits)
 
@@ -217,6 +321,17 @@ def gateway_row(connections: Gateway) -> SocketRow:
     return SocketRow(gateways.PATH, lambda call: connections.serve(call.socket, call.who), gateways.SAYS, is_open=True)
 
 
+async def load_demo(stories: Host) -> list[str]:
+    """The canvases for newcomers, those of them that are not there yet; which ones."""
+    loaded: list[str] = []
+    for one in demo.CANVASES:
+        assets = {path: text.encode() for path, text in one.assets.items()}
+        with contextlib.suppress(AlreadyThere):
+            await stories.canvases.create(THE_OWNER, Draft(canvas_id=one.canvas_id, title=one.title, spec=one.spec, assets=assets))
+            loaded.append(one.canvas_id)
+    return loaded
+
+
 def listening(host: str, port: int) -> socket.socket:
     """Taken before anything else is opened, so that a port in use is told at once."""
     return listen_on(host, port)
@@ -227,19 +342,28 @@ async def serving(settings: Settings, stories: Host, on: socket.socket, *, is_ap
     """The API on its socket, or a worker's health alone; at the end streams close first, so that their viewers go elsewhere at once."""
     connections = gateway(settings, stories) if is_api else None
     app = edge(settings, stories, connections)
-    server = HttpServer(app, on, max_frame_bytes=settings.max_body_bytes, ping_seconds=settings.heartbeat_seconds)
+    server = HttpServer(
+        app,
+        on,
+        max_frame_bytes=settings.max_body_bytes,
+        ping_seconds=settings.heartbeat_seconds,
+        patience_seconds=settings.patience_seconds,
+    )
     await server.start()
     if connections is not None:
         stories.views.start()
         await stories.actions.start()
+        stories.refresh.start()
     try:
         yield server
     finally:
         stories.readiness.is_stopping = True
         if connections is not None:
             await connections.close()
+            await stories.refresh.stop()
             await stories.actions.stop()
             await stories.views.stop()
         for tails in (stories.tails, stories.threads, stories.canvas_tails):
             await tails.close()
         await server.stop()
+        await stories.sign_in.close()

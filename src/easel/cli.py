@@ -2,19 +2,19 @@
 
 import asyncio
 import contextlib
-import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated
 from urllib.parse import quote
 
 import typer
 
-from easel import __version__, settings
-from easel.errors import BadSettings, HostError
+from easel import __version__, cli_nodes, settings
+from easel.canvas_folder.commands import app as canvas_app
+from easel.errors import BadSettings
 from easel.settings import Settings
+from easel.terminal import refuse, run, settings_for
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,12 +28,15 @@ app = typer.Typer(
 
 audit_app = typer.Typer(no_args_is_help=True, help="The audit trail.")
 app.add_typer(audit_app, name="audit")
+app.add_typer(canvas_app, name="canvas")
+app.add_typer(cli_nodes.token_app, name="token")
 
 TELL_SECONDS = 2.0  # how often something long says how far it is
 
 HostOption = Annotated[str | None, typer.Option("--host", help="Address to listen on (EASEL_HOST, 127.0.0.1).")]
 PortOption = Annotated[int | None, typer.Option("--port", help="Port to listen on (EASEL_PORT, 8800); 0 picks a free one.")]
 DataOption = Annotated[Path | None, typer.Option("--data", help="Data folder (EASEL_DATA).")]
+DemoOption = Annotated[bool, typer.Option("--demo", help="With canvases for newcomers: a deploy cockpit, live logs, a release checklist.")]
 KnownOption = Annotated[
     list[str] | None,
     typer.Option("--known", help="SEQ:HASH, the end that an earlier call told: also finds a chain that was written anew."),
@@ -41,13 +44,42 @@ KnownOption = Annotated[
 
 
 @app.command()
-def up(host: HostOption = None, port: PortOption = None, data: DataOption = None) -> None:
+def up(host: HostOption = None, port: PortOption = None, data: DataOption = None, demo: DemoOption = False) -> None:
     """API, worker and pages in one process.
 
     Example: `easel up --port 9000 --data ./my-easel`
     """
-    wanted = _settings(host=host, port=port, data=data)
-    _run(lambda stop: _serve(wanted, stop, with_api=True, with_worker=True))
+    wanted = settings_for(host=host, port=port, data=data)
+    run(lambda stop: _serve(wanted, stop, with_api=True, with_worker=True, with_demo=demo))
+
+
+@app.command()
+def demo(host: HostOption = None, port: PortOption = None, data: DataOption = None) -> None:
+    """Canvases for newcomers, in the Easel that runs here; where none runs, one is started with them.
+
+    A deploy cockpit, live logs, and a release checklist with an approval. What is there already stays as it is.
+
+    Example: `easel demo`
+    """
+    from easel.canvas_folder.server import NobodyThere, Refused, reached
+    from easel.demo import CANVASES
+
+    wanted = settings_for(host=host, port=port, data=data)
+    try:
+        server = reached(wanted, None, None)
+        server.call("canvas.list")
+    except (BadSettings, NobodyThere):
+        run(lambda stop: _serve(wanted, stop, with_api=True, with_worker=True, with_demo=True))
+        return
+    except Refused as problem:
+        refuse(BadSettings(problem=problem.message))
+    for canvas in CANVASES:
+        try:
+            server.call("canvas.create", **canvas.params)
+        except Refused as problem:
+            if problem.name != "ALREADY_THERE":
+                refuse(BadSettings(problem=problem.message))
+        typer.echo(f"{canvas.title}: {server.page_of('main', canvas.canvas_id)}")
 
 
 @app.command()
@@ -56,8 +88,8 @@ def api(host: HostOption = None, port: PortOption = None, data: DataOption = Non
 
     Example: `EASEL_DATABASE_URL=postgresql://… easel api --port 8801`
     """
-    wanted = _on_postgres(_settings(host=host, port=port, data=data), "api")
-    _run(lambda stop: _serve(wanted, stop, with_api=True, with_worker=False))
+    wanted = _on_postgres(settings_for(host=host, port=port, data=data), "api")
+    run(lambda stop: _serve(wanted, stop, with_api=True, with_worker=False))
 
 
 @app.command()
@@ -66,8 +98,11 @@ def worker(data: DataOption = None) -> None:
 
     Example: `EASEL_DATABASE_URL=postgresql://… easel worker`
     """
-    wanted = _on_postgres(_settings(data=data), "worker")
-    _run(lambda stop: _serve(wanted, stop, with_api=False, with_worker=True))
+    wanted = _on_postgres(settings_for(data=data), "worker")
+    run(lambda stop: _serve(wanted, stop, with_api=False, with_worker=True))
+
+
+app.command()(cli_nodes.node)
 
 
 @app.command()
@@ -87,8 +122,8 @@ def migrate(data: DataOption = None) -> None:
         finally:
             await opened.close()
 
-    wanted = _settings(data=data)
-    _run(go)
+    wanted = settings_for(data=data)
+    run(go)
 
 
 @app.command()
@@ -99,7 +134,7 @@ def doctor(data: DataOption = None, port: PortOption = None) -> None:
     """
     from easel import checkup
 
-    wanted = _settings(data=data, port=port)
+    wanted = settings_for(data=data, port=port)
     found: list[bool] = []
 
     async def go(_: asyncio.Event) -> None:
@@ -107,7 +142,7 @@ def doctor(data: DataOption = None, port: PortOption = None) -> None:
             found.append(check.is_good)
             typer.echo(f"{'ok  ' if check.is_good else 'BAD '} {check.what}: {check.says}")
 
-    _run(go)
+    run(go)
     if not all(found):
         raise typer.Exit(1)
 
@@ -120,7 +155,7 @@ def verify_audit(data: DataOption = None, known: KnownOption = None) -> None:
     """
     from easel import assembly
 
-    wanted = _settings(data=data)
+    wanted = settings_for(data=data)
     seen: list[assembly.Reached] = []
 
     async def go(stop: asyncio.Event) -> None:
@@ -134,7 +169,7 @@ def verify_audit(data: DataOption = None, known: KnownOption = None) -> None:
                     tell_at = time.monotonic() + TELL_SECONDS
                     typer.echo(f"{reached.seq} of {reached.last} records, whole so far", err=True)
 
-    _run(go)
+    run(go)
     [end] = seen
     if end.problem:
         typer.echo(f"BROKEN at record {end.seq}: {end.problem}")
@@ -146,12 +181,12 @@ def verify_audit(data: DataOption = None, known: KnownOption = None) -> None:
 
 
 @app.command("settings")
-def show_settings() -> None:
+def showsettings_for() -> None:
     """Every setting with its value here, its default and what it does.
 
     Example: `EASEL_PORT=9000 easel settings`
     """
-    wanted = _settings()
+    wanted = settings_for()
     for row in settings.rows():
         value = getattr(wanted, row.name)
         shown = "(set)" if row.secret and value else repr(value)
@@ -168,86 +203,48 @@ def _every(version: Annotated[bool, typer.Option("--version", help="Say which ve
         raise typer.Exit
 
 
-async def _serve(wanted: Settings, stop: asyncio.Event, *, with_api: bool, with_worker: bool) -> None:
+async def _serve(wanted: Settings, stop: asyncio.Event, *, with_api: bool, with_worker: bool, with_demo: bool = False) -> None:
     from easel import assembly
 
     port = wanted.port if with_api else wanted.worker_port
     listening = assembly.listening(wanted.host, port) if with_api or port else None
     async with contextlib.AsyncExitStack() as stack:
         ground = await stack.enter_async_context(assembly.ground(wanted))
-        tools = assembly.toolbox(ground)
+        in_force = assembly.sandbox(wanted)
+        tools = assembly.toolbox(ground, in_force=in_force)
         if listening is not None:
             stories = assembly.host(ground, tools)
             server = await stack.enter_async_context(assembly.serving(wanted, stories, listening, is_api=with_api))
+            if with_demo:
+                await assembly.load_demo(stories)
             if with_api:
-                _say_where(wanted, server.address, stories.sign_in.owner_token)
+                _say_where(wanted, server.address, stories.sign_in.owner_token, in_force.says, with_demo=with_demo)
         if with_worker:
             await assembly.worker(ground, tools).work(stop)
         else:
             await stop.wait()
 
 
-def _say_where(wanted: Settings, address: tuple[str, int], token: str) -> None:
+def _say_where(wanted: Settings, address: tuple[str, int], token: str, bash: str, *, with_demo: bool) -> None:
     host, port = address
     name = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host  # noqa: S104
     base = wanted.public_url.rstrip("/") or f"http://{name}:{port}"
     typer.echo(f"Easel {__version__} listens on http://{name}:{port}")
     typer.echo(f"Data is in {wanted.data_folder}" + (" and in Postgres" if wanted.on_postgres else ""))
+    typer.echo(f"Bash: {bash}")
     typer.echo(f"Open {base}/?token={quote(token, safe='')}")
+    if with_demo:
+        typer.echo("There are canvases for newcomers on that page: open one and press its first button.")
     typer.echo("Ctrl-C stops it.")
     sys.stdout.flush()
-
-
-def _settings(**given: Any) -> Settings:
-    from easel import logs
-
-    try:
-        wanted = settings.load(**given)
-        logs.set_up(wanted.log)
-        logs.warn_of(settings.unknown_variables())
-    except BadSettings as problem:
-        _refuse(problem)
-    return wanted
 
 
 def _on_postgres(wanted: Settings, verb: str) -> Settings:
     """RS-50: several processes share Postgres; SQLite serves one."""
     if not wanted.on_postgres:
         problem = f"`easel {verb}` is one of several processes, and they need Postgres: set EASEL_DATABASE_URL. On SQLite use `easel up`."
-        _refuse(BadSettings(problem=problem))
+        refuse(BadSettings(problem=problem))
     return wanted
-
-
-def _refuse(problem: HostError) -> NoReturn:
-    typer.echo(f"easel: {problem.message}", err=True)
-    raise typer.Exit(2)
-
-
-def _run(go: Callable[[asyncio.Event], Awaitable[None]]) -> None:
-    """Until it is done or a signal says stop; a second signal stops at once."""
-    import uvloop
-
-    async def main() -> None:
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, _once(loop, number, stop))
-        await go(stop)
-
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(main())
-    except HostError as problem:
-        _refuse(problem)
-
-
-def _once(loop: asyncio.AbstractEventLoop, number: signal.Signals, stop: asyncio.Event) -> Callable[[], None]:
-    def hear() -> None:
-        typer.echo("Stopping; once more to stop at once.", err=True)
-        loop.remove_signal_handler(number)
-        stop.set()
-
-    return hear
 
 
 def main() -> None:

@@ -16,17 +16,22 @@ from urllib.parse import urlsplit
 import structlog
 
 from easel.core.audit.chain import known_place
+from easel.core.tool.offer import OfferLimits
 from easel.errors import BadSettings, Unavailable
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit, Reached, verify
+from easel.host.node_ports import NodeStore, TokenStore
+from easel.host.nodes import NodeLimits, Nodes
 from easel.host.ports import ArtifactStore, AuditStore, Bell, Blobs, BoardStore, CanvasActionStore, CanvasStore, RunStore, SessionStore
+from easel.host.tokens import Tokens
 from easel.settings import Settings
 
-__all__ = ["Database", "Ground", "Reached", "ground", "open_blobs", "open_database", "owner_token", "verified"]
+__all__ = ["Database", "Ground", "Reached", "desk", "ground", "open_blobs", "open_database", "owner_token", "verified"]
 
 PATIENCE_SECONDS = 30.0  # how long a starting process waits for its database
 TELL_SECONDS = 5.0
 AUDIT_VERSION = 2  # of the schema, which has the audit chain since
+TOKENS_VERSION = 5  # and tokens since
 
 log = structlog.get_logger("easel")
 
@@ -52,6 +57,12 @@ class Database(Protocol):
 
     @property
     def boards(self) -> BoardStore: ...
+
+    @property
+    def nodes(self) -> NodeStore: ...
+
+    @property
+    def tokens(self) -> TokenStore: ...
 
     @property
     def bell(self) -> Bell: ...
@@ -136,6 +147,40 @@ async def verified(settings: Settings, known: Sequence[str]) -> AsyncGenerator[R
         await opened.close()
 
 
+class Desk(Protocol):
+    """Where tokens are made and revoked."""
+
+    @property
+    def tokens(self) -> TokenStore: ...
+
+    @property
+    def audit(self) -> AuditStore: ...
+
+    async def schema_version(self) -> int: ...
+
+    async def close(self) -> None: ...
+
+
+@contextlib.asynccontextmanager
+async def desk(settings: Settings) -> AsyncGenerator[Tokens]:
+    """Beside a running Easel too, on SQLite as well."""
+    async with contextlib.AsyncExitStack() as stack:
+        opened: Desk | None = None
+        path = settings.data_folder / "easel.db"
+        if not settings.on_postgres and path.exists():
+            from easel.stores.sqlite.beside import SqliteBeside
+
+            beside = SqliteBeside(path)
+            stack.push_async_callback(beside.close)
+            if await beside.schema_version() >= TOKENS_VERSION:
+                opened = beside
+        if opened is None:
+            opened = await stack.enter_async_context(database(settings))
+        audit = Audit(opened.audit)
+        stack.push_async_callback(audit.close)
+        yield Tokens(opened.tokens, audit)
+
+
 @dataclass(frozen=True, slots=True)
 class Ground:
     """What all parts of one process stand on."""
@@ -145,6 +190,7 @@ class Ground:
     artifacts: Artifacts
     blobs: Blobs
     audit: Audit
+    nodes: Nodes  # one registry for all parts: a call to a node that is connected here does not leave the process
 
 
 @contextlib.asynccontextmanager
@@ -156,10 +202,24 @@ async def ground(settings: Settings) -> AsyncGenerator[Ground]:
         grace = settings.artifact_days * 86_400
         blobs = open_blobs(settings)
         kept = Artifacts(opened.artifacts, blobs, max_bytes=settings.max_artifact_bytes, grace_seconds=grace)
+        nodes = Nodes(opened.nodes, kept, opened.bell, audit, node_limits(settings))
         try:
-            yield Ground(settings, opened, kept, blobs, audit)
+            yield Ground(settings, opened, kept, blobs, audit, nodes)
         finally:
+            await nodes.close()
             await audit.close()
+
+
+def node_limits(settings: Settings) -> NodeLimits:
+    return NodeLimits(
+        seconds=settings.node_seconds,
+        poll_seconds=settings.poll_seconds,
+        call_seconds=settings.tool_timeout_seconds,
+        calls=settings.node_calls,
+        nodes=settings.max_nodes,
+        result_bytes=settings.max_result_bytes,
+        offer=OfferLimits(settings.max_node_tools, settings.max_tool_bytes),
+    )
 
 
 def open_blobs(settings: Settings) -> Blobs:

@@ -75,6 +75,21 @@ def new_connection_id() -> str:
     return f"con_{_sortable()}"
 
 
+def new_instance_id() -> str:
+    """Names one start of a process, as the holder of connections."""
+    return f"ins_{_sortable()}"
+
+
+def new_call_id() -> CallId:
+    """A call that is made to a tool node."""
+    return CallId(f"call_{_sortable()}")
+
+
+def new_token_id() -> str:
+    """Names a token without telling it."""
+    return f"tok_{_sortable()}"
+
+
 def new_blob_name() -> str:
     return _sortable()
 

@@ -39,7 +39,9 @@ class Settings:
     blob_url: str = _row("", "Where artifacts are kept: a folder or s3://bucket/prefix; empty: `blobs` in the data folder.")
     token: str = _row("", "The owner's token; empty: one is made at first start and kept in DATA/owner-token.", secret=True)
     public_url: str = _row("", "The address people use when a proxy stands in front, such as https://easel.example.org.")
-    assets_url: str = _row("", "A second address of this server, of another host name, for the pages of canvases alone; empty: the same host.")
+    assets_url: str = _row(
+        "", "A second address of this server, of another host name, for the pages of canvases alone; empty: the same host."
+    )
     allowed_hosts: str = _row("", "More host names this server answers for, separated by commas; * allows any.")
     open_metrics: bool = _row(False, "Serve /metrics without a token.")
     log: str = _row("info", "What is logged and how: debug, info, warning or error, with `,json` for JSON lines.")
@@ -52,6 +54,8 @@ class Settings:
     drain_seconds: float = _row(5.0, "How long a stopping worker lets steps end before it hands its runs back.", least=0)
     max_attempts: int = _row(3, "How often a run is tried when its worker is lost.", least=1, most=100)
     max_steps: int = _row(24, "Model calls in one run before it is ended.", least=1)
+    refresh_unwatched: bool = _row(True, "Whether refresh jobs of a canvas run while nobody looks at it.")
+    max_refreshes: int = _row(50, "Refresh jobs that one instance runs at once.", least=1)
     max_actions: int = _row(200, "Actions of canvases that one instance carries out at once.", least=1)
     confirm_seconds: float = _row(900.0, "How long a person has to confirm an action after it was asked for.", least=1)
     confirm_floor: str = _row(
@@ -63,6 +67,7 @@ class Settings:
     tool_timeout_seconds: float = _row(600.0, "How long one tool call may take.", least=0.1)
     retention_days: float = _row(0.0, "Days that the log of a finished run is kept whole; 0: for ever.", least=0)
     # streams
+    patience_seconds: float = _row(30.0, "How long a client may take for a request's head, or between two pieces of its body.", least=0.5)
     heartbeat_seconds: float = _row(15.0, "A quiet stream gets a comment this often.", least=0.1)
     stall_seconds: float = _row(20.0, "A reader that takes nothing for this long is cut; it resumes by its cursor.", least=0.5)
     max_streams: int = _row(10_000, "Open streams of one instance; as many connections to /ws.", least=1)
@@ -72,7 +77,29 @@ class Settings:
     gateway_subscriptions: int = _row(200, "Canvases that one connection to /ws may watch at once.", least=1, most=100_000)
     gateway_connect_seconds: float = _row(10.0, "How long a connection to /ws may take to send its `connect`.", least=0.1)
     view_token_seconds: float = _row(43_200.0, "How long the address of a canvas's page works before it has to be opened anew.", least=1)
+    node_seconds: float = _row(6.0, "How long a tool node is believed in when its instance is not heard of.", least=0.3)
+    node_heartbeat_seconds: float = _row(
+        5.0, "A tool node is asked this often whether it is there, and is gone if it does not say so for as long.", least=0.1
+    )
+    node_calls: int = _row(64, "Calls that one tool node may have under way at once.", least=1, most=10_000)
+    max_nodes: int = _row(100, "Tool nodes of one user that may be connected at once.", least=1)
+    max_node_tools: int = _row(200, "Tools that one node may offer.", least=1)
+    max_tool_bytes: int = _row(65_536, "Largest definition of one tool that a node offers.", least=256)
     view_seconds: float = _row(60.0, "How long an open view is believed in when its instance is not heard of.", least=1)
+    # commands, and the files that they work on
+    profile: str = _row("dev-local", "What this instance is for: dev-local, or prod, where Bash is off.", one_of=("dev-local", "prod"))
+    bash: str = _row("auto", "The tool Bash: auto (on, but not in prod), on or off.", one_of=("auto", "on", "off"))
+    sandbox_mode: str = _row("", "How commands are isolated: bwrap or logical (not at all); empty: bwrap where it works, else no Bash.")
+    sandbox_root: str = _row("", "The folder that has a folder for every session; empty: `sandbox` in the data folder.")
+    sandbox_ttl_seconds: float = _row(604_800.0, "A session's folder is removed when it was not used for this long; 0: never.", least=0)
+    sandbox_network: str = _row("disabled", "Whether commands reach the network: disabled or enabled.", one_of=("disabled", "enabled"))
+    sandbox_cpu_limit: float = _row(600.0, "Seconds of CPU time that one command may use, all its processes together.", least=1)
+    sandbox_memory_limit_mb: int = _row(1_024, "Memory that one command may use, all its processes together, in MB.", least=32)
+    sandbox_processes: int = _row(128, "Processes and threads that one command may have at once.", least=8, most=30_000)
+    sandbox_output_bytes: int = _row(10_485_760, "What one command may print before it is stopped.", least=1_024)
+    sandbox_file_limit_mb: int = _row(1_024, "Largest file that a command may write, in MB.", least=1)
+    sandbox_free_mb: int = _row(500, "Space that commands have to leave free on the disk, in MB.", least=0)
+    sandbox_uid: int = _row(64_321, "Where Easel runs as root: the user that commands are on this machine.", least=1, most=4_294_967_293)
     # limits
     max_body_bytes: int = _row(1_048_576, "Largest request body.", least=1_024)
     max_message_bytes: int = _row(262_144, "Largest message that starts a run.", least=16)
@@ -100,6 +127,10 @@ class Settings:
     @property
     def data_folder(self) -> Path:
         return Path(self.data or _default_data()).expanduser()
+
+    @property
+    def sandbox_folder(self) -> Path:
+        return Path(self.sandbox_root).expanduser() if self.sandbox_root else self.data_folder / "sandbox"
 
     @property
     def on_postgres(self) -> bool:

@@ -11,9 +11,22 @@ from hypothesis import strategies as st
 import easel
 from easel.core.stream.envelope import EVENT_TYPES, Provenance, Stream, Visibility, seal
 from easel.core.stream.log import LAST_CURSOR, Bounds, check_cursor, parse_cursor
-from easel.core.stream.ring import CancelAsked, CanvasGrew, LogGone, Ring, RunGrew, RunReady, ThreadGrew, from_text, to_text
+from easel.core.stream.ring import (
+    CallAnswered,
+    CallWaits,
+    CancelAsked,
+    CanvasGrew,
+    LogGone,
+    NodeChanged,
+    Ring,
+    RunGrew,
+    RunReady,
+    ThreadGrew,
+    from_text,
+    to_text,
+)
 from easel.errors import BadInput, CursorGone
-from easel.ids import OWNER, RunId, new_run_id, owned
+from easel.ids import OWNER, RunId, new_call_id, new_connection_id, new_run_id, owned
 from tests.requirements import case, rule
 
 WHO = Provenance("main", "tool_loop", "run_x")
@@ -115,6 +128,9 @@ RINGS = [
     RunReady(),
     RunReady(anywhere=True),
     CancelAsked(RunId("run_1")),
+    NodeChanged(owned(OWNER, "a.b:c-d_e"), new_connection_id()),
+    CallWaits(new_connection_id()),
+    CallAnswered(new_call_id()),
 ]
 
 

@@ -95,7 +95,18 @@ class Store:
 
     async def empty(self) -> None:
         """Only the owner is left; everything else goes with its session or its canvas."""
-        for table in ("sessions", "ended_threads", "canvases", "ended_canvases", "artifacts", "probes", "users where user_id <> 'owner'"):
+        for table in (
+            "sessions",
+            "ended_threads",
+            "canvases",
+            "ended_canvases",
+            "artifacts",
+            "probes",
+            "nodes",
+            "calls",
+            "tokens",
+            "users where user_id <> 'owner'",
+        ):
             await self.sql(f"delete from {table}")
 
     async def columns(self, table: str) -> dict[str, Column]:

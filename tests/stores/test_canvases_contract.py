@@ -190,6 +190,8 @@ async def test_a_view_lives_while_it_is_renewed_and_runs_out_by_the_database_s_c
     await canvases.renew_views(["con_a"], 60)
     assert [view.view_id for view in (await found(canvases)).live_views] == ["view_1"]
     assert await canvases.expired_views(10) == [(OWNER, NAME, View("view_2", "c", "con_b"))]
-    outcome = await change(canvases, lambda _: Change(events=[EVENTS.view_closed(1, "view_2", "c", 1)], is_mutation=False, closed=["view_2"]))
+    outcome = await change(
+        canvases, lambda _: Change(events=[EVENTS.view_closed(1, "view_2", "c", 1)], is_mutation=False, closed=["view_2"])
+    )
     assert [view.view_id for view in outcome.whole.views] == ["view_1"]
     assert await canvases.expired_views(10) == []

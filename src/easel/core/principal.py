@@ -26,6 +26,8 @@ class Principal:
     name: str
     scopes: frozenset[Scope] = frozenset()
     kind: Kind = Kind.USER
+    token_id: str | None = None  # of the token that they came with, where it can be revoked
+    only_node: str | None = None  # the one node that they may be
 
     def may(self, scope: Scope) -> bool:
         return scope in self.scopes

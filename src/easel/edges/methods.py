@@ -32,14 +32,14 @@ from easel.edges.params import (
     content,
     draft,
 )
-from easel.edges.shapes import answer_view, asked_view, asset_view, canvas_view, descriptor, record_view, tool_view
+from easel.edges.shapes import answer_view, asked_view, asset_view, canvas_view, descriptor, node_view, record_view, tool_view
 from easel.errors import BadInput, NotFound
 from easel.host.canvas_actions import Ask
 from easel.host.canvas_views import NO_CONNECTION
 from easel.host.host import Host
 
 # They need a connection that stays, which a single request is not.
-OF_A_CONNECTION = frozenset({"connect", "tool.result", "canvas.subscribe", "canvas.unsubscribe"})
+OF_A_CONNECTION = frozenset({"connect", "tool.result", "tool.progress", "canvas.subscribe", "canvas.unsubscribe"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +168,8 @@ async def list_records(caller: Caller, asked: ListRecords) -> Any:
 
 
 async def enter_input(caller: Caller, asked: EnterInput) -> Any:
-    return canvas_view(
-        await caller.host.pages.enter(caller.who, asked.canvasId, asked.path, asked.value, asked.was, asked.expectedRevision)
-    )
+    entry = {"value": asked.value, "was": asked.was, "expected_revision": asked.expectedRevision}
+    return canvas_view(await caller.host.pages.enter(caller.who, asked.canvasId, asked.path, **entry))
 
 
 async def report_page(caller: Caller, asked: ReportPage) -> Any:
@@ -213,6 +212,10 @@ async def list_tools(caller: Caller, _: Nothing) -> Any:
     return {"tools": [tool_view(tool) for tool in (await caller.host.tools.definitions(caller.who.user_id)).values()]}
 
 
+async def list_nodes(caller: Caller, _: Nothing) -> Any:
+    return {"nodes": [node_view(node) for node in await caller.host.nodes.list_nodes(caller.who)]}
+
+
 METHODS: Mapping[str, Method] = {
     "canvas.list": Method(ListCanvases, list_canvases),
     "canvas.get": Method(NamedCanvas, get_canvas),
@@ -234,4 +237,5 @@ METHODS: Mapping[str, Method] = {
     "canvas.asset.list": Method(NamedCanvas, list_assets),
     "canvas.asset.delete": Method(DeleteAsset, delete_asset, writes=True),
     "tools.list": Method(Nothing, list_tools),
+    "nodes.list": Method(Nothing, list_nodes),
 }

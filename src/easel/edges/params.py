@@ -3,10 +3,10 @@
 
 import base64
 import binascii
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 
 from easel.core.stream.log import LAST_CURSOR
 from easel.errors import BadInput
@@ -81,18 +81,18 @@ class ListRecords(Params):
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
 
 
-class EnterInput(_Params):
+class EnterInput(Params):
     """`was` is what stood there before, as far as the caller knows: if something else stands there now, nothing is written."""
 
-    canvasId: str  # noqa: N815
+    canvasId: str
     path: str
     value: Any
     was: Any = UNSET
-    expectedRevision: Revision | None = None  # noqa: N815
+    expectedRevision: Revision | None = None
 
 
-class ReportPage(_Params):
-    canvasId: str  # noqa: N815
+class ReportPage(Params):
+    canvasId: str
     what: Literal["source", "nonce", "size", "rate", "kind"]
     detail: Annotated[str, Meta(max_length=500)] = ""
     count: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 1

@@ -1,7 +1,7 @@
 """What all edges have in common: how a failure is told, and what of incoming JSON is refused."""
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -25,6 +25,25 @@ def error_detail(problem: HostError) -> ErrorDetail:
 def no_duplicate_keys(text: bytes | str) -> None:
     """Two readers of the same JSON could each believe another of two equal keys."""
     json.loads(text, object_pairs_hook=_each_once, parse_int=len, parse_float=len)  # numbers are of no interest, however long
+
+
+def all_keys_once(text: str, decoded: Any) -> None:
+    """The same, where the JSON has been read already. Every key is followed by one colon: with as many of these as keys, none was lost."""
+    if text.count(":") != _keys_in(decoded):
+        no_duplicate_keys(text)
+
+
+def _keys_in(value: Any) -> int:
+    count, ahead = 0, [value]
+    while ahead:
+        one = ahead.pop()
+        if isinstance(one, dict):
+            fields = cast("dict[str, Any]", one)
+            count += len(fields)
+            ahead += fields.values()
+        elif isinstance(one, list):
+            ahead += cast("list[Any]", one)
+    return count
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> None:

@@ -7,6 +7,7 @@ from easel.core.canvas.assets import ENTRY, Asset
 from easel.core.canvas.canvas import Canvas, WholeCanvas
 from easel.core.canvas.execution import Execution, Status
 from easel.core.tool.definition import ToolDefinition
+from easel.core.tool.node import Node
 from easel.host.canvas_actions import Answer
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -83,6 +84,16 @@ def _ms(at: datetime | None) -> int | None:
 
 def asset_view(asset: Asset) -> dict[str, Any]:
     return {"path": asset.path, "size": asset.size, "mediaType": asset.media_type}
+
+
+def node_view(node: Node) -> dict[str, Any]:
+    return {
+        "nodeId": node.node_id,
+        "platform": node.platform,
+        "version": node.version,
+        "connectedAt": _ms(node.connected_at),
+        "tools": list(node.tools),
+    }
 
 
 def tool_view(tool: ToolDefinition) -> dict[str, Any]:

@@ -9,7 +9,9 @@ from easel.host.canvas_actions import CanvasActions
 from easel.host.canvas_assets import CanvasAssets
 from easel.host.canvas_library import CanvasLibrary
 from easel.host.canvas_pages import CanvasPages
+from easel.host.canvas_refresh import CanvasRefresh
 from easel.host.canvas_views import CanvasViews
+from easel.host.nodes import Nodes
 from easel.host.readiness import Readiness
 from easel.host.run_queue import RunQueue
 from easel.host.sessions import Sessions
@@ -26,6 +28,7 @@ class Host:
     sessions: Sessions
     canvases: CanvasLibrary
     actions: CanvasActions
+    refresh: CanvasRefresh
     assets: CanvasAssets  # of canvases
     views: CanvasViews
     pages: CanvasPages  # of canvases
@@ -36,3 +39,4 @@ class Host:
     artifacts: Artifacts
     readiness: Readiness
     tools: Toolbox
+    nodes: Nodes

@@ -114,7 +114,9 @@ class CanvasActionStore(Protocol):
         """Newest first; `before` is the `event_id` to go on below."""
         ...
 
-    async def renew(self, owner_id: str, seconds: float) -> None: ...
+    async def renew(self, owner_id: str, event_ids: Sequence[str], seconds: float) -> None:
+        """These are at work. What else is said to run there is not: its beginning was lost on the way."""
+        ...
 
     async def lost(self, owner_ids: Sequence[str], limit: int) -> list[Execution]:
         """What is said to run and does not: its instance has not renewed in time, or is one of these."""

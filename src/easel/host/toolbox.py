@@ -5,13 +5,12 @@ Owns the one way to a tool, for an agent's call and for a canvas's action alike:
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jsonschema_rs
-import msgspec
 import structlog
 
 from easel.core.run.conversation import ToolCall, ToolResult
+from easel.core.stream.payload import to_json
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.nesting import DEEPEST, is_too_deep
@@ -21,6 +20,9 @@ from easel.host.ports import Tool, ToolSource
 from easel.host.run_log import ClaimLost
 from easel.host.tool_schema import checker
 from easel.ids import UserId
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 MOST_CHECKS = 10_000  # schemas that are kept ready; nodes come and go under many names
 
@@ -37,7 +39,9 @@ class Toolbox:
         max_result_bytes: int,
         sources: Sequence[ToolSource] = (),
     ) -> None:
-        self._tools = {tool.definition.name: tool for tool in tools}
+        self._tools: dict[str, Tool] = {}
+        self._own: Mapping[str, ToolDefinition] = {}  # what they say of themselves
+        self.add(tools)
         self._sources = sources
         self._checks: dict[str, tuple[Mapping[str, Any], jsonschema_rs.Validator]] = {}
         self._audit = audit
@@ -47,11 +51,14 @@ class Toolbox:
     def add(self, tools: Iterable[Tool]) -> None:
         """For tools that themselves have to know which tools there are."""
         self._tools |= {tool.definition.name: tool for tool in tools}
+        self._own = {name: tool.definition for name, tool in self._tools.items()}
 
     async def definitions(self, user_id: UserId) -> Mapping[str, ToolDefinition]:
-        """All that this user's agents and canvases can call now; our own come first."""
-        theirs = [definition for source in self._sources for definition in await source.definitions(user_id)]
-        return {definition.name: definition for definition in (*theirs, *(tool.definition for tool in self._tools.values()))}
+        """All that this user's agents and canvases can call now; no name of ours can be taken."""
+        theirs: dict[str, ToolDefinition] = {}
+        for source in self._sources:
+            theirs |= {definition.name: definition for definition in await source.definitions(user_id)}
+        return {**theirs, **self._own} if theirs else self._own
 
     async def may_repeat(self, user_id: UserId, name: str) -> bool:
         tool = await self._find(user_id, name)
@@ -89,7 +96,7 @@ class Toolbox:
             raise self._broken(name, context, problem) from problem
         if is_too_deep(value):
             raise ToolFailed(tool=name, reason=f"its result is nested deeper than {DEEPEST} levels.")
-        if (size := len(msgspec.json.encode(value))) > self._most:
+        if (size := len(to_json(value).encode())) > self._most:
             raise ToolFailed(tool=name, reason=f"its result of {size} bytes is over the limit of {self._most}; ask for less.")
         return value
 

@@ -59,6 +59,7 @@ def call_of(row: Row) -> TakenCall:
 
 
 def token_of(row: Row, time: Time = as_it_is) -> Token:
-    given = {name: row[name] for name in _OF_TOKEN}
+    given: dict[str, Any] = {name: row[name] for name in _OF_TOKEN}
     given |= {name: time(given[name]) for name in ("created_at", "revoked_at") if given[name] is not None}
-    return Token(**{**given, "kind": TokenKind(given["kind"])})
+    given["kind"] = TokenKind(given["kind"])
+    return Token(**given)

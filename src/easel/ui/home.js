@@ -4,6 +4,7 @@
 // page watches the chat, the run and the canvas at the same time (CC-30); how, is for `watching` to know.
 
 import { CanvasPanel } from "./canvas.js";
+import { Places } from "./canvas_list.js";
 import { Chat } from "./chat.js";
 import { RunPanel } from "./run.js";
 import { SessionList } from "./sessions.js";
@@ -41,6 +42,7 @@ const watching = new Watching({ told });
 const sessions = new SessionList({ choose: (session) => go({ session, run: null, view: "chat" }), changed: () => watching.tellOthers("sessions"), gone: leaveDeleted });
 const chat = new Chat({ changed: chatChanged, show: (run) => go({ run, view: "state" }), cancel: cancelRun, sayAgain: (key) => links.chat.sayAgain(key), unsay: (key) => links.chat.unsay(key) });
 const run = new RunPanel({ restarted: (runId, ts) => chat.restarted(runId, ts), changed: () => lookAtRuns() });
+const places = new Places();
 const canvas = new CanvasPanel({ open: (id) => go({ canvas: id }), created: canvasMade });
 
 // --- what is chosen ---------------------------------------------------------------------------------------------------
@@ -100,6 +102,7 @@ function lookAround() {
     looking = null;
     lookAtRuns();
     sessions.refresh();
+    places.refresh();
   }, GATHER_MS);
 }
 
@@ -202,6 +205,7 @@ function openCanvas(canvasId) {
 
 function canvasMade(canvasId) {
   openCanvas(canvasId);
+  places.refresh();
   watching.tellOthers("canvases");
 }
 
@@ -210,6 +214,7 @@ function canvasMade(canvasId) {
 function told(what) {
   if (what === "sessions") sessions.refresh();
   if (what === "runs") lookAtRuns();
+  if (what === "canvases") places.refresh();
   if (what === "canvases" && canvas.isMissing) openCanvas(shown.canvas);
 }
 

@@ -161,7 +161,7 @@ ACCEPTED = [
     with_action(**SEND, sessionKey="agent:main:ops", saveAs="a", saveMode="merge", confirm="always", timeoutMs=3_600_000),
     with_action(**PATCH, confirm="always"),
     example(title="Cockpit", description="", **{"$schema": "https://example.com/canvas.json", "x-mine": {"any": [1]}}),
-    example(toolPolicy={"allow": [], "connect": ["https://api.example.com:8443", "wss://a.example", "http://localhost:3000"]}),
+    example(toolPolicy={"allow": [], "connect": ["https://api.example.com:8443", "wss://a.example", "https://xn--bcher-kva.example"]}),
     example(refresh=[{"id": "a", "everyMs": 1000, "action": "refreshLogs", "enabled": False}, {"id": "b", "everyMs": 604800000, "action": "refreshLogs"}]),
     example(version=..., mode=..., toolPolicy=..., state=..., bindings=..., refresh=...),
     example(bindings={"Größe ändern": "deploy"}),
@@ -219,7 +219,7 @@ def nested(levels: int) -> Any:
 LARGE = [
     # says                    spec                                                                              refused with
     ("10,000 actions",        {"actions": {f"a{number}": CALL for number in range(10_000)}},                    "actions: has 10000 members; 500 is the limit"),
-    ("a state of 10 MB",      {"state": {"text": "x" * 10_000_000}},                                            "state is larger than the limit of 1000000 bytes"),
+    ("a state of 10 MB",      {"state": {"text": "x" * 10_000_000}},                                            "state is larger than the limit of 1048576 bytes"),
     ("a state of many parts", {"state": {f"k{number}": [number] for number in range(400_000)}},                 "state is larger"),
     ("a long message",        {"actions": {"a": SEND | {"message": "x" * 100_000}}},                            "actions.a.message: is text of 1 to 32000"),
     ("a huge spec",           {"actions": {"a": SEND | {"message": "x" * 1_000_000}}},                          "spec without its state is larger"),

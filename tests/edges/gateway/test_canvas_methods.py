@@ -197,7 +197,7 @@ async def test_every_mutation_with_an_old_revision_is_a_conflict_that_says_the_c
         ("canvas.asset.delete", {**name, "path": "assets/a.txt", **old}),
         ("canvas.delete", {**name, **old}),
         ("canvas.action", {**name, "actionId": "any", **old}),
-        ("canvas.input", {**name, "path": "n", "value": 1, **old}),
+        ("canvas.input", {**name, "path": "/n", "value": 1, **old}),
         ("canvas.create", {"canvasId": new_session(), **old}),
         ("canvas.upsert", {"canvasId": new_session(), **old}),
     ]

@@ -18,6 +18,7 @@ from easel.core.audit.record import ACTIONS
 from easel.core.principal import THE_OWNER, Principal
 from easel.errors import ModelFailed, ToolFailed
 from easel.host import sign_in
+from easel.host.audit import verify
 from easel.host.run_queue import RunQueue
 from easel.ids import new_run_id
 from easel.llm.scripted import ScriptedModel
@@ -428,5 +429,5 @@ def check_unreachable(text: str, what: str) -> None:
 
 
 async def whole(easel: LiveEasel) -> bool:
-    steps = [reached async for reached in assembly.verify(easel.instances[0].opened.audit)]
+    steps = [reached async for reached in verify(easel.instances[0].opened.audit)]
     return steps[-1].is_end

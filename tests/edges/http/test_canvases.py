@@ -67,7 +67,7 @@ def test_a_canvas_is_made_found_and_deleted_by_the_gateways_methods(easel: LiveE
     made = rpc(easel, "canvas.create", canvasId=name, title="Cockpit", spec={"version": 1, "mode": "html", "state": {"n": 1}})
     assert made.status_code == 200
     view = made.json()
-    assert set(view) == {"descriptor", "spec", "state", "assets", "views", "revision"}
+    assert set(view) == {"descriptor", "spec", "state", "assets", "accepted", "views", "revision"}
     assert view["state"] == {"n": 1}
     assert (view["descriptor"]["canvasId"], view["descriptor"]["title"], view["revision"]) == (name, "Cockpit", 1)
     assert rpc(easel, "canvas.get", canvasId=name).json() == view

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import httpx2
 
 OPEN = {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/"), ("POST", "/sign-in"), ("POST", "/sign-out"), ("GET", "/ui/{file}")}
+# A sign-in page for who is not signed in, and what a view token alone opens.
+OPEN |= {("GET", "/canvas/{agent_id}/{canvas_id}"), ("GET", "/canvas-view/{token}/{file:path}")}
 CLOSED = [row for row in ROUTES if (row.method, row.path) not in OPEN]
 NAMES = [f"{row.method} {row.path}" for row in CLOSED]
 
@@ -169,10 +171,10 @@ def test_signing_out_forgets_the_cookie(small_easel: LiveEasel, stranger: httpx2
 
 
 @case("O9")
-def test_a_new_token_ends_every_cookie_of_the_old_one(small_easel: LiveEasel) -> None:
+async def test_a_new_token_ends_every_cookie_of_the_old_one() -> None:
     old = SignIn("the old token of this server").new_cookie(time.time())
-    assert SignIn("the old token of this server").by_cookie(old, time.time()) is not None
-    assert SignIn("the new token of this server").by_cookie(old, time.time()) is None
+    assert await SignIn("the old token of this server").by_cookie(old, time.time()) is not None
+    assert await SignIn("the new token of this server").by_cookie(old, time.time()) is None
 
 
 def test_a_cookie_of_a_server_behind_https_is_sent_over_https_only(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -51,6 +51,8 @@ ACTIONS: Mapping[str, StorageClass] = {
     "artifact.uploaded": _AUDIT,
     "board.refused": _AUDIT,
     "guardrail.refused": _AUDIT,
+    "sandbox.ran": _AUDIT,
+    "sandbox.violation": _AUDIT,
     "run.failed": _OPS,
     "run.broke": _OPS,
     "tool.broke": _OPS,

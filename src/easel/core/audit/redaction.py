@@ -37,16 +37,17 @@ _SHAPES = re.compile(
         r"(?<![A-Za-z0-9])(?:gh[pousr]|github_pat|npm|hf|glpat|xox[a-z]|xapp)[-_][A-Za-z0-9_-]{8,}",
         r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{12,}",
         r"(?<![A-Za-z0-9])SG\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
+        r"(?<![A-Za-z0-9])easel_[A-Za-z0-9_-]{40,}",  # ours, for people, nodes and programs
         r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]+)?",  # a signed token
     ))
 )  # fmt: skip
-_OUR_COOKIE = re.compile(r"(?<![0-9])[0-9]{9,12}\.[0-9a-f]{64}(?![0-9a-f])")
+_OUR_COOKIE = re.compile(r"(?<![0-9])[0-9]{9,12}\.(?:tok_[0-9a-z]{26}\.)?[0-9a-f]{64}(?![0-9a-f])")
 
 # Without one of these no pattern above can match. Looking for them costs a hundredth of matching, and most texts have none.
 _WORDS_OF_NAMES = ("pass", "pwd", "secret", "token", "tkn", "key", "credential", "authorization", "cookie")
 _SIGNS_OF_SHAPES = (
     *("-----BEGIN", "earer", "asic", "sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "whsec", "AIza", "ya29.", "gh", "npm", "hf", "glpat"),
-    *("xox", "xapp", "AKIA", "ASIA", "SG.", "eyJ"),
+    *("xox", "xapp", "AKIA", "ASIA", "SG.", "eyJ", "easel_"),
 )
 
 

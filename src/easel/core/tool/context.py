@@ -1,6 +1,7 @@
 """For whom a tool is used, and where: an agent in its run, or whoever pressed a canvas's button. CV-03"""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from easel.core.principal import Kind, Principal
 from easel.core.run.run import Claim
@@ -14,6 +15,7 @@ class ToolContext:
     who: Principal
     session_key: str  # in whose folder a tool works
     claim: Claim | None = None  # of the run whose agent calls, by which all it changes there is fenced; None: nobody's run
+    on_output: Callable[[str], None] | None = field(default=None, compare=False)  # who wants to see what a tool says while it runs
 
     @property
     def user_id(self) -> UserId:

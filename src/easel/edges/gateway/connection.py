@@ -5,26 +5,46 @@ reader: whoever sends waits until it has taken what went before, and a reader th
 """
 
 import asyncio
-from typing import Annotated, Any, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import structlog
 from msgspec import Meta, Struct
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from easel.core.principal import NOBODY, Principal
+from easel.core.principal import NOBODY, Kind, Principal
 from easel.core.stream.log import LAST_CURSOR
 from easel.core.stream.view import CANVAS
 from easel.edges.gateway import frames
-from easel.edges.gateway.hello import ENDED, Connect, check_client, check_protocol, hello
+from easel.edges.gateway.hello import (
+    CLIENT,
+    ENDED,
+    NODE,
+    PROGRESS,
+    RESULT,
+    Connect,
+    check_client,
+    check_mode,
+    check_protocol,
+    hello,
+    hello_node,
+)
+from easel.edges.gateway.node_side import NodeSide
 from easel.edges.methods import Caller, called, fitted
 from easel.edges.replies import CONNECTION
-from easel.errors import BadInput, HostError, InternalError, NotConnected, NotFound, NotSignedIn, TooMany
+from easel.errors import BadInput, HostError, InternalError, NotConnected, NotFound, NotInMode, NotSignedIn, TooMany
 from easel.host.host import Host
 from easel.host.metrics import STALLED
+from easel.host.nodes import Arrival
 from easel.host.tails import Subscription
 from easel.ids import new_connection_id, new_reference
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 REFUSED = 1008
+DONE = 1000
+REPLACED = "Replaced by a newer connection"
 CLOSE_SECONDS = 1.0  # how long a goodbye may take to be said
 
 log = structlog.get_logger("gateway")
@@ -48,6 +68,12 @@ class Limits(Protocol):
     def connect_seconds(self) -> float: ...
     @property
     def stall_seconds(self) -> float: ...
+    @property
+    def node_heartbeat_seconds(self) -> float: ...
+    @property
+    def frame_bytes(self) -> int: ...
+    @property
+    def result_bytes(self) -> int: ...
 
 
 class Registry(Protocol):
@@ -70,6 +96,10 @@ class Connection:
         self._subscriptions: dict[str, asyncio.Task[None]] = {}
         self._sending = asyncio.Lock()
         self._over = asyncio.Event()
+        self._node: NodeSide | None = None  # in node mode
+        self._arrival: Arrival | None = None
+        self._stop_watching: Callable[[], None] | None = None
+        self._goodbye: asyncio.Task[None] | None = None
 
     @property
     def is_connected(self) -> bool:
@@ -88,10 +118,21 @@ class Connection:
             for task in tasks:
                 task.cancel()
             ends = await asyncio.gather(*tasks, return_exceptions=True)
-            if self.is_connected:
-                await self._host.views.leave(self.who, self.id)
+            await self._leave()
         if isinstance(ends[0], Exception):
             raise ends[0]
+
+    async def _leave(self) -> None:
+        if self._stop_watching is not None:
+            self._stop_watching()
+        if self._goodbye is not None:
+            await self._goodbye
+        if self._node is not None:
+            await self._node.close()
+        if self._arrival is not None:
+            await self._host.nodes.leave(self._arrival)
+        elif self.is_connected:
+            await self._host.views.leave(self.who, self.id)
 
     async def close(self, code: int, reason: str) -> None:
         """A goodbye, if its reader takes it soon; nothing is said after it."""
@@ -130,6 +171,9 @@ class Connection:
             if not self.is_connected:
                 await self._connect(asked)
                 return
+            if self._node is not None:
+                await self._node.take(asked)
+                return
             self._check_room(asked)
         except HostError as problem:
             await self._send(frames.refusal(asked.id, problem))
@@ -143,6 +187,8 @@ class Connection:
     def _check_room(self, asked: frames.Request) -> None:
         if asked.method == "connect":
             raise BadInput(problem="This connection is connected already.")
+        if asked.method in (RESULT, PROGRESS):
+            raise NotInMode(method=asked.method, mode=CLIENT)
         if asked.id in self._requests:
             raise BadInput(problem=f"id: a request {asked.id!r} is still under way.")
         if len(self._requests) >= self._limits.requests:
@@ -153,16 +199,41 @@ class Connection:
             raise NotConnected(method=asked.method[:200])
         wanted: Connect = fitted("connect", asked.params, Connect)
         check_protocol(wanted)
-        who = self._at_the_door if wanted.auth is None else self._host.sign_in.by_token(wanted.auth.token) or NOBODY
+        who = self._at_the_door if wanted.auth is None else await self._host.sign_in.by_token(wanted.auth.token) or NOBODY
         if who is NOBODY:
             if wanted.auth is not None:
                 address = {"address": self._socket.client.host} if self._socket.client else {}
                 self._host.audit.tally(NOBODY, "sign_in.failed", details={"path": "/ws", "by": "token", **address})
             raise NotSignedIn
-        check_client(wanted.client)
-        self.who, self.client_id = who, wanted.client.id
-        self._registry.enter(self)
-        await self._send(frames.answer(asked.id, hello(self.id)))
+        check_mode(wanted, who)
+        if wanted.client.mode == NODE:
+            await self._connect_node(asked.id, wanted, who)
+        else:
+            check_client(wanted.client)
+            self.who, self.client_id = who, wanted.client.id
+            self._registry.enter(self)
+            await self._send(frames.answer(asked.id, hello(self.id)))
+        self._stop_watching = self._host.sign_in.watch(who, self._sign_out)
+
+    async def _connect_node(self, id_: str, wanted: Connect, who: Principal) -> None:
+        """Whoever connects as a node is one and nothing more, whatever their token could do elsewhere."""
+        limits, client = self._limits, wanted.client
+        arrival = Arrival(who, client.id, wanted.tools, self.id, client.version, client.platform)
+        side = NodeSide(self._send, lambda: self.close(DONE, REPLACED))
+        self._arrival = arrival  # from here on it may be known to others, so it has to leave
+        try:
+            side.node = await self._host.nodes.enter(arrival, side)
+        except HostError:
+            self._arrival = None
+            raise
+        self.who, self.client_id, self._node = replace(who, kind=Kind.NODE, scopes=frozenset()), client.id, side
+        self._socket.scope["extensions"][CONNECTION]["watch"](limits.node_heartbeat_seconds)
+        await self._send(frames.answer(id_, hello_node(self.id, {"frameBytes": limits.frame_bytes, "resultBytes": limits.result_bytes})))
+        self._host.nodes.open(side.node)
+
+    def _sign_out(self) -> None:
+        """The token that it came with was revoked."""
+        self._goodbye = asyncio.create_task(self.close(REFUSED, "Signed out."))
 
     # -- doing -----------------------------------------------------------------------------------------------------
 
@@ -265,9 +336,13 @@ class Connection:
         async with self._sending:
             if self._over.is_set():
                 return
+            message = {"type": "websocket.send", "text": text}
             try:
+                if not self._socket.scope["extensions"][CONNECTION]["unsent"]():
+                    await self._socket.send(message)  # its reader has taken all that went before, so there is nothing to wait for
+                    return
                 async with asyncio.timeout(self._limits.stall_seconds):
-                    await self._socket.send({"type": "websocket.send", "text": text})
+                    await self._socket.send(message)
             except TimeoutError:
                 STALLED.inc()
                 log.info("stream.stalled", connection_id=self.id)

@@ -6,7 +6,7 @@ from typing import Any, cast
 import msgspec
 
 from easel.core.stream.log import LoggedEvent
-from easel.edges.replies import error_detail, no_duplicate_keys
+from easel.edges.replies import all_keys_once, error_detail
 from easel.errors import BadInput, HostError
 
 LONGEST_ID = 200
@@ -40,7 +40,7 @@ def read(text: str | None) -> Request:
     named = frame.get("id")
     id_ = named if isinstance(named, str) and 0 < len(named) <= LONGEST_ID else None
     try:
-        no_duplicate_keys(text)
+        all_keys_once(text, frame)
         return _request(frame, id_)
     except BadInput as problem:
         raise BadFrame(problem, id_) from None

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from starlette.websockets import WebSocket
 
 from easel.core.principal import Principal
-from easel.edges.gateway.connection import Connection
+from easel.edges.gateway.connection import DONE, REPLACED, Connection
 from easel.errors import TooMany, Unavailable
 from easel.host.host import Host
 
 PATH = "/ws"
 SAYS = "The canvas control plane: requests and answers, and the events of the canvases that a client subscribes to."
 RESTARTING = 1012  # the close code that tells a client to come back
-DONE = 1000
-REPLACED = "Replaced by a newer connection"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +22,9 @@ class GatewayLimits:
     subscriptions: int
     connect_seconds: float
     stall_seconds: float
+    node_heartbeat_seconds: float  # how often a node is asked whether it is there, and how long it may take to say so
+    frame_bytes: int
+    result_bytes: int
 
 
 class Gateway:

@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from easel import __version__
+from easel.core.principal import Kind, Principal
 from easel.core.stream.envelope import EVENT_TYPES, Stream
 from easel.edges.methods import METHODS
 from easel.errors import BadInput, WrongMode, WrongProtocol
@@ -15,6 +16,10 @@ ENDED = "canvas.unsubscribed"  # tells that a subscription has come to its end
 
 # What a connection can do beside the table of methods.
 _ITS_OWN = ("connect", "canvas.subscribe", "canvas.unsubscribe")
+
+CLIENT, NODE = "client", "node"
+RESULT, PROGRESS = "tool.result", "tool.progress"  # what a node says
+INVOKE, CANCEL = "tool.invoke", "tool.cancel"  # what a node hears
 
 
 class ClientInfo(Struct):
@@ -33,6 +38,7 @@ class Connect(Struct):
     minProtocol: int = PROTOCOL  # noqa: N815 - the protocol's own words
     maxProtocol: int = PROTOCOL  # noqa: N815
     auth: Auth | None = None
+    tools: Any = None  # of a node; read by the host
 
 
 def check_protocol(asked: Connect) -> None:
@@ -40,11 +46,22 @@ def check_protocol(asked: Connect) -> None:
         raise WrongProtocol(protocol=PROTOCOL, least=asked.minProtocol, most=asked.maxProtocol)
 
 
+def check_mode(asked: Connect, who: Principal) -> None:
+    """A node's token can only be a node; and a node is its own, or its user's."""
+    match asked.client.mode:
+        case "node" if who.kind not in (Kind.NODE, Kind.USER):
+            raise WrongMode(mode=NODE, problem="this token is of another kind; `easel token create --kind node` makes one.")
+        case "node" if not asked.tools:
+            raise WrongMode(mode=NODE, problem="a node offers tools, and these are none.")
+        case "client" if who.kind is Kind.NODE:
+            raise WrongMode(mode=CLIENT, problem="a node's token can only be a node.")
+        case "node" | "client":
+            pass
+        case other:
+            raise WrongMode(mode=other[:50], problem=f"the mode is `{CLIENT}` or `{NODE}`.")
+
+
 def check_client(client: ClientInfo) -> None:
-    if client.mode == "node":
-        raise WrongMode(mode="node", problem="tool nodes come with the next version.")
-    if client.mode != "client":
-        raise WrongMode(mode=client.mode[:50], problem="the mode is `client`.")
     if not client.id or not client.id.isprintable() or len(client.id) > LONGEST_CLIENT_ID:
         raise BadInput(problem=f"client.id is 1 to {LONGEST_CLIENT_ID} printable characters.")
 
@@ -52,9 +69,18 @@ def check_client(client: ClientInfo) -> None:
 def hello(connection_id: str) -> dict[str, Any]:
     """What is there, and nothing else."""
     events = [kind.name for kind in EVENT_TYPES.values() if kind.stream is Stream.VISUALS]
+    return _hello(connection_id, [*_ITS_OWN, *METHODS], [*events, ENDED])
+
+
+def hello_node(connection_id: str, limits: dict[str, Any]) -> dict[str, Any]:
+    """What a node may say and will hear, and how much of it at once."""
+    return {**_hello(connection_id, ["connect", RESULT, PROGRESS], [INVOKE, CANCEL]), "limits": limits}
+
+
+def _hello(connection_id: str, methods: list[str], events: list[str]) -> dict[str, Any]:
     return {
         "type": "hello-ok",
         "protocol": PROTOCOL,
         "server": {"version": __version__, "connectionId": connection_id},
-        "features": {"methods": sorted([*_ITS_OWN, *METHODS]), "events": sorted([*events, ENDED])},
+        "features": {"methods": sorted(methods), "events": sorted(events)},
     }

@@ -24,7 +24,8 @@ from uvicorn.protocols.utils import ClientDisconnected
 from easel.core.principal import NOBODY, Principal
 from easel.core.principal import Scope as PrincipalScope
 from easel.edges.http import audit
-from easel.edges.http.calls import Access, Call, caller, read_body, shaped, shaped_query
+from easel.edges.http.calls import Access, Call, caller, read_body, refuse_nodes, shaped, shaped_query
+from easel.edges.http.canvas_policy import VIEW_HEADERS, VIEWS, Places, may_come_from, without_token
 from easel.edges.http.openapi import document
 from easel.edges.http.routes import ROUTES, SOCKETS, Row
 from easel.edges.http.sockets import SocketRow, refuse, serve_socket
@@ -58,6 +59,7 @@ class EdgeSettings:
     public_url: str
     allowed_hosts: frozenset[str]
     open_metrics: bool
+    assets_url: str = ""
 
 
 class HttpEdge:
@@ -65,6 +67,7 @@ class HttpEdge:
         self._host = host
         self._settings = settings
         self._public = urlsplit(settings.public_url)
+        self._places = Places(settings.public_url, settings.assets_url)
         self._origin = f"{self._public.scheme}://{self._public.netloc}"
         self._routes = [self._route(row) for row in rows]
         self._router = Router(self._routes)
@@ -76,15 +79,18 @@ class HttpEdge:
         if scope["type"] != "http":
             return
         scope["app"] = self  # so that the router raises its refusals instead of answering them itself
-        scope["state"] = {"secure_cookies": self._public.scheme == "https", "describe": document}
+        scope["state"] = {"secure_cookies": self._public.scheme == "https", "describe": document, "places": self._places}
         answering = _Answering(scope, send)
         reading = _Reading(receive)
         try:
             self._check_where_from(Request(scope))
             await self._router(scope, reading, answering)
         except ClientDisconnect:
-            log.debug("http.gone", path=scope["path"])  # nobody is left to hear an answer
+            log.debug("http.gone", path=without_token(scope["path"]))  # nobody is left to hear an answer
         except Exception as problem:
+            if answering.is_stream and isinstance(problem, NotSignedIn):
+                await answering.finish()  # its token was revoked: whoever comes back for more is refused
+                return
             refusal = self._refusal(scope, problem)
             if answering.status is not None:
                 raise  # a stream broke in the middle: the server closes the connection and the reader resumes
@@ -110,7 +116,7 @@ class HttpEdge:
             self._check_where_from(HTTPConnection(scope))
             await serve_socket(self._sockets, self._host, scope, receive, sending)
         except (WebSocketDisconnect, ClientDisconnected):
-            log.debug("http.gone", path=scope["path"])  # it went while something was being sent
+            log.debug("http.gone", path=without_token(scope["path"]))  # it went while something was being sent
         except Exception as problem:
             refusal = self._refusal({**scope, "type": "http", "method": "GET"}, problem)
             if heard:
@@ -128,14 +134,18 @@ class HttpEdge:
             scope["state"]["route"] = row.path
             scope["state"]["is_transfer"] = row.takes_file or row.answer == "*/*"
             request = Request(scope, receive)
-            who = self._admit(row, request)
+            who = await self._admit(row, request)
             asked = None
             if row.body is not None:
                 asked = shaped(await read_body(request, self._settings.max_body_bytes), row.body)
             elif row.query is not None:
                 asked = shaped_query(request, row.query)
             answer = await row.handler(Call(self._host, who, request, asked))
-            await answer(scope, receive, send)
+            if who.token_id is None:
+                await answer(scope, receive, send)
+                return
+            async with self._host.sign_in.while_valid(who):  # a stream ends with the token that opened it
+                await answer(scope, receive, send)
 
         # A class instance, so that the router passes the bare ASGI call through.
         return _Asgi(endpoint)
@@ -144,23 +154,25 @@ class HttpEdge:
         fitting = [route for route in self._routes if route.matches(scope)[0] is not Match.NONE]
         return ", ".join(sorted({method for route in fitting for method in route.methods or ()}))
 
-    def _admit(self, row: Row, request: Request) -> Principal:
+    async def _admit(self, row: Row, request: Request) -> Principal:
         if row.access is Access.OPEN or (row.path == "/metrics" and self._settings.open_metrics):
             return NOBODY
-        who = caller(request, self._host.sign_in, time.time())
+        who = await caller(request, self._host.sign_in, time.time())
         if who is None:
             raise NotSignedIn
         request.scope["state"]["who"] = who
+        refuse_nodes(who)
         if row.access is Access.ADMIN and not who.may(PrincipalScope.ADMIN):
             raise Forbidden(problem="this needs an administrator.")
         return who
 
     def _check_where_from(self, request: HTTPConnection) -> None:
         host = request.headers.get("host", "")
-        if not self._answers_for(_host_of(f"//{host}")):
+        if not self._answers_for(_host_of(f"//{host}")) and not self._places.is_assets_host(host):
             raise WrongHost(host=host)
+        self._places.check(request)
         origin = request.headers.get("origin")
-        if origin is not None and origin not in {f"http://{host}", f"https://{host}", self._origin}:
+        if origin is not None and not may_come_from(request, origin) and origin not in {f"http://{host}", f"https://{host}", self._origin}:
             raise Forbidden(problem="this request comes from another site.")
 
     def _answers_for(self, name: str) -> bool:
@@ -185,7 +197,7 @@ class HttpEdge:
         reference = None if isinstance(problem, HostError) else new_reference()
         audit.tell(self._host.audit, scope, problem, reference)
         if not isinstance(problem, HostError):
-            log.error("http.broke", path=scope["path"], reference=reference, exc_info=problem)
+            log.error("http.broke", path=without_token(scope["path"]), reference=reference, exc_info=problem)
             problem = InternalError(reference=reference)
         if problem.retry_after is not None:
             headers["retry-after"] = str(problem.retry_after)
@@ -240,22 +252,27 @@ class _Answering:
         self._send = send
         self._began = time.perf_counter()
         self.status: int | None = None
-        self._is_stream = False
+        self.is_stream = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            self._is_stream = any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in message["headers"])
+            self.is_stream = any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in message["headers"])
+            safe = VIEW_HEADERS if self._scope["path"].startswith(VIEWS) else SAFE_HEADERS
             named = {name for name, _ in message["headers"]}  # an answer that says its own is believed: two of a kind may contradict
-            message["headers"] = [*message["headers"], *(header for header in (*SAFE_HEADERS, NOT_KEPT) if header[0] not in named)]
+            message["headers"] = [*message["headers"], *(header for header in (*safe, NOT_KEPT) if header[0] not in named)]
         await self._send(message)
+
+    async def finish(self) -> None:
+        """What was begun ends here."""
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def count(self) -> float:
         """How long it took; a stream takes as long as it is watched, and that is no time."""
         route = self._scope["state"].get("route", "none")
-        seconds = 0.0 if self._is_stream else time.perf_counter() - self._began
+        seconds = 0.0 if self.is_stream else time.perf_counter() - self._began
         REQUESTS.labels(self._scope["method"], route, str(self.status or 500)).inc()
-        if not self._is_stream:
+        if not self.is_stream:
             REQUEST_SECONDS.labels(route).observe(seconds)
-        log.debug("http.answered", method=self._scope["method"], path=self._scope["path"], status=self.status)
+        log.debug("http.answered", method=self._scope["method"], path=without_token(self._scope["path"]), status=self.status)
         return seconds

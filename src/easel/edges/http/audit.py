@@ -13,6 +13,7 @@ from easel.core.audit.record import StorageClass, said
 from easel.core.principal import NOBODY
 from easel.core.stream.log import LAST_CURSOR
 from easel.edges.http.calls import COOKIE, Call, json_answer
+from easel.edges.http.canvas_policy import without_token
 from easel.errors import HostError, NotSignedIn, Unavailable
 from easel.host.audit import Audit
 
@@ -81,7 +82,7 @@ def tell(audit: Audit, scope: Scope, problem: Exception, reference: str | None) 
     """What a request came to, where that is for operators: what broke, what was refused by whom, a database that is away."""
     request = Request(scope)
     who = scope["state"].get("who", NOBODY)
-    where = {"method": request.method, "path": request.url.path, **where_from(request)}
+    where = {"method": request.method, "path": without_token(request.url.path), **where_from(request)}
     if not isinstance(problem, HostError):
         audit.broke(who, "http.broke", problem, reference=reference, details=where)
     elif problem.http in REFUSED:

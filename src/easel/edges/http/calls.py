@@ -9,9 +9,9 @@ import msgspec
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from easel.core.principal import Principal
+from easel.core.principal import Kind, Principal
 from easel.edges.replies import no_duplicate_keys
-from easel.errors import BadInput, TooLarge
+from easel.errors import BadInput, Forbidden, TooLarge
 from easel.host.host import Host
 from easel.host.sign_in import COOKIE_SECONDS, SignIn
 
@@ -45,20 +45,32 @@ def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None
     return Response(msgspec.json.encode(value), status, headers, "application/json")
 
 
-def socket_caller(connection: HTTPConnection, sign_in: SignIn, now: float) -> Principal | None:
+async def socket_caller(connection: HTTPConnection, sign_in: SignIn, now: float) -> Principal | None:
     """As for a request; and by `?token=`, since a browser's WebSocket can send no header of its own."""
     token = connection.query_params.get("token")
-    return caller(connection, sign_in, now) if token is None else sign_in.by_token(token)
+    return await caller(connection, sign_in, now) if token is None else await sign_in.by_token(token)
 
 
-def caller(request: HTTPConnection, sign_in: SignIn, now: float) -> Principal | None:
+async def caller(request: HTTPConnection, sign_in: SignIn, now: float) -> Principal | None:
     """The principal by bearer token or by cookie; a wrong token is not saved by a good cookie."""
     header = request.headers.get("authorization")
     if header is not None:
         scheme, _, token = header.partition(" ")
-        return sign_in.by_token(token.strip()) if scheme.lower() == "bearer" else None
+        return await sign_in.by_token(token.strip()) if scheme.lower() == "bearer" else None
     cookie = request.cookies.get(COOKIE)
-    return sign_in.by_cookie(cookie, now) if cookie else None
+    return await sign_in.by_cookie(cookie, now) if cookie else None
+
+
+async def visitor(request: HTTPConnection, sign_in: SignIn, now: float) -> Principal | None:
+    """Who looks at a page, which a node never does."""
+    who = await caller(request, sign_in, now)
+    return None if who is None or who.kind is Kind.NODE else who
+
+
+def refuse_nodes(who: Principal) -> None:
+    """A node's token opens nothing but the gateway, and there nothing but a node's part."""
+    if who.kind is Kind.NODE:
+        raise Forbidden(problem="a node's token can only connect a node, on /ws.")
 
 
 def check_head(request: Request, limit: int) -> None:

@@ -1,5 +1,6 @@
 """The pages: sign-in, home, the API's description. Plain files with nothing filled in but what is said here."""
 
+import re
 import time
 from functools import cache
 from importlib import resources
@@ -9,11 +10,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from easel.core.principal import NOBODY
 from easel.edges.http.audit import where_from
-from easel.edges.http.calls import COOKIE, Call, caller, json_answer, read_body, set_cookie
+from easel.edges.http.calls import COOKIE, Call, json_answer, read_body, set_cookie, visitor
 from easel.errors import NotFound
 
 FORM_LIMIT = 4_096
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_CANVAS = re.compile(r"(?:/canvas(?:/[A-Za-z0-9][A-Za-z0-9._:-]{0,127}){2})")  # where a sign-in may lead to beside the home page
 _NOT_IT = "That token is not the right one. The link that easel up prints has it."
 
 
@@ -27,38 +29,39 @@ async def home(call: Call) -> Response:
     token = call.request.query_params.get("token")
     if token is not None:
         return await _signed_in(call, token, "link")
-    if caller(call.request, call.host.sign_in, time.time()) is None:
-        return _sign_in_page("")
+    if await visitor(call.request, call.host.sign_in, time.time()) is None:
+        return sign_in_page("")
     return HTMLResponse(_file("home.html"), headers={"cache-control": "no-store"})
 
 
 async def sign_in(call: Call) -> Response:
     form = parse_qs((await read_body(call.request, FORM_LIMIT)).decode("utf-8", "replace"))
-    return await _signed_in(call, form.get("token", [""])[0].strip(), "form")
+    return await _signed_in(call, form.get("token", [""])[0].strip(), "form", form.get("next", ["/"])[0])
 
 
 async def sign_out(call: Call) -> Response:
-    if (who := caller(call.request, call.host.sign_in, time.time())) is not None:
+    if (who := await visitor(call.request, call.host.sign_in, time.time())) is not None:
         await call.host.audit.record(who, "sign_out", details=where_from(call.request))
     answer = RedirectResponse("/", 303)
     answer.delete_cookie(COOKIE, path="/")
     return answer
 
 
-async def _signed_in(call: Call, token: str, by: str) -> Response:
+async def _signed_in(call: Call, token: str, by: str, goes_on: str = "/") -> Response:
     told = {"by": by, **where_from(call.request)}
-    who = call.host.sign_in.by_token(token)
-    if who is None:
+    who = await call.host.sign_in.by_token(token)
+    if who is None or not who.is_person:  # a program or a machine shows its token each time
         call.host.audit.tally(NOBODY, "sign_in.failed", details=told)
-        return _sign_in_page(_NOT_IT)
+        return sign_in_page(_NOT_IT, goes_on)
     await call.host.audit.record(who, "sign_in.succeeded", details=told)
-    answer = RedirectResponse("/", 303, {"cache-control": "no-store"})
-    set_cookie(answer, call.host.sign_in.new_cookie(time.time()), secure=call.request.state.secure_cookies)
+    answer = RedirectResponse(goes_on if _CANVAS.fullmatch(goes_on) else "/", 303, {"cache-control": "no-store"})
+    set_cookie(answer, call.host.sign_in.new_cookie(time.time(), who), secure=call.request.state.secure_cookies)
     return answer
 
 
-def _sign_in_page(problem: str) -> Response:
-    page = _file("sign_in.html").replace("{{problem}}", problem)
+def sign_in_page(problem: str, goes_on: str = "/") -> Response:
+    """Whoever was on the way to a canvas gets there."""
+    page = _file("sign_in.html").replace("{{problem}}", problem).replace("{{next}}", goes_on if _CANVAS.fullmatch(goes_on) else "/")
     return HTMLResponse(page, 401 if problem else 200, {"cache-control": "no-store"})
 
 

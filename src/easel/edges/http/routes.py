@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from easel.edges.http import artifacts, audit, boards, canvases, chat, ops, pages, rpc, runs, sessions, streams
+from easel.edges.http import artifacts, audit, boards, canvas_page, canvases, chat, ops, pages, rpc, runs, sessions, streams
 from easel.edges.http.artifacts import ArtifactView
 from easel.edges.http.audit import AuditPage, ListAudit
 from easel.edges.http.boards import BoardView, BoardWritten, ReadBoard, WriteBlackboard, WriteWhiteboard
@@ -121,6 +121,24 @@ PAGES: tuple[Row, ...] = (
     Row("GET", "/", pages.home, "The home page, or the sign-in page.", _OPEN, answer="text/html", is_listed=False),
     Row("POST", "/sign-in", pages.sign_in, "A token for a cookie.", _OPEN, answer="text/html", is_listed=False),
     Row("POST", "/sign-out", pages.sign_out, "Forget the cookie.", _OPEN, answer="text/html", is_listed=False),
+    Row(
+        "GET",
+        "/canvas/{agent_id}/{canvas_id}",
+        canvas_page.canvas_page,
+        "The page of a canvas, or the sign-in page.",
+        _OPEN,
+        answer="text/html",
+        is_listed=False,
+    ),
+    Row(
+        "GET",
+        "/canvas-view/{token}/{file:path}",
+        canvas_page.view_file,
+        "What the page of a canvas is made of, by its view token.",
+        _OPEN,
+        answer="*/*",
+        is_listed=False,
+    ),
     Row("GET", "/ui/{file}", pages.ui_file, "The parts of the pages.", _OPEN, answer="text/css", is_listed=False),
 )
 

@@ -10,9 +10,11 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from easel.core.principal import NOBODY, Principal
-from easel.edges.http.calls import socket_caller
+from easel.edges.http.calls import refuse_nodes, socket_caller
 from easel.errors import NotFound, NotSignedIn
 from easel.host.host import Host
+
+SIGNED_OUT = 1008
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +49,26 @@ async def serve_socket(rows: Sequence[SocketRow], host: Host, scope: Scope, rece
             scope.update(child)
             scope["state"]["route"] = row.path
             socket = WebSocket(scope, receive, send)
-            who = socket_caller(socket, host.sign_in, time.time())
-            if who is None and not row.is_open:
-                raise NotSignedIn
-            scope["state"]["who"] = who or NOBODY
-            await row.handler(SocketCall(host, who or NOBODY, socket))
+            who = await socket_caller(socket, host.sign_in, time.time()) or NOBODY
+            scope["state"]["who"] = who
+            if row.is_open:
+                await row.handler(SocketCall(host, who, socket))
+            else:
+                await _serve(row, SocketCall(host, who, socket))
             return
     raise NotFound(what="page", id=scope["path"])
+
+
+async def _serve(row: SocketRow, call: SocketCall) -> None:
+    """For who is signed in, and as long as that holds."""
+    if call.who is NOBODY:
+        raise NotSignedIn
+    refuse_nodes(call.who)
+    try:
+        async with call.host.sign_in.while_valid(call.who):
+            await row.handler(call)
+    except NotSignedIn:
+        await call.socket.close(SIGNED_OUT, "Signed out.")
 
 
 async def refuse(scope: Scope, receive: Receive, send: Send, answer: Response) -> None:

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 from easel.core.run.run import Run
 from easel.core.stream.log import LAST_CURSOR
 from easel.core.tool.definition import ToolDefinition
+from easel.core.tool.node import where
 from easel.edges.replies import ErrorDetail, error_detail
 from easel.errors import HostError
 
@@ -93,7 +94,7 @@ def run_view(run: Run) -> RunView:
 
 def tool_view(tool: ToolDefinition) -> ToolView:
     notes = {"readOnlyHint": tool.read_only, "idempotentHint": tool.idempotent, "destructiveHint": tool.destructive}
-    return ToolView(tool.name, tool.description, dict(tool.schema), notes, "server")
+    return ToolView(tool.name, tool.description, dict(tool.schema), notes, where(tool.name))
 
 
 def error_answer(problem: HostError) -> bytes:

@@ -37,7 +37,9 @@ async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> Pos
         "server_settings": {"application_name": "easel", "idle_in_transaction_session_timeout": str(int(timeout * 1000)), **PLANNING},
     }
     try:
-        lenders = await asyncpg.create_pool(min_size=min(READY, pool), max_size=pool, command_timeout=timeout, reset=_keep_as_it_is, **options)
+        lenders = await asyncpg.create_pool(
+            min_size=min(READY, pool), max_size=pool, command_timeout=timeout, reset=_keep_as_it_is, **options
+        )
     except (ValueError, asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as problem:
         raise BadSettings(problem=f"EASEL_DATABASE_URL does not lead to a database: {problem}") from problem
     except Exception as problem:

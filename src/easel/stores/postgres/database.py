@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from easel.stores.postgres.boards import PostgresBoards
     from easel.stores.postgres.canvas_actions import PostgresCanvasActions
     from easel.stores.postgres.canvases import PostgresCanvases
+    from easel.stores.postgres.nodes import PostgresNodes
     from easel.stores.postgres.runs import PostgresRuns
     from easel.stores.postgres.sessions import PostgresSessions
+    from easel.stores.postgres.tokens import PostgresTokens
 
     Connection = PoolConnectionProxy[asyncpg.Record]
 
@@ -54,6 +56,8 @@ class PostgresDatabase:
     audit: "PostgresAudit"
     artifacts: "PostgresArtifacts"
     boards: "PostgresBoards"
+    nodes: "PostgresNodes"
+    tokens: "PostgresTokens"
     bell: "PostgresBell"
 
     def __init__(self, url: str, pool: "asyncpg.Pool[asyncpg.Record]", timeout: float) -> None:

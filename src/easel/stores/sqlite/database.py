@@ -23,8 +23,10 @@ from easel.stores.sqlite.canvas_actions import SqliteCanvasActions
 from easel.stores.sqlite.canvases import SqliteCanvases
 from easel.stores.sqlite.connection import OLDEST_SQLITE, Connector
 from easel.stores.sqlite.lanes import Answer, ReadLanes, Work, WriteLane
+from easel.stores.sqlite.nodes import SqliteNodes
 from easel.stores.sqlite.runs import SqliteRuns
 from easel.stores.sqlite.sessions import SqliteSessions
+from easel.stores.sqlite.tokens import SqliteTokens
 
 LOCK_FILE = "easel.lock"
 READERS = 2  # one long listing does not hold up the tails
@@ -56,6 +58,8 @@ class SqliteDatabase:
         self.audit = SqliteAudit(self)
         self.artifacts = SqliteArtifacts(self)
         self.boards = SqliteBoards(self)
+        self.nodes = SqliteNodes(self)
+        self.tokens = SqliteTokens(self)
         self.bell = LocalBell()
 
     @property
@@ -75,7 +79,7 @@ class SqliteDatabase:
         return await self.write(_apply_missing)
 
     async def schema_version(self) -> int:
-        return await self.read(_newest_applied)
+        return await self.read(newest_applied)
 
     async def close(self) -> None:
         """Ends what was begun, folds the WAL into the file and lets another process have it."""
@@ -159,7 +163,7 @@ def _statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-def _newest_applied(connection: sqlite3.Connection) -> int:
+def newest_applied(connection: sqlite3.Connection) -> int:
     if not connection.execute("select 1 from sqlite_schema where name = 'schema_migrations'").fetchall():
         return 0
     return connection.execute("select coalesce(max(version), 0) from schema_migrations").fetchall()[0][0]

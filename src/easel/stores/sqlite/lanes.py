@@ -206,7 +206,6 @@ class WriteLane(_Lane):
         return outcomes
 
 
-
 def _once(connection: sqlite3.Connection, job: _Job) -> _Outcome:
     connection.execute("savepoint job")
     try:

@@ -93,7 +93,7 @@ create table canvas_events (
   created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
   primary key (user_id, canvas_id, seq),
   foreign key (user_id, canvas_id) references canvases(user_id, canvas_id) on delete cascade
-) strict;
+) strict, without rowid;
 
 -- Bytes kept beside the logs. The id is the digest of the bytes; the key of the blob is new with every row, so that
 -- what is swept away under an old row can never be what a new row relies on.

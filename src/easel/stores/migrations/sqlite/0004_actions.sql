@@ -34,7 +34,7 @@ create table canvas_actions (
   foreign key (user_id, canvas_id) references canvases(user_id, canvas_id) on delete cascade,
   constraint running_means_held check ((owner_id is not null and lease_until is not null and started_at is not null) or status <> 'running'),
   constraint ended_means_over check ((ended_at is not null) = (status in ('completed', 'failed', 'refused')))
-) strict;
+) strict, without rowid;
 create index canvas_actions_listing_idx on canvas_actions(user_id, canvas_id, event_id desc);
 create unique index canvas_actions_request_idx on canvas_actions(user_id, canvas_id, request_id) where request_id is not null;
 create index canvas_actions_running_idx on canvas_actions(lease_until) where status = 'running';

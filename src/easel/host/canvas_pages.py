@@ -1,0 +1,113 @@
+"""What the page of a canvas may do: be read by its view token, enter values where its spec lets it, and be reported on. CV-05
+
+A view token opens the assets of one canvas for a while, and nothing else: whoever has it has no sign-in. It is signed and stored
+nowhere, so every instance can check it. It ends with the token that it was made under, and a new owner's token ends them all.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import UnsetType
+
+from easel.core.canvas.canvas import Change, WholeCanvas, expect
+from easel.core.canvas.inputs import entered
+from easel.core.canvas.patch import checked_pointer
+from easel.core.canvas.spec import check_state_size
+from easel.core.principal import Principal
+from easel.core.stream.lightness import light_value
+from easel.errors import Forbidden, NotFound
+from easel.host.artifacts import Artifacts
+from easel.host.audit import Audit
+from easel.host.canvas_changes import CanvasChanges, events_of
+from easel.host.sign_in import SignIn
+from easel.ids import UserId
+
+REFUSED = "canvas.page.refused"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a token opens: the assets of one canvas, for whoever was shown its page."""
+
+    who: Principal
+    canvas_id: str
+
+
+class CanvasPages:
+    def __init__(
+        self, changes: CanvasChanges, artifacts: Artifacts, audit: Audit, sign_in: SignIn, *, token_seconds: float, max_state_bytes: int
+    ) -> None:
+        self._changes = changes
+        self._artifacts = artifacts
+        self._audit = audit
+        self._sign_in = sign_in
+        self._key = sign_in.key("canvas view")
+        self._seconds = token_seconds
+        self._most = max_state_bytes
+
+    # -- view tokens -----------------------------------------------------------------------------------------------
+
+    def new_token(self, who: Principal, canvas_id: str, now: float) -> tuple[str, int]:
+        """A token, and until when it works, in whole seconds."""
+        until = int(now + self._seconds)
+        said = ".".join((str(until), *(_letters(part.encode()) for part in (who.user_id, canvas_id, who.token_id or ""))))
+        return f"{said}.{self._signature(said)}", until
+
+    async def opened_by(self, token: str, now: float) -> View:
+        """One that is forged or over opens nothing, and nothing more is told of it."""
+        said, _, signature = token.rpartition(".")
+        if not hmac.compare_digest(signature.encode(), self._signature(said).encode()):
+            raise NotFound(what="page", id="behind this address")
+        until, *parts = said.split(".")
+        user_id, canvas_id, token_id = map(_text, parts)
+        if now >= int(until) or (token_id and not await self._sign_in.still_holds(token_id)):
+            raise NotFound(what="page", id="behind this address any more")
+        return View(Principal(UserId(user_id), "page"), canvas_id)
+
+    def _signature(self, said: str) -> str:
+        return _letters(hmac.new(self._key, said.encode("utf-8", "surrogatepass"), hashlib.sha256).digest())
+
+    # -- what a page enters ----------------------------------------------------------------------------------------
+
+    async def enter(
+        self, who: Principal, canvas_id: str, path: str, *, value: Any, was: Any | UnsetType, expected_revision: int | None
+    ) -> WholeCanvas:
+        """One value at one place, on the state as it is when it is its turn. RS-41"""
+        place = checked_pointer(path, "path")
+        light, moved = light_value(value)
+        events = events_of(who, canvas_id)
+
+        def decide(whole: WholeCanvas) -> Change | None:
+            expect(whole.canvas, expected_revision)
+            changed = entered(whole.canvas.spec, whole.canvas.state, place, light, was)
+            if changed is None:
+                return None
+            check_state_size(changed.state, self._most)
+            return Change(events=[events.updated(whole.canvas.revision + 1, changed.paths)], state=changed.state)
+
+        await self._artifacts.keep(who.user_id, moved)
+        try:
+            return (await self._changes.make(who, canvas_id, decide)).whole
+        except Forbidden as problem:
+            self._audit.tally(who, REFUSED, subject=canvas_id, details={"what": "input", "problem": problem.message})
+            raise
+
+    async def report(self, who: Principal, canvas_id: str, what: str, detail: str, count: int) -> None:
+        """The page tried what no page may, and the shell around it refused. CV-05"""
+        await self._changes.find(who, canvas_id)
+        self._audit.tally(who, REFUSED, subject=canvas_id, details={"what": what, "detail": detail, "refused": count})
+
+
+def _letters(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def _text(letters: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(letters + "=" * (-len(letters) % 4)).decode()
+    except (binascii.Error, ValueError):  # we signed it, so it never is
+        raise NotFound(what="page", id="behind this address") from None

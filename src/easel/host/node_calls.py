@@ -1,0 +1,133 @@
+"""Calls to a node that another instance has: a durable row, picked up there by the bell, answered once. DESIGN §5
+
+Owns the caller's side. All that wait share one look at the store: when the bell says that an answer came, and else once a poll.
+Whoever stops waiting leaves nothing running at the node.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import structlog
+
+from easel.core.stream.lightness import light_value
+from easel.core.stream.payload import to_json
+from easel.core.stream.ring import CallAnswered, CallWaits
+from easel.core.tool.call import LOST, NOT_ASKED, Answer, NewCall
+from easel.core.tool.node import Node, parts_of
+from easel.errors import HostError, Unavailable
+from easel.host.node_ports import NodeStore
+from easel.host.ports import Bell, Keeper
+from easel.host.run_history import whole
+from easel.ids import CallId, UserId, new_call_id
+
+INVOKE = "tool.invoke"
+
+log = structlog.get_logger("nodes")
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    user_id: UserId
+    answer: "asyncio.Future[Answer]"
+
+
+class CallsElsewhere:
+    def __init__(self, store: NodeStore, keeper: Keeper, bell: Bell, *, poll_seconds: float, call_seconds: float) -> None:
+        self._store = store
+        self._keeper = keeper
+        self._bell = bell
+        self._poll = poll_seconds
+        self._seconds = call_seconds
+        self._waiting: dict[CallId, _Waiting] = {}
+        self._wake = asyncio.Event()
+        self._collecting: asyncio.Task[None] | None = None
+        self._others: set[asyncio.Task[Any]] = set()
+
+    async def call(self, node: Node, name: str, args: Mapping[str, Any]) -> Answer:
+        params = await light(self._keeper, node.user_id, {"tool": parts_of(name)[1], "args": args})
+        new = NewCall(new_call_id(), node.user_id, node.connection_id, INVOKE, params, self._seconds)
+        waiting = _Waiting(node.user_id, asyncio.get_running_loop().create_future())
+        self._waiting[new.call_id] = waiting
+        # A task of its own: what is half placed cannot be cancelled, and must not be left.
+        placing = self._begin(self._store.place(new))
+        try:
+            if not await asyncio.shield(placing):
+                return NOT_ASKED
+            self._bell.ring(CallWaits(node.connection_id))
+            self._start()
+            return await waiting.answer
+        except BaseException:
+            self._begin(self._cancel(new, placing))
+            raise
+        finally:
+            del self._waiting[new.call_id]
+
+    def hear(self, ring: CallAnswered) -> None:
+        if ring.call_id in self._waiting:
+            self._wake.set()
+
+    async def close(self) -> None:
+        """What was cancelled until now is told; who still waits does so in vain."""
+        if self._collecting is not None:
+            self._collecting.cancel()
+        await asyncio.gather(*self._others, *([self._collecting] if self._collecting else []), return_exceptions=True)
+
+    async def _cancel(self, new: NewCall, placing: "asyncio.Task[bool]") -> None:
+        await asyncio.gather(placing, return_exceptions=True)
+        with contextlib.suppress(Unavailable):  # then it ends by its deadline
+            if (target := await self._store.cancel(new.user_id, new.call_id)) is not None:
+                self._bell.ring(CallWaits(target))
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        if self._collecting is None or self._collecting.done():
+            self._collecting = asyncio.create_task(self._collect())
+
+    async def _collect(self) -> None:
+        """As long as somebody waits."""
+        while self._waiting:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._poll):
+                    await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self.once()
+            except Unavailable:
+                log.debug("nodes.no_answers_now")  # the next look is as good
+            except Exception:
+                log.exception("nodes.collecting_broke")
+
+    async def once(self) -> int:
+        """Fetch the answers that are there; how many that were."""
+        found = await self._store.collect(list(self._waiting)) if self._waiting else {}
+        for call_id, stored in found.items():
+            if (waiting := self._waiting.get(call_id)) is not None:
+                answer = LOST if stored is None else await self._read(waiting.user_id, stored)
+                if not waiting.answer.done():
+                    waiting.answer.set_result(answer)
+        return len(found)
+
+    async def _read(self, user_id: UserId, stored: str) -> Answer:
+        try:
+            return Answer.of_stored(await whole(self._keeper, user_id, msgspec.json.decode(stored)))
+        except HostError as problem:
+            return Answer(error=f"it has answered, and the answer cannot be read back: {problem.message}")
+
+    def _begin(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        task = asyncio.create_task(work)
+        self._others.add(task)
+        task.add_done_callback(self._others.discard)
+        return task
+
+
+async def light(keeper: Keeper, user_id: UserId, value: Any) -> str:
+    """As it may stand in a table: Base64 over 2 KB is kept beside it, and comes back. RS-35"""
+    lighter, moved = light_value(value)
+    if moved:
+        await keeper.keep(user_id, moved)
+    return to_json(lighter)

@@ -1,0 +1,105 @@
+"""What the stories of tokens and tool nodes need from outside, as Protocols: two stores, and a node's connection.
+
+As in `ports`: nothing here says how, and a store raises `errors.Unavailable` when it cannot be reached.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from easel.core.token import NewToken, Token
+from easel.core.tool.call import NewCall, TakenCall
+from easel.core.tool.node import Entered, Node
+from easel.ids import CallId, UserId
+
+
+class TokenStore(Protocol):
+    async def create(self, new: NewToken) -> Token | None:
+        """None: there is no such user."""
+        ...
+
+    async def of_digest(self, digest: str) -> Token | None:
+        """Unless it was revoked."""
+        ...
+
+    async def of_id(self, token_id: str) -> Token | None:
+        """Unless it was revoked."""
+        ...
+
+    async def valid(self, token_ids: Sequence[str]) -> set[str]:
+        """Those of them that have not been revoked."""
+        ...
+
+    async def list_tokens(self, user_id: UserId | None) -> list[Token]:
+        """Oldest first, revoked ones too; None: of all users."""
+        ...
+
+    async def revoke(self, token_id: str) -> Token | None:
+        """None: there is no such token, or it was revoked before."""
+        ...
+
+
+class NodeStore(Protocol):
+    """Which nodes are connected, wherever, and the calls to those that are connected elsewhere. Only its clock decides who is there."""
+
+    async def enter(self, node: Node, *, seconds: float, most: int) -> Entered | None:
+        """In the place of its older connection, if it has one, and there for so long. None: this user has `most` others."""
+        ...
+
+    async def enter_again(self, node: Node, connected_at: datetime, *, seconds: float) -> bool:
+        """After its row was lost; False: it has meanwhile connected elsewhere."""
+        ...
+
+    async def leave(self, connection_id: str) -> list[CallId]:
+        """The calls that get no answer for it."""
+        ...
+
+    async def renew(self, connection_ids: Sequence[str], seconds: float) -> set[str]:
+        """Those that are still their nodes' connections."""
+        ...
+
+    async def list_nodes(self, user_id: UserId) -> list[Node]:
+        """Those that are there now, by id."""
+        ...
+
+    async def place(self, new: NewCall) -> bool:
+        """Durable when it returns; False: its target is not there."""
+        ...
+
+    async def take(self, targets: Sequence[str]) -> list[TakenCall]:
+        """What is asked of these connections: each call once."""
+        ...
+
+    async def answer(self, call_id: CallId, target: str, answer: str) -> bool:
+        """False: nobody waits for it any more."""
+        ...
+
+    async def cancel(self, user_id: UserId, call_id: CallId) -> str | None:
+        """Nobody waits for it any more. The connection at which it is under way, if it is."""
+        ...
+
+    async def withdrawn(self, targets: Sequence[str]) -> list[CallId]:
+        """What was cancelled while these connections were at it: each once."""
+        ...
+
+    async def collect(self, call_ids: Sequence[CallId]) -> dict[CallId, str | None]:
+        """The answers that are there, each once; None: the target is gone, and there will be none."""
+        ...
+
+    async def sweep(self, older_than_seconds: float) -> None:
+        """Remove what nobody fetched and who nobody heard of for so long."""
+        ...
+
+
+class NodeLink(Protocol):
+    """A node's connection, as the edge has it."""
+
+    async def invoke(self, call_id: CallId, tool: str, args: Mapping[str, Any]) -> None:
+        """The tool's own name, without the node's."""
+        ...
+
+    async def cancel(self, call_id: CallId) -> None: ...
+
+    async def replaced(self) -> None:
+        """The node has come back by another connection: this one ends politely."""
+        ...

@@ -1,0 +1,56 @@
+"""Tokens for others than the owner: made, listed and revoked by whoever runs Easel. The token itself is told once and kept nowhere."""
+
+import secrets
+
+from easel.core.principal import Principal
+from easel.core.token import PREFIX, NewToken, Token, TokenKind, checked_name, digest_of
+from easel.core.tool.node import checked_node_id
+from easel.errors import BadInput, NotFound
+from easel.host.audit import Audit
+from easel.host.node_ports import TokenStore
+from easel.ids import OWNER, UserId, new_token_id
+
+OPERATOR = Principal(OWNER, "command line")
+
+
+class Tokens:
+    def __init__(self, store: TokenStore, audit: Audit) -> None:
+        self._store = store
+        self._audit = audit
+
+    async def create(
+        self, user_id: str, kind: str, *, name: str | None = None, node_id: str | None = None, by: Principal = OPERATOR
+    ) -> tuple[Token, str]:
+        """The token's row, and the token."""
+        if kind not in {*TokenKind}:
+            raise BadInput(problem=f"A token is of kind {', '.join(TokenKind)}; {kind[:50]!r} is none of them.")
+        if node_id is not None and kind != TokenKind.NODE:
+            raise BadInput(problem="Only a token of kind node is for one node.")
+        secret = PREFIX + secrets.token_urlsafe(32)
+        new = NewToken(
+            token_id=new_token_id(),
+            user_id=UserId(user_id),
+            kind=TokenKind(kind),
+            name=checked_name(name if name is not None else node_id or kind),
+            node_id=None if node_id is None else checked_node_id(node_id),
+            digest=digest_of(secret),
+        )
+        made = await self._store.create(new)
+        if made is None:
+            raise NotFound(what="user", id=user_id[:100])
+        await self._audit.record(by, "token.created", subject=made.token_id, details=_told(made))
+        return made, secret
+
+    async def list_tokens(self, user_id: str | None = None) -> list[Token]:
+        return await self._store.list_tokens(None if user_id is None else UserId(user_id))
+
+    async def revoke(self, token_id: str, by: Principal = OPERATOR) -> Token:
+        revoked = await self._store.revoke(token_id)
+        if revoked is None:
+            raise NotFound(what="token", id=token_id[:100])
+        await self._audit.record(by, "token.revoked", subject=revoked.token_id, details=_told(revoked))
+        return revoked
+
+
+def _told(one: Token) -> dict[str, str]:
+    return {"for": one.user_id, "kind": one.kind.value, "name": one.name, **({"node": one.node_id} if one.node_id else {})}

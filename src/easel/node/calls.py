@@ -1,0 +1,129 @@
+"""The calls that a node has under way: several at once, each stopped when nobody wants it any more, none of them able to end the node.
+
+Knows no socket: what is to be said goes to `say`, as method and params. What a command prints is passed on while it runs, gathered into
+few frames and within bounds.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jsonschema_rs
+import msgspec
+import structlog
+
+from easel.core.tool.definition import ToolDefinition
+from easel.core.tool.nesting import DEEPEST, is_too_deep
+from easel.errors import HostError, ToolFailed
+
+RESULT, PROGRESS = "tool.result", "tool.progress"
+AT_ONCE = 64
+GATHER_SECONDS = 0.1  # what a command prints within this time is one frame
+MOST_GATHERED = 16_384  # characters of it; of more, the end
+ROOM = 1_024  # what a frame has around its result
+
+Say = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+
+log = structlog.get_logger("node")
+
+
+class MachineTool(Protocol):
+    @property
+    def definition(self) -> ToolDefinition: ...
+
+    async def use(self, args: Mapping[str, Any], context: None, on_output: Callable[[str], None] | None = None) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the server takes, as it said when it let us in."""
+
+    frame_bytes: int = 1_048_576
+    result_bytes: int = 262_144
+
+
+class Calls:
+    def __init__(self, tools: Sequence[MachineTool], say: Say, limits: Limits) -> None:
+        self._tools = {tool.definition.name: tool for tool in tools}
+        self._checks = {name: jsonschema_rs.validator_for(dict(tool.definition.schema)) for name, tool in self._tools.items()}
+        self._say = say
+        self._limits = limits
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    def begin(self, call_id: str, tool: str, args: Mapping[str, Any]) -> None:
+        if call_id in self._running:
+            return  # it is under way, and once is enough
+        task = self._running[call_id] = asyncio.create_task(self._do(call_id, tool, args))
+        task.add_done_callback(lambda _: self._running.pop(call_id, None))
+
+    def cancel(self, call_id: str) -> None:
+        if (task := self._running.get(call_id)) is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        """All of them end now, with whatever they started."""
+        tasks = list(self._running.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _do(self, call_id: str, name: str, args: Mapping[str, Any]) -> None:
+        printed = _Printed(call_id, self._say)
+        try:
+            answer = {"result": self._fitting(await self._used(name, args, printed.hear))}
+        except ToolFailed as problem:
+            answer = {"error": str(problem.details["reason"])}
+        except HostError as problem:
+            answer = {"error": problem.message}
+        except Exception as problem:
+            log.exception("node.tool_broke", tool=name)
+            answer = {"error": f"broke on the node ({type(problem).__name__})."}
+        finally:
+            await printed.close()
+        await self._say(RESULT, {"callId": call_id, **answer})
+
+    async def _used(self, name: str, args: Mapping[str, Any], hear: Callable[[str], None]) -> Any:
+        tool = self._tools.get(name)
+        if tool is None:
+            raise ToolFailed(tool=name, reason=f"this node has no such tool; it has {', '.join(sorted(self._tools))}.")
+        if len(self._running) > AT_ONCE:
+            raise ToolFailed(tool=name, reason=f"this node does {AT_ONCE} things at once, and no more.")
+        if is_too_deep(args):
+            raise ToolFailed(tool=name, reason=f"arguments are nested deeper than {DEEPEST} levels.")
+        if (wrong := next(self._checks[name].iter_errors(dict(args)), None)) is not None:
+            raise ToolFailed(tool=name, reason=wrong.message)
+        return await tool.use(args, None, on_output=hear)
+
+    def _fitting(self, result: Any) -> Any:
+        most = min(self._limits.result_bytes, self._limits.frame_bytes - ROOM)
+        if (size := len(msgspec.json.encode(result))) > most:
+            raise ToolFailed(tool="", reason=f"its result of {size} bytes is over the limit of {most}; ask for less.")
+        return result
+
+
+class _Printed:
+    """What a call prints, gathered."""
+
+    def __init__(self, call_id: str, say: Say) -> None:
+        self._call_id = call_id
+        self._say = say
+        self._text = ""
+        self._telling: asyncio.Task[None] | None = None
+
+    def hear(self, text: str) -> None:
+        self._text = (self._text + text)[-MOST_GATHERED:]
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.create_task(self._tell())
+
+    async def close(self) -> None:
+        """Nothing is said of a call after its answer."""
+        if self._telling is not None:
+            self._telling.cancel()
+            await asyncio.gather(self._telling, return_exceptions=True)
+
+    async def _tell(self) -> None:
+        while self._text:
+            await asyncio.sleep(GATHER_SECONDS)
+            text, self._text = self._text, ""
+            await self._say(PROGRESS, {"callId": self._call_id, "text": text})

@@ -1,0 +1,122 @@
+"""Tool nodes and calls to them in SQLite. The rules are in the statements of `sql/sqlite/nodes.sql`.
+
+One process has the file, so all nodes are its own; the calls are here because every store keeps the same contract.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from easel.core.tool.call import NewCall, TakenCall
+from easel.core.tool.node import Entered, Node
+from easel.ids import CallId, UserId
+from easel.stores import named_sql
+from easel.stores.node_rows import call_of, columns_of, node_of
+from easel.stores.sqlite.times import microseconds, microseconds_of, time_of
+
+if TYPE_CHECKING:
+    from easel.stores.sqlite.database import SqliteDatabase
+
+SQL = named_sql.load("sqlite", "nodes")
+
+
+class SqliteNodes:
+    def __init__(self, database: "SqliteDatabase") -> None:
+        self._database = database
+
+    # -- who is there ----------------------------------------------------------------------------------------------
+
+    async def enter(self, node: Node, *, seconds: float, most: int) -> Entered | None:
+        columns = columns_of(node)
+
+        def work(connection: sqlite3.Connection) -> Entered | None:
+            now = self._database.clock()
+            older = _rows(connection, "lock_node", columns)
+            if _rows(connection, "count_nodes", {**columns, "now": now})[0]["others"] >= most:
+                return None
+            [entered] = _rows(connection, "enter_node", {**columns, "now": now, "expires_at": now + microseconds(seconds)})
+            lost = [call for row in older for call in _lost(connection, row["connection_id"])]
+            return Entered(time_of(entered["connected_at"]), lost)
+
+        return await self._database.write(work)
+
+    async def enter_again(self, node: Node, connected_at: datetime, *, seconds: float) -> bool:
+        times = {"connected_at": microseconds_of(connected_at), "expires_at": self._until(seconds)}
+        return bool(await self._change("enter_node_again", **columns_of(node), **times))
+
+    async def leave(self, connection_id: str) -> list[CallId]:
+        def work(connection: sqlite3.Connection) -> list[CallId]:
+            _rows(connection, "leave_node", {"connection_id": connection_id})
+            return _lost(connection, connection_id)
+
+        return await self._database.write(work)
+
+    async def renew(self, connection_ids: Sequence[str], seconds: float) -> set[str]:
+        rows = await self._change("renew_nodes", connection_ids=_listed(connection_ids), expires_at=self._until(seconds))
+        return {row["connection_id"] for row in rows}
+
+    async def list_nodes(self, user_id: UserId) -> list[Node]:
+        given = {"user_id": user_id, "now": self._database.clock()}
+        return [node_of(row, time_of) for row in await self._database.read(lambda connection: _rows(connection, "list_nodes", given))]
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    async def place(self, new: NewCall) -> bool:
+        placed = await self._change(
+            "place_call",
+            call_id=new.call_id,
+            user_id=new.user_id,
+            target=new.target,
+            method=new.method,
+            params=new.params,
+            deadline=self._until(new.seconds),
+        )
+        return bool(placed)
+
+    async def take(self, targets: Sequence[str]) -> list[TakenCall]:
+        return [call_of(row) for row in await self._change("take_calls", targets=_listed(targets))]
+
+    async def answer(self, call_id: CallId, target: str, answer: str) -> bool:
+        return bool(await self._change("answer_call", call_id=call_id, target=target, answer=answer))
+
+    async def cancel(self, user_id: UserId, call_id: CallId) -> str | None:
+        whose = {"user_id": user_id, "call_id": call_id}
+        if await self._change("drop_call", **whose):
+            return None
+        rows = await self._change("cancel_call", **whose)
+        return rows[0]["target"] if rows else None
+
+    async def withdrawn(self, targets: Sequence[str]) -> list[CallId]:
+        return [CallId(row["call_id"]) for row in await self._change("withdrawn_calls", targets=_listed(targets))]
+
+    async def collect(self, call_ids: Sequence[CallId]) -> dict[CallId, str | None]:
+        return {CallId(row["call_id"]): row["answer"] for row in await self._change("collect_calls", call_ids=_listed(call_ids))}
+
+    async def sweep(self, older_than_seconds: float) -> None:
+        before = self._database.clock() - microseconds(older_than_seconds)
+        await self._change("sweep_calls", before=before)
+        await self._change("sweep_nodes", before=before)
+
+    # -- how -------------------------------------------------------------------------------------------------------
+
+    def _until(self, seconds: float) -> int:
+        return self._database.clock() + microseconds(seconds)
+
+    async def _change(self, name: str, **given: Any) -> list[Any]:
+        given["now"] = self._database.clock()
+        return await self._database.write(lambda connection: _rows(connection, name, given))
+
+
+def _rows(connection: sqlite3.Connection, name: str, given: dict[str, Any]) -> list[Any]:
+    return connection.execute(SQL[name].sql, given).fetchall()
+
+
+def _lost(connection: sqlite3.Connection, connection_id: str) -> list[CallId]:
+    return [CallId(row["call_id"]) for row in _rows(connection, "lose_calls", {"target": connection_id})]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return msgspec.json.encode(list(names)).decode()

@@ -1,0 +1,62 @@
+"""Tokens of principals in SQLite. The rules are in the statements of `sql/sqlite/tokens.sql`."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Protocol
+
+import msgspec
+
+from easel.core.token import NewToken, Token
+from easel.ids import UserId
+from easel.stores import named_sql
+from easel.stores.node_rows import token_of
+from easel.stores.sqlite.lanes import Answer, Work
+from easel.stores.sqlite.times import time_of
+
+SQL = named_sql.load("sqlite", "tokens")
+
+
+class Lanes(Protocol):
+    """Of the process that has the file, or of one beside it."""
+
+    def clock(self) -> int: ...
+
+    async def read(self, work: Work[Answer]) -> Answer: ...
+
+    async def write(self, work: Work[Answer]) -> Answer: ...
+
+
+class SqliteTokens:
+    def __init__(self, database: Lanes) -> None:
+        self._database = database
+
+    async def create(self, new: NewToken) -> Token | None:
+        return await self._change("create_token", **{**asdict(new), "kind": new.kind.value})
+
+    async def of_digest(self, digest: str) -> Token | None:
+        return _first(await self._read("token_of_digest", digest=digest))
+
+    async def of_id(self, token_id: str) -> Token | None:
+        return _first(await self._read("token_of_id", token_id=token_id))
+
+    async def valid(self, token_ids: Sequence[str]) -> set[str]:
+        named = msgspec.json.encode(list(token_ids)).decode()
+        return {row["token_id"] for row in await self._read("valid_tokens", token_ids=named)}
+
+    async def list_tokens(self, user_id: UserId | None) -> list[Token]:
+        return [token_of(row, time_of) for row in await self._read("list_tokens", user_id=user_id)]
+
+    async def revoke(self, token_id: str) -> Token | None:
+        return await self._change("revoke_token", token_id=token_id)
+
+    async def _read(self, statement: str, /, **given: Any) -> list[Any]:
+        return await self._database.read(lambda connection: connection.execute(SQL[statement].sql, given).fetchall())
+
+    async def _change(self, statement: str, /, **given: Any) -> Token | None:
+        given["now"] = self._database.clock()
+        rows: list[Any] = await self._database.write(lambda connection: connection.execute(SQL[statement].sql, given).fetchall())
+        return _first(rows)
+
+
+def _first(rows: list[Any]) -> Token | None:
+    return token_of(rows[0], time_of) if rows else None

@@ -1,0 +1,90 @@
+// What a person is asked before an action runs: exactly the call that will run, and nothing that looks like it.
+//
+// The page of the canvas has no part in this: it cannot draw over it, press it, or put a press under a finger that was meant for
+// something else. Text is shown as text, and signs that hide or turn others around are shown by their numbers.
+
+import { at, element } from "./values.js";
+
+const REST_MS = 3_000; // after a refusal nothing is put before a person's eyes for so long: it waits in its line
+const PAUSE_MS = 700; // a press that was on its way to something else does not count
+const ODD = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu;
+
+export class Consent {
+  #queue = [];
+  #shown = null;
+  #refusedAt = -Infinity;
+
+  constructor() {
+    at("consent-approve").onclick = () => this.#decide("approve");
+    at("consent-refuse").onclick = () => this.#decide("refuse");
+    at("consent-later").onclick = () => this.#decide("later");
+    at("consent").oncancel = (event) => {
+      event.preventDefault();
+      this.#decide("later");
+    };
+  }
+
+  /** Whether a page may put something before the person's eyes now; whatever it may not waits until it is looked at. */
+  get isOpen() { return !this.#queue.length && performance.now() - this.#refusedAt > REST_MS; }
+
+  /** `approve`, `refuse` or `later`; what was answered elsewhere meanwhile is `later` too. */
+  ask({ confirmationId, title, resolved }) {
+    return new Promise((resolve) => {
+      this.#queue.push({ confirmationId, title, resolved, resolve });
+      this.#next();
+    });
+  }
+
+  withdraw(confirmationId) {
+    if (this.#shown?.confirmationId === confirmationId) this.#decide("later");
+    for (const one of this.#queue.filter((other) => other.confirmationId === confirmationId)) one.resolve("later");
+    this.#queue = this.#queue.filter((one) => one.confirmationId !== confirmationId);
+  }
+
+  #next() {
+    if (this.#shown || !this.#queue.length) return;
+    this.#shown = this.#queue.shift();
+    const { title, resolved } = this.#shown;
+    at("consent-title").textContent = `Run “${title}”?`;
+    at("consent-why").textContent = "Somebody pressed this on the canvas, and it needs your consent.";
+    at("consent-call").replaceChildren(...called(resolved));
+    const approve = at("consent-approve");
+    approve.disabled = true;
+    at("consent").showModal();
+    at("consent-refuse").focus();
+    setTimeout(() => { approve.disabled = false; }, PAUSE_MS);
+  }
+
+  #decide(how) {
+    const shown = this.#shown;
+    if (!shown) return;
+    this.#shown = null;
+    at("consent").close();
+    if (how !== "approve") this.#refusedAt = performance.now();
+    shown.resolve(how);
+    this.#next();
+  }
+}
+
+/** A resolved call, all of it. */
+export function called({ kind, tool, args, sessionKey, message, patch, ...rest }) {
+  const rows = {
+    "tool.call": [["Tool", tool], ...Object.entries(args ?? {})],
+    "session.send": [["To the session", sessionKey], ["Message", message]],
+    "state.patch": [["Changes the state", patch]],
+  }[kind] ?? Object.entries({ kind, tool, args, sessionKey, message, patch, ...rest });
+  return rows.flatMap(([name, value]) => [element("dt", "", ...exact(name)), element("dd", "", element("pre", "", ...exact(value)))]);
+}
+
+/** Text as it is; whatever is no plain sign stands there by its number. */
+function exact(value) {
+  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "nothing";
+  const parts = [];
+  let done = 0;
+  for (const { 0: sign, index } of text.matchAll(ODD)) {
+    if (sign === "\n" || sign === "\t") continue;
+    parts.push(text.slice(done, index), element("span", "odd", `⟨U+${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`));
+    done = index + sign.length;
+  }
+  return [...parts, text.slice(done)];
+}

@@ -1,0 +1,298 @@
+// The page around a canvas: it holds the sign-in, the connection and the last word; the canvas's own page, in its frame, holds none of them.
+
+import { Bridge } from "./canvas_bridge.js";
+import { Consent } from "./canvas_consent.js";
+import { Frame } from "./canvas_frame.js";
+import { Gateway, Refused } from "./canvas_gateway.js";
+import { Notes } from "./canvas_notes.js";
+import { CanvasWatch } from "./canvas_watch.js";
+import { at, attempt, button, element, glimpse } from "./values.js";
+
+const { view, until, canvas: canvasId, agent: agentId } = document.body.dataset;
+const MOST_AT_ONCE = 16; // questions of a page that are under way
+const MOST_WAITING = 5; // lines of what waits for consent
+const SAYS = {
+  connecting: "connecting…",
+  live: "connected",
+  waiting: "The server cannot be reached. Reconnecting…",
+  "signed-out": "You are signed out.",
+  over: "not there any more",
+};
+
+let underWay = 0;
+let unsaved = 0;
+const conflicts = new Map(); // by pointer: what the person entered
+
+const notes = new Notes();
+const consent = new Consent();
+const gateway = new Gateway(`canvas-${crypto.randomUUID()}`, {
+  state: tellLink,
+  ready: () => watch.begin(),
+  event: (name, payload, seq) => watch.hear(name, payload, seq),
+});
+const watch = new CanvasWatch(gateway, canvasId, agentId, { changed, over });
+const bridge = new Bridge({
+  hello: () => {
+    pageLeft(false);
+    bridge.say("welcome", told({ state: true, info: true }));
+  },
+  action: (asked) => answered(asked, () => runAction(asked)),
+  input: (asked) => answered(asked, () => enter(asked)),
+  problem: ({ at: where, says }) => notes.add(String(where).slice(0, 300), String(says).slice(0, 1000)),
+  broken: ({ broken }) => notes.broken(listOf(broken)),
+  idle: () => frame.isIdle(),
+  here: () => pageLeft(false),
+  refused: pageRefused,
+});
+const frame = new Frame(at("stage"), `${view}assets/index.html`, bridge, { left: pageLeft });
+
+// --- what is known, and who is told -----------------------------------------------------------------------------------
+
+function changed(_, { state, spec, assets, isAnew, failed }) {
+  const { descriptor, views, revision, accepted } = watch.whole;
+  document.title = at("title").textContent = descriptor.title;
+  at("revision").textContent = `revision ${revision}`;
+  at("views").textContent = views.length === 1 ? "only you look at it" : `${views.length} look at it`;
+  at("running").textContent = watch.running.length ? `running: ${watch.running.join(", ")}` : "";
+  if (failed) notes.add(`action ${failed.actionId}`, `It failed: ${failed.error?.message ?? "no reason was told."}`);
+  tellAccept(accepted === false);
+  tellWaiting();
+  for (const one of [...shownConsents]) if (!watch.asked.has(one)) withdraw(one);
+  if (!frame.isThere) frame.show(told({ state: true, info: true }));
+  else if (assets || isAnew || (spec && needsNewPage())) reload();
+  else bridge.say("state", told({ state, info: state || spec }));
+  pageSpec = pageNeeds();
+}
+
+let pageSpec = null;
+/** What of a spec a page is made with: another one of it needs another page. */
+function pageNeeds() {
+  const { spec, assets, accepted } = watch.whole;
+  const isGenerated = !assets.includes("assets/index.html");
+  return JSON.stringify([isGenerated, isGenerated ? [spec.actions, spec.state, spec.writable, spec.description] : null, accepted, spec.toolPolicy?.connect]);
+}
+const needsNewPage = () => pageSpec !== pageNeeds();
+
+function told({ state, info }) {
+  const { whole, statuses } = watch;
+  return {
+    statuses: Object.fromEntries(Object.entries(statuses).map(([actionId, { status, error, at: when }]) => [actionId, { status, error, at: when }])),
+    ...(state && { state: whole.state, revision: whole.revision }),
+    ...(info && { info: infoOf(whole) }),
+  };
+}
+
+/** What a page has to know of its spec to say what is bound to nothing. */
+function infoOf({ spec, descriptor }) {
+  const actions = spec.actions ?? {};
+  return {
+    canvasId,
+    title: descriptor.title,
+    actions: Object.keys(actions),
+    bindings: spec.bindings ?? {},
+    writable: writablePlaces(spec),
+    saves: Object.values(actions).flatMap(({ saveAs }) => (saveAs ? [saveAs.split(".")] : [])),
+  };
+}
+
+const writablePlaces = (spec) => spec.writable?.map((place) => place.split(".")) ?? Object.keys(spec.state ?? {}).map((name) => [name]);
+
+function reload() {
+  notes.clear();
+  conflicts.clear();
+  tellConflicts();
+  if (Date.now() / 1000 > Number(until) - 60) location.reload(); // the address of the view is about to end
+  else frame.showAnew(() => told({ state: true, info: true }));
+}
+
+// --- what a page asks for ---------------------------------------------------------------------------------------------
+
+async function answered({ id }, work) {
+  if (typeof id !== "string" || id.length > 100) return;
+  if (underWay >= MOST_AT_ONCE) return bridge.refuse(id, { code: 429, name: "TOO_MANY", message: "Too much at once; wait for the answers." });
+  underWay += 1;
+  try {
+    bridge.answer(id, await work());
+  } catch (problem) {
+    if (!(problem instanceof Error)) throw problem;
+    bridge.refuse(id, problem.told ?? { code: 503, name: "UNAVAILABLE", message: problem.message });
+  } finally {
+    underWay -= 1;
+  }
+}
+
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** Whether there is such an action, and whether it may run, is for the gateway to say: it refuses, and keeps a record of it. */
+async function runAction({ actionId, input }) {
+  const name = String(actionId).slice(0, 200);
+  try {
+    const params = { canvasId, actionId: name, input: isObject(input) ? input : {}, requestId: crypto.randomUUID() };
+    const answer = await (gateway.isLive ? gateway.insist("canvas.action", params) : gateway.call("canvas.action", params));
+    const end = answer.status === "needs_confirmation" ? await decide({ actionId: name, ...answer }) : answer;
+    if (end.revision) await watch.reach(end.revision).catch(() => {}); // a page that hears of the end has the state of the end
+    return end;
+  } catch (problem) {
+    if (!problem.details?.eventId) { // else an event tells of it, to everybody who looks
+      notes.add(`action ${name}`, problem instanceof Refused ? problem.message : "There is no connection to the server; nothing was run.");
+    }
+    throw problem;
+  }
+}
+
+/** One value at one place; the gateway holds it to what the spec lets a page write. RS-41 */
+async function enter({ pointer, value, was }) {
+  const path = String(pointer);
+  const name = `state${path.replaceAll("/", ".")}`;
+  unsaved += 1;
+  try {
+    const whole = await gateway.insist("canvas.input", { canvasId, path, value: value ?? null, was: was ?? null });
+    watch.take(whole);
+    return { revision: whole.revision };
+  } catch (problem) {
+    if (problem.name === "INPUT_CONFLICT") {
+      conflicts.set(path, value);
+      await watch.refresh();
+      tellConflicts();
+    } else notes.add(name, `It could not be saved: ${problem.message}`);
+    throw problem;
+  } finally {
+    unsaved -= 1;
+  }
+}
+
+function pageRefused(what, detail, count) {
+  const says = {
+    source: "A message came from somewhere else than this page.",
+    nonce: "A message did not belong to this page.",
+    size: "A message was too large, or not plain data.",
+    rate: "The page sends more messages than it may.",
+    kind: `The page asked for something that no page may${detail ? `: ${detail}` : ""}.`,
+  }[what];
+  notes.add("bridge", `${says} Refused ${count === 1 ? "once" : `${count} times`}.`);
+  gateway.call("canvas.report", { canvasId, what, detail, count }).catch(() => {}); // without a connection nothing could have been done with it
+}
+
+/** It lies over the frame: a page that was only slow to answer takes its place back. */
+function pageLeft(is) {
+  at("stage").querySelector(".left")?.remove();
+  if (!is) return;
+  const again = button("main", "Show the canvas again", () => frame.show(told({ state: true, info: true })));
+  at("stage").append(element("div", "left", element("p", "", "The page of this canvas went somewhere else, or could not be loaded."), element("p", "", again)));
+  notes.add("page", "It left its place, or could not be loaded; a canvas cannot show other pages.");
+}
+
+const listOf = (broken) => (Array.isArray(broken) ? broken.slice(0, 50).map((one) => ({ at: String(one?.at).slice(0, 300), says: String(one?.says).slice(0, 1000) })) : []);
+
+// --- consent ----------------------------------------------------------------------------------------------------------
+
+const shownConsents = new Set();
+const titleOf = (actionId) => {
+  const actions = watch.whole.spec.actions ?? {};
+  return Object.hasOwn(actions, actionId) ? actions[actionId].title ?? actionId : actionId;
+};
+
+/** Asks the person; the answer is what became of it, or that it still waits. */
+async function decide({ actionId, confirmationId, resolved }, isPressed = false) {
+  const waits = { status: "needs_confirmation", confirmationId };
+  watch.asked.set(confirmationId, { actionId, confirmationId, resolved });
+  if (shownConsents.has(confirmationId) || !(isPressed || consent.isOpen)) {
+    tellWaiting();
+    return waits;
+  }
+  shownConsents.add(confirmationId);
+  const how = await consent.ask({ confirmationId, title: titleOf(actionId), resolved });
+  shownConsents.delete(confirmationId);
+  tellWaiting();
+  if (how === "later") return waits;
+  try {
+    return await gateway.call("canvas.confirm", { confirmationId, approve: how === "approve" });
+  } catch (problem) {
+    notes.add(`action ${actionId}`, problem.message);
+    throw problem;
+  }
+}
+
+function withdraw(confirmationId) {
+  shownConsents.delete(confirmationId);
+  consent.withdraw(confirmationId);
+}
+
+function tellWaiting() {
+  const rows = [...watch.asked.values()].filter((one) => !shownConsents.has(one.confirmationId ?? one.eventId));
+  at("waiting").hidden = !rows.length;
+  at("waiting").replaceChildren(...rows.slice(0, MOST_WAITING).map((one) => element("p", "", element("strong", "", titleOf(one.actionId)), " waits for your consent. ",
+    button("", "Look at it", () => decide(one, true).catch(() => {})))), rows.length > MOST_WAITING ? `… and ${rows.length - MOST_WAITING} more.` : "");
+}
+
+function tellAccept(isOpen) {
+  at("accept").hidden = !isOpen;
+  if (!isOpen) return;
+  const { spec } = watch.whole;
+  const silent = Object.entries(spec.actions ?? {}).filter(([, one]) => one.confirm === "never").map(([name]) => name);
+  const rows = [
+    ["Tools", (spec.toolPolicy?.allow ?? []).join(", ") || "none"],
+    ["Never asks before", silent.join(", ") || "nothing"],
+    ["Runs by itself", (spec.refresh ?? []).map((one) => `${one.action} every ${one.everyMs / 1000} s`).join(", ") || "nothing"],
+    ["Its page reaches", (spec.toolPolicy?.connect ?? []).join(", ") || "nothing"],
+  ];
+  at("accept-says").replaceChildren(...rows.flatMap(([name, says]) => [element("dt", "", name), element("dd", "", says)]),
+    element("dt", "", "All of it"), element("dd", "", element("pre", "", JSON.stringify(spec, null, 2))));
+}
+
+at("accept-now").onclick = () => attempt(at("accept-problem"), async () => {
+  const { revision } = watch.whole; // what was looked at: if the spec has changed since, it is refused
+  try {
+    watch.take(await gateway.call("canvas.accept", { canvasId, revision }));
+  } catch (problem) {
+    at("accept-problem").textContent = problem.message;
+  }
+});
+
+// --- entries that contradict each other -------------------------------------------------------------------------------
+
+function valueAt(path) {
+  let here = watch.whole.state;
+  for (const part of path.split("/").slice(1)) {
+    const name = part.replaceAll("~1", "/").replaceAll("~0", "~");
+    here = here !== null && typeof here === "object" && Object.hasOwn(here, name) ? here[name] : undefined;
+  }
+  return here;
+}
+
+function tellConflicts() {
+  at("conflicts").hidden = !conflicts.size;
+  at("conflicts").replaceChildren(...[...conflicts].map(([path, mine]) => {
+    const settle = (keep) => {
+      conflicts.delete(path);
+      tellConflicts();
+      bridge.say("resolve", { pointer: path, keep });
+    };
+    return element("p", "", element("code", "", `state${path.replaceAll("/", ".")}`), " was changed to ", element("span", "entry", glimpse(valueAt(path) ?? "nothing", 200)),
+      " by somebody else while you entered ", element("span", "entry", glimpse(mine, 200)), ". ",
+      button("", "Keep mine", () => settle("mine")), button("", "Take theirs", () => settle("theirs")));
+  }));
+}
+
+// --- the connection ---------------------------------------------------------------------------------------------------
+
+function tellLink(is) {
+  at("link").textContent = SAYS[is];
+  at("link").className = `link ${is === "signed-out" ? "waiting" : is}`;
+  at("try-now").hidden = is !== "waiting";
+  at("signed-out").hidden = is !== "signed-out";
+  if (is === "live" && frame.hasFailed) frame.show(told({ state: true, info: true }));
+}
+
+function over(why) {
+  gateway.end("over");
+  frame.remove();
+  at("over").hidden = false;
+  at("over").textContent = why;
+}
+
+at("sign-in").href = location.pathname;
+at("try-now").onclick = () => gateway.hurry();
+addEventListener("beforeunload", (event) => { if (unsaved) event.preventDefault(); });
+addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); }); // what is shown may belong to somebody who signed out
+gateway.open();

@@ -1,0 +1,144 @@
+"""Canvases as a person meets them in a browser: making one, opening its page, and finding what is in its frame."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+from playwright.async_api import BrowserContext, Frame, FrameLocator, Page, expect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.browser.console import Easel
+
+# The specification's own minimal page, to the letter.
+MINIMAL = """<!doctype html>
+<html>
+  <body>
+    <h1 data-gsv-text="state.service"></h1>
+    <input data-gsv-model="state.version" />
+    <button data-gsv-action="deploy">Deploy</button>
+    <button data-gsv-action="refreshLogs">Refresh Logs</button>
+    <pre data-gsv-text="state.logsTail.result"></pre>
+  </body>
+</html>
+"""
+COCKPIT: dict[str, Any] = {
+    "version": 1,
+    "mode": "html",
+    "toolPolicy": {"allow": ["gsv__Echo", "gsv__Sleep", "gsv__Clock"]},
+    "state": {"service": "api", "version": "1.2.7", "logsTail": None, "lastDeploy": None},
+    "actions": {
+        "deploy": {
+            "kind": "tool.call",
+            "tool": "gsv__Echo",
+            "args": {"value": "./deploy {{state.service}} {{state.version}}"},
+            "saveAs": "lastDeploy",
+            "confirm": "always",
+        },
+        "refreshLogs": {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "journal of {{state.service}}"}, "saveAs": "logsTail"},
+        "wait": {"kind": "tool.call", "tool": "gsv__Sleep", "args": {"ms": 60_000}},
+        "fail": {"kind": "tool.call", "tool": "gsv__Sleep", "args": {"ms": "{{input.no}}"}},
+        "setDeploying": {"kind": "state.patch", "patch": [{"op": "add", "path": "/status", "value": "deploying"}]},
+        "say": {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "{{input.word}}/{{input.other}}"}, "saveAs": "said"},
+    },
+    "bindings": {"buttons.deployNow": "deploy", "buttons.refreshLogs": "refreshLogs"},
+}
+
+
+class Desk:
+    """An Easel, asked from outside the browser, and canvases on it."""
+
+    def __init__(self, server: Easel) -> None:
+        self.server = server
+        self._http = httpx2.Client(
+            base_url=server.base_url, headers={"authorization": f"Bearer {server.token}"}, timeout=20, trust_env=False
+        )
+
+    def __enter__(self) -> Desk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def rpc(self, method: str, **params: Any) -> Any:
+        answer = self._http.post("/api/rpc", json={"method": method, "params": params})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def get(self, path: str) -> Any:
+        return self._http.get(path).raise_for_status().json()
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        return self._http.post(path, json=body).raise_for_status().json()
+
+    def delete(self, path: str) -> None:
+        self._http.delete(path).raise_for_status()
+
+    def make(self, html: str | None = MINIMAL, spec: dict[str, Any] = COCKPIT, **assets: str) -> str:
+        name = f"c-{secrets.token_hex(4)}"
+        files = {
+            **({} if html is None else {"assets/index.html": html}),
+            **{path.replace("__", "/"): text for path, text in assets.items()},
+        }
+        self.rpc("canvas.create", canvasId=name, title=f"Canvas {name}", spec=spec, assets=files)
+        return name
+
+    def put(self, name: str, path: str, text: str) -> None:
+        self.rpc("canvas.asset.put", canvasId=name, path=path, text=text)
+
+    def patch(self, name: str, path: str, value: Any) -> None:
+        self.rpc("canvas.patch", canvasId=name, statePatch=[{"op": "add", "path": path, "value": value}])
+
+    def state(self, name: str) -> dict[str, Any]:
+        return self.rpc("canvas.get", canvasId=name)["state"]
+
+    def records(self, name: str) -> list[dict[str, Any]]:
+        return self.rpc("canvas.records", canvasId=name)["records"]
+
+    def audit(self, action: str, subject: str) -> list[dict[str, Any]]:
+        found = self._http.get("/api/audit", params={"action": action, "limit": 200}).json()["records"]
+        return [one["details"] for one in found if one.get("subject") == subject]
+
+    async def until(self, look: Callable[[], Any], what: str) -> Any:
+        """What it finds, as soon as it finds something."""
+        async with asyncio.timeout(10):
+            while not (found := look()):  # noqa: ASYNC110 - what is looked at has no event of its own
+                await asyncio.sleep(0.05)
+        assert found, what
+        return found
+
+
+async def sign_in(context: BrowserContext, server: Easel, base_url: str | None = None) -> None:
+    await context.request.get(f"{base_url or server.base_url}/?token={server.token}")  # its cookie is the browser's too
+
+
+async def show(page: Page, server: Easel, name: str, *, base_url: str | None = None) -> FrameLocator:
+    """The canvas's page, signed in and connected; what is in its frame."""
+    await sign_in(page.context, server, base_url)
+    await page.goto(f"{base_url or server.base_url}/canvas/main/{name}")
+    await expect(page.locator("#link")).to_have_text("connected")
+    return inside(page)
+
+
+def inside(page: Page) -> FrameLocator:
+    return page.frame_locator("#stage iframe")
+
+
+async def holds(frame: Frame, expression: str) -> None:
+    """Until it is so in the frame. (A page's policy allows no eval, which is how playwright itself would wait.)"""
+    async with asyncio.timeout(10):
+        while not await frame.evaluate(expression):  # noqa: ASYNC110 - the frame calls nobody
+            await asyncio.sleep(0.02)
+
+
+async def the_frame(page: Page) -> Frame:
+    element = await page.locator("#stage iframe").element_handle()
+    assert element
+    frame = await element.content_frame()
+    assert frame
+    await frame.wait_for_load_state("load")
+    return frame

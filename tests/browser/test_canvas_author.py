@@ -1,0 +1,130 @@
+"""What the author of a canvas is told when something in it does not work: the place, in so many words, and never a blank page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+
+from tests.browser.canvas import COCKPIT, MINIMAL, Desk, inside, show
+from tests.requirements import rule
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from tests.support.processes import EaselProcess
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest.fixture
+def desk(server: EaselProcess) -> Iterator[Desk]:
+    with Desk(server) as at:
+        yield at
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(browser: Browser) -> AsyncIterator[Page]:
+    """A window in which pages may complain as they like."""
+    context = await browser.new_context(viewport={"width": 1000, "height": 700})
+    opened = await context.new_page()
+    opened.set_default_timeout(10_000)
+    yield opened
+    await context.close()
+
+
+BROKEN = [
+    # says                                   page                                                               where and what
+    ("a script that breaks",                 "<script src=index.js></script>",                                  ["assets/index.js:2:8", "no is not defined"]),
+    ("a script that cannot be read",         "<script>let = = 3;</script>",                                     ["SyntaxError"]),
+    ("a script in the page that breaks",     "<p>x</p>\n<script>null.x</script>",                               ["assets/index.html:2", "Cannot read properties of null"]),
+    ("a promise that nobody keeps",          "<script>Promise.reject(new Error('kept by nobody'))</script>",    ["promise", "kept by nobody"]),
+    ("a listener that breaks",               "<script>gsvCanvas.subscribe(() => { throw new Error('deaf') })</script>", ["deaf"]),
+    ("a file that is not there",             "<script src=gone.js></script>",                                   ["<script>", "assets/gone.js could not be loaded"]),
+    ("a picture that is not there",          "<img src=gone.png>",                                              ["<img>", "assets/gone.png could not be loaded"]),
+    ("a handler in an attribute",            "<button onclick='alert(1)'>x</button><script>document.querySelector('button').click()</script>", ["Blocked by the page's policy (script-src-attr)", "data-gsv-action"]),
+    ("another site",                         "<script>fetch('https://api.example.com/')</script>",              ["Blocked by the page's policy (connect-src): https://api.example.com", "toolPolicy.connect"]),
+    ("eval",                                 "<script>eval('1')</script>",                                      ["Blocked by the page's policy (script-src): eval"]),
+    ("an action that there is not",          '<button data-gsv-action="deplyo">x</button>',                     ['<button data-gsv-action="deplyo">', "There is no action “deplyo”. The spec has deploy, refreshLogs"]),
+    ("a control that nothing binds",         '<button data-gsv-control="buttons.nope">x</button>',              ['<button data-gsv-control="buttons.nope">', "No binding is called “buttons.nope”"]),
+    ("a place that the state has not",       '<b data-gsv-text="state.servce"></b>',                            ['<b data-gsv-text="state.servce">', "The state has no “servce”"]),
+    ("a place inside of a text",             '<b data-gsv-text="state.service.name"></b>',                      ["The state has no “service.name”"]),
+    ("what is no place",                     '<b data-gsv-text="service"></b>',                                 ["This is no path"]),
+    ("a field that may not write",           '<input data-gsv-model="state.lastDeploy2">',                      ["A page may not write here"]),
+    ("a model that is no field",             '<p data-gsv-model="state.version"></p>',                          ["Only input, select and textarea"]),
+]  # fmt: skip
+
+
+@rule("CV-51")
+@pytest.mark.parametrize("html, told", [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
+async def test_what_is_broken_is_named(page: Page, server: EaselProcess, desk: Desk, html: str, told: list[str]) -> None:
+    name = desk.make(f"<!doctype html>{html}")
+    desk.put(name, "assets/index.js", "let a = 1;\nif (a) no.such;\n") if "src=index.js" in html else None
+    await show(page, server, name)
+    await expect(page.locator("#notes")).to_be_visible()
+    for words in told:
+        await expect(page.locator("#notes-list")).to_contain_text(words)
+    await page.locator("#notes summary").click()
+    await expect(page.locator("#notes-list li").first).to_be_visible()
+
+
+async def test_what_only_waits_for_its_first_result_is_not_broken(page: Page, server: EaselProcess, desk: Desk) -> None:
+    name = desk.make(
+        "<!doctype html><b data-gsv-text='state.logsTail.result'></b><i data-gsv-text='state.said.result.deep'></i><u data-gsv-text='state.lastDeploy.any'></u><p>seen</p>"
+    )
+    frame = await show(page, server, name)
+    await expect(frame.locator("p")).to_have_text("seen")
+    await expect(page.locator("#notes")).to_be_hidden()
+
+
+@rule("CV-51")
+async def test_a_failed_action_is_named_with_its_reason(page: Page, server: EaselProcess, desk: Desk) -> None:
+    name = desk.make("<!doctype html><button data-gsv-action=fail>Fail</button><p data-gsv-text=state.service></p>")
+    frame = await show(page, server, name)
+    await frame.get_by_text("Fail").click()
+    await expect(page.locator("#notes-list")).to_contain_text("action fail")
+    await expect(page.locator("#notes-list")).to_contain_text("gsv__Sleep")
+    await expect(page.locator("#notes-count")).to_have_text("1 problem")
+    await expect(frame.locator("button")).to_have_attribute("data-gsv-status", "failed")
+    await page.locator("#notes summary").click()
+    await page.get_by_role("button", name="Clear").click()
+    await expect(page.locator("#notes")).to_be_hidden()
+
+
+@rule("CV-51")
+async def test_a_page_that_is_mended_is_shown_at_once_and_its_problems_are_gone(page: Page, server: EaselProcess, desk: Desk) -> None:
+    name = desk.make("<!doctype html><b data-gsv-text='state.servce'></b><script src=index.js></script>")
+    desk.put(name, "assets/index.js", "broken(")
+    await show(page, server, name)
+    await expect(page.locator("#notes-count")).to_have_text("2 problems")
+    desk.put(name, "assets/index.js", "document.title = 'mended'")
+    await expect(page.locator("#notes-count")).to_have_text("1 problem")
+    desk.put(name, "assets/index.html", MINIMAL)
+    await expect(inside(page).locator("h1")).to_have_text("api")
+    await expect(page.locator("#notes")).to_be_hidden()
+
+
+@rule("CV-51", "CV-18")
+async def test_a_spec_that_is_mended_mends_what_was_bound_to_nothing(page: Page, server: EaselProcess, desk: Desk) -> None:
+    name = desk.make("<!doctype html><button data-gsv-control=go>Go</button><p data-gsv-text=state.status></p>")
+    frame = await show(page, server, name)
+    await expect(page.locator("#notes-count")).to_have_text("2 problems")
+    desk.rpc("canvas.patch", canvasId=name, spec={**COCKPIT, "bindings": {"go": "setDeploying"}})
+    await expect(page.locator("#notes-count")).to_have_text("1 problem")
+    await frame.get_by_text("Go").click()
+    await expect(frame.locator("p")).to_have_text("deploying")
+    await expect(page.locator("#notes")).to_be_hidden()
+
+
+async def test_what_is_typed_while_its_page_is_made_anew_is_not_lost(page: Page, server: EaselProcess, desk: Desk) -> None:
+    name = desk.make(MINIMAL)
+    frame = await show(page, server, name)
+    await frame.locator("input").click()
+    await page.keyboard.press("End")
+    await page.keyboard.type("-typed")
+    desk.put(name, "assets/index.html", MINIMAL.replace("<h1", "<h2").replace("</h1", "</h2"))
+    await expect(inside(page).locator("h2")).to_have_text("api")
+    await desk.until(lambda: desk.state(name)["version"] == "1.2.7-typed", "what was typed")
+    await expect(inside(page).locator("input")).to_have_value("1.2.7-typed")

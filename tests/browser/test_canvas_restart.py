@@ -1,0 +1,159 @@
+"""The page of a canvas while its server dies and comes back, is restored, or has nothing to say."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.browser.canvas import MINIMAL, Desk, inside, show, the_frame
+from tests.browser.wire import Wire
+from tests.requirements import rule
+from tests.support.processes import Launcher
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.processes import EaselProcess
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+AWAY = "The server cannot be reached. Reconnecting…"
+
+
+async def started(launcher: Launcher, dead: EaselProcess | None = None) -> EaselProcess:
+    server = launcher.again(dead) if dead else launcher.up()
+    await asyncio.to_thread(server.wait_ready)
+    return server
+
+
+@rule("CV-46", "CV-50")
+async def test_a_page_outlives_a_killed_server_and_shows_what_it_missed(page: Page, tmp_path: Path) -> None:
+    with Launcher(tmp_path) as launcher:
+        server = await started(launcher)
+        with Desk(server) as desk:
+            name = desk.make(MINIMAL)
+            frame = await show(page, server, name)
+            await page.evaluate("window.stays = true")
+            await frame.get_by_text("Refresh Logs").click()
+            await expect(frame.locator("pre")).to_have_text("journal of api")
+        server.kill()
+        await expect(page.locator("#link")).to_have_text(AWAY)
+        await frame.get_by_text("Refresh Logs").click()  # an action is not kept for later: somebody would have forgotten it by then
+        await expect(page.locator("#notes-list")).to_contain_text("no connection to the server; nothing was run")
+        await frame.locator("input").fill("typed while it was away")
+        server = await started(launcher, server)
+        with Desk(server) as desk:
+            desk.patch(name, "/service", "back")
+            await page.get_by_role("button", name="Try now").click()
+            await expect(page.locator("#link")).to_have_text("connected")
+            await expect(frame.locator("h1")).to_have_text("back")
+            await desk.until(lambda: desk.state(name)["version"] == "typed while it was away", "what was typed")
+            assert len(desk.records(name)) == 1
+            assert await page.evaluate("window.stays"), "without a reload"
+            await page.reload()
+            await expect(inside(page).locator("input")).to_have_value("typed while it was away")
+            desk.rpc("canvas.delete", canvasId=name)
+            await expect(page.locator("#over")).to_have_text("This canvas was deleted.")
+            await expect(page.locator("#stage iframe")).to_have_count(0)
+
+
+async def test_assets_that_changed_while_the_page_was_away_are_shown(page: Page, tmp_path: Path) -> None:
+    with Launcher(tmp_path) as launcher:
+        server = await started(launcher)
+        with Desk(server) as desk:
+            name = desk.make(MINIMAL)
+            async with Wire(server.base_url) as wire:
+                await show(page, server, name, base_url=wire.base_url)
+                await page.context.set_offline(True)
+                wire.cut()
+                await expect(page.locator("#link")).to_have_text(AWAY)
+                desk.put(name, "assets/index.html", "<!doctype html><h2 data-gsv-text=state.service></h2>")
+                await page.context.set_offline(False)
+                await page.evaluate("dispatchEvent(new Event('focus'))")
+                await expect(inside(page).locator("h2")).to_have_text("api")
+
+
+async def test_a_page_whose_parts_were_not_there_is_loaded_when_the_server_is_back(page: Page, tmp_path: Path) -> None:
+    with Launcher(tmp_path) as launcher:
+        server = await started(launcher)
+        with Desk(server) as desk:
+            name = desk.make(MINIMAL)
+            await page.route("**/gsv.js", lambda route: route.abort())
+            await show(page, server, name)
+            await expect(page.locator("#stage .left")).to_be_visible()
+            server.kill()
+            await expect(page.locator("#link")).to_have_text(AWAY)
+            await page.unroute("**/gsv.js")
+        await started(launcher, server)
+        await page.evaluate("dispatchEvent(new Event('focus'))")
+        await expect(inside(page).locator("h1")).to_have_text("api")
+        await expect(page.locator("#stage .left")).to_have_count(0)
+
+
+@rule("RS-34")
+async def test_a_server_that_was_restored_from_a_backup_is_shown_as_it_is(page: Page, tmp_path: Path) -> None:
+    with Launcher(tmp_path) as launcher:
+        server = await started(launcher)
+        with Desk(server) as desk:
+            name = desk.make(MINIMAL)
+            await show(page, server, name)
+        server.kill()
+        await expect(page.locator("#link")).to_have_text(AWAY)
+        shutil.copytree(tmp_path / "data", tmp_path / "backup")
+        server = await started(launcher, server)
+        await page.evaluate("dispatchEvent(new Event('focus'))")
+        await expect(page.locator("#link")).to_have_text("connected")
+        with Desk(server) as desk:
+            for word in ("one", "two", "three"):
+                desk.patch(name, "/service", word)
+        await expect(inside(page).locator("h1")).to_have_text("three")
+        server.kill()
+        await expect(page.locator("#link")).to_have_text(AWAY)
+        shutil.rmtree(tmp_path / "data")
+        shutil.move(tmp_path / "backup", tmp_path / "data")
+        await started(launcher, server)
+        await page.evaluate("dispatchEvent(new Event('focus'))")
+        await expect(page.locator("#link")).to_have_text("connected")
+        await expect(inside(page).locator("h1")).to_have_text("api")
+        await expect(page.locator("#revision")).to_have_text("revision 1")
+
+
+async def test_who_is_signed_out_is_told_and_comes_back_to_the_canvas(page: Page, tmp_path: Path) -> None:
+    with Launcher(tmp_path) as launcher:
+        server = await started(launcher)
+        with Desk(server) as desk:
+            name = desk.make(MINIMAL)
+        await show(page, server, name)
+        await page.context.clear_cookies()
+        server.kill()
+        server = await started(launcher, server)
+        await page.evaluate("dispatchEvent(new Event('focus'))")
+        await expect(page.locator("#signed-out")).to_be_visible()
+        await page.get_by_role("link", name="Sign in").click()
+        await page.get_by_label("Token").fill(server.token)
+        await page.keyboard.press("Enter")
+        await expect(inside(page).locator("h1")).to_have_text("api")
+
+
+async def test_a_page_that_nothing_happens_to_asks_for_nothing(page: Page, tmp_path: Path) -> None:
+    with Launcher(tmp_path) as launcher:
+        server = await started(launcher)
+        with Desk(server) as desk:
+            name = desk.make(MINIMAL)
+            async with Wire(server.base_url) as wire:
+                await show(page, server, name, base_url=wire.base_url)
+                await (await the_frame(page)).evaluate("1")
+                asked = len(wire.answers)
+                socket = wire.to("/ws")[0]
+                heard = len(socket.bytes)
+                await asyncio.sleep(2)
+                assert len(wire.answers) == asked, "no polling"
+                assert len(socket.bytes) - heard < 200, "and no more on the one socket than a sign of life"
+                assert len(wire.to("/ws")) == 1
+                desk.patch(name, "/service", "web")
+                await expect(inside(page).locator("h1")).to_have_text("web")
+                assert len(wire.answers) == asked

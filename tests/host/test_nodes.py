@@ -1,0 +1,352 @@
+"""The story of tool nodes, told between two instances on one store: who has which node, and what becomes of calls when something is away."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from easel.core.principal import THE_OWNER
+from easel.core.tool.call import Answer, NewCall
+from easel.core.tool.context import ToolContext
+from easel.core.tool.offer import OfferLimits
+from easel.errors import Forbidden, HostError, ToolFailed, TooMany, Unavailable
+from easel.host.nodes import Arrival, NodeLimits, Nodes
+from easel.ids import OWNER, CallId, new_call_id, new_connection_id
+from tests.host.working import until
+from tests.requirements import case, rule
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from easel.host.connected_node import ConnectedNode
+    from tests.host.conftest import Bench, TurnableClock
+
+CONTEXT = ToolContext(THE_OWNER, "agent:main:main")
+LIMITS = NodeLimits(seconds=30, poll_seconds=0.02, call_seconds=20, calls=4, nodes=3, result_bytes=10_000, offer=OfferLimits(10, 10_000))
+TOOLS = [{"name": "Echo", "inputSchema": {"type": "object"}}]
+
+
+class Link:
+    """The other end of a node's connection: hears, and answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[tuple[CallId, str, Mapping[str, Any]]] = asyncio.Queue()
+        self.cancelled: asyncio.Queue[CallId] = asyncio.Queue()
+        self.is_replaced = asyncio.Event()
+
+    async def invoke(self, call_id: CallId, tool: str, args: Mapping[str, Any]) -> None:
+        self.asked.put_nowait((call_id, tool, args))
+
+    async def cancel(self, call_id: CallId) -> None:
+        self.cancelled.put_nowait(call_id)
+
+    async def replaced(self) -> None:
+        self.is_replaced.set()
+
+
+class Weather:
+    """A store that can be away, in front of the real one."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.away: set[str] = set()
+        self.refused = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.away:
+            return self._refuse
+        return getattr(self._store, name)
+
+    async def _refuse(self, *_: Any, **__: Any) -> Any:
+        self.refused += 1
+        raise Unavailable(what="The database")
+
+
+class Instance:
+    def __init__(self, bench: Bench, limits: NodeLimits = LIMITS) -> None:
+        self.store: Any = Weather(bench.database.nodes)
+        self.nodes = Nodes(self.store, bench.artifacts, bench.database.bell, bench.audit, limits)
+
+    async def connect(self, node_id: str = "laptop", tools: Any = TOOLS) -> tuple[ConnectedNode, Link, Arrival]:
+        link, arrival = Link(), Arrival(THE_OWNER, node_id, tools, new_connection_id(), "1", "test")
+        one = await self.nodes.enter(arrival, link)
+        self.nodes.open(one)
+        return one, link, arrival
+
+    async def use(self, name: str = "laptop__Echo", args: Mapping[str, Any] | None = None) -> Any:
+        tool = await self.nodes.find(OWNER, name)
+        assert tool is not None, f"{name} is not there"
+        return await tool.use(args or {}, CONTEXT)
+
+    async def names(self) -> list[str]:
+        return [tool.name for tool in await self.nodes.definitions(OWNER)]
+
+
+@pytest_asyncio.fixture
+async def pair(bench: Bench) -> AsyncIterator[tuple[Instance, Instance]]:
+    """Two instances on one store and one bell."""
+    both = Instance(bench), Instance(bench)
+    yield both
+    for one in both:
+        await one.nodes.close()
+
+
+async def answered(one: ConnectedNode, link: Link, result: Any = "done") -> tuple[str, Mapping[str, Any]]:
+    async with asyncio.timeout(10):
+        call_id, tool, args = await link.asked.get()
+    assert one.answered(call_id, Answer(result))
+    return tool, args
+
+
+async def why(call: asyncio.Task[Any]) -> str:
+    with pytest.raises(ToolFailed) as failed:
+        async with asyncio.timeout(10):
+            await call
+    return failed.value.message
+
+
+# --- where a call goes --------------------------------------------------------------------------------------------------
+
+
+@rule("CV-03")
+@pytest.mark.parametrize("caller", [0, 1])
+async def test_a_call_finds_its_node_from_either_instance(pair: tuple[Instance, Instance], caller: int) -> None:
+    one, link, _ = await pair[0].connect()
+    call = asyncio.create_task(pair[caller].use(args={"n": 1}))
+    assert await answered(one, link, {"n": 2}) == ("Echo", {"n": 1})
+    assert await call == {"n": 2}
+    assert await pair[caller].names() == ["laptop__Echo"]
+    assert await pair[caller].nodes.find(OWNER, "laptop__Other") is None
+    assert await pair[caller].nodes.find(OWNER, "laptop") is None
+
+
+async def test_a_node_is_not_asked_before_it_is_greeted(bench: Bench) -> None:
+    here = Instance(bench)
+    link, arrival = Link(), Arrival(THE_OWNER, "laptop", TOOLS, new_connection_id())
+    one = await here.nodes.enter(arrival, link)
+    assert await here.nodes.find(OWNER, "laptop__Echo") is None
+    here.nodes.open(one)
+    assert await here.nodes.find(OWNER, "laptop__Echo") is not None
+    await here.nodes.close()
+
+
+async def test_one_that_was_refused_has_left_nothing_behind(pair: tuple[Instance, Instance]) -> None:
+    here = pair[0]
+    for node_id in ("one", "two", "three"):
+        await here.connect(node_id)
+    with pytest.raises(TooMany):
+        await here.connect("four")
+    with pytest.raises(Forbidden):
+        await here.nodes.enter(Arrival(replace(THE_OWNER, only_node="one"), "two", TOOLS, new_connection_id()), Link())
+    assert await here.names() == await pair[1].names() == ["one__Echo", "three__Echo", "two__Echo"]
+
+
+# --- two instances ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_row_that_was_swept_while_its_node_was_there_comes_back(pair: tuple[Instance, Instance], bench: Bench) -> None:
+    """The instance was slow for a while, not dead."""
+    here, there = pair
+    one, link, _ = await here.connect()
+    await bench.database.nodes.sweep(-3600)
+    await here.nodes.renew()
+    assert not link.is_replaced.is_set()
+    call = asyncio.create_task(there.use())
+    await answered(one, link)
+    assert await call == "done"
+
+
+async def test_an_older_connection_is_let_go_even_if_nobody_rang(
+    pair: tuple[Instance, Instance], bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = pair
+    _, older, _ = await here.connect()
+    call = asyncio.create_task(here.use())
+    await older.asked.get()
+    monkeypatch.setattr(bench.database.bell, "ring", lambda _: None)
+    one, newer, _ = await there.connect()
+    assert not older.is_replaced.is_set()
+    await here.nodes.renew()
+    async with asyncio.timeout(5):
+        await older.is_replaced.wait()
+    assert "went away" in await why(call)
+    call = asyncio.create_task(here.use())
+    await answered(one, newer)
+    assert await call == "done"
+
+
+async def test_nodes_of_an_instance_that_is_not_heard_of_run_out(pair: tuple[Instance, Instance], clock: TurnableClock) -> None:
+    here, there = pair
+    await here.connect()
+    assert await there.names() == ["laptop__Echo"]
+    clock.ahead += LIMITS.seconds + 1
+
+    async def is_gone() -> bool:
+        return await there.names() == []
+
+    await until(is_gone)
+    await here.nodes.renew()
+
+    async def is_back() -> bool:
+        return await there.names() == ["laptop__Echo"]
+
+    await until(is_back)
+
+
+async def test_a_call_ends_at_the_node_when_its_time_is_over(bench: Bench) -> None:
+    """Whoever asked has died without a word."""
+    here = Instance(bench)
+    one, link, _ = await here.connect()
+    new = NewCall(new_call_id(), OWNER, one.node.connection_id, "tool.invoke", '{"tool":"Echo","args":{}}', 0.3)
+    assert await bench.database.nodes.place(new)
+    async with asyncio.timeout(10):
+        call_id, _, _ = await link.asked.get()
+        assert await link.cancelled.get() == call_id
+    assert not one.answered(call_id, Answer("late"))
+    await here.nodes.close()
+
+
+async def test_what_a_newer_instance_asks_and_we_do_not_know_is_answered(bench: Bench) -> None:
+    here = Instance(bench)
+    one, _, _ = await here.connect()
+    new = NewCall(new_call_id(), OWNER, one.node.connection_id, "tool.dance", "{}", 20)
+    assert await bench.database.nodes.place(new)
+    found: dict[CallId, str | None] = {}
+
+    async def has_come() -> bool:
+        found.update(await bench.database.nodes.collect([new.call_id]))
+        return bool(found)
+
+    await until(has_come)
+    assert "does not know tool.dance" in str(found[new.call_id])
+    await here.nodes.close()
+
+
+# --- when the store is away ---------------------------------------------------------------------------------------------
+
+
+async def test_what_was_known_is_still_known_when_the_store_is_away(pair: tuple[Instance, Instance]) -> None:
+    here, there = pair
+    one, link, _ = await here.connect()
+    assert await there.names() == ["laptop__Echo"]
+    for instance in pair:
+        instance.store.away.add("list_nodes")
+    await asyncio.sleep(2 * LIMITS.poll_seconds)
+    assert await there.names() == ["laptop__Echo"]
+    with pytest.raises(Unavailable):
+        await here.names()  # it has never looked
+    call = asyncio.create_task(here.use())
+    await answered(one, link)
+    assert await call == "done", "and what is here needs no store at all"
+
+
+async def test_an_answer_waits_until_the_store_is_back(pair: tuple[Instance, Instance]) -> None:
+    here, there = pair
+    one, link, _ = await here.connect()
+    call = asyncio.create_task(there.use())
+    call_id, _, _ = await link.asked.get()
+    here.store.away.add("answer")
+    there.store.away.add("collect")
+    one.answered(call_id, Answer("kept"))
+
+    async def was_tried() -> bool:
+        return here.store.refused > 0 and there.store.refused > 0
+
+    await until(was_tried)
+    here.store.away.clear()
+    there.store.away.clear()
+    async with asyncio.timeout(10):
+        assert await call == "kept"
+
+
+async def test_a_call_that_cannot_be_placed_is_told_at_once(pair: tuple[Instance, Instance]) -> None:
+    here, there = pair
+    await here.connect()
+    assert await there.names() == ["laptop__Echo"]
+    there.store.away.add("place")
+    with pytest.raises(Unavailable):
+        await there.use()
+
+
+async def test_a_node_leaves_here_at_once_though_the_store_is_away(pair: tuple[Instance, Instance], clock: TurnableClock) -> None:
+    here, there = pair
+    _, link, arrival = await here.connect()
+    call = asyncio.create_task(here.use())
+    await link.asked.get()
+    here.store.away |= {"leave", "renew", "take"}
+    await here.nodes.leave(arrival)
+    assert "went away" in await why(call)
+    assert await here.nodes.find(OWNER, "laptop__Echo") is None
+    assert await there.nodes.find(OWNER, "laptop__Echo") is not None, "elsewhere it runs out"
+    clock.ahead += LIMITS.seconds + 1
+
+    async def has_run_out() -> bool:
+        return await there.nodes.find(OWNER, "laptop__Echo") is None
+
+    await until(has_run_out)
+
+
+async def test_the_duty_goes_on_after_the_store_was_away(pair: tuple[Instance, Instance]) -> None:
+    here, there = pair
+    one, link, _ = await here.connect()
+    here.store.away |= {"take", "renew"}
+
+    async def was_tried() -> bool:
+        return here.store.refused > 2
+
+    await until(was_tried)
+    here.store.away.clear()
+    call = asyncio.create_task(there.use())
+    await answered(one, link)
+    assert await call == "done"
+
+
+# --- ends ---------------------------------------------------------------------------------------------------------------
+
+
+@case("X8")
+async def test_a_cancelled_call_is_stopped_wherever_it_has_got_to(pair: tuple[Instance, Instance], bench: Bench) -> None:
+    here, there = pair
+    _, link, _ = await here.connect()
+    for turns in range(20):  # at any moment of its way
+        call = asyncio.create_task(there.use())
+        for _ in range(turns):
+            await asyncio.sleep(0.001)
+        call.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await call
+
+    async def nothing_is_left() -> bool:
+        rows: list[Any] = await bench.database.read(lambda connection: connection.execute("select * from calls").fetchall())
+        return not rows and link.asked.qsize() == link.cancelled.qsize()
+
+    await until(nothing_is_left)
+
+
+async def test_a_process_that_ends_leaves_no_task_behind(bench: Bench) -> None:
+    here, there = Instance(bench), Instance(bench)
+    _, link, _ = await here.connect()
+    calls = [asyncio.create_task(instance.use()) for instance in (here, there)]
+    for _ in calls:
+        await link.asked.get()
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    for instance in (here, there):
+        await instance.nodes.close()
+    left = {task.get_coro().__qualname__ for task in asyncio.all_tasks()}  # type: ignore[union-attr]
+    assert not any("odes" in name or "Calls" in name or "Errands" in name for name in left), left
+
+
+async def test_errors_of_other_kinds_are_none_of_a_nodes(pair: tuple[Instance, Instance]) -> None:
+    one, link, _ = await pair[0].connect()
+    call = asyncio.create_task(pair[1].use())
+    call_id, _, _ = await link.asked.get()
+    one.answered(call_id, Answer(error="x" * 100))
+    with pytest.raises(HostError, match="laptop__Echo: xxx"):
+        await call
