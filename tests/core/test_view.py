@@ -29,6 +29,12 @@ PLACES = {
     "canvas.updated":   ("public",   {"canvas"}),
     "canvas.view.updated":   ("public",   {"canvas"}),
     "canvas.snapshot":   ("public",   {"canvas"}),
+    "canvas.action.asked":    ("public", {"canvas"}),
+    "canvas.action.started":  ("public", {"canvas"}),
+    "canvas.action.finished": ("public", {"canvas"}),
+    "canvas.action.failed":   ("public", {"canvas"}),
+    "canvas.action.refused":  ("public", {"canvas"}),
+    "canvas.refresh.failed":  ("public", {"canvas"}),
 }  # fmt: skip
 
 

@@ -199,6 +199,6 @@ async def test_when_no_connection_is_free_the_answer_is_unavailable_and_not_a_ha
 async def test_two_instances_that_start_together_migrate_once(database_url: str):
     many = [await open_postgres(database_url) for _ in range(4)]
     applied = await asyncio.gather(*[one.migrate() for one in many])
-    assert sorted(applied) == [[], [], [], ["0001 spine", "0002 contract", "0003 canvases"]]
+    assert sorted(applied) == [[], [], [], ["0001 spine", "0002 contract", "0003 canvases", "0004 actions", "0005 nodes"]]
     for one in many:
         await one.close()

@@ -315,7 +315,8 @@ async def test_another_users_run_is_as_if_it_were_not_there(runs: RunStore, stor
 
 async def test_the_depth_counts_what_has_not_ended_by_where_it_stands(runs: RunStore) -> None:
     assert await runs.queue_depth() == QueueDepth(ready=0, waiting=0, running=0)
-    await asyncio.gather(*(start(runs, f"running-{n}") for n in range(2)))
+    for number in range(2):
+        await start(runs, f"running-{number}")
     for session in ("running-0", "ready-0", "ready-1", "ready-1", "ready-1"):
         await runs.enqueue(a_run(session))
     assert await runs.queue_depth() == QueueDepth(ready=2, waiting=3, running=2)
