@@ -184,8 +184,10 @@ class RunWorker:
         with CLAIM_SECONDS.time():
             if time.monotonic() < self._sweep_at:
                 return await self._claim(room, after_turn=max(0, self._latest_turn - NEAR_TURNS))
-            taken_over = await self._take_over(room)
-            queued = await self._claim(room - taken_over, after_turn=0)
+            # What was lost has waited long enough: as much of it as fits, and not in waves.
+            taken_over = await self._take_over(self._slots - len(self._held))
+            room = self._room()
+            queued = await self._claim(room, after_turn=0) if room > 0 else 0
             self._sweep_at = time.monotonic() + self._poll_seconds
         return taken_over + queued
 
