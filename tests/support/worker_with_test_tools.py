@@ -97,7 +97,9 @@ def add_tools() -> None:
     def tool(name: str, work: Callable[[Mapping[str, Any]], Awaitable[Any]], *, repeatable: bool = False, **args: str) -> NativeTool:
         properties = {name: {"type": kind} for name, kind in args.items()}
         schema = {"type": "object", "properties": properties, "required": list(args), "additionalProperties": False}
-        return NativeTool(ToolDefinition(f"test__{name}", (work.__doc__ or name).strip(), schema, idempotent=repeatable), work)
+        return NativeTool(
+            ToolDefinition(f"test__{name}", (work.__doc__ or name).strip(), schema, idempotent=repeatable), lambda args, _: work(args)
+        )
 
     ordinary = native_tools.native_tools
     native_tools.native_tools = lambda: [

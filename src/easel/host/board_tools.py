@@ -4,8 +4,7 @@ A write names its author itself: the agent is the run's, the node is the one the
 neither read-only nor idempotent: each one is a version of its own.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -13,19 +12,9 @@ from easel.core.run.boards import LAST_VERSION, LONGEST_NAME, Ask, Board, BoardV
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.host.boards import Boards
+from easel.host.native_tools import Args, NativeTool
 from easel.host.ports import Tool
 from easel.host.run_log import NODE
-
-Args = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class BoardTool:
-    definition: ToolDefinition
-    work: Callable[[Args, ToolContext], Awaitable[Any]]
-
-    async def use(self, args: Args, context: ToolContext) -> Any:
-        return await self.work(args, context)
 
 
 def _name(says: str) -> Mapping[str, Any]:
@@ -78,10 +67,10 @@ DEFINITIONS = (WHITEBOARD_READ, WHITEBOARD_WRITE, BLACKBOARD_READ, BLACKBOARD_WR
 
 def board_tools(boards: Boards) -> list[Tool]:
     return [
-        BoardTool(WHITEBOARD_READ, partial(_read, boards, Board.WHITEBOARD)),
-        BoardTool(WHITEBOARD_WRITE, partial(_write, boards, Board.WHITEBOARD)),
-        BoardTool(BLACKBOARD_READ, partial(_read, boards, Board.BLACKBOARD)),
-        BoardTool(BLACKBOARD_WRITE, partial(_write, boards, Board.BLACKBOARD)),
+        NativeTool(WHITEBOARD_READ, partial(_read, boards, Board.WHITEBOARD)),
+        NativeTool(WHITEBOARD_WRITE, partial(_write, boards, Board.WHITEBOARD)),
+        NativeTool(BLACKBOARD_READ, partial(_read, boards, Board.BLACKBOARD)),
+        NativeTool(BLACKBOARD_WRITE, partial(_write, boards, Board.BLACKBOARD)),
     ]
 
 

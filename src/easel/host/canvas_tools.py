@@ -4,8 +4,8 @@ Whoever calls them, and be it by a button that a person presses, they act as an 
 an agent may, and stands for nothing before a person accepts it. RS-59
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -20,10 +20,9 @@ from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadInput, NotFound
 from easel.host.canvas_library import CanvasLibrary, Draft
 from easel.host.canvas_views import NO_CONNECTION, CanvasViews
+from easel.host.native_tools import Args, NativeTool
 from easel.host.ports import CanvasStore, RunStore, Tool
 from easel.ids import CanvasId, RunId, SessionId, is_made_here, owned
-
-Args = Mapping[str, Any]
 
 MOST_LISTED = 200
 MOST_LINES = 500
@@ -83,17 +82,8 @@ LOGS = ToolDefinition(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CanvasTool:
-    definition: ToolDefinition
-    work: Callable[[Args, ToolContext], Awaitable[Any]]
-
-    async def use(self, args: Args, context: ToolContext) -> Any:
-        return await self.work(args, context)
-
-
 def canvas_tools(library: CanvasLibrary, views: CanvasViews, runs: RunStore, canvases: CanvasStore) -> list[Tool]:
-    return [CanvasTool(CANVAS, _Author(library, views).use), CanvasTool(LOGS, _Reader(runs, canvases).use)]
+    return [NativeTool(CANVAS, _Author(library, views).use), NativeTool(LOGS, _Reader(runs, canvases).use)]
 
 
 # --- gsv__Canvas --------------------------------------------------------------------------------------------------------

@@ -10,29 +10,33 @@ from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.host.ports import Tool
 
+Args = Mapping[str, Any]
+
 
 @dataclass(frozen=True, slots=True)
 class NativeTool:
-    definition: ToolDefinition
-    work: Callable[[Mapping[str, Any]], Awaitable[Any]]
+    """A tool of Easel's own: what it says of itself, and what it does for whom."""
 
-    async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:  # noqa: ARG002 - these act in no run
-        return await self.work(args)
+    definition: ToolDefinition
+    work: Callable[[Args, ToolContext], Awaitable[Any]]
+
+    async def use(self, args: Args, context: ToolContext) -> Any:
+        return await self.work(args, context)
 
 
 def _object(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
-async def _echo(args: Mapping[str, Any]) -> Any:
+async def _echo(args: Args, _: ToolContext) -> Any:
     return args["value"]
 
 
-async def _clock(_: Mapping[str, Any]) -> Any:
+async def _clock(_: Args, __: ToolContext) -> Any:
     return {"now": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")}
 
 
-async def _sleep(args: Mapping[str, Any]) -> Any:
+async def _sleep(args: Args, _: ToolContext) -> Any:
     await asyncio.sleep(args["ms"] / 1000)
     return {"slept_ms": args["ms"]}
 

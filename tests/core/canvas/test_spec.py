@@ -95,7 +95,7 @@ REFUSED = [
     ("no kind",                      with_action(tool="a__B"),                                     "actions.act.kind: `NoneType` is none of"),
     ("another kind",                 with_action(**CALL | {"kind": "script.run"}),                 "actions.act.kind: `script.run` is none of tool.call, session.send, state.patch"),
     ("a kind with a blank",          with_action(**CALL | {"kind": "tool.call "}),                 "actions.act.kind"),
-    ("no tool",                      with_action(kind="tool.call"),                                "actions.act.tool: `NoneType` is no tool"),
+    ("no tool",                      with_action(kind="tool.call"),                                "actions.act.tool: is missing, and tool.call needs it."),
     ("args in a list",               with_action(**CALL, args=["ls"]),                             "actions.act.args: is an object"),
     ("args that are text",           with_action(**CALL, args="ls"),                               "actions.act.args: is an object"),
     ("another level of confirm",     with_action(**CALL, confirm="maybe"),                         "actions.act.confirm: `maybe` is none of never, auto, always"),

@@ -27,8 +27,8 @@ from easel.core.canvas.patch import Patch, checked_patch
 from easel.core.canvas.paths import Path, SaveMode, checked_path
 from easel.core.canvas.shell import is_shell, understood
 from easel.core.canvas.template import LARGEST_FILLED, Filler, Template, Values, parsed, parsed_tree
+from easel.core.session.session import is_session_key
 from easel.core.tool.definition import ToolDefinition
-from easel.ids import is_name
 
 LONGEST_MESSAGE = 32_000  # characters of a message to a session, before its placeholders are filled
 LONGEST_TITLE = 200
@@ -122,10 +122,12 @@ def checked_action(action_id: str, raw: Any) -> Action:
         checked_text(given["description"], f"{at}.description", longest=LONGEST_DESCRIPTION, may_be_empty=True)
     match kind:
         case Kind.TOOL_CALL:
+            if "tool" not in given:
+                refuse(f"{at}.tool", "is missing, and tool.call needs it.")
             args = checked_object(given.get("args", {}), f"{at}.args")
             return CallTool(
                 action_id=action_id,
-                tool=checked_tool(given.get("tool"), f"{at}.tool"),
+                tool=checked_tool(given["tool"], f"{at}.tool"),
                 args=args,
                 template=parsed_tree(args, f"{at}.args"),
                 saving=_saving(given, at),
@@ -161,11 +163,9 @@ def checked_tool(value: Any, at: str) -> str:
 
 def checked_session_key(value: Any, at: str) -> str:
     """`agent:{agentId}:{name}`; templates are not resolved here. CV-26"""
-    word, _, rest = value.partition(":") if isinstance(value, str) else ("", "", "")
-    agent_id, _, name = rest.partition(":")
-    if word != "agent" or not is_name(agent_id) or not is_name(name):
+    if not isinstance(value, str) or not is_session_key(value):
         refuse(at, f"{shown(value)} is no session's key: agent:{{agentId}}:{{name}}.")
-    return f"agent:{agent_id}:{name}"
+    return value
 
 
 def _saving(given: Mapping[str, Any], at: str) -> Saving | None:

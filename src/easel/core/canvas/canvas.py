@@ -12,6 +12,7 @@ from typing import Any
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.execution import Step
 from easel.core.canvas.spec import Refresh
+from easel.core.session.session import is_session_key
 from easel.core.stream.envelope import Envelope
 from easel.errors import BadInput, RevisionConflict
 from easel.ids import CanvasId, UserId, is_name
@@ -141,8 +142,6 @@ def checked_session_key(value: str | None) -> str | None:
     """`agent:{agentId}:{name}`."""
     if value is None:
         return None
-    word, _, rest = value.partition(":")
-    agent, _, name = rest.partition(":")
-    if word != "agent" or not is_name(agent) or not is_name(name) or len(value) > LONGEST_SESSION_KEY:
+    if not is_session_key(value) or len(value) > LONGEST_SESSION_KEY:
         raise BadInput(problem=f"ownerSessionKey is agent:AGENT:NAME, at most {LONGEST_SESSION_KEY} characters.")
     return value

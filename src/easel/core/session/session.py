@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from easel.errors import BadInput
-from easel.ids import RunId, SessionId, UserId
+from easel.ids import RunId, SessionId, UserId, is_name
 
 LONGEST_TITLE = 200
 MADE_TITLE = 80  # of a title that we make
+_MAIN = "agent:main:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,18 +24,22 @@ class Session:
 
 
 def key_of(session_id: str) -> str:
-    """A session's key, `agent:{agentId}:{name}`: one that was made by its id is the main agent's."""
-    return session_id if _is_key(session_id) else f"agent:main:{session_id}"
+    """A session's key, `agent:{agentId}:{name}`: one that was made by its id is the main agent's, whatever that id looks like.
+
+    No two sessions have the same key: by it they have their folders.
+    """
+    is_own = is_session_key(session_id) and not session_id.startswith(_MAIN)
+    return session_id if is_own else f"{_MAIN}{session_id}"
 
 
 def session_of_key(key: str) -> str:
     """The id of the session that has this key, whether it is there yet or not."""
-    return key.removeprefix("agent:main:") if _is_key(key) else key
+    return key.removeprefix(_MAIN)
 
 
-def _is_key(text: str) -> bool:
+def is_session_key(text: str) -> bool:
     word, agent_id, name = (*text.split(":", 2), "", "")[:3]
-    return word == "agent" and bool(agent_id) and bool(name)
+    return word == "agent" and is_name(agent_id) and is_name(name)
 
 
 def title_from(message: str) -> str:
