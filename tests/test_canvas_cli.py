@@ -191,20 +191,26 @@ def test_no_more_records_than_asked_for_are_written(server: EaselProcess, tmp_pa
     assert not (place(tmp_path / "none", canvas) / "events").exists()
 
 
+def _written_when(path: Path) -> tuple[int, int]:
+    """Not when it was read last."""
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns
+
+
 def test_a_second_export_makes_the_folder_what_the_canvas_is_now_and_leaves_what_is_not_its_own(
     server: EaselProcess, tmp_path: Path, canvas: str
 ) -> None:
     done(easel_on(server, "canvas", "export", canvas, tmp_path))
     here = place(tmp_path, canvas)
     written(here, {"README.md": b"mine", "assets/.notes": b"mine", ".git/config": b"mine"})
-    unchanged = (here / "assets" / "index.html").stat()
+    unchanged = _written_when(here / "assets" / "index.html")
     rpc(server, "canvas.asset.delete", canvasId=canvas, path="assets/img/logo.png")
     rpc(server, "canvas.patch", canvasId=canvas, title="Another")
     said = done(easel_on(server, "canvas", "export", canvas, tmp_path))
     assert "Removed assets/img/logo.png" in said
     assert not (here / "assets" / "img").exists()
     assert json.loads((here / "descriptor.json").read_bytes())["title"] == "Another"
-    assert (here / "assets" / "index.html").stat() == unchanged, "what is so already is not written"
+    assert _written_when(here / "assets" / "index.html") == unchanged, "what is so already is not written"
     assert all((here / path).read_bytes() == b"mine" for path in ("README.md", "assets/.notes", ".git/config"))
     assert [path.name for path in here.rglob(".easel-*")] == []
 
@@ -286,6 +292,37 @@ def test_the_server_keeps_assets_under_the_same_layout(server: EaselProcess, can
 
 
 # --- import ---------------------------------------------------------------------------------------------------------------
+
+
+@rule("RS-59", "RS-13")
+def test_what_a_stranger_packed_stands_for_nobody_before_a_person_accepts_it(server: EaselProcess, tmp_path: Path) -> None:
+    name = new_session()
+    folder = place(tmp_path, name)
+    (folder / "assets").mkdir(parents=True)
+    acts = {"kind": "tool.call", "tool": "local__Write", "args": {"path": "pwned", "content": "x"}, "confirm": "never"}
+    sends = {"kind": "session.send", "message": "hi", "confirm": "never"}
+    spec: dict[str, Any] = {"version": 1, "toolPolicy": {"allow": ["local__Write"]}, "actions": {"go": acts, "say": sends}}
+    (folder / "spec.json").write_text(json.dumps(spec))
+    (folder / "assets" / "index.html").write_text("<p>")
+
+    def imported(*more: str) -> str:
+        return done(easel_on(server, "canvas", "import", tmp_path, *more))
+
+    def asks() -> list[str]:
+        return [rpc(server, "canvas.action", canvasId=name, actionId=action)["status"] for action in spec["actions"]]
+
+    assert "accept it there" in imported()
+    assert not rpc(server, "canvas.get", canvasId=name)["accepted"]
+    assert asks() == ["needs_confirmation"] * 2
+    rpc(server, "canvas.accept", canvasId=name, revision=rpc(server, "canvas.get", canvasId=name)["revision"])
+    assert "nothing to do" in imported(), "what is so already takes nothing away"
+    assert asks() == ["completed"] * 2
+    (folder / "assets" / "index.html").write_text("<script>gsvCanvas.runAction('go')</script>")
+    imported()
+    assert asks() == ["needs_confirmation"] * 2, "a page presses buttons too"
+    (folder / "assets" / "index.html").write_text("<p>mine")
+    assert "accept it there" not in imported("--accept")
+    assert asks() == ["completed"] * 2
 
 
 @rule("RS-11")
@@ -378,11 +415,16 @@ def test_a_spec_that_the_server_refuses_leaves_everything_as_it_was(server: Ease
 
 
 def test_what_fits_in_one_request_is_one_change(server: EaselProcess, tmp_path: Path, canvas: str) -> None:
-    rpc(server, "canvas.asset.delete", canvasId=canvas, path="assets/img/logo.png")
+    """Bytes that are no text, too."""
     revision = rpc(server, "canvas.get", canvasId=canvas)["revision"]
-    parts = {"spec.json": {**SPEC, "description": "x"}, "state/latest.json": {"n": 1}, "assets/index.html": b"new", "assets/more.js": b"1"}
+    pictures = {"assets/img/logo.png": PICTURE, "assets/img/more.png": PICTURE[::-1]}
+    parts = {"spec.json": {**SPEC, "description": "x"}, "state/latest.json": {"n": 1}, "assets/index.html": b"new", **pictures}
     done(easel_on(server, "canvas", "import", written(tmp_path / canvas, parts)))
     assert rpc(server, "canvas.get", canvasId=canvas)["revision"] == revision + 1
+    assert content(server, canvas)["assets"] == {
+        "assets/index.html": "new",
+        **{p: base64.b64encode(b).decode() for p, b in pictures.items()},
+    }
 
 
 def test_what_does_not_fit_in_one_request_goes_in_several(server: EaselProcess, tmp_path: Path, canvas: str) -> None:
@@ -530,12 +572,8 @@ CALLS = [
     ("one file less", a_canvas(assets={"assets/index.html": b"1"}), ["canvas.asset.delete"]),
     ("a spec", a_canvas(spec={"version": 1, "title": "x"}, assets=OLD.assets), ["canvas.upsert"]),
     ("a spec and texts", a_canvas(spec={}, assets={"assets/index.html": b"2"}), ["canvas.upsert"]),
-    ("with bytes that are no text", a_canvas(spec={}, assets={**OLD.assets, "assets/index.html": b"2"}), ["canvas.asset.put", "canvas.upsert"]),
-    (
-        "the page comes last and what is gone after all",
-        a_canvas(assets={"assets/index.html": b"2", "assets/c.png": b"\xff"}),
-        ["canvas.asset.put", "canvas.asset.put", "canvas.asset.delete"],
-    ),
+    ("with bytes that are no text", a_canvas(spec={}, assets={**OLD.assets, "assets/index.html": b"2"}), ["canvas.upsert"]),
+    ("some files, some bytes, some gone", a_canvas(assets={"assets/index.html": b"2", "assets/c.png": b"\xff"}), ["canvas.upsert"]),
 ]  # fmt: skip
 
 
@@ -543,9 +581,14 @@ CALLS = [
 def test_a_change_takes_as_few_calls_as_can_say_it(new: FolderCanvas, calls: list[str]) -> None:
     planned = steps(OLD, new, most_bytes=100_000)
     assert [step.method for step in planned] == calls
-    if len(calls) > 1:
-        assert [step.about for step in planned if step.method == "canvas.asset.put"][-1] == ["assets/index.html"]
-        assert all(step.undo for step in planned if step.method.startswith("canvas.asset"))
+
+
+def test_in_steps_the_page_comes_last_and_what_is_gone_after_all() -> None:
+    new = a_canvas(assets={"assets/index.html": b"2", "assets/c.png": b"\xff"})
+    planned = steps(OLD, new, most_bytes=0)
+    assert [step.method for step in planned] == ["canvas.asset.put", "canvas.asset.put", "canvas.asset.delete"]
+    assert planned[1].about == ["assets/index.html"]
+    assert all(step.undo for step in planned)
 
 
 def test_what_others_have_put_there_is_not_replaced_with_the_whole() -> None:

@@ -52,12 +52,12 @@ def folder(tmp_path: Path) -> Path:
 class Author:
     """A watched folder whose looks the test makes itself, one by one, with a clock of its own."""
 
-    def __init__(self, server: EaselProcess, folder: Path) -> None:
+    def __init__(self, server: EaselProcess, folder: Path, limits: Limits = LIMITS) -> None:
         self.said: list[str] = []
         self.clock = 0.0
         self.folder = folder
         [place] = files.find(folder)
-        self.watch = Watch(place, Server(server.base_url, server.token), LIMITS, self.said.append, lambda: self.clock)
+        self.watch = Watch(place, Server(server.base_url, server.token), limits, self.said.append, lambda: self.clock)
 
     def look(self) -> bool:
         self.clock += watching.LOOK_SECONDS
@@ -307,6 +307,68 @@ def test_an_asset_that_cannot_be_taken_holds_up_nothing_and_removes_nothing(serv
     for path in ("index.js", "big.bin", "-rf"):
         (folder / "assets" / path).unlink()
     assert "assets/index.js removed" in author.settle()[0]
+
+
+TOO_LARGE = b"\xff" * 6_000_000  # for the server, and not for who watches
+ABOVE = Limits(asset_bytes=20_000_000, request_bytes=20_000_000)
+
+
+def test_what_the_server_refuses_of_a_new_canvas_holds_up_nothing_else(server: EaselProcess, folder: Path) -> None:
+    written(folder, {"assets/big.bin": TOO_LARGE, "assets/logo.png": PICTURE})
+    (folder / "state" / "latest.json").unlink()
+    author = Author(server, folder, ABOVE)
+    author.watch.start()
+    [refused] = [text for text in author.said if text.startswith("assets/big.bin")]
+    assert "EASEL_MAX_ASSET_BYTES" in refused
+    found = content(server, folder.name)
+    assert (found["spec"], found["state"]) == (SPEC, SPEC["state"]), "and it begins with the state that its spec declares"
+    assert sorted(found["assets"]) == ["assets/index.html", "assets/index.js", "assets/logo.png"]
+    author.said.clear()
+    assert author.settle() == [], "what was refused is not told again"
+    written(folder, {"assets/index.html": b"goes on", "assets/big.bin": b"small"})
+    author.settle()
+    assert {path: content(server, folder.name)["assets"][path] for path in ("assets/index.html", "assets/big.bin")} == {
+        "assets/index.html": "goes on",
+        "assets/big.bin": "small",
+    }
+
+
+def test_a_new_canvas_without_the_spec_that_the_server_refuses_has_all_the_rest(server: EaselProcess, folder: Path) -> None:
+    written(folder, {"spec.json": ASKING, "descriptor.json": {"canvasId": folder.name, "title": "Cockpit"}, "assets/big.bin": TOO_LARGE})
+    author = Author(server, folder, ABOVE)
+    author.watch.start()
+    refused = [text for text in author.said if "keeps what it has" in text]
+    assert [text.startswith(path) for text, path in zip(refused, ("spec.json: ", "assets/big.bin "), strict=True)] == [True, True]
+    found = content(server, folder.name)
+    assert (found["title"], found["state"]) == ("Cockpit", {"service": "api"})
+    assert sorted(found["assets"]) == ["assets/index.html", "assets/index.js"]
+    written(folder, {"spec.json": SPEC})
+    assert [text for text in author.settle() if "spec.json saved" in text]
+    assert content(server, folder.name)["spec"] == SPEC
+
+
+def test_a_canvas_that_is_made_anew_has_all_but_what_the_server_refuses(server: EaselProcess, folder: Path) -> None:
+    author = Author(server, folder, ABOVE)
+    author.watch.start()
+    written(folder, {"assets/big.bin": TOO_LARGE})
+    author.settle()
+    rpc(server, "canvas.delete", canvasId=folder.name)
+    written(folder, {"assets/index.html": b"new"})
+    said = author.settle()
+    assert said[0] == "The canvas was deleted; it is made anew."
+    assert [text for text in said if text.startswith("assets/big.bin")]
+    assert content(server, folder.name)["assets"] == {"assets/index.html": "new", "assets/index.js": "1"}
+
+
+def test_of_many_canvases_one_with_a_file_too_many_keeps_no_other_from_being_watched(server: EaselProcess, tmp_path: Path) -> None:
+    one, two = sorted((new_session(), new_session()))
+    for name, path, value in ((one, "index.html", PAGE), (one, "big.bin", TOO_LARGE), (two, "index.html", PAGE)):
+        written(tmp_path, {f"agents/main/canvases/{name}/assets/{path}": value})
+    said: list[str] = []
+    watches = Watches(tmp_path, None, Server(server.base_url, server.token), ABOVE, said.append)
+    assert [place.canvas_id for place in watches.start()] == [one, two]
+    assert is_there(server, one)
+    assert is_there(server, two)
 
 
 def test_people_s_state_stays_unless_the_folder_s_was_changed(server: EaselProcess, folder: Path, author: Author) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import http.server
 import os
 import re
 import signal
 import socket
 import subprocess
+import threading
 import time
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import httpx2
 import psutil
@@ -292,6 +294,43 @@ def test_doctor_finds_a_good_place_good(tmp_path: Path) -> None:
     assert "BAD" not in done.stdout
     for what in ("Python", "Data folder", "Owner's token", "Port", "Database", "Blobs"):
         assert f"ok   {what}: " in done.stdout
+
+
+def test_doctor_beside_a_running_easel_finds_it_well(tmp_path: Path) -> None:
+    with Launcher(tmp_path) as launcher:
+        (running,) = launcher.ready(launcher.up())
+        port = running.base_url.rpartition(":")[2]
+        done = easel("doctor", DATA=str(tmp_path / "data"), PORT=port)
+        assert f"ok   Port: Easel runs on 127.0.0.1:{port} and is ready" in done.stdout
+        assert "ok   Database: SQLite, in use by the Easel that runs" in done.stdout
+        assert done.returncode == 0, done.stdout
+
+
+class _Impostor(http.server.BaseHTTPRequestHandler):
+    """Another program, which is well too."""
+
+    asked: ClassVar[list[dict[str, str]]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(dict(self.headers))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"ok\n")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the library has it
+        pass
+
+
+def test_doctor_takes_no_other_program_for_easel_and_tells_it_no_token(tmp_path: Path) -> None:
+    with http.server.HTTPServer(("127.0.0.1", 0), _Impostor) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        done = easel("doctor", DATA=str(tmp_path), PORT=str(other.server_port), TOKEN="a-token-of-some-length")
+        other.shutdown()
+    assert "BAD  Port: Port" in done.stdout
+    assert "is taken by another program" in done.stdout
+    assert done.returncode == 1
+    assert _Impostor.asked
+    assert not any("Authorization" in headers for headers in _Impostor.asked)
 
 
 def test_doctor_says_what_is_bad_and_goes_on_looking(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import re
 import subprocess
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from easel.core.canvas.assets import ENTRY
@@ -15,6 +16,7 @@ from easel.demo import CANVASES, DemoCanvas
 from easel.host.canvas_tools import LOGS
 from easel.host.native_tools import native_tools
 from tests.browser.canvas import Desk
+from tests.requirements import rule
 from tests.support.processes import EASEL, Launcher
 
 if TYPE_CHECKING:
@@ -36,6 +38,20 @@ def test_a_demo_is_a_good_example(canvas: DemoCanvas) -> None:
     assert named == set(spec.actions), "every action has a button, and every button an action"
     for path in re.findall(r'data-gsv-model="state\.([^"]+)"', page):
         assert spec.may_write(tuple(path.split("."))), path
+
+
+@rule("CV-19")
+@pytest.mark.parametrize("canvas", CANVASES, ids=lambda one: one.canvas_id)
+def test_what_runs_by_itself_rests_while_nobody_looks(canvas: DemoCanvas) -> None:
+    """A newcomer leaves it running overnight: 28,800 looks at a log that nobody reads."""
+    assert all(job.only_watched for job in checked_spec(canvas.spec).refreshes)
+
+
+@pytest.mark.parametrize("canvas", CANVASES, ids=lambda one: one.canvas_id)
+def test_all_of_its_state_is_used(canvas: DemoCanvas) -> None:
+    rest = {name: part for name, part in canvas.spec.items() if name not in ("state", "writable")}
+    used = canvas.assets[ENTRY] + msgspec.json.encode(rest).decode()
+    assert [name for name in canvas.spec["state"] if f"state.{name}" not in used] == []
 
 
 @pytest.mark.parametrize("canvas", CANVASES, ids=lambda one: one.canvas_id)

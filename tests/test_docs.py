@@ -30,14 +30,17 @@ from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import Canvas, WholeCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import actor_of
+from easel.core.canvas.output import Said, events_of
 from easel.core.canvas.pressing import Press, Rules, completed, failed, pressed, refused
 from easel.core.canvas.spec import checked_spec
+from easel.core.canvas.stopping import lapsed
 from easel.core.principal import THE_OWNER
 from easel.core.run import boards
 from easel.core.run.conversation import Step, ToolCall, ToolResult
 from easel.core.run.events import RunEvents
 from easel.core.run.life import MOVES, TERMINAL, Status
 from easel.core.stream.envelope import EVENT_TYPES, Envelope
+from easel.core.stream.payload import to_json
 from easel.core.tool.definition import ToolDefinition
 from easel.edges.http.calls import Access
 from easel.edges.http.openapi import document
@@ -148,7 +151,7 @@ def action_events() -> Iterator[Envelope]:
         agent_id="main",
         title="Cockpit",
         owner_session_key=None,
-        spec=raw,
+        spec_json=to_json(raw),
         state={},
         revision=1,
         last_seq=1,
@@ -166,9 +169,11 @@ def action_events() -> Iterator[Envelope]:
         if action_id == "say":
             decide, _ = completed("x", begun, who, now_ms=2, state_bytes=10_000)
             yield from decide(whole).events
+            yield from events_of(begun.execution, 1, [Said("Hello"), Said("…", is_cut=True)])
             yield from failed(ActionFailed(problem="it broke"), "it broke", begun.execution, who, 2)(whole).events
         if action_id == "ask":
             yield from refused(whole, begun.execution, press).events
+            yield from lapsed(begun.execution, 2)(whole).events
 
 
 def fields_of(event_type: str) -> str:

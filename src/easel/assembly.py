@@ -4,16 +4,17 @@ A process is its ground, and on it an API, a worker, or both. What is opened her
 """
 
 import contextlib
+import platform
 import socket
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
-from easel import demo
-from easel.core.canvas.actions import Confirm
+from easel import __version__, demo
+from easel.core.canvas.policy import APPROVAL_MODES
 from easel.core.canvas.spec import SpecLimits
 from easel.core.principal import THE_OWNER
 from easel.core.run.boards import Limits
-from easel.core.tool.node import checked_node_id
+from easel.core.tool.node import LOCAL, LocalNode, checked_node_id
 from easel.edges.gateway import gateway as gateways
 from easel.edges.gateway.gateway import Gateway, GatewayLimits
 from easel.edges.http.app import EdgeSettings, HttpEdge
@@ -24,10 +25,12 @@ from easel.errors import AlreadyThere
 from easel.ground import Database, Ground, Reached, desk, ground, open_blobs, open_database, owner_token, verified
 from easel.host.board_tools import board_tools
 from easel.host.boards import Boards
-from easel.host.canvas_actions import ActionLimits, CanvasActions, Records
+from easel.host.canvas_actions import ActionLimits, CanvasActions
 from easel.host.canvas_assets import AssetLimits, CanvasAssets
 from easel.host.canvas_changes import CanvasChanges
+from easel.host.canvas_endings import Records
 from easel.host.canvas_library import CanvasLibrary, Draft
+from easel.host.canvas_logs import CanvasLogs
 from easel.host.canvas_pages import CanvasPages
 from easel.host.canvas_refresh import CanvasRefresh, RefreshLimits
 from easel.host.canvas_tools import canvas_tools
@@ -41,7 +44,8 @@ from easel.host.readiness import Readiness
 from easel.host.run_queue import RunQueue
 from easel.host.run_worker import RunWorker
 from easel.host.sessions import Sessions
-from easel.host.sign_in import SignIn
+from easel.host.sign_in import COOKIE_SECONDS, SignIn
+from easel.host.sign_outs import SignOuts
 from easel.host.tails import CANVASES, RUNS, THREADS, Kind, Room, Tails
 from easel.host.tool_loop import ToolLoop
 from easel.host.toolbox import Toolbox
@@ -106,7 +110,7 @@ def canvas_library(on: Ground, tools: Toolbox) -> CanvasLibrary:
         bell=on.database.bell,
         audit=on.audit,
         limits=spec_limits(on.settings),
-        floor=Confirm(on.settings.confirm_floor),
+        floor=APPROVAL_MODES[on.settings.approval_mode],
     )
 
 
@@ -141,7 +145,7 @@ def session_folders(settings: Settings, owner: int | None = None) -> SessionFold
 def local_tools(on: Ground, in_force: Choice) -> Sequence[Tool]:
     """The node that is there by default: this machine, where each session has a folder of its own."""
     return machine_tools(
-        "local",
+        LOCAL,
         session_folders(on.settings, in_force.owner),
         in_force.shell(command_limits(on.settings)),
         network=True,
@@ -152,8 +156,11 @@ def local_tools(on: Ground, in_force: Choice) -> Sequence[Tool]:
 
 def toolbox(on: Ground, more: Sequence[Tool] = (), in_force: Choice | None = None) -> Toolbox:
     in_force = in_force or sandbox(on.settings)
+    local = local_tools(on, in_force)
+    names = [tool.definition.name for tool in local]
+    on.nodes.local = LocalNode(version=__version__, platform=platform.system().lower(), tools=names, bash=in_force.says)
     tools = Toolbox(
-        [*native_tools(), *board_tools(boards(on)), *local_tools(on, in_force), *more],
+        [*native_tools(), *board_tools(boards(on)), *local, *more],
         audit=on.audit,
         timeout_seconds=on.settings.tool_timeout_seconds,
         max_result_bytes=on.settings.max_result_bytes,
@@ -185,10 +192,12 @@ def worker(on: Ground, tools: Toolbox) -> RunWorker:
         poll_seconds=settings.poll_seconds,
         drain_seconds=settings.drain_seconds,
         run_timeout_seconds=settings.run_timeout_seconds,
+        prefer_seconds=settings.prefer_worker_seconds if settings.on_postgres else 0,  # on SQLite there is no other worker
         retention_seconds=settings.retention_days * 86_400,
         audit=on.audit,
         also=[
             Records(on.database.canvas_actions, settings.retention_days * 86_400).prune_forever,
+            CanvasLogs(on.database.canvases, settings.retention_days * 86_400).shorten_forever,
             on.artifacts.sweep_forever,
             canvas_assets(on).sweep_forever,
             on.nodes.sweep_forever,
@@ -201,7 +210,8 @@ def host(on: Ground, tools: Toolbox) -> Host:
     settings, opened, bell = on.settings, on.database, on.database.bell
     token = owner_token(settings)
     on.audit.hide(token)
-    sign_in = SignIn(token, opened.tokens)
+    sign_outs = SignOuts(opened.sign_ins, bell, keep_seconds=max(COOKIE_SECONDS, settings.view_token_seconds))
+    sign_in = SignIn(token, opened.tokens, sign_outs)
     limits = {"max_attempts": settings.max_attempts, "max_message_bytes": settings.max_message_bytes}
     queue = RunQueue(opened.runs, on.artifacts, bell, on.audit, **limits)
     room = Room(settings.max_streams)
@@ -226,6 +236,8 @@ def host(on: Ground, tools: Toolbox) -> Host:
         changes,
         CanvasWork(tools, queue, runs, on.artifacts, answer_seconds=settings.run_timeout_seconds),
         on.artifacts,
+        outputs=on.outputs,
+        bell=bell,
         audit=on.audit,
         limits=action_limits(settings),
         instance_id=instance_id,
@@ -278,7 +290,8 @@ def action_limits(settings: Settings) -> ActionLimits:
         lease_seconds=settings.claim_seconds,
         poll_seconds=settings.poll_seconds,
         confirm_seconds=settings.confirm_seconds,
-        floor=Confirm(settings.confirm_floor),
+        floor=APPROVAL_MODES[settings.approval_mode],
+        confirmations=settings.max_confirmations,
     )
 
 
@@ -299,7 +312,7 @@ def gateway(settings: Settings, stories: Host) -> Gateway:
         connect_seconds=settings.gateway_connect_seconds,
         stall_seconds=settings.stall_seconds,
         node_heartbeat_seconds=settings.node_heartbeat_seconds,
-        frame_bytes=settings.max_body_bytes,
+        frame_bytes=settings.max_frame_bytes,
         result_bytes=settings.max_result_bytes,
     )
     return Gateway(stories, limits)
@@ -345,7 +358,7 @@ async def serving(settings: Settings, stories: Host, on: socket.socket, *, is_ap
     server = HttpServer(
         app,
         on,
-        max_frame_bytes=settings.max_body_bytes,
+        max_frame_bytes=settings.max_frame_bytes,
         ping_seconds=settings.heartbeat_seconds,
         patience_seconds=settings.patience_seconds,
     )

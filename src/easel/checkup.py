@@ -20,14 +20,15 @@ class Check:
     says: str
 
 
-async def checks(wanted: Settings) -> AsyncIterator[Check]:
+async def checks(wanted: Settings, is_ready: bool | None = None) -> AsyncIterator[Check]:
+    """`is_ready`: what the Easel says that runs here already, if one does."""
     yield Check("Python", sys.version_info >= (3, 11), sys.version.split()[0])
     for name in settings.unknown_variables():
         yield Check(name, True, "this version has no such setting; `easel settings` lists them all.")
     yield _data_folder(wanted)
     yield _token(wanted)
-    yield _port(wanted)
-    yield await _database(wanted)
+    yield _port(wanted, is_ready)
+    yield await _database(wanted, is_ready)
     yield await _blobs(wanted)
     yield _bash(wanted)
 
@@ -53,7 +54,10 @@ def _token(wanted: Settings) -> Check:
     return Check("Owner's token", True, "from EASEL_TOKEN" if wanted.token else f"kept in {wanted.data_folder / 'owner-token'}")
 
 
-def _port(wanted: Settings) -> Check:
+def _port(wanted: Settings, is_ready: bool | None) -> Check:
+    if is_ready is not None:
+        how = "and is ready" if is_ready else "but is not ready: it cannot write to its database now"
+        return Check("Port", is_ready, f"Easel runs on {wanted.host}:{wanted.port} {how}")
     try:
         assembly.listening(wanted.host, wanted.port).close()
     except HostError as problem:
@@ -61,7 +65,7 @@ def _port(wanted: Settings) -> Check:
     return Check("Port", True, f"{wanted.host}:{wanted.port} is free")
 
 
-async def _database(wanted: Settings) -> Check:
+async def _database(wanted: Settings, is_ready: bool | None) -> Check:
     kind = "Postgres" if wanted.on_postgres else "SQLite"
     try:
         opened = await assembly.open_database(wanted)
@@ -72,6 +76,8 @@ async def _database(wanted: Settings) -> Check:
         finally:
             await opened.close()
     except HostError as problem:
+        if is_ready and isinstance(problem.__cause__, BlockingIOError):  # RS-50: one process has it, and that one is well
+            return Check("Database", True, f"{kind}, in use by the Easel that runs")
         return Check("Database", False, f"{kind}: {problem.message}")
     return Check(
         "Database", True, f"{kind}, schema version {version}, writable" + (f", applied {len(applied)} migrations" if applied else "")

@@ -133,12 +133,13 @@ def doctor(data: DataOption = None, port: PortOption = None) -> None:
     Example: `easel doctor --data ./my-easel`
     """
     from easel import checkup
+    from easel.canvas_folder.server import ready_there
 
     wanted = settings_for(data=data, port=port)
     found: list[bool] = []
 
     async def go(_: asyncio.Event) -> None:
-        async for check in checkup.checks(wanted):
+        async for check in checkup.checks(wanted, await asyncio.to_thread(ready_there, wanted)):
             found.append(check.is_good)
             typer.echo(f"{'ok  ' if check.is_good else 'BAD '} {check.what}: {check.says}")
 

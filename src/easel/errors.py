@@ -132,9 +132,17 @@ class CursorGone(HostError):
 
 
 class TooLarge(HostError):
-    """{what} is larger than the limit of {limit} bytes."""
+    """{what} is larger than the limit of {limit} bytes.
+
+    With `setting`, where the limit is one that the reader may want to raise, and does not guess.
+    """
 
     code, gateway, rpc, http = "TOO_LARGE", 413, -32013, 413
+
+    def __init__(self, **details: object) -> None:
+        super().__init__(**details)
+        if "setting" in details:
+            self.args = (f"{self.message} {details['setting']} sets it.",)
 
 
 class BoardFull(HostError):
@@ -183,6 +191,18 @@ class ActionFailed(HostError):
     """{problem}"""
 
     code, gateway, rpc, http = "ACTION_FAILED", 500, -32027, 500
+
+
+class Cancelled(HostError):
+    """{name} stopped it before it ended; what the tool had done by then stays done, and nothing of it is saved."""
+
+    code, gateway, rpc, http = "CANCELLED", 409, -32044, 409
+
+
+class NotRunning(HostError):
+    """{id} does not run any more: it is {status}, and there is nothing to stop."""
+
+    code, gateway, rpc, http = "NOT_RUNNING", 409, -32045, 409
 
 
 class TimedOut(HostError):

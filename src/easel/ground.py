@@ -20,7 +20,9 @@ from easel.core.tool.offer import OfferLimits
 from easel.errors import BadSettings, Unavailable
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit, Reached, verify
-from easel.host.node_ports import NodeStore, TokenStore
+from easel.host.canvas_changes import CanvasChanges
+from easel.host.canvas_output import LiveOutputs
+from easel.host.node_ports import NodeStore, SignInStore, TokenStore
 from easel.host.nodes import NodeLimits, Nodes
 from easel.host.ports import ArtifactStore, AuditStore, Bell, Blobs, BoardStore, CanvasActionStore, CanvasStore, RunStore, SessionStore
 from easel.host.tokens import Tokens
@@ -63,6 +65,9 @@ class Database(Protocol):
 
     @property
     def tokens(self) -> TokenStore: ...
+
+    @property
+    def sign_ins(self) -> SignInStore: ...
 
     @property
     def bell(self) -> Bell: ...
@@ -190,6 +195,7 @@ class Ground:
     artifacts: Artifacts
     blobs: Blobs
     audit: Audit
+    outputs: LiveOutputs  # what tools say while actions run
     nodes: Nodes  # one registry for all parts: a call to a node that is connected here does not leave the process
 
 
@@ -202,9 +208,11 @@ async def ground(settings: Settings) -> AsyncGenerator[Ground]:
         grace = settings.artifact_days * 86_400
         blobs = open_blobs(settings)
         kept = Artifacts(opened.artifacts, blobs, max_bytes=settings.max_artifact_bytes, grace_seconds=grace)
-        nodes = Nodes(opened.nodes, kept, opened.bell, audit, node_limits(settings))
+        changes = CanvasChanges(opened.canvases, blobs, opened.bell)
+        outputs = LiveOutputs(changes, audit, settings.max_live_output_bytes, settings.claim_seconds)
+        nodes = Nodes(opened.nodes, kept, opened.bell, audit, node_limits(settings), outputs=outputs)
         try:
-            yield Ground(settings, opened, kept, blobs, audit, nodes)
+            yield Ground(settings, opened, kept, blobs, audit, outputs, nodes)
         finally:
             await nodes.close()
             await audit.close()

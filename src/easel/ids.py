@@ -21,6 +21,7 @@ CanvasId = NewType("CanvasId", str)
 OWNER = UserId("owner")  # the one user there is until accounts come
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no letter is mistaken for a digit
+_PAIRS = [high + low for high in _ALPHABET for low in _ALPHABET]  # two at a time, since every event and request has an id
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _ARTIFACT = re.compile(r"art_[0-9a-f]{64}")
 _MADE = re.compile(r"[a-z]{1,8}_[0-9a-hjkmnp-tv-z]{26}")
@@ -28,7 +29,7 @@ _MADE = re.compile(r"[a-z]{1,8}_[0-9a-hjkmnp-tv-z]{26}")
 
 def _sortable() -> str:
     number = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
-    return "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+    return "".join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])
 
 
 def new_run_id() -> RunId:
@@ -88,6 +89,11 @@ def new_call_id() -> CallId:
 def new_token_id() -> str:
     """Names a token without telling it."""
     return f"tok_{_sortable()}"
+
+
+def new_sign_in_id() -> str:
+    """Names a browser's sign-in: its cookie, and all that is made under it."""
+    return f"sign_{_sortable()}"
 
 
 def new_blob_name() -> str:

@@ -49,6 +49,9 @@ class Settings:
     # runs and workers
     claim_seconds: float = _row(15.0, "How long a worker holds a run without renewing; a dead worker's runs move on after it.", least=0.2)
     poll_seconds: float = _row(1.0, "How often to look for what a lost bell did not tell.", least=0.05)
+    prefer_worker_seconds: float = _row(
+        0.1, "How long a run is left to the worker that its session had last; 0: whoever is first takes it.", least=0, most=60
+    )
     worker_runs: int = _row(96, "Runs that one worker executes at once.", least=1, most=10_000)
     worker_port: int = _row(0, "Port of a worker's own /healthz, /readyz and /metrics; 0: none.", least=0, most=65535)
     drain_seconds: float = _row(5.0, "How long a stopping worker lets steps end before it hands its runs back.", least=0)
@@ -57,15 +60,22 @@ class Settings:
     refresh_unwatched: bool = _row(True, "Whether refresh jobs of a canvas run while nobody looks at it.")
     max_refreshes: int = _row(50, "Refresh jobs that one instance runs at once.", least=1)
     max_actions: int = _row(200, "Actions of canvases that one instance carries out at once.", least=1)
-    confirm_seconds: float = _row(900.0, "How long a person has to confirm an action after it was asked for.", least=1)
-    confirm_floor: str = _row(
-        "never",
-        "The least that actions ask for a person's consent: never (as they declare it), auto or always.",
-        one_of=("never", "auto", "always"),
+    max_live_output_bytes: int = _row(
+        65_536, "What a tool says while an action runs, as far as it is shown to whoever watches the canvas; 0: none of it.", least=0
     )
+    confirm_seconds: float = _row(900.0, "How long a person has to confirm an action after it was asked for.", least=1)
+    approval_mode: str = _row(
+        "full-access",
+        "What a person is asked about: minimal (every action), trusted (every call of a tool that is not read-only) or full-access"
+        " (as each action declares it).",
+        one_of=("minimal", "trusted", "full-access"),
+    )
+    max_confirmations: int = _row(20, "Actions of one canvas that may wait for a person's consent at once; more get 429.", least=1)
     run_timeout_seconds: float = _row(3600.0, "How long a run may take, over all its attempts.", least=0.1)
     tool_timeout_seconds: float = _row(600.0, "How long one tool call may take.", least=0.1)
-    retention_days: float = _row(0.0, "Days that the log of a finished run is kept whole; 0: for ever.", least=0)
+    retention_days: float = _row(
+        0.0, "Days that the log of a finished run is kept whole, and events in the log of a canvas; 0: for ever.", least=0
+    )
     # streams
     patience_seconds: float = _row(30.0, "How long a client may take for a request's head, or between two pieces of its body.", least=0.5)
     heartbeat_seconds: float = _row(15.0, "A quiet stream gets a comment this often.", least=0.1)
@@ -101,7 +111,8 @@ class Settings:
     sandbox_free_mb: int = _row(500, "Space that commands have to leave free on the disk, in MB.", least=0)
     sandbox_uid: int = _row(64_321, "Where Easel runs as root: the user that commands are on this machine.", least=1, most=4_294_967_293)
     # limits
-    max_body_bytes: int = _row(1_048_576, "Largest request body.", least=1_024)
+    max_body_bytes: int = _row(8_388_608, "Largest request body: an asset of EASEL_MAX_ASSET_BYTES as Base64 fits in.", least=1_024)
+    max_frame_bytes: int = _row(1_048_576, "Largest frame of a WebSocket; a larger one closes the connection with 1009.", least=1_024)
     max_message_bytes: int = _row(262_144, "Largest message that starts a run.", least=16)
     max_result_bytes: int = _row(262_144, "Largest result of a tool; more is refused and the model is told.", least=1_024)
     max_board_bytes: int = _row(262_144, "Largest value on a board.", least=1)

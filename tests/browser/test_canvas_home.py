@@ -26,8 +26,9 @@ async def test_the_home_page_leads_to_canvases_and_runs_and_names_nodes(page: Pa
         run = page.locator("#run-list li", has_text="A run to be listed").first
         await expect(run).to_contain_text("completed")
         assert f"session={session}" in (await run.locator("a").get_attribute("href") or "")
-        nodes = [one["nodeId"] for one in desk.rpc("nodes.list")["nodes"]]
-        await expect(page.locator("#node-list strong")).to_have_text(nodes)
+        [local] = desk.rpc("nodes.list")["nodes"]
+        await expect(page.locator("#node-list strong")).to_have_text(["local"])
+        await expect(page.locator("#node-list li")).to_contain_text(f"{len(local['tools'])} tools Bash: {local['bash']}")
         await page.get_by_role("link", name="Cockpit <b>of</b> mine").click()
         await expect(inside(page).locator("h1")).to_have_text("api")
         await page.get_by_role("link", name="Easel").click()

@@ -411,7 +411,7 @@ async def test_what_a_tool_brings_is_text_everywhere_and_fetches_nothing(page: P
             await frame.locator("[data-gsv-action=bring]").click()
             await expect(page.locator("#consent-call")).to_contain_text(evil)
             await page.get_by_role("button", name="Approve").click()
-            await expect(frame.locator("pre").first).to_contain_text(evil)
+            await expect(frame.locator("pre:visible").first).to_contain_text(evil)
             assert await frame.locator("img, a").count() == 0
             assert await page.locator("#stage ~ * img, header img, dialog img").count() == 0
         broken = desk.make(f"{EMPTY}<b data-gsv-action='![x](http://{listener.address}/y)<img src=http://{listener.address}/z>'></b>")

@@ -105,7 +105,7 @@ async def test_a_script_finds_state_changes_and_actions_and_nothing_else(page: P
     await show(page, server, name)
     frame = await the_frame(page)
     assert await frame.evaluate("first") == "api", "the state is there when the first script runs"
-    assert await frame.evaluate("Object.keys(gsvCanvas).sort().join()") == "getState,runAction,subscribe"
+    assert await frame.evaluate("Object.keys(gsvCanvas).sort().join()") == "cancelAction,getState,runAction,subscribe"
     desk.patch(name, "/service", "web")
     await holds(frame, "heard.at(-1) === 'web'")
     assert await frame.evaluate("heard") == ["api", "web"] or await frame.evaluate("heard[0]") == "api"

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.async_api import Page, expect
 
+from easel.core.canvas.canvas import Change
+from easel.core.canvas.events import CanvasEvents
+from easel.core.principal import THE_OWNER
+from easel.host.canvas_logs import CanvasLogs
+from easel.ids import OWNER, CanvasId
 from tests.browser.canvas import MINIMAL, Desk, inside, show, the_frame
 from tests.browser.wire import Wire
+from tests.edges.http.live import LiveEasel
 from tests.requirements import rule
 from tests.support.processes import Launcher
 
@@ -59,6 +65,31 @@ async def test_a_page_outlives_a_killed_server_and_shows_what_it_missed(page: Pa
             desk.rpc("canvas.delete", canvasId=name)
             await expect(page.locator("#over")).to_have_text("This canvas was deleted.")
             await expect(page.locator("#stage iframe")).to_have_count(0)
+
+
+@rule("RS-34")
+async def test_a_page_whose_place_in_the_log_is_gone_reads_the_canvas_anew(page: Page, tmp_path: Path) -> None:
+    """What it missed is not in the log any more, and what it knew of the log's end is older than all that is."""
+    with LiveEasel(tmp_path, with_worker=False, settings={"poll_seconds": 30.0}) as easel, Desk(easel) as desk:
+        name = desk.make(MINIMAL)
+        frame = await show(page, easel, name)
+        await expect(frame.locator("h1")).to_have_text("api")
+        stories, canvases = easel.instances[0].stories, easel.instances[0].opened.canvases
+
+        async def forget() -> None:
+            told = CanvasEvents(CanvasId(name), agent_id="main", event_id="evt_1")
+            for n in range(3):  # past the stories, which would tell whoever watches
+                state = {**(await stories.canvases.get(THE_OWNER, name)).canvas.state, "service": f"missed {n}"}
+                change = Change(events=[told.updated(n + 2, ["/service"])], state=state)
+                await canvases.change(OWNER, CanvasId(name), lambda _, change=change: change)
+            await CanvasLogs(canvases, -1).once()
+            for viewer in list(stories.canvas_tails._viewers):
+                viewer.end()
+
+        await asyncio.to_thread(easel.do, forget())
+        await expect(frame.locator("h1")).to_have_text("missed 2")
+        desk.patch(name, "/service", "and on it goes")
+        await expect(frame.locator("h1")).to_have_text("and on it goes")
 
 
 async def test_assets_that_changed_while_the_page_was_away_are_shown(page: Page, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.async_api import Browser, Page, expect
 
+from tests.browser.canvas import Desk, show, the_frame
 from tests.browser.conftest import link_of
 from tests.browser.console import Outside
 from tests.requirements import case
@@ -78,6 +79,20 @@ async def test_signing_out_in_one_tab_ends_the_streams_of_all(page: Page, server
     await expect(other.locator("#link")).to_have_text("You are signed out.")
     with Outside(server) as outside:
         assert not any(outside.watched().values())
+
+
+@case("O9")
+async def test_signing_out_ends_the_canvases_of_all_tabs_and_their_views(page: Page, server: EaselProcess) -> None:
+    with Desk(server) as desk:
+        name = desk.make()
+    canvas = await page.context.new_page()
+    await show(canvas, server, name)
+    view = (await the_frame(canvas)).url
+    await page.goto(server.base_url)
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page.get_by_label("Token")).to_be_visible()
+    await expect(canvas.locator("#signed-out")).to_be_visible()
+    assert (await page.request.get(view)).status == 404
 
 
 @case("O7", "U8")

@@ -13,6 +13,7 @@ from easel.core.canvas.execution import actor_of
 from easel.core.canvas.pressing import Begun, Press, Rules, pressed
 from easel.core.canvas.spec import checked_spec
 from easel.core.principal import Principal
+from easel.core.stream.payload import to_json
 from easel.ids import CanvasId, UserId
 from tests.core.canvas.specs import TOOLS, example
 
@@ -34,7 +35,7 @@ def canvas(state: Mapping[str, Any] = STATE, *, accepted: bool = True, revision:
             agent_id="ops",
             title="Cockpit",
             owner_session_key=None,
-            spec=example(**spec),
+            spec_json=to_json(example(**spec)),
             state=state,
             revision=revision,
             last_seq=9,

@@ -26,7 +26,7 @@ from easel.core.canvas.folder import (
     read,
     record_path,
 )
-from easel.core.stream.lightness import light_value
+from easel.core.stream.lightness import light_value, restored
 from easel.errors import BadInput
 from easel.ids import CanvasId
 from tests.core.canvas.specs import EXAMPLE
@@ -281,3 +281,11 @@ def test_json_is_written_as_people_edit_it() -> None:
 
 def test_a_name_on_a_terminal_is_no_command() -> None:
     assert plain("a\x1b[2Jb\x07é") == "a\\x1b[2Jb\\x07é"
+
+
+def test_a_member_called_redacted_is_no_marker_of_something_that_was_moved() -> None:
+    """A patch may have put it there, member by member."""
+    state = {"doc": {"redacted": True}, "almost": {"redacted": True, "sha256": "x", "original_size": 1, "uri": "/api/artifacts/x"}}
+    view = {"spec": {"version": 1}, "state": state}
+    assert heavy_in(view) == frozenset()
+    assert restored(state, {}) == state

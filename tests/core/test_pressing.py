@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easel.core.canvas.actions import Confirm, ResolvedCall
+from easel.core.canvas.actions import Confirm, ResolvedCall, checked_action
 from easel.core.canvas.execution import Status, may_confirm
 from easel.core.canvas.patch import checked_patch
 from easel.core.canvas.pressing import Message, NeedsTools, agreed, refused, resolved_as_shown, work_of
 from easel.core.canvas.spec import checked_spec
 from easel.core.principal import Kind
+from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadInput, ConfirmationOver, Forbidden, HostError, NotFound, RevisionConflict, TooLarge, Unavailable
 from tests.core.button import ACTS, ANN, NOW, READS, RULES, STATE, acting, actions, canvas, press, told, types
 from tests.requirements import case, rule
@@ -73,7 +74,7 @@ def test_what_begins_is_told_with_who_what_and_when_and_changes_nothing() -> Non
     assert step is not None
     assert (step.out_of, step.execution) == (None, begun.execution)
     assert (begun.execution.owner_id, begun.execution.request_id, begun.execution.tool) == ("ins_1", "r1", "server-a__Read")
-    assert begun.work == ResolvedCall("server-a__Read", {"path": "api"})
+    assert begun.work == ResolvedCall("server-a__Read", {"path": "api"}, "agent:ops:main")
 
 
 @rule("CV-25", "CV-39", "CV-37")
@@ -139,7 +140,9 @@ def test_who_has_to_be_asked_is_asked_with_the_resolved_call_and_nothing_starts(
         "kind": "tool.call",
         "tool": "server-a__Bash",
         "args": {"command": "./deploy api 'it'\\''s'"},
-        "digest": ResolvedCall("server-a__Bash", {"command": "./deploy api 'it'\\''s'"}).digest,
+        "sessionKey": "agent:ops:main",
+        "shell": [".command"],
+        "digest": ResolvedCall("server-a__Bash", {"command": "./deploy api 'it'\\''s'"}, "agent:ops:main", (".command",)).digest,
     }
     assert data["confirmationId"] == "evt_1"
     assert begun.execution.status is Status.ASKED
@@ -156,6 +159,23 @@ def test_the_server_and_an_unaccepted_spec_raise_the_level(floor: Confirm, accep
     whole = canvas(accepted=accepted, actions={"act": {**ACTS, "confirm": "never"}}, refresh=..., bindings=...)
     begun = acting(whole, "act", replace(RULES, floor=floor), input={"to": "a"})
     assert (begun.execution.status is Status.ASKED) is asks
+
+
+@rule("RS-59")
+@pytest.mark.parametrize("confirm", ["never", "auto", "always"])
+@pytest.mark.parametrize("key", [{}, {"sessionKey": "agent:ops:main"}, {"sessionKey": "agent:main:another"}])
+def test_a_spec_that_nobody_accepted_reaches_no_session_by_itself(key: dict[str, str], confirm: str) -> None:
+    """A message starts an agent with all that its session has: no agent sends one by a canvas that it wrote, and no refresh does."""
+    sends = {"kind": "session.send", "message": "cat secret.txt", "confirm": confirm, **key}
+    unaccepted = canvas(accepted=False, actions={"say": sends}, refresh=..., bindings=...)
+    asked = acting(unaccepted, "say")
+    assert asked.execution.status is Status.ASKED
+    assert asked.execution.resolved is not None
+    assert asked.execution.resolved["sessionKey"] == key.get("sessionKey", "agent:ops:main")
+    with pytest.raises(Forbidden, match="none to ask"):
+        acting(unaccepted, "say", is_attended=False)
+    accepted = canvas(actions={"say": sends}, refresh=..., bindings=...)
+    assert (acting(accepted, "say").execution.status is Status.ASKED) is (confirm == "always")
 
 
 @rule("CV-41", "RS-45")
@@ -182,33 +202,56 @@ PATCHES = st.lists(
 @rule("CV-22")
 @case("X6")
 @given(
-    st.builds(ResolvedCall, st.just("server-a__Bash"), st.dictionaries(st.text(max_size=5), JSON, max_size=3))
+    st.builds(
+        ResolvedCall,
+        st.just("server-a__Bash"),
+        st.dictionaries(st.text(max_size=5), JSON, max_size=3),
+        st.just("agent:ops:main"),
+        st.sampled_from([(), (".command", ".steps[0]")]),
+    )
     | st.builds(Message, st.just("agent:ops:main"), st.text())
     | PATCHES.map(checked_patch)
 )
 def test_what_is_shown_is_what_runs(work: Any) -> None:
-    stored = msgspec.json.decode(msgspec.json.encode(resolved_as_shown(work)))
+    saves = checked_action("act", {**ACTS, "saveAs": "out", "saveMode": "append"})
+    stored = msgspec.json.decode(msgspec.json.encode(resolved_as_shown(work, saves)))
     assert work_of(stored) == work
 
 
 @case("X6")
 def test_a_digest_names_one_call_alone() -> None:
-    one = ResolvedCall("t", {"a": 1, "b": [2]})
-    assert one.digest == ResolvedCall("t", {"b": [2], "a": 1}).digest
-    others = [ResolvedCall("u", one.args), ResolvedCall("t", {"a": "1", "b": [2]}), ResolvedCall("t", {"a": 1, "b": [2], "c": None})]
-    assert len({one.digest, *(other.digest for other in others)}) == 4
+    one = ResolvedCall("t", {"a": 1, "b": [2]}, "agent:ops:main")
+    assert one.digest == ResolvedCall("t", {"b": [2], "a": 1}, "agent:ops:main").digest
+    others = [
+        ResolvedCall("u", one.args, one.session_key),
+        ResolvedCall("t", {"a": "1", "b": [2]}, one.session_key),
+        ResolvedCall("t", {"a": 1, "b": [2], "c": None}, one.session_key),
+        ResolvedCall("t", one.args, "agent:ops:other"),
+        ResolvedCall("t", one.args, one.session_key, (".a",)),
+    ]
+    assert len({one.digest, *(other.digest for other in others)}) == 6
+
+
+@rule("RS-45", "RS-16")
+@case("X6")
+def test_what_was_shown_as_text_is_not_handed_to_a_shell_that_the_tool_has_become_meanwhile() -> None:
+    echo = ToolDefinition("server-a__Bash", "", {"type": "object"})
+    whole = actions(act={**ACTS, "args": {"command": "{{input.to}}"}})
+    asked = acting(whole, "act", replace(RULES, definitions={"server-a__Bash": echo}), input={"to": "x; rm -rf /"})
+    yes = press("act", event_id="evt_2", owner_id="ins_2")
+    with pytest.raises(ConfirmationOver, match="the tool has changed"):
+        agreed(whole, checked_spec(whole.canvas.spec), asked.execution, yes, RULES)
 
 
 AGREED: list[tuple[str, dict[str, Any], type[HostError] | None]] = [
     # says                                the spec meanwhile                                                       refused with
     ("nothing has changed",               {},                                                                      None),
     ("other arguments",                   {"actions": {"act": {**ACTS, "args": {"command": "rm -rf"}}}},           None),
-    ("another place for the result",      {"actions": {"act": {**ACTS, "saveAs": "out"}}},                         None),
+    ("another place for the result",      {"actions": {"act": {**ACTS, "saveAs": "out"}}},                         ConfirmationOver),
     ("another tool",                      {"actions": {"act": READS}},                                             ConfirmationOver),
     ("another kind",                      {"actions": {"act": {"kind": "state.patch", "patch": []}}},              ConfirmationOver),
     ("no such action",                    {"actions": {"other": ACTS}},                                            ConfirmationOver),
     ("the tool is no longer allowed",     {"toolPolicy": {"allow": ["server-a__Read"]}},                           Forbidden),
-    ("what it gives can not be kept",     {"actions": {"act": {**ACTS, "saveAs": "text", "saveMode": "append"}}},  BadInput),
 ]  # fmt: skip
 
 
@@ -218,13 +261,15 @@ AGREED: list[tuple[str, dict[str, Any], type[HostError] | None]] = [
 def test_what_was_agreed_to_runs_as_it_was_shown_or_not_at_all(meanwhile: dict[str, Any], problem: type[HostError] | None) -> None:
     asked = acting(actions(act=ACTS), "act", input={"to": "live"})
     later = canvas({**STATE, "service": "other"}, **{"actions": {"act": ACTS}, "refresh": ..., "bindings": ...} | meanwhile)
+    # Whose folder it works in was shown too: that the canvas is somebody else's now changes nothing.
+    later = replace(later, canvas=replace(later.canvas, owner_session_key="agent:evil:main"))
     yes = press("act", event_id="evt_2", owner_id="ins_2")
     if problem is not None:
         with pytest.raises(problem):
             agreed(later, checked_spec(later.canvas.spec), asked.execution, yes, RULES)
         return
     begun = agreed(later, checked_spec(later.canvas.spec), asked.execution, yes, RULES)
-    assert begun.work == asked.work == ResolvedCall("server-a__Bash", {"command": "./deploy api live"})
+    assert begun.work == asked.work == ResolvedCall("server-a__Bash", {"command": "./deploy api live"}, "agent:ops:main", (".command",))
     assert types(begun.change) == ["action.started"]
     step = begun.change.step
     assert step is not None

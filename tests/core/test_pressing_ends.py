@@ -64,7 +64,26 @@ def test_without_save_as_nothing_changes_but_the_log() -> None:
     assert types(change) == ["action.finished"]
     assert (change.is_mutation, change.state) == (False, None)
     assert change.step is not None
-    assert change.step.execution.answer == {"result": "r"}
+    assert change.step.execution.answer == {}
+
+
+@rule("CV-36", "CV-48")
+@pytest.mark.parametrize("request_id, kept", [(None, {}), ("r1", {"result": "r"})])
+@pytest.mark.parametrize("saving", [{}, {"saveAs": "out"}])
+def test_a_record_holds_a_result_only_where_its_request_can_be_asked_again(
+    request_id: str | None, kept: Any, saving: dict[str, Any]
+) -> None:
+    """A job that runs every second would keep all that it ever read, beside the state that has its latest."""
+    begun = acting(actions(act={**READS, **saving}), "act", request_id=request_id)
+    decide, _ = completed("r", begun, ANN, now_ms=NOW, state_bytes=100_000)
+    step = decide(canvas()).step
+    assert step is not None
+    assert step.execution.answer == kept
+
+
+def test_what_nothing_speaks_of_is_not_kept() -> None:
+    begun = acting(actions(act=READS), "act")
+    assert completed(CUT, begun, ANN, now_ms=NOW, state_bytes=100_000)[1] == ()
 
 
 @rule("CV-42", "RS-43")
@@ -93,7 +112,7 @@ CUT = {"a": LONG[:1_500], "b": LONG[1_500:3_000]}
 
 @rule("RS-35", "RS-43")
 def test_what_is_saved_always_has_its_own_shape_and_only_the_result_is_moved() -> None:
-    begun = acting(actions(act={**READS, "saveAs": "out"}), "act")
+    begun = acting(actions(act={**READS, "saveAs": "out"}), "act", request_id="r1")
     decide, moved = completed(CUT, begun, ANN, now_ms=NOW, state_bytes=100_000)
     change = decide(canvas())
     assert change.state is not None

@@ -12,6 +12,7 @@ import easel
 from easel.core.stream.envelope import EVENT_TYPES, Provenance, Stream, Visibility, seal
 from easel.core.stream.log import LAST_CURSOR, Bounds, check_cursor, parse_cursor
 from easel.core.stream.ring import (
+    ActionStopped,
     CallAnswered,
     CallWaits,
     CancelAsked,
@@ -26,7 +27,7 @@ from easel.core.stream.ring import (
     to_text,
 )
 from easel.errors import BadInput, CursorGone
-from easel.ids import OWNER, RunId, new_call_id, new_connection_id, new_run_id, owned
+from easel.ids import OWNER, RunId, new_call_id, new_connection_id, new_run_id, new_worker_id, owned
 from tests.requirements import case, rule
 
 WHO = Provenance("main", "tool_loop", "run_x")
@@ -127,10 +128,13 @@ RINGS = [
     LogGone("run", new_run_id()),
     RunReady(),
     RunReady(anywhere=True),
+    RunReady(prefers=new_worker_id()),
+    RunReady(anywhere=True, prefers=new_worker_id()),
     CancelAsked(RunId("run_1")),
     NodeChanged(owned(OWNER, "a.b:c-d_e"), new_connection_id()),
     CallWaits(new_connection_id()),
     CallAnswered(new_call_id()),
+    ActionStopped("evt_1"),
 ]
 
 

@@ -33,6 +33,7 @@ PLACES = {
     "canvas.action.started":  ("public", {"canvas"}),
     "canvas.action.finished": ("public", {"canvas"}),
     "canvas.action.failed":   ("public", {"canvas"}),
+    "canvas.action.output":   ("public", {"canvas"}),
     "canvas.action.refused":  ("public", {"canvas"}),
     "canvas.refresh.failed":  ("public", {"canvas"}),
 }  # fmt: skip

@@ -9,10 +9,11 @@ import msgspec
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.spec import SpecLimits
 from easel.core.principal import THE_OWNER
-from easel.host.canvas_actions import ActionLimits, Answer, Ask, CanvasActions
+from easel.host.canvas_actions import ActionLimits, Ask, CanvasActions
 from easel.host.canvas_assets import AssetLimits, CanvasAssets
 from easel.host.canvas_changes import CanvasChanges
 from easel.host.canvas_library import CanvasLibrary, Draft
+from easel.host.canvas_output import LiveOutputs
 from easel.host.canvas_refresh import CanvasRefresh, RefreshLimits
 from easel.host.canvas_tools import canvas_tools
 from easel.host.canvas_views import CanvasViews
@@ -25,21 +26,25 @@ from easel.stores.blobs import open_blobs
 
 if TYPE_CHECKING:
     from easel.core.principal import Principal
+    from easel.host.canvas_endings import Answer
     from easel.host.ports import Tool
     from tests.host.conftest import Bench
 
 LEASE_SECONDS = 30.0
+POLL_SECONDS = 0.05
 
 
 class Stage:
-    def __init__(self, bench: Bench, *tools: Tool, unwatched: bool = True) -> None:
+    def __init__(
+        self, bench: Bench, *tools: Tool, unwatched: bool = True, poll_seconds: float = POLL_SECONDS, most_output: int = 2_000
+    ) -> None:
         self.bench = bench
         database = bench.database
         bell, audit, instance = database.bell, bench.audit, new_worker_id()
         blobs = open_blobs(str(database.path.parent / "blobs"))
         changes = CanvasChanges(database.canvases, blobs, bell)
         self.tools = Toolbox([*native_tools(), *tools], audit=audit, timeout_seconds=5, max_result_bytes=100_000)
-        assets = CanvasAssets(database.canvases, changes, blobs, AssetLimits(10_000, 10))
+        self.assets = assets = CanvasAssets(database.canvases, changes, blobs, AssetLimits(10_000, 10))
         limits = SpecLimits()
         self.library = CanvasLibrary(database.canvases, changes, assets, bench.artifacts, self.tools, bell=bell, audit=audit, limits=limits)
         self.views = CanvasViews(database.canvases, changes, view_seconds=60)
@@ -49,9 +54,18 @@ class Stage:
         work = CanvasWork(self.tools, bench.queue, self.runs, bench.artifacts, answer_seconds=10)
         action_limits = ActionLimits(20, 100_000, LEASE_SECONDS, 0.05, 900, Confirm.NEVER)
         self.actions = CanvasActions(
-            database.canvas_actions, changes, work, bench.artifacts, audit=audit, limits=action_limits, instance_id=instance, is_alone=False
+            database.canvas_actions,
+            changes,
+            work,
+            bench.artifacts,
+            outputs=LiveOutputs(changes, audit, most_output, LEASE_SECONDS),
+            bell=bell,
+            audit=audit,
+            limits=action_limits,
+            instance_id=instance,
+            is_alone=False,
         )
-        refresh_limits = RefreshLimits(10, LEASE_SECONDS, 0.05, unwatched)
+        refresh_limits = RefreshLimits(10, LEASE_SECONDS, poll_seconds, unwatched)
         self.refresh = CanvasRefresh(
             database.canvas_actions, self.actions, changes, audit, refresh_limits, instance_id=instance, dice=lambda: 0.0
         )
@@ -60,7 +74,7 @@ class Stage:
         await self.library.create(who, Draft(canvas_id=canvas_id, spec={"version": 1, **spec}))
 
     async def press(self, action_id: str, **more: Any) -> Answer:
-        return await self.actions.press(THE_OWNER, Ask(canvas_id="c", action_id=action_id, **{"input": {}, "client_id": "test", **more}))
+        return await self.actions.press(THE_OWNER, Ask(action_id=action_id, **{"canvas_id": "c", "input": {}, "client_id": "test", **more}))
 
     async def state(self) -> Any:
         return (await self.library.get(THE_OWNER, "c")).canvas.state

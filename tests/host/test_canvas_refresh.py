@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +12,8 @@ from easel.core.principal import THE_OWNER, Kind, Principal
 from easel.errors import BadInput
 from easel.host.canvas_views import NO_CONNECTION
 from tests.host.conftest import TestTool
-from tests.host.stage import LEASE_SECONDS, Stage
+from tests.host.refreshing import ECHO, Slow, count_statements, fired, has_seen, polling
+from tests.host.stage import LEASE_SECONDS, POLL_SECONDS, Stage
 from tests.host.working import until
 from tests.requirements import case, rule
 
@@ -22,13 +22,7 @@ if TYPE_CHECKING:
 
     from tests.host.conftest import Bench, TurnableClock
 
-ECHO = {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "again"}, "saveAs": "seen", "saveMode": "append"}
 AGENT = Principal(THE_OWNER.user_id, "agent", kind=Kind.AGENT)
-
-
-def polling(action: Mapping[str, Any], *, every_ms: int = 60_000, enabled: bool = True, tools: tuple[str, ...] = ("gsv__Echo",)) -> Any:
-    job = {"id": "poll", "everyMs": every_ms, "action": "look", "enabled": enabled}
-    return {"toolPolicy": {"allow": list(tools)}, "state": {"n": 0}, "actions": {"look": dict(action)}, "refresh": [job]}
 
 
 @pytest_asyncio.fixture
@@ -38,18 +32,11 @@ async def stage(bench: Bench) -> AsyncIterator[Stage]:
     await stage.close()
 
 
-async def fired(*stages: Stage) -> int:
-    """One look of each instance for what is due; how many jobs were started. They have ended when it returns."""
-    count = sum([await stage.refresh.once() for stage in stages])
-    for stage in stages:
-        await asyncio.gather(*stage.refresh.at_work)
-    return count
-
-
 @rule("CV-19")
 async def test_a_job_runs_once_every_interval_and_its_result_is_kept(stage: Stage, clock: TurnableClock) -> None:
     await stage.create(polling(ECHO))
     assert await fired(stage) == 0, "its time has not come"
+    assert await stage.refresh.look() == POLL_SECONDS, "and it is not looked for more often than anything else"
     for time in range(1, 4):
         clock.ahead += 60
         assert await fired(stage) == 1
@@ -87,21 +74,15 @@ async def test_a_new_spec_that_keeps_a_job_does_not_put_it_off(stage: Stage, clo
 @rule("CV-19")
 @case("X9")
 async def test_of_many_instances_one_fires_and_a_job_that_still_runs_is_not_started_again(bench: Bench, clock: TurnableClock) -> None:
-    going, started = asyncio.Event(), asyncio.Event()
-
-    async def slow(_: Mapping[str, Any]) -> Any:
-        started.set()
-        await going.wait()
-
-    tool = TestTool("slow", slow, read_only=True)
-    stages = [Stage(bench, tool) for _ in range(3)]
-    await stages[0].create(polling({"kind": "tool.call", "tool": "slow"}, every_ms=1_000, tools=("slow",)))
+    slow = Slow()
+    stages = [Stage(bench, slow.tool) for _ in range(3)]
+    await stages[0].create(slow.spec)
     clock.ahead += 1
     assert sum([await stage.refresh.once() for stage in stages]) == 1
-    await started.wait()
+    await slow.began.wait()
     clock.ahead += LEASE_SECONDS / 2
     assert sum([await stage.refresh.once() for stage in stages]) == 0, "it is slower than its interval, and still runs"
-    going.set()
+    slow.may_end.set()
     assert await fired(*stages) == 0
     clock.ahead += 1
     assert await fired(*stages) == 1, "what was missed is made up for once, and not fifteen times"
@@ -114,7 +95,7 @@ async def test_a_job_whose_instance_died_moves_on(bench: Bench, clock: TurnableC
     dead, alive = Stage(bench), Stage(bench)
     await dead.create(polling(ECHO))
     clock.ahead += 60
-    assert len(await bench.database.canvas_actions.claim_refreshes("wrk_dead", 10, LEASE_SECONDS)) == 1
+    assert len(await bench.database.canvas_actions.claim_refreshes("wrk_dead", 10, LEASE_SECONDS, at_work=[], unwatched=True)) == 1
     assert await fired(alive) == 0
     clock.ahead += LEASE_SECONDS + 1
     assert await fired(alive) == 1
@@ -151,19 +132,40 @@ async def test_a_job_that_fails_is_told_and_tried_more_rarely_until_it_works_aga
 
 
 @rule("CV-19")
-async def test_where_the_setting_says_so_jobs_rest_while_nobody_looks(bench: Bench, clock: TurnableClock) -> None:
-    stage = Stage(bench, unwatched=False)
-    await stage.create(polling(ECHO))
-    clock.ahead += 60
-    await fired(stage)
-    assert "seen" not in await stage.state()
+@pytest.mark.parametrize("unwatched, only_watched", [(False, False), (True, True)], ids=["the setting says so", "the job says so"])
+async def test_a_job_rests_while_nobody_looks_and_is_soon_there_when_somebody_does(
+    bench: Bench, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch, unwatched: bool, only_watched: bool
+) -> None:
+    stage = Stage(bench, unwatched=unwatched)
+    await stage.create(polling(ECHO, onlyWatched=only_watched))
+    clock.ahead += 3_600
+    before = await stage.log()
+    asked = count_statements(bench.database, monkeypatch)
+    assert await stage.refresh.look() == POLL_SECONDS
+    assert asked == ["read"], "what rests costs no write, however long it rests"
+    assert (await stage.log(), "seen" in await stage.state()) == (before, False)
+    view, _ = await stage.views.open(THE_OWNER, "c", "browser", NO_CONNECTION)
+    assert await fired(stage) == 1, "at the next look, and not a whole interval later"
+    clock.ahead += 30
+    assert await fired(stage) == 0
+    assert await stage.views.close(THE_OWNER, "c", NO_CONNECTION, view.view_id) == [view.view_id]
+    clock.ahead += 30
+    assert await fired(stage) == 0, "nobody looks any more"
     await stage.views.open(THE_OWNER, "c", "browser", NO_CONNECTION)
-    clock.ahead += 60
-    # The view would have run out meanwhile if the clock were not turned: it is opened anew.
+    assert await fired(stage) == 1
     await stage.views.open(THE_OWNER, "c", "browser", NO_CONNECTION)
-    await fired(stage)
-    assert len((await stage.state())["seen"]) == 1
+    clock.ahead += 3_600
+    assert await fired(stage) == 0, "a view that nobody has heard of is not somebody"
     await stage.close()
+
+
+async def test_a_new_spec_says_whether_a_job_rests(stage: Stage, clock: TurnableClock) -> None:
+    await stage.create(polling(ECHO, onlyWatched=True))
+    clock.ahead += 60
+    assert await fired(stage) == 0
+    await patch_spec(stage, polling(ECHO))
+    clock.ahead += 60
+    assert await fired(stage) == 1
 
 
 @rule("RS-45", "CV-41")
@@ -205,18 +207,14 @@ async def test_a_deleted_canvas_has_no_jobs(stage: Stage, clock: TurnableClock) 
     await stage.library.delete(THE_OWNER, "c")
     clock.ahead += 60
     assert await fired(stage) == 0
-    assert await stage.bench.database.canvas_actions.next_refresh() is None
+    assert await stage.bench.database.canvas_actions.next_refresh(unwatched=True) is None
 
 
 @rule("CV-19")
 async def test_the_duty_fires_when_it_is_time_and_renews_what_it_holds(stage: Stage) -> None:
     await stage.create(polling(ECHO, every_ms=1_000))
     stage.refresh.start()
-    await until(lambda: _has_seen(stage, 2))
-
-
-async def _has_seen(stage: Stage, count: int) -> bool:
-    return len((await stage.state()).get("seen", [])) >= count
+    await until(lambda: has_seen(stage, 2))
 
 
 @case("X9")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
 
-from easel.core.principal import THE_OWNER, Principal
+from easel.core.principal import THE_OWNER, Kind, Principal
 from easel.core.run.life import Status
 from easel.core.tool.context import ToolContext
 from easel.errors import BadInput, Forbidden, NotFound, RevisionConflict, ToolFailed
@@ -129,6 +130,70 @@ async def test_never_of_an_agent_counts_as_auto_until_a_person_accepts_that_spec
     await stage.close()
 
 
+@rule("RS-59", "SB-02", "RS-13")
+@case("X6")
+async def test_who_writes_a_spec_has_it_work_in_its_own_folder_and_takes_nothing_over_that_was_asked_before(bench: Bench) -> None:
+    """Neither by a title nor by a spec does an agent get at another session's files, or put its own in the place of what was shown."""
+    worked_in: list[str] = []
+
+    class Where(TestTool):
+        async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
+            worked_in.append(context.session_key)
+
+    async def nothing(_: Mapping[str, Any]) -> Any: ...
+
+    stage = Stage(bench, Where("where", nothing))
+    spec = {"toolPolicy": {"allow": ["where"]}, "actions": {"go": {"kind": "tool.call", "tool": "where", "confirm": "always"}}}
+    await stage.create(spec)
+    evil = ToolContext(THE_OWNER, "agent:main:evil")
+    asked = await stage.press("go")
+    assert asked.resolved["sessionKey"] == "agent:main:main"
+    await canvas(stage, "upsert", evil, canvasId="c", title="Mine now")
+    assert (await stage.library.get(THE_OWNER, "c")).canvas.session_key == "agent:main:main"
+    await canvas(stage, "upsert", evil, canvasId="c", spec={"version": 1, **spec})
+    assert (await stage.library.get(THE_OWNER, "c")).canvas.session_key == "agent:main:evil"
+    await stage.actions.confirm(THE_OWNER, asked.event_id, "test", approve=True)
+    asked = await stage.press("go")
+    await stage.actions.confirm(THE_OWNER, asked.event_id, "test", approve=True)
+    assert worked_in == ["agent:main:main", "agent:main:evil"]
+    await canvas(stage, "upsert", evil, canvasId="new", title="Made")
+    assert (await stage.library.get(THE_OWNER, "new")).canvas.session_key == "agent:main:evil"
+    await stage.close()
+
+
+@rule("RS-59")
+async def test_a_page_that_an_agent_writes_is_not_the_one_that_a_person_stands_for(bench: Bench) -> None:
+    """It presses buttons in the name of whoever looks at it."""
+
+    async def touch(_: Mapping[str, Any]) -> Any:
+        return "touched"
+
+    stage = Stage(bench, TestTool("touch", touch))
+    action = {"kind": "tool.call", "tool": "touch", "confirm": "never"}
+    await stage.create({"toolPolicy": {"allow": ["touch"]}, "actions": {"go": action}})
+    agent = Principal(THE_OWNER.user_id, "agent", kind=Kind.AGENT)
+    page, path = b"<script>gsvCanvas.runAction('go')</script>", "assets/index.html"
+    ways = [
+        canvas(stage, "upsert", canvasId="c", assets={path: page.decode()}),
+        stage.assets.put(agent, "c", "assets/more.js", page, None),
+        stage.assets.delete(agent, "c", "assets/more.js", None),
+    ]
+    for way in ways:
+        seen = (await stage.library.get(THE_OWNER, "c")).canvas.revision
+        assert (await stage.press("go")).result == "touched"
+        await way
+        assert (await stage.press("go")).status == "asked"
+        with pytest.raises(RevisionConflict):
+            await stage.library.accept(THE_OWNER, "c", seen)
+        await stage.assets.put(THE_OWNER, "c", "assets/mine.css", b"", None)
+        assert not (await stage.library.get(THE_OWNER, "c")).canvas.is_accepted, "who adds something has not accepted the rest"
+        await stage.library.accept(THE_OWNER, "c", seen + 2)
+    await canvas(stage, "patchState", canvasId="c", patch=[{"op": "add", "path": "/n", "value": 7}])
+    await stage.assets.put(THE_OWNER, "c", path, b"<p>", None)
+    assert (await stage.press("go")).result == "touched"
+    await stage.close()
+
+
 @rule("RS-59")
 async def test_an_agent_can_neither_accept_nor_confirm(stage: Stage) -> None:
     await canvas(stage, "upsert", canvasId="c", spec=SPEC)
@@ -196,3 +261,13 @@ async def test_logs_are_read_as_lines_of_a_run_a_canvas_or_a_session_newest_last
     assert "canvas.created" in (await stage.tools.call("gsv__LogsGet", {"canvasId": "c"}, PERSON))["text"]
     with pytest.raises(BadInput, match="Name one log"):
         await stage.tools.call("gsv__LogsGet", {"canvasId": "c", "runId": first}, PERSON)
+
+
+async def test_an_agent_adds_what_is_no_text_as_base64(stage: Stage, bench: Bench) -> None:
+    assets = {"assets/index.html": "<img src=a.png>", "assets/a.png": {"base64": base64.b64encode(b"\x89PNG\xff").decode()}}
+    assert (await canvas(stage, "upsert", canvasId="c", assets=assets))["assets"] == ["assets/a.png", "assets/index.html"]
+    _, content, _ = await stage.assets.read(THE_OWNER, "c", "assets/a.png")
+    assert content == b"\x89PNG\xff"
+    for wrong in ({"base64": "?"}, {"base64": 5}, {"text": "x"}, 5):
+        with pytest.raises((BadInput, ToolFailed), match="assets"):
+            await canvas(stage, "upsert", canvasId="c", assets={"assets/a.png": wrong})

@@ -376,7 +376,7 @@ async def test_a_run_is_handed_back_as_soon_as_the_database_is_there_again(bench
 
 async def test_what_was_taken_over_is_worked_on_although_the_next_statement_fails(bench: Bench):
     class HalfAway(CutOff):
-        async def claim_queued(self, *_: Any) -> Any:
+        async def claim_queued(self, *_: Any, **__: Any) -> Any:
             raise Unavailable(what="The database")
 
     run_id = await bench.start("noop")

@@ -136,22 +136,6 @@ def test_bash_can_be_turned_off_anywhere() -> None:
     assert choose("logical", bash="off").mode is None
 
 
-@rule("SB-01")
-@pytest.mark.parametrize("floor", ["never", "auto", "always"])
-@pytest.mark.bwrap
-def test_what_is_asked_and_what_is_isolated_are_set_apart(floor: str) -> None:
-    """How much consent actions need is one setting, what isolates commands another: neither is seen by the other."""
-    for mode in ("logical", "bwrap"):
-        wanted = settings.load({"EASEL_CONFIRM_FLOOR": floor, "EASEL_SANDBOX_MODE": mode})
-        assert wanted.confirm_floor == floor
-        assert assembly.sandbox(wanted).mode == mode
-    offered = [
-        [one.definition for one in machine_tools("local", FixedRoots([Path.cwd()]), choose(mode).shell(SMALL))]
-        for mode in ("logical", "bwrap")
-    ]
-    assert offered[0] == offered[1], "what a tool says of itself, and so what is asked before it, is the same in every mode"
-
-
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ import pytest
 from easel.core.canvas.canvas import Change, NewCanvas, WholeCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, Overtaken, Repeated, Status, Step
+from easel.core.canvas.output import Said, saying
 from easel.core.stream.lightness import light_value
 from easel.ids import OWNER, CanvasId, UserId, new_event_id
 from tests.requirements import case, rule
@@ -244,15 +245,59 @@ async def test_what_is_not_renewed_is_lost_when_its_time_is_over(canvases: Canva
         await begin(canvases, an_execution(status)) for status in (Status.RUNNING, Status.RUNNING, Status.RUNNING, Status.ASKED)
     ]
     await take(canvases, ending(ended))
-    assert await actions.lost([], 10) == [], "their time has not come"
+    assert await actions.lost([], LEASE, 10) == [], "their time has not come"
     await store.sql(f"update canvas_actions set lease_until = {store.ago(1)} where status = 'running'")
-    await actions.renew(HERE, [kept.event_id, ended.event_id, asked.event_id], LEASE)
-    await actions.renew(THERE, [dropped.event_id], LEASE)
-    [lost] = await actions.lost([], 10)
+    held = await actions.renew(HERE, [kept.event_id, ended.event_id, asked.event_id], LEASE)
+    assert held == {kept.event_id}, "who is told what is still theirs stops the rest"
+    assert await actions.renew(THERE, [dropped.event_id], LEASE) == set()
+    [lost] = await actions.lost([], LEASE, 10)
     assert (lost.event_id, lost.owner_id, lost.actor) == (dropped.event_id, HERE, dropped.actor), "named, so it can be told in its name"
     await take(canvases, Step(replace(lost, status=Status.FAILED, answer={"error": {}}), out_of=Status.RUNNING))
-    assert await actions.lost([], 10) == []
+    assert await actions.lost([], LEASE, 10) == []
     assert (await found(actions, kept)).status is Status.RUNNING
+
+
+@rule("CV-22", "CV-48")
+async def test_a_question_that_nobody_answered_is_found_when_its_time_is_over(
+    canvases: CanvasStore, actions: CanvasActionStore, store: Store
+) -> None:
+    await made(canvases)
+    late, early, answered = [await begin(canvases, an_execution(Status.ASKED)) for _ in range(3)]
+    await take(canvases, agreeing(answered))
+    await store.sql(f"update canvas_actions set created_at = {store.ago(60)} where event_id <> '{early.event_id}'")
+    assert await actions.lost([], 61, 10) == []
+    [lost] = await actions.lost([], 59, 10)
+    assert (lost.event_id, lost.status, lost.actor) == (late.event_id, Status.ASKED, late.actor)
+    await take(canvases, Step(replace(lost, status=Status.REFUSED), out_of=Status.ASKED))
+    assert await actions.lost([], 59, 10) == []
+    over = await found(actions, late)
+    assert (over.status, over.confirmed_by, over.started_at, over.ended_at is not None) == (Status.REFUSED, None, None, True)
+    with pytest.raises(Overtaken):
+        await take(canvases, agreeing(late))
+
+
+@rule("CV-37", "CV-42")
+async def test_what_is_said_is_told_only_while_it_runs(canvases: CanvasStore, actions: CanvasActionStore) -> None:
+    await made(canvases)
+    execution = await begin(canvases)
+
+    async def say(one: Execution, text: str) -> None:
+        assert await canvases.change(one.user_id, one.canvas_id, saying(one, [Said(text)]), seconds=LEASE) is not None
+
+    await say(execution, "one")
+    with pytest.raises(Overtaken):
+        await say(replace(execution, owner_id=THERE), "not mine")
+    running = await found(actions, execution)
+    assert (running.status, running.ended_at, running.answer) == (Status.RUNNING, None, None)
+    assert await actions.lost([], LEASE, 10) == [], "and its hold is as it was, or longer"
+    await take(canvases, ending(execution))
+    with pytest.raises(Overtaken):
+        await say(execution, "late")
+    events = await canvases.events_after(f"{OWNER}/{NAME}", 0, 100)
+    assert [event.type for event in events] == ["canvas.created", "canvas.action.started", "canvas.action.output", "canvas.action.started"]
+    told = msgspec.json.decode(events[2].data)
+    assert (told["text"], told["actionId"], told["eventId"], told["revision"]) == ("one", "deploy", execution.event_id, 1)
+    assert told["provenance"] == {"agent_id": OWNER, "node_id": "deploy", "run_id": execution.event_id}
 
 
 @rule("CV-42")
@@ -261,9 +306,9 @@ async def test_what_another_instance_left_can_be_told_at_once(canvases: CanvasSt
     mine, theirs = await begin(canvases), await begin(canvases, an_execution(owner_id=THERE))
     await begin(canvases, an_execution(Status.ASKED))
     assert await actions.others_at_work(HERE) == [THERE]
-    assert [one.event_id for one in await actions.lost([THERE], 10)] == [theirs.event_id]
-    assert {one.event_id for one in await actions.lost([HERE, THERE], 10)} == {mine.event_id, theirs.event_id}
-    assert len(await actions.lost([HERE, THERE], 1)) == 1
+    assert [one.event_id for one in await actions.lost([THERE], LEASE, 10)] == [theirs.event_id]
+    assert {one.event_id for one in await actions.lost([HERE, THERE], LEASE, 10)} == {mine.event_id, theirs.event_id}
+    assert len(await actions.lost([HERE, THERE], LEASE, 1)) == 1
     assert await actions.others_at_work(THERE) == [HERE]
 
 

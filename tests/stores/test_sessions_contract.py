@@ -169,6 +169,40 @@ async def test_a_search_finds_what_it_says_and_has_no_wildcards(sessions: Sessio
     assert [one.session_id for one in await sessions.list_sessions(OWNER, search=search, before=None, limit=9)] == found
 
 
+IN_EITHER_CASE = [
+    # searched for, found
+    ("ärger", ["umlaut"]),
+    ("ÄRGER ÜBER", ["umlaut"]),
+    ("привет", ["cyrillic"]),
+    ("ПРИВЕТ", ["cyrillic"]),
+    ("οδόσ", ["greek"]),
+    ("straße", ["sharp"]),
+    ("STRASSE", []),
+    ("日本", ["kanji"]),
+    ("NOTE-É", ["note-é"]),
+    ("(a+)+[b-]{2}^$|?*.", ["signs"]),
+    ("***:", []),
+    ("a.b", []),
+    ("\U0001f600", ["kanji"]),
+]
+
+
+@pytest.mark.parametrize("search, found", IN_EITHER_CASE)
+async def test_a_search_finds_letters_of_every_language_in_either_case(sessions: SessionStore, search: str, found: list[str]) -> None:
+    titles = {
+        "umlaut": "Ärger über",
+        "cyrillic": "Привет, мир",
+        "greek": "ΟΔΌΣ",
+        "sharp": "Straße",
+        "kanji": "日本語 \U0001f600",
+        "note-é": "x",
+        "signs": "(A+)+[B-]{2}^$|?*.",
+    }
+    for name, title in {**titles, "0": None}.items():
+        await sessions.create(OWNER, SessionId(name), title)
+    assert [one.session_id for one in await sessions.list_sessions(OWNER, search=search, before=None, limit=9)] == found
+
+
 async def test_a_session_is_made_once_renamed_and_found(sessions: SessionStore) -> None:
     made = await sessions.create(OWNER, TALK, None)
     assert made is not None

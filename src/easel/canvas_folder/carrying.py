@@ -1,13 +1,13 @@
 """Carrying a canvas between a server and a folder: what there is, what differs, and the calls that make it the same.
 
 Owns that nothing is half carried. All that changed goes in one call where one call can say it: then it is there whole or not at
-all. Where it cannot (bytes that are no text, or more than one request holds) it goes in steps, and when one is refused those before it are
-taken back.
+all. Where it cannot (more than one request holds, or the server has assets that the folder does not speak of) it goes in steps, and
+when one is refused those before it are taken back.
 """
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from easel.errors import BadInput
 
 MOST_TRIES = 3  # at reading a canvas at one revision, while people work on it
 RECORDS_AT_ONCE = 200
+UPSERT = "canvas.upsert"
 TOO_LARGE, NOT_FOUND = "TOO_LARGE", "NOT_FOUND"
 
 
@@ -111,8 +112,21 @@ def records(server: Server, canvas_id: str, most: int) -> list[Mapping[str, Any]
 # --- to the server ------------------------------------------------------------------------------------------------------
 
 
-def steps(old: FolderCanvas | None, new: FolderCanvas, *, most_bytes: int, others: Sequence[str] = ()) -> list[Step]:
-    """What makes `old`, as the server has it, into `new`. `others` are assets of the server's that neither speaks of; they stay."""
+def steps(
+    old: FolderCanvas | None, new: FolderCanvas, *, most_bytes: int, others: Sequence[str] = (), is_accepted: bool = True
+) -> list[Step]:
+    """What makes `old`, as the server has it, into `new`. `others` are assets of the server's that neither speaks of; they stay.
+
+    What is not accepted is so from the first call on, and its buttons run nothing without asking.
+    """
+    planned = _steps(old, new, most_bytes=most_bytes, others=others)
+    if is_accepted or not planned:
+        return planned
+    first = [] if planned[0].method == UPSERT else [_upsert(new, {}, [])]
+    return [replace(step, params={**step.params, "accepted": False}) if step.method == UPSERT else step for step in (*first, *planned)]
+
+
+def _steps(old: FolderCanvas | None, new: FolderCanvas, *, most_bytes: int, others: Sequence[str]) -> list[Step]:
     told = _told(old, new)
     there = _assets(old)
     put = {path: content for path, content in new.assets.items() if there.get(path) != content}
@@ -122,9 +136,8 @@ def steps(old: FolderCanvas | None, new: FolderCanvas, *, most_bytes: int, other
     files = [*_files(told), *put, *gone]
     if not put and not gone:
         return [_upsert(new, told, files)]
-    whole = None if others else _texts(new.assets)
-    if whole is not None:
-        at_once = _upsert(new, {**told, "assets": whole}, files)
+    if not others:
+        at_once = _upsert(new, {**told, "assets": {path: _whole(content) for path, content in new.assets.items()}}, files)
         if len(msgspec.json.encode({"method": at_once.method, "params": at_once.params})) <= most_bytes:
             return [at_once]
     first: list[Step] = []
@@ -158,7 +171,7 @@ def _files(told: Mapping[str, Any]) -> list[str]:
 
 
 def _upsert(new: FolderCanvas, told: Mapping[str, Any], files: Sequence[str], undo: tuple[str, Mapping[str, Any]] | None = None) -> Step:
-    return Step("canvas.upsert", {"canvasId": new.canvas_id, **told}, files, undo)
+    return Step(UPSERT, {"canvasId": new.canvas_id, **told}, files, undo)
 
 
 def _puts(old: FolderCanvas | None, new: FolderCanvas, put: Mapping[str, bytes]) -> list[Step]:
@@ -173,8 +186,8 @@ def _puts(old: FolderCanvas | None, new: FolderCanvas, put: Mapping[str, bytes])
 
 
 def _put(canvas_id: str, path: str, content: bytes) -> tuple[str, Mapping[str, Any]]:
-    text = _text(content)
-    said = {"base64": base64.b64encode(content).decode()} if text is None else {"text": text}
+    whole = _whole(content)
+    said = {"text": whole} if isinstance(whole, str) else whole
     return "canvas.asset.put", {"canvasId": canvas_id, "path": path, **said}
 
 
@@ -202,19 +215,27 @@ def _text(content: bytes) -> str | None:
         return None
 
 
-def _texts(assets: Mapping[str, bytes]) -> dict[str, str] | None:
-    """All of them as text, if they are."""
-    texts = {path: _text(content) for path, content in assets.items()}
-    return {path: text for path, text in texts.items() if text is not None} if None not in texts.values() else None
+def _whole(content: bytes) -> str | Mapping[str, str]:
+    """As text, if it is."""
+    text = _text(content)
+    return {"base64": base64.b64encode(content).decode()} if text is None else text
 
 
-def carry(server: Server, old: FolderCanvas | None, new: FolderCanvas, *, most_bytes: int, others: Sequence[str] = ()) -> Carried | None:
+def carry(
+    server: Server,
+    old: FolderCanvas | None,
+    new: FolderCanvas,
+    *,
+    most_bytes: int,
+    others: Sequence[str] = (),
+    is_accepted: bool = True,
+) -> Carried | None:
     """All of it or nothing; None if there is nothing to do."""
-    planned = steps(old, new, most_bytes=most_bytes, others=others)
+    planned = steps(old, new, most_bytes=most_bytes, others=others, is_accepted=is_accepted)
     try:
         return _done(server, old, new, planned)
     except Refused as problem:
-        smaller = steps(old, new, most_bytes=0, others=others)
+        smaller = steps(old, new, most_bytes=0, others=others, is_accepted=is_accepted)
         if problem.name != TOO_LARGE or len(smaller) <= len(planned):
             raise
         return _done(server, old, new, smaller)  # this server's requests hold less than ours would
@@ -242,6 +263,13 @@ def _done(server: Server, old: FolderCanvas | None, new: FolderCanvas, planned: 
     gone = [path for path in _assets(old) if path not in new.assets]
     about = dict.fromkeys(path for step in done for path in step.about if path not in gone)
     return Carried(answer["revision"], list(about), gone, old is None, warnings)
+
+
+def accept(server: Server, canvas_id: str) -> None:
+    """Whoever imports it stands for all of it, as it lies there now."""
+    view = server.call("canvas.get", canvasId=canvas_id)
+    if not view["accepted"]:
+        server.call("canvas.accept", canvasId=canvas_id, revision=view["revision"])
 
 
 def _taken_back(server: Server, done: Sequence[Step]) -> str:

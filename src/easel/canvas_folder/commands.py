@@ -84,15 +84,24 @@ def export_canvas(
 
 @app.command("import")
 def import_canvas(
-    folder: FolderArgument, agent: AgentOption = None, url: UrlOption = None, token: TokenOption = None, data: DataOption = None
+    folder: FolderArgument,
+    agent: AgentOption = None,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="You stand for what is in it: its buttons ask no more than they declare.")
+    ] = False,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    data: DataOption = None,
 ) -> None:
     """Make the canvases of a running Easel what a folder says: spec, state and assets, all of a canvas or nothing of it.
 
-    Records of actions stay where they happened, and are not imported.
+    Until somebody accepts it there, an imported canvas runs nothing without asking; `--accept` does it at once. Records of actions
+    stay where they happened, and are not imported.
 
-    Example: `easel canvas import ./backup`
+    Example: `easel canvas import ./backup --accept`
     """
     from easel.canvas_folder import files
+    from easel.canvas_folder.carrying import accept as stand_for
     from easel.canvas_folder.carrying import carry, checked_agent, held
     from easel.canvas_folder.watching import in_words
 
@@ -104,11 +113,14 @@ def import_canvas(
             there = held(server, canvas.canvas_id)
             if there is not None:
                 checked_agent(there, canvas.agent_id)
-            carried = carry(server, there and there.canvas, canvas, most_bytes=wanted.max_body_bytes)
+            carried = carry(server, there and there.canvas, canvas, most_bytes=wanted.max_body_bytes, is_accepted=accept)
             typer.echo(f"{canvas.canvas_id}: " + ("is so already; nothing to do." if carried is None else f"{in_words(carried)}."))
             for warning in carried.warnings if carried else ():
                 typer.echo(f"{canvas.canvas_id}: the server warns: {warning}")
-            typer.echo(f"Open {server.page_of(canvas.agent_id, canvas.canvas_id)}")
+            if accept:
+                stand_for(server, canvas.canvas_id)
+            wants = " and accept it there, if you trust what it does" if carried and not accept else ""
+            typer.echo(f"Open {server.page_of(canvas.agent_id, canvas.canvas_id)}{wants}")
 
 
 @app.command("watch")

@@ -17,6 +17,7 @@ from easel.ids import ArtifactId
 from easel.settings import Settings
 
 TIMEOUT_SECONDS = 60.0
+ASK_SECONDS = 5.0  # to say how it is
 MOST_ANSWER_BYTES = 268_435_456
 NOT_SIGNED_IN = "NOT_SIGNED_IN"
 
@@ -35,10 +36,12 @@ class NobodyThere(Exception):
 
 
 class Server:
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str | None, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """Without a token it can only be asked how it is."""
         self.url = url.rstrip("/")
         self._parts = checked_url(self.url)
-        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
+        self._seconds = timeout_seconds
 
     def call(self, method: str, **params: Any) -> Any:
         status, body = self._ask("POST", "/api/rpc", msgspec.json.encode({"method": method, "params": params}))
@@ -49,6 +52,16 @@ class Server:
         if status != 200:
             self._answer(status, body)
         return body
+
+    def is_ready(self) -> bool:
+        """Whether it can do durable work now. Raises `NobodyThere` where no Easel answers."""
+        try:
+            self._answer(*self._ask("GET", "/api/tools", None))
+        except Refused as problem:  # anybody has a health page that says ok; so refuses an Easel alone
+            if problem.name != NOT_SIGNED_IN:
+                raise NobodyThere(f"{self.url} answers, but not as an Easel does.") from None
+        status, body = self._ask("GET", "/readyz", None)
+        return (status, body) == (200, b"ok\n")
 
     def page_of(self, agent_id: str, canvas_id: str) -> str:
         return f"{self.url}/canvas/{agent_id}/{canvas_id}"
@@ -68,7 +81,7 @@ class Server:
     def _ask(self, verb: str, path: str, body: bytes | None) -> tuple[int, bytes]:
         """One connection for each: a server that was started anew meanwhile is found. Redirections are not followed with a token."""
         kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
-        connection = kind(self._parts.hostname or "", self._parts.port, timeout=TIMEOUT_SECONDS)
+        connection = kind(self._parts.hostname or "", self._parts.port, timeout=self._seconds)
         try:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may refuse a body before it has read it, and say why
                 connection.request(verb, path, body, self._headers)
@@ -83,10 +96,23 @@ class Server:
         return answer.status, content
 
 
+def own_address(settings: Settings) -> str:
+    """Where `easel up` listens with these settings, as seen from this machine."""
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else f"[{settings.host}]" if ":" in settings.host else settings.host  # noqa: S104
+    return f"http://{host}:{settings.port}"
+
+
+def ready_there(settings: Settings) -> bool | None:
+    """Whether the Easel that `easel up` would meet at its own address is ready; None: there is none. It is told nothing but the question."""
+    try:
+        return Server(own_address(settings), None, ASK_SECONDS).is_ready() if settings.port else None
+    except (BadInput, NobodyThere):
+        return None
+
+
 def reached(settings: Settings, url: str | None, token: str | None) -> Server:
     """The server that these options mean: by default the one that `easel up` starts with the same settings, as its owner."""
-    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else f"[{settings.host}]" if ":" in settings.host else settings.host  # noqa: S104
-    own = f"http://{host}:{settings.port}"
+    own = own_address(settings)
     if url is None and settings.port == 0:
         raise BadSettings(problem="EASEL_PORT is 0, which says nothing of where the server listens; give its address with --url.")
     address = url or own

@@ -11,6 +11,7 @@ never were in the folder.
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -186,12 +187,15 @@ class Watch:
         try:
             self._say(carry(self._server, there, news, most_bytes=self._limits.request_bytes, others=others))
         except Refused as problem:
-            if there is None or problem.name in ENDS_IT:
+            if problem.name in ENDS_IT:
                 raise
         else:
             self._sent = _with_all(self._sent, news)
             return
-        said = [file for file, names in JSON_PARTS.items() if any(getattr(news, name) is not None for name in names)]
+        said = [file for file in JSON_PARTS if _speaks(news, file)]
+        if there is None:
+            there = self._made(news, said)
+            said = [file for file in said if not _speaks(there, file)]
         for file in [*said, *(path for path in there.assets if path not in news.assets), *news.assets]:
             only = _with_part(replace(self._nothing(), assets=there.assets), file, news)
             try:
@@ -203,6 +207,22 @@ class Watch:
                 self._tell(f"{_about(file, problem.message)} The canvas keeps what it has.")
                 continue
             self._sent, there = _with_part(self._sent, file, news), _with_all(there, only)
+
+    def _made(self, news: FolderCanvas, said: Sequence[str]) -> FolderCanvas:
+        """A new canvas without assets, of all that is taken together: it begins with the state that its spec declares, and only then."""
+        for some in (files_ for most in range(len(said), -1, -1) for files_ in combinations(said, most)):
+            made = self._nothing()
+            for file in some:
+                made = _with_part(made, file, news)
+            try:
+                self._say(carry(self._server, None, made, most_bytes=self._limits.request_bytes))
+            except Refused as problem:
+                if problem.name in ENDS_IT or not some:
+                    raise
+            else:
+                self._sent = _with_all(self._sent, made)
+                return made
+        raise AssertionError("the last try, with no file at all, ends it")
 
     def _nothing(self) -> FolderCanvas:
         return FolderCanvas(canvas_id=self._place.canvas_id, agent_id=self._place.agent_id)
@@ -297,6 +317,11 @@ def _said(problem: OSError | BadInput | NobodyThere) -> str:
 def _part(canvas: FolderCanvas, file: str) -> Any:
     """What one file says of the canvas."""
     return [getattr(canvas, name) for name in JSON_PARTS[file]] if file in JSON_PARTS else canvas.assets.get(file)
+
+
+def _speaks(canvas: FolderCanvas, file: str) -> bool:
+    """Whether it says anything of what is in this file, which is none of its assets."""
+    return any(getattr(canvas, name) is not None for name in JSON_PARTS[file])
 
 
 def _with_part(canvas: FolderCanvas, file: str, of: FolderCanvas) -> FolderCanvas:

@@ -28,9 +28,15 @@ class Principal:
     kind: Kind = Kind.USER
     token_id: str | None = None  # of the token that they came with, where it can be revoked
     only_node: str | None = None  # the one node that they may be
+    sign_in_id: str | None = None  # of the browser that they came with, until they sign out
 
     def may(self, scope: Scope) -> bool:
         return scope in self.scopes
+
+    @property
+    def can_end(self) -> bool:
+        """Whether what they came with can stop to hold while something is open by it."""
+        return self.token_id is not None or self.sign_in_id is not None
 
     @property
     def is_person(self) -> bool:

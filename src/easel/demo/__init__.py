@@ -1,7 +1,8 @@
 """Canvases for newcomers: a deploy cockpit, a live log viewer and a release checklist with an approval.
 
 Owns what they are. Each is what an author would send with `canvas.create`; their pages lie beside this file. The first button of
-each calls a tool of Easel's own, so that something happens on a machine with no sandbox too.
+each calls a tool of Easel's own, so that something happens on a machine with no sandbox too. What runs by itself rests while nobody
+looks: a demo that is left alone writes nothing.
 """
 
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ DEPLOY_COCKPIT = DemoCanvas(
             "setIdle": {"kind": "state.patch", "title": "Mark as idle", "patch": [{"op": "replace", "path": "/status", "value": "idle"}]},
         },
         "bindings": {"buttons.deployNow": "deploy", "buttons.refreshLogs": "refreshLogs"},
-        "refresh": [{"id": "pollLogs", "everyMs": 30_000, "action": "refreshLogs", "enabled": True}],
+        "refresh": [{"id": "pollLogs", "everyMs": 30_000, "action": "refreshLogs", "enabled": True, "onlyWatched": True}],
         "writable": ["service", "version"],
     },
 )
@@ -90,7 +91,7 @@ LOG_VIEWER = DemoCanvas(
     {
         "version": 1,
         "toolPolicy": {"allow": ["gsv__LogsGet"]},
-        "state": {"session": "agent:main:main", "lines": "40", "log": None, "said": None},
+        "state": {"session": "agent:main:main", "log": None, "said": None},
         "actions": {
             "look": {
                 "kind": "tool.call",
@@ -101,7 +102,7 @@ LOG_VIEWER = DemoCanvas(
             },
             "hello": {"kind": "session.send", "title": "Say hello to the agent", "message": "Hello! What can you do?", "saveAs": "said"},
         },
-        "refresh": [{"id": "look", "everyMs": 3_000, "action": "look", "enabled": True}],
+        "refresh": [{"id": "look", "everyMs": 3_000, "action": "look", "enabled": True, "onlyWatched": True}],
         "writable": ["session"],
     },
 )

@@ -14,6 +14,7 @@ from easel.core.canvas.canvas import WholeCanvas
 from easel.core.principal import Principal
 from easel.edges.params import (
     AcceptSpec,
+    CancelAction,
     CloseCanvas,
     Confirmation,
     DeleteAsset,
@@ -150,6 +151,10 @@ async def confirm_action(caller: Caller, asked: Confirmation) -> Any:
     return answer_view(await caller.host.actions.confirm(caller.who, asked.confirmationId, caller.client_id, approve=asked.approve))
 
 
+async def cancel_action(caller: Caller, asked: CancelAction) -> Any:
+    return answer_view(await caller.host.actions.cancel(caller.who, asked.canvasId, asked.eventId, caller.client_id))
+
+
 async def accept_spec(caller: Caller, asked: AcceptSpec) -> Any:
     return canvas_view(await caller.host.canvases.accept(caller.who, asked.canvasId, asked.revision))
 
@@ -225,6 +230,7 @@ METHODS: Mapping[str, Method] = {
     "canvas.delete": Method(DeleteCanvas, delete_canvas, writes=True),
     "canvas.action": Method(RunAction, run_action, writes=True),
     "canvas.confirm": Method(Confirmation, confirm_action),
+    "canvas.cancel": Method(CancelAction, cancel_action),
     "canvas.accept": Method(AcceptSpec, accept_spec),
     "canvas.confirmations": Method(NamedCanvas, list_confirmations),
     "canvas.records": Method(ListRecords, list_records),

@@ -1,13 +1,12 @@
 """What the gateway's verbs take. Their words are the specification's own."""
 # ruff: noqa: N815
 
-import base64
-import binascii
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct
 
+from easel.core.canvas.assets import decoded
 from easel.core.stream.log import LAST_CURSOR
 from easel.errors import BadInput
 from easel.host.canvas_library import Draft
@@ -33,6 +32,12 @@ class NamedCanvas(Params):
     canvasId: str
 
 
+class EncodedAsset(Params):
+    """What is no text: a picture, a font."""
+
+    base64: str
+
+
 class WriteCanvas(Params):
     canvasId: str
     agentId: str | None = None
@@ -40,7 +45,8 @@ class WriteCanvas(Params):
     ownerSessionKey: str | None = None
     spec: dict[str, Any] | None = None
     state: dict[str, Any] | None = None
-    assets: dict[str, str] | None = None
+    assets: dict[str, str | EncodedAsset] | None = None
+    accepted: bool | None = None
     expectedRevision: Revision | None = None
 
 
@@ -68,6 +74,11 @@ class RunAction(Params):
 class Confirmation(Params):
     confirmationId: str
     approve: bool
+
+
+class CancelAction(Params):
+    canvasId: str
+    eventId: str
 
 
 class AcceptSpec(Params):
@@ -130,9 +141,14 @@ def draft(asked: WriteCanvas) -> Draft:
         owner_session_key=asked.ownerSessionKey,
         spec=asked.spec,
         state=asked.state,
-        assets=None if asked.assets is None else {path: text.encode() for path, text in asked.assets.items()},
+        assets=None if asked.assets is None else {path: _bytes(path, asset) for path, asset in asked.assets.items()},
+        is_accepted=asked.accepted,
         expected_revision=asked.expectedRevision,
     )
+
+
+def _bytes(path: str, asset: str | EncodedAsset) -> bytes:
+    return asset.encode() if isinstance(asset, str) else decoded(asset.base64, f"assets.{path[:200]}.base64")
 
 
 def content(asked: PutAsset) -> bytes:
@@ -140,7 +156,4 @@ def content(asked: PutAsset) -> bytes:
         raise BadInput(problem="An asset comes as `text` or as `base64`, one of the two.")
     if asked.text is not None:
         return asked.text.encode()
-    try:
-        return base64.b64decode(asked.base64 or "", validate=True)
-    except (binascii.Error, ValueError):
-        raise BadInput(problem="base64: is not Base64.") from None
+    return decoded(asked.base64 or "", "base64")

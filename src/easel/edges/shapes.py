@@ -7,8 +7,8 @@ from easel.core.canvas.assets import ENTRY, Asset
 from easel.core.canvas.canvas import Canvas, WholeCanvas
 from easel.core.canvas.execution import Execution, Status
 from easel.core.tool.definition import ToolDefinition
-from easel.core.tool.node import Node
-from easel.host.canvas_actions import Answer
+from easel.core.tool.node import LOCAL, LocalNode, Node
+from easel.host.canvas_endings import Answer
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -49,6 +49,8 @@ def answer_view(answer: Answer) -> dict[str, Any]:
             return {"status": "needs_confirmation", "confirmationId": answer.event_id, "resolved": answer.resolved}
         case Status.REFUSED:
             return {"status": "refused", "eventId": answer.event_id, "revision": answer.revision}
+        case Status.FAILED:
+            return {"status": "cancelled", "eventId": answer.event_id, "revision": answer.revision}
         case _:
             result = {"result": answer.result} if answer.has_result else {}
             return {"status": "completed", "eventId": answer.event_id, "revision": answer.revision, **result}
@@ -86,7 +88,10 @@ def asset_view(asset: Asset) -> dict[str, Any]:
     return {"path": asset.path, "size": asset.size, "mediaType": asset.media_type}
 
 
-def node_view(node: Node) -> dict[str, Any]:
+def node_view(node: LocalNode | Node) -> dict[str, Any]:
+    if isinstance(node, LocalNode):
+        about = {"nodeId": LOCAL, "platform": node.platform, "version": node.version}
+        return {**about, "tools": list(node.tools), "bash": node.bash}
     return {
         "nodeId": node.node_id,
         "platform": node.platform,

@@ -1,50 +1,56 @@
 """Actions of canvases: a button is pressed, a person may have to agree, a tool runs, and what it says lies in the canvas.
 
-Owns the carrying out. What may run and what becomes of the canvas is decided in `core.canvas.pressing`, under the canvas's lock.
+Owns the carrying out, and stopping it. What may run and what becomes of the canvas is decided in `core.canvas.pressing`, under the
+canvas's lock; how it ends is told by `canvas_endings`.
 An execution belongs to the instance that runs it, not to the connection that asked: who leaves stops nothing. An instance that dies
 leaves its executions behind, and any other tells that they were interrupted. CV-39, CV-42
 """
 
 import asyncio
-import time
+import contextlib
+import hashlib
+import json
 from collections.abc import Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import structlog
 
 from easel.core.canvas.canvas import Canvas
 from easel.core.canvas.execution import Execution, Overtaken, Repeated, Status, actor_of, may_confirm
-from easel.core.canvas.pressing import Begun, Press, agreed, completed, failed, pressed, refused, resolved_as_shown
+from easel.core.canvas.pressing import Begun, Press, agreed, completed, pressed, refused, resolved_as_shown
+from easel.core.canvas.stopping import may_stop
 from easel.core.principal import Principal
-from easel.core.run.pace import shortened
+from easel.core.stream.ring import ActionStopped, Ring
 from easel.errors import (
     ActionFailed,
     BadInput,
+    Cancelled,
     ConfirmationOver,
     Forbidden,
     HostError,
     IdempotencyConflict,
     NotFound,
+    NotRunning,
     TooMany,
     Unavailable,
 )
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.canvas_changes import CanvasChanges, named
+from easel.host.canvas_endings import INTERRUPTED, Answer, CanvasEndings, now_ms, told
+from easel.host.canvas_output import LiveOutput, LiveOutputs
 from easel.host.canvas_steps import ActionLimits, CanvasSteps
-from easel.host.canvas_work import CanvasWork
-from easel.host.metrics import ACTIONS_ENDED, ACTIONS_RUNNING
-from easel.host.ports import CanvasActionStore
+from easel.host.canvas_work import CanvasWork, UnderWay
+from easel.host.metrics import ACTIONS_RUNNING
+from easel.host.ports import Bell, CanvasActionStore
 from easel.host.run_history import whole as whole_value
-from easel.ids import CanvasId, UserId, is_made_here, new_event_id
+from easel.ids import CanvasId, is_made_here, new_event_id
 
 LONGEST_REQUEST_ID = 200
-LOST_AT_ONCE = 100
-PRUNE_SECONDS = 60.0
-STOP_SECONDS = 3.0  # how long a stopping instance tries to tell what it interrupts; later another one does
+STOP_SECONDS = 3.0  # how long a stopping instance tries to tell what it interrupts; later another one does. And how long a stop waits
 CLIENT = "client"
-INTERRUPTED = "The instance that ran it stopped in the middle; whether the tool has done its work is not known."
 
 log = structlog.get_logger("actions")
 
@@ -61,17 +67,28 @@ class Ask:
     request_id: str | None = None
     trigger: str = CLIENT
 
+    @property
+    def digest(self) -> str:
+        """Of all that makes the same request the same."""
+        asked = [self.action_id, self.input, self.expected_revision]
+        return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """Completed, with its result; or waiting for a person, with what exactly they are asked; or refused by them."""
 
-    status: Status
-    event_id: str
-    revision: int
-    result: Any = None
-    has_result: bool = False
-    resolved: Any = None
+@dataclass(slots=True)
+class AtWork:
+    """An execution that runs here."""
+
+    task: asyncio.Task[Any]
+    under_way: UnderWay = field(default_factory=UnderWay)
+    output: LiveOutput = field(init=False)
+    is_ending: bool = False  # its end is being stored: whether that is its end is decided there
+    is_over: bool = False  # somebody else has ended it
+
+    def give_up(self) -> None:
+        """Somebody else has ended it: its tool works for nobody any more."""
+        if not self.is_over and not self.is_ending:
+            self.task.cancel()
+        self.is_over = True
 
 
 class CanvasActions:
@@ -82,6 +99,8 @@ class CanvasActions:
         work: CanvasWork,
         artifacts: Artifacts,
         *,
+        outputs: LiveOutputs,
+        bell: Bell,
         audit: Audit,
         limits: ActionLimits,
         instance_id: str,
@@ -95,11 +114,16 @@ class CanvasActions:
         self._limits = limits
         self._instance = instance_id
         self._is_alone = is_alone  # no other process can run anything: what is left of another was left by the dead
-        self._steps = CanvasSteps(actions, changes, artifacts, work.tools, limits, told=self._told)
+        self._outputs = outputs
+        self._bell = bell
+        self._steps = CanvasSteps(actions, changes, artifacts, work.tools, limits, told=partial(told, audit))
+        self._endings = CanvasEndings(actions, changes, self._steps, artifacts, audit)
         self._asked: set[asyncio.Task[Answer]] = set()  # all that somebody has asked for
-        self._at_work: dict[str, asyncio.Task[Any] | None] = {}  # the executions that run
+        self._at_work: dict[str, AtWork] = {}  # the executions that run
+        self._wake = asyncio.Event()  # something that runs here may have been ended elsewhere
         self._duty: asyncio.Task[None] | None = None
         self._is_stopping = False
+        bell.listen(self._hear)
 
     # -- pressing --------------------------------------------------------------------------------------------------
 
@@ -108,7 +132,7 @@ class CanvasActions:
         canvas_id = named(ask.canvas_id)
         _check_request(ask.request_id)
         if ask.request_id is not None and (earlier := await self._actions.of_request(who.user_id, canvas_id, ask.request_id)):
-            return await self._again(who, earlier, ask.action_id)
+            return await self._again(who, earlier, ask)
         return await self._owned(self._pressed(who, canvas_id, ask))
 
     async def _pressed(self, who: Principal, canvas_id: CanvasId, ask: Ask) -> Answer:
@@ -119,8 +143,8 @@ class CanvasActions:
             earlier = await self._actions.of_request(who.user_id, canvas_id, ask.request_id or "")
             if earlier is None:
                 raise Unavailable(what=f"Canvas {canvas_id}") from None
-            return await self._again(who, earlier, ask.action_id)
-        except (Forbidden, NotFound) as problem:
+            return await self._again(who, earlier, ask)
+        except (Forbidden, NotFound, TooMany) as problem:
             self._audit.tally(
                 who, "guardrail.refused", subject=canvas_id, details={"actionId": ask.action_id[:200], "problem": problem.message}
             )
@@ -167,7 +191,7 @@ class CanvasActions:
         try:
             if not approve:
                 outcome = await self._changes.make(who, execution.canvas_id, lambda canvas: refused(canvas, execution, press))
-                self._tell_audit(who, execution, "refused")
+                self._endings.tell_audit(who, execution, "refused")
                 return Answer(status=Status.REFUSED, event_id=execution.event_id, revision=outcome.whole.canvas.revision)
             begun, canvas = await self._steps.begin(
                 who, execution.canvas_id, lambda whole, spec, rules: agreed(whole, spec, execution, press, rules)
@@ -178,6 +202,27 @@ class CanvasActions:
             who, "canvas.confirmed", subject=execution.canvas_id, details={"eventId": execution.event_id, "tool": execution.tool}
         )
         return await self._go_on(who, begun, canvas)
+
+    async def cancel(self, who: Principal, canvas_id: str, event_id: str, client_id: str) -> Answer:
+        """Whoever may press may stop, on any instance. What waits for a person is refused; what runs has ended when this returns. CV-23"""
+        if not may_stop(who):
+            self._audit.tally(who, "guardrail.refused", subject=event_id[:200], details={"problem": "an agent stops nothing"})
+            raise Forbidden(problem="An agent presses no buttons, and stops nothing that others have pressed.")
+        execution = await self._actions.get(who.user_id, event_id) if is_made_here(event_id) else None
+        if execution is None or execution.canvas_id != named(canvas_id):
+            raise NotFound(what="execution", id=event_id[:200])
+        if execution.status is Status.ASKED:
+            return await self.confirm(who, event_id, client_id, approve=False)
+        if execution.status is not Status.RUNNING:
+            raise NotRunning(id=event_id, status=execution.status.value)
+        running = self._at_work.get(event_id)
+        answer = await self._endings.stopped(who, execution, running.output if running else None)
+        if running is None:
+            self._bell.ring(ActionStopped(event_id))
+        else:
+            running.give_up()
+            await asyncio.wait([running.task], timeout=STOP_SECONDS)  # then all that it started is gone, too
+        return answer
 
     async def waiting(self, who: Principal, canvas_id: str) -> list[Execution]:
         """What of a canvas waits for a person, newest first."""
@@ -198,10 +243,11 @@ class CanvasActions:
             action_id=action_id,
             event_id=new_event_id(),
             owner_id=self._instance,
-            now_ms=_now_ms(),
+            now_ms=now_ms(),
             input=ask.input if ask else {},
             expected_revision=ask.expected_revision if ask else None,
             request_id=ask.request_id if ask else None,
+            request_digest=ask.digest if ask and ask.request_id else None,
             is_attended=trigger == CLIENT,
         )
 
@@ -210,93 +256,82 @@ class CanvasActions:
     async def _go_on(self, who: Principal, begun: Begun, canvas: Canvas) -> Answer:
         execution = begun.execution
         if begun.problem is not None:
-            raise self._told_of(who, execution, begun.problem)
+            raise self._endings.told_of(who, execution, begun.problem)
         if execution.status is Status.ASKED:
-            shown = resolved_as_shown(begun.work)
+            shown = resolved_as_shown(begun.work, begun.action)
             return Answer(status=Status.ASKED, event_id=execution.event_id, revision=canvas.revision, resolved=shown)
         if execution.status is Status.COMPLETED:
-            self._tell_audit(who, execution, "completed")
+            self._endings.tell_audit(who, execution, "completed")
             return Answer(status=Status.COMPLETED, event_id=execution.event_id, revision=canvas.revision)
-        self._at_work[execution.event_id] = asyncio.current_task()
-        ACTIONS_RUNNING.set(len(self._at_work))
+        running = self._begun(who, execution)
         try:
-            return await self._carry_out(who, begun, canvas)
+            return await self._carry_out(who, begun, running)
+        except asyncio.CancelledError:
+            if not running.is_over:
+                raise
+            return await self._ended_elsewhere(who, execution, running)
         finally:
+            running.output.drop()
             del self._at_work[execution.event_id]
             ACTIONS_RUNNING.set(len(self._at_work))
 
-    async def _carry_out(self, who: Principal, begun: Begun, canvas: Canvas) -> Answer:
-        execution = begun.execution
+    def _begun(self, who: Principal, execution: Execution) -> AtWork:
+        task = asyncio.current_task()
+        assert task is not None
+        running = self._at_work[execution.event_id] = AtWork(task)
+        running.output = self._outputs.open(who, execution, running.give_up)
+        running.under_way = UnderWay(running.output.hear)
+        ACTIONS_RUNNING.set(len(self._at_work))
+        return running
+
+    async def _carry_out(self, who: Principal, begun: Begun, running: AtWork) -> Answer:
+        execution, output = begun.execution, running.output
         try:
-            result = await self._work.done(who, begun, canvas)
-            decide, moved = completed(result, begun, who, now_ms=_now_ms(), state_bytes=self._limits.state_bytes)
-            revision = await self._steps.end(who, execution, decide, moved)
+            result = await self._work.done(who, begun, running.under_way)
+            running.is_ending = True
+            decide, moved = completed(result, begun, who, now_ms=now_ms(), state_bytes=self._limits.state_bytes)
+            revision = await self._steps.end(who, execution, await output.before(decide), moved)
         except HostError as problem:
-            raise await self._failed(who, execution, problem) from problem
+            raise await self._failed(who, execution, running, problem) from problem
         except asyncio.CancelledError:  # this instance stops; or its tool was cancelled by somebody else, and whoever asked still waits
-            raise await self._failed(who, execution, ActionFailed(problem=INTERRUPTED)) from None
+            if running.is_over:
+                raise
+            raise await self._failed(who, execution, running, ActionFailed(problem=INTERRUPTED)) from None
         except Exception as problem:
             self._audit.broke(who, "gateway.broke", problem, subject=execution.event_id)
             log.exception("action.broke", event_id=execution.event_id)
-            raise await self._failed(who, execution, ActionFailed(problem="Something broke inside Easel; its log knows more.")) from problem
-        self._tell_audit(who, execution, "completed")
+            broken = ActionFailed(problem="Something broke inside Easel; its log knows more.")
+            raise await self._failed(who, execution, running, broken) from problem
+        self._endings.tell_audit(who, execution, "completed")
         return Answer(status=Status.COMPLETED, event_id=execution.event_id, revision=revision, result=result, has_result=True)
 
-    async def _failed(self, who: Principal, execution: Execution, problem: HostError) -> HostError:
-        """Told to whoever watches; what is raised names the execution."""
+    async def _failed(self, who: Principal, execution: Execution, running: AtWork, problem: HostError) -> HostError:
+        running.is_ending = True
+        return await self._endings.failed(who, execution, problem, running.output)
+
+    async def _ended_elsewhere(self, who: Principal, execution: Execution, running: AtWork) -> Answer:
+        """As whoever ended it has told it. A run that was started only for it, and that somebody stopped, is stopped too."""
+        stored = await self._actions.get(execution.user_id, execution.event_id)
+        if stored is None:
+            raise NotFound(what="canvas", id=execution.canvas_id)
         try:
-            await self._steps.end(who, execution, failed(problem, self._told(problem), execution, who, _now_ms()))
-        except ActionFailed:
-            return self._shown(execution, problem)  # somebody else has told how it ended
-        except (NotFound, Unavailable):  # it went with its canvas; or there is no store, and later it is found to be lost
-            log.info("action.not_told", event_id=execution.event_id)
-        return self._told_of(who, execution, problem)
+            return await self._endings.kept(who, stored)
+        except Cancelled:
+            await self._work.stop(who, running.under_way)
+            raise
 
-    def _told_of(self, who: Principal, execution: Execution, problem: HostError) -> HostError:
-        self._tell_audit(who, execution, "failed", problem=self._told(problem))
-        return self._shown(execution, problem)
-
-    def _told(self, problem: HostError) -> str:
-        return shortened(self._audit.redacted(problem.message))
-
-    def _shown(self, execution: Execution, problem: HostError) -> HostError:
-        details = {name: value for name, value in problem.details.items() if name not in ("problem", "reason")}
-        return type(problem).as_told(self._told(problem), **details, eventId=execution.event_id)
-
-    async def _again(self, who: Principal, earlier: Execution, action_id: str) -> Answer:
-        if earlier.action_id != action_id:
+    async def _again(self, who: Principal, earlier: Execution, ask: Ask) -> Answer:
+        if earlier.action_id != ask.action_id or earlier.request_digest not in (None, ask.digest):
             raise IdempotencyConflict(key=earlier.request_id)
         while earlier.status is Status.RUNNING:
-            if (task := self._at_work.get(earlier.event_id)) is not None:
-                return await asyncio.shield(task)
+            if (running := self._at_work.get(earlier.event_id)) is not None:
+                return await asyncio.shield(running.task)
             await asyncio.sleep(self._limits.poll_seconds)
             found = await self._actions.get(who.user_id, earlier.event_id)
             if found is None:
                 raise NotFound(what="canvas", id=earlier.canvas_id)
             earlier = found
-        answer = await whole_value(self._artifacts, who.user_id, earlier.answer or {})
-        if earlier.status is Status.FAILED:
-            kinds = {kind.code: kind for kind in HostError.__subclasses__()}
-            raise kinds.get(answer["error"]["name"], ActionFailed).as_told(answer["error"]["message"], eventId=earlier.event_id)
-        resolved = await whole_value(self._artifacts, who.user_id, earlier.resolved) if earlier.status is Status.ASKED else None
-        revision = earlier.revision or (await self._changes.find(who, earlier.canvas_id)).canvas.revision
-        return Answer(
-            status=earlier.status,
-            event_id=earlier.event_id,
-            revision=revision,
-            result=answer.get("result"),
-            has_result="result" in answer,
-            resolved=resolved,
-        )
-
-    def _tell_audit(self, who: Principal, execution: Execution, status: str, **more: Any) -> None:
-        """CV-48, RS-15: beside the record that lies with the canvas, a link of the chain."""
-        ACTIONS_ENDED.labels(status).inc()
-        details = {"actionId": execution.action_id, "eventId": execution.event_id, "tool": execution.tool, "status": status, **more}
-        # Not now but next: the record of it is stored, and whoever asked is answered first.
-        asyncio.get_running_loop().call_soon(
-            lambda: self._audit.note(who, "canvas.action", subject=execution.canvas_id, details={**details, "actor": dict(execution.actor)})
-        )
+        return await self._endings.kept(who, earlier)
 
     # -- what time brings ------------------------------------------------------------------------------------------
 
@@ -318,9 +353,16 @@ class CanvasActions:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _hear(self, ring: Ring) -> None:
+        if isinstance(ring, ActionStopped) and ring.event_id in self._at_work:
+            self._wake.set()
+
     async def _keep_forever(self) -> None:
         while True:
-            await asyncio.sleep(self._limits.lease_seconds / 3)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._limits.lease_seconds / 3):
+                    await self._wake.wait()
+            self._wake.clear()
             try:
                 await self.once()
             except Unavailable:
@@ -330,38 +372,17 @@ class CanvasActions:
                 self._audit.broke(None, "gateway.broke", problem, details={"duty": "actions"})
 
     async def once(self) -> int:
-        """Say that what runs here does, and tell what is lost, whosever it was; how many that were."""
-        if self._at_work:
-            await self._actions.renew(self._instance, sorted(self._at_work), self._limits.lease_seconds)
+        """Say that what runs here does, and stop what does not any more; tell what is lost, whosever it was, and how many that were."""
+        if held := dict(self._at_work):
+            renewed = await self._actions.renew(self._instance, sorted(held), self._limits.lease_seconds)
+            for event_id in held.keys() - renewed:
+                held[event_id].give_up()
         return await self.tell_lost([])
 
     async def tell_lost(self, owner_ids: list[str]) -> int:
-        """Whose instance is gone is not left running for ever; how many that were."""
-        lost = await self._actions.lost(owner_ids, LOST_AT_ONCE)
-        for execution in lost:
-            who = Principal(UserId(execution.user_id), execution.actor.get("name", execution.user_id))
-            await self._failed(who, execution, ActionFailed(problem=INTERRUPTED))
-        return len(lost)
+        return await self._endings.tell_lost(owner_ids, self._limits.confirm_seconds)
 
 
 def _check_request(request_id: str | None) -> None:
     if request_id is not None and (not 0 < len(request_id) <= LONGEST_REQUEST_ID or not request_id.isprintable()):
         raise BadInput(problem=f"requestId is 1 to {LONGEST_REQUEST_ID} printable characters.")
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-class Records:
-    """What is left of executions: kept as long as the logs of runs are; 0: for ever."""
-
-    def __init__(self, actions: CanvasActionStore, retention_seconds: float) -> None:
-        self._actions = actions
-        self._seconds = retention_seconds
-
-    async def prune_forever(self) -> None:
-        while True:
-            if self._seconds:
-                await self._actions.prune(self._seconds)
-            await asyncio.sleep(PRUNE_SECONDS)

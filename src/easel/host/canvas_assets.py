@@ -16,7 +16,7 @@ from easel.core.canvas.canvas import Change, WholeCanvas, expect
 from easel.core.canvas.events import asset_mark
 from easel.core.principal import Principal
 from easel.errors import BadInput, Damaged, HostError, NotFound, TooLarge, Unavailable
-from easel.host.canvas_changes import CanvasChanges, events_of
+from easel.host.canvas_changes import CanvasChanges, ends_acceptance, events_of
 from easel.host.ports import Blobs, CanvasStore
 from easel.ids import CanvasId, UserId, new_blob_name
 
@@ -59,7 +59,9 @@ class CanvasAssets:
         def decide(whole: WholeCanvas) -> Change:
             expect(whole.canvas, expected_revision)
             self.check_fits(whole, stored)
-            return Change(events=[events.updated(whole.canvas.revision + 1, [asset_mark(path)])], put=stored)
+            return Change(
+                events=[events.updated(whole.canvas.revision + 1, [asset_mark(path)])], put=stored, is_accepted=ends_acceptance(who)
+            )
 
         try:
             outcome = await self._changes.make(who, canvas_id, decide)
@@ -77,7 +79,8 @@ class CanvasAssets:
         def decide(whole: WholeCanvas) -> Change:
             expect(whole.canvas, expected_revision)
             _found(whole, path)
-            return Change(events=[events.updated(whole.canvas.revision + 1, [asset_mark(path)])], removed=[path])
+            told = events.updated(whole.canvas.revision + 1, [asset_mark(path)])
+            return Change(events=[told], removed=[path], is_accepted=ends_acceptance(who))
 
         return (await self._changes.make(who, canvas_id, decide)).whole.canvas.revision
 
@@ -85,7 +88,7 @@ class CanvasAssets:
         for path, content in files.items():
             checked_asset_path(path)
             if len(content) > self._limits.bytes_of_one:
-                raise TooLarge(what=path, limit=self._limits.bytes_of_one)
+                raise TooLarge(what=path, limit=self._limits.bytes_of_one, setting="EASEL_MAX_ASSET_BYTES")
         self._check_paths(files)
 
     def check_fits(self, whole: WholeCanvas, put: Sequence[Asset]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from easel.core.canvas.canvas import Decide, Outcome, WholeCanvas
 from easel.core.canvas.events import CanvasEvents
-from easel.core.principal import Principal
+from easel.core.principal import Kind, Principal
 from easel.core.stream.ring import CanvasGrew
 from easel.errors import NotFound, Unavailable
 from easel.host.ports import Bell, Blobs, CanvasStore
@@ -54,3 +54,13 @@ def named(canvas_id: str) -> CanvasId:
 
 def events_of(who: Principal, canvas_id: str) -> CanvasEvents:
     return CanvasEvents(CanvasId(canvas_id), agent_id=who.user_id, event_id=new_event_id())
+
+
+def stands(who: Principal) -> bool:
+    """What an agent writes has to be accepted by a person before it runs without asking. RS-59"""
+    return who.kind is not Kind.AGENT
+
+
+def ends_acceptance(who: Principal) -> bool | None:
+    """A page presses buttons in the name of whoever looks at it: one that an agent wrote is no longer what a person accepted. RS-59"""
+    return None if stands(who) else False

@@ -22,14 +22,15 @@ from easel.core.canvas.events import ACCEPTED_MARK, SPEC_MARK, TITLE_MARK, asset
 from easel.core.canvas.patch import Op, Operation, Patch, applied, checked_patch
 from easel.core.canvas.policy import check_reach, check_templates
 from easel.core.canvas.spec import CanvasSpec, Refresh, SpecLimits, check_state_size, checked_spec
-from easel.core.principal import Kind, Principal
+from easel.core.canvas.times import time_warnings
+from easel.core.principal import Principal
 from easel.core.stream.lightness import Moved, light_value
 from easel.core.stream.ring import LogGone
 from easel.errors import AlreadyThere, BadInput, Forbidden, HostError, NotFound, RevisionConflict, Unavailable
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.canvas_assets import CanvasAssets
-from easel.host.canvas_changes import CanvasChanges, events_of, named
+from easel.host.canvas_changes import CanvasChanges, ends_acceptance, events_of, named, stands
 from easel.host.ports import Bell, CanvasStore
 from easel.host.toolbox import Toolbox
 from easel.ids import CanvasId, owned
@@ -51,7 +52,14 @@ class Draft:
     spec: Mapping[str, Any] | None = None
     state: Mapping[str, Any] | None = None
     assets: Mapping[str, bytes] | None = None
+    is_accepted: bool | None = None  # False: a person who does not stand for what they send
     expected_revision: int | None = None
+
+    def acceptance(self, who: Principal) -> bool | None:
+        """Whether it is accepted with this, as far as it touches that. RS-59"""
+        if self.spec is not None or self.is_accepted is False:
+            return stands(who) and self.is_accepted is not False
+        return None if self.assets is None else ends_acceptance(who)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +152,7 @@ class CanvasLibrary:
             owner_session_key=draft.owner_session_key,
             assets=assets,
             refreshes=checked.refreshes or [],
-            is_accepted=_stands_for_itself(who),
+            is_accepted=stands(who) and draft.is_accepted is not False,
         )
         made = await self._canvases.create(new, events_of(who, checked.canvas_id).created(1, title))
         if made is None:
@@ -163,7 +171,7 @@ class CanvasLibrary:
         assets = None if draft.assets is None else await self._assets.store(who.user_id, there.agent_id, canvas_id, draft.assets)
         events = events_of(who, canvas_id)
 
-        def decide(whole: WholeCanvas) -> Change:
+        def decide(whole: WholeCanvas) -> Change | None:
             canvas = whole.canvas
             expect(canvas, draft.expected_revision)
             gone = _not_among(whole, assets)
@@ -171,16 +179,21 @@ class CanvasLibrary:
             paths += [asset_mark(path) for path in (*gone, *(one.path for one in assets or ()))]
             if checked.state is not None:
                 paths += spread(canvas.state, checked.state)
+            if draft.is_accepted is False and canvas.is_accepted:
+                paths.append(ACCEPTED_MARK)
+            if not paths and draft.owner_session_key in (None, canvas.owner_session_key):
+                return None
             return Change(
                 events=[events.updated(canvas.revision + 1, paths)],
                 title=title,
-                owner_session_key=draft.owner_session_key,
+                # What an agent declares works in its own folder; one that only gives a title takes nothing over.
+                owner_session_key=draft.owner_session_key if stands(who) or checked.spec is not None else None,
                 spec=checked.spec,
                 state=checked.state,
                 put=assets or (),
                 removed=gone,
                 refreshes=checked.refreshes,
-                is_accepted=None if checked.spec is None else _stands_for_itself(who),
+                is_accepted=draft.acceptance(who),
             )
 
         try:
@@ -228,7 +241,7 @@ class CanvasLibrary:
                 spec=light_spec,
                 state=None if done is None else done.state,
                 refreshes=None if read is None else _enabled(read),
-                is_accepted=None if read is None else _stands_for_itself(who),
+                is_accepted=None if read is None else stands(who),
             )
 
         return (await self._changes.make(who, canvas_id, decide)).whole
@@ -254,7 +267,8 @@ class CanvasLibrary:
 
     async def warnings(self, who: Principal, spec: Mapping[str, Any]) -> list[str]:
         """What the author of a spec will want to know; it is stored all the same. RS-45"""
-        return check_templates(checked_spec(spec, self._limits), await self._tools.definitions(who.user_id), floor=self._floor)
+        checked, tools = checked_spec(spec, self._limits), await self._tools.definitions(who.user_id)
+        return [*check_templates(checked, tools, floor=self._floor), *time_warnings(checked, tools, self._tools.timeout_seconds)]
 
     async def delete(self, who: Principal, canvas_id: str, expected_revision: int | None = None) -> None:
         def check(whole: WholeCanvas) -> None:
@@ -311,7 +325,7 @@ class CanvasLibrary:
         read = checked_spec(spec, self._limits)
         definitions = await self._tools.definitions(who.user_id)
         check_templates(read, definitions, floor=self._floor)
-        if who.kind is Kind.AGENT:
+        if not stands(who):
             check_reach(read, definitions.__contains__)
         _, heavy = light_value({name: value for name, value in spec.items() if name != "state"})
         if heavy:  # a marker in the place of an argument would be another spec
@@ -321,11 +335,6 @@ class CanvasLibrary:
 
 def _enabled(spec: CanvasSpec) -> list[Refresh]:
     return [refresh for refresh in spec.refreshes if refresh.is_enabled]
-
-
-def _stands_for_itself(who: Principal) -> bool:
-    """What an agent writes has to be accepted by a person before it runs without asking. RS-59"""
-    return who.kind is not Kind.AGENT
 
 
 def _not_among(whole: WholeCanvas, assets: list[Asset] | None) -> list[str]:

@@ -1,7 +1,7 @@
 """What the page of a canvas may do: be read by its view token, enter values where its spec lets it, and be reported on. CV-05
 
 A view token opens the assets of one canvas for a while, and nothing else: whoever has it has no sign-in. It is signed and stored
-nowhere, so every instance can check it. It ends with the token that it was made under, and a new owner's token ends them all.
+nowhere, so every instance can check it. It ends with the token or the sign-in that it was made under, and a new owner's token ends them all.
 """
 
 import base64
@@ -54,7 +54,8 @@ class CanvasPages:
     def new_token(self, who: Principal, canvas_id: str, now: float) -> tuple[str, int]:
         """A token, and until when it works, in whole seconds."""
         until = int(now + self._seconds)
-        said = ".".join((str(until), *(_letters(part.encode()) for part in (who.user_id, canvas_id, who.token_id or ""))))
+        parts = (who.user_id, canvas_id, who.token_id or "", *((who.sign_in_id,) if who.sign_in_id else ()))
+        said = ".".join((str(until), *(_letters(part.encode()) for part in parts)))
         return f"{said}.{self._signature(said)}", until
 
     async def opened_by(self, token: str, now: float) -> View:
@@ -63,8 +64,10 @@ class CanvasPages:
         if not hmac.compare_digest(signature.encode(), self._signature(said).encode()):
             raise NotFound(what="page", id="behind this address")
         until, *parts = said.split(".")
-        user_id, canvas_id, token_id = map(_text, parts)
+        user_id, canvas_id, token_id, *of_browser = map(_text, parts)
         if now >= int(until) or (token_id and not await self._sign_in.still_holds(token_id)):
+            raise NotFound(what="page", id="behind this address any more")
+        if of_browser and await self._sign_in.is_signed_out(of_browser[0]):
             raise NotFound(what="page", id="behind this address any more")
         return View(Principal(UserId(user_id), "page"), canvas_id)
 

@@ -1,20 +1,20 @@
 """Refresh jobs: actions that canvases run by themselves, each once however many instances there are. CV-19, X9
 
-A job is claimed as a run is, so a job that still runs is not started twice, and one whose instance died moves on. What fails is
-told in the canvas's log, and tried more and more rarely.
+A job is claimed as a run is, so a job that still runs is not started twice, and one whose instance died moves on. What runs is named
+whenever it is renewed: a job whose end was lost on the way is due again. What fails is told in the canvas's log, and tried more and more rarely.
 """
 
 import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 import structlog
 
 from easel.core.canvas.canvas import Change, WholeCanvas
-from easel.core.canvas.refresh import Due, next_delay
+from easel.core.canvas.refresh import Due, Job, next_delay
 from easel.core.principal import Kind, Principal
 from easel.core.run.pace import shortened
 from easel.errors import HostError, NotFound, Unavailable
@@ -25,6 +25,7 @@ from easel.host.metrics import REFRESHES
 from easel.host.ports import CanvasActionStore
 
 REFRESH = "refresh"  # what presses the button
+SHORTEST_WAIT = 0.01  # seconds between two looks for what is due
 LONGEST_REASON = 300  # characters, so that the event is light by itself whatever they are
 
 log = structlog.get_logger("refresh")
@@ -35,7 +36,7 @@ class RefreshLimits:
     at_once: int  # jobs of one instance
     lease_seconds: float  # how long an instance is believed to be alive
     poll_seconds: float
-    unwatched: bool  # whether jobs run while nobody looks at their canvas
+    unwatched: bool  # whether jobs run while nobody looks at their canvas, where they do not say otherwise
 
 
 class CanvasRefresh:
@@ -57,68 +58,99 @@ class CanvasRefresh:
         self._limits = limits
         self._instance = instance_id
         self._dice = dice
-        self.at_work: set[asyncio.Task[None]] = set()  # the jobs that run now
+        self.at_work: dict[Job, asyncio.Task[None]] = {}  # the jobs that run here
+        self._one_ended = asyncio.Event()
         self._duties: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         if not self._duties:
-            self._duties = [asyncio.create_task(self._fire_forever()), asyncio.create_task(self._renew_forever())]
+            self._duties = [asyncio.create_task(self._fire_forever()), asyncio.create_task(self._keep_forever())]
 
     async def stop(self) -> None:
-        tasks = [*self._duties, *self.at_work]
+        tasks = [*self._duties, *self.at_work.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _fire_forever(self) -> None:
         while True:
+            self._one_ended.clear()
             wait = self._limits.poll_seconds
-            try:
-                await self.once()
-                due_in = await self._jobs.next_refresh()
-                wait = min(wait, max(0.01, due_in)) if due_in is not None and len(self.at_work) < self._limits.at_once else wait
-            except Unavailable:
-                log.info("refresh.no_database")
-            except Exception as problem:
-                log.exception("refresh.broke")
-                self._audit.broke(None, "worker.broke", problem, details={"duty": "refresh"})
-            await asyncio.sleep(wait)
+            with self._supervised(duty="refresh"):
+                wait = await self.look()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._one_ended.wait()  # then there is room, or its next time is known
 
-    async def _renew_forever(self) -> None:
+    async def _keep_forever(self) -> None:
         while True:
             await asyncio.sleep(self._limits.lease_seconds / 3)
-            if self.at_work:
-                with contextlib.suppress(Unavailable):
-                    await self._jobs.renew_refreshes(self._instance, self._limits.lease_seconds)
+            with self._supervised(duty="keeping refreshes"):
+                await self.keep()
+
+    async def look(self) -> float:
+        """Start what is due, and say in how many seconds to look again. What runs, here or elsewhere, is not looked for: it tells its end."""
+        most = self._limits.poll_seconds
+        while (due_in := await self._jobs.next_refresh(unwatched=self._limits.unwatched)) is not None:
+            if due_in > 0:
+                return min(most, max(SHORTEST_WAIT, due_in))
+            if not await self.once():
+                break  # there is no room, or another instance was faster
+        return most
 
     async def once(self) -> int:
         """Start the jobs whose time has come, as far as there is room; how many."""
         room = self._limits.at_once - len(self.at_work)
         if room <= 0:
             return 0
-        claimed = await self._jobs.claim_refreshes(self._instance, room, self._limits.lease_seconds)
+        # After a sleep of the machine or a jump of its clock, the holds of what runs here are over, and it runs on all the same. X9
+        claimed = await self._jobs.claim_refreshes(
+            self._instance, room, self._limits.lease_seconds, at_work=list(self.at_work), unwatched=self._limits.unwatched
+        )
         for due in claimed:
-            task = asyncio.create_task(self._run(due))
-            self.at_work.add(task)
-            task.add_done_callback(self.at_work.discard)
+            self.at_work[due.job] = task = asyncio.create_task(self._run(due))
+            task.add_done_callback(lambda _, job=due.job: self._ended(job))
         return len(claimed)
 
+    async def keep(self) -> None:
+        """Say that what runs here does; and let nothing wait for a time that a clock told which was wrong."""
+        if self.at_work:
+            await self._jobs.renew_refreshes(self._instance, list(self.at_work), self._limits.lease_seconds)
+        await self._jobs.pull_in_refreshes(self._limits.lease_seconds)
+
+    def _ended(self, job: Job) -> None:
+        del self.at_work[job]
+        self._one_ended.set()
+
     async def _run(self, due: Due) -> None:
+        with self._supervised(duty="refresh", canvas=due.canvas_id, refresh=due.refresh_id):
+            await self._run_and_settle(due)
+
+    async def _run_and_settle(self, due: Due) -> None:
+        """Where its end cannot be stored its hold runs out, and it is due again."""
         began = time.monotonic()
-        failures, outcome = due.failures, "paused"
         who = Principal(due.user_id, REFRESH, kind=Kind.SERVICE)
-        try:
-            if self._limits.unwatched or (await self._changes.find(who, due.canvas_id)).live_views:
+        failures, outcome = due.failures + 1, "failed"
+        with self._supervised(duty="refresh", canvas=due.canvas_id, refresh=due.refresh_id):
+            try:
                 failures, outcome = await self._press(who, due)
-        except NotFound:
-            return  # the canvas is gone, and its jobs with it
-        except Unavailable:
-            outcome = "failed"
+            except NotFound:
+                return  # the canvas is gone, and its jobs with it
         REFRESHES.labels(outcome).inc()
         # From its start to its next start, however long it took: a job that is slower than its interval follows itself.
         delay = max(0.0, next_delay(due.every_ms, failures, self._dice()) - (time.monotonic() - began))
-        with contextlib.suppress(Unavailable):  # then its hold runs out, and it is due again
-            await self._jobs.settle_refresh(self._instance, due, failures=failures, delay=delay)
+        await self._jobs.settle_refresh(self._instance, due, failures=failures, delay=delay)
+
+    @contextlib.contextmanager
+    def _supervised(self, **details: str) -> Generator[None]:
+        """What breaks is told to whoever runs this server, and ends nothing else."""
+        try:
+            yield
+        except Unavailable:
+            log.info("refresh.no_database", **details)
+        except Exception as problem:
+            log.exception("refresh.broke", **details)
+            self._audit.broke(None, "worker.broke", problem, details=details)
 
     async def _press(self, who: Principal, due: Due) -> tuple[int, str]:
         ask = Ask(canvas_id=due.canvas_id, action_id=due.action_id, input={}, client_id=REFRESH, trigger=REFRESH)

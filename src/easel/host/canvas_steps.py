@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import Canvas, Change, WholeCanvas
-from easel.core.canvas.execution import Execution, Overtaken, Status
+from easel.core.canvas.execution import Execution, Overtaken, Status, Waiting
 from easel.core.canvas.pressing import Begun, NeedsTools, Rules
 from easel.core.canvas.spec import CanvasSpec, SpecLimits, checked_spec
+from easel.core.canvas.template import NeedsValues
 from easel.core.principal import Principal
 from easel.core.stream.lightness import Moved
 from easel.errors import ActionFailed, HostError, Unavailable
@@ -39,6 +40,7 @@ class ActionLimits:
     poll_seconds: float
     confirm_seconds: float  # how long a person has to agree
     floor: Confirm
+    confirmations: int = 20  # of one canvas, that may wait for a person at once
 
 
 class CanvasSteps:
@@ -65,10 +67,19 @@ class CanvasSteps:
     ) -> tuple[Begun, Canvas]:
         """What the decision lacks is fetched, and it is made anew: most need nothing."""
         definitions: Definitions | None = None
+        fetched: dict[ArtifactId, bytes] = {}
         begun: list[Begun] = []
 
         def decide(whole: WholeCanvas) -> tuple[Change, Iterable[Moved]]:
-            rules = Rules(definitions=definitions, floor=self._limits.floor, state_bytes=self._limits.state_bytes, told=self._told)
+            limits = self._limits
+            rules = Rules(
+                definitions=definitions,
+                floor=limits.floor,
+                state_bytes=limits.state_bytes,
+                told=self._told,
+                waiting=Waiting(limits.confirmations, limits.confirm_seconds),
+                fetched=fetched,
+            )
             begun[:] = [rule(whole, self._spec(whole.canvas), rules)]
             return begun[0].change, begun[0].moved
 
@@ -77,6 +88,8 @@ class CanvasSteps:
                 canvas = await self._make(who, canvas_id, decide, seconds=self._limits.lease_seconds)
             except NeedsTools:
                 definitions = await self._tools.definitions(who.user_id)
+            except NeedsValues as lacking:
+                fetched |= {name: await self._artifacts.read(who.user_id, name) for name in lacking.artifact_ids}
             else:
                 return begun[0], canvas
 

@@ -4,12 +4,13 @@ Whoever calls them, and be it by a button that a person presses, they act as an 
 an agent may, and stands for nothing before a person accepts it. RS-59
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
+from easel.core.canvas.assets import decoded
 from easel.core.canvas.canvas import Canvas, WholeCanvas
 from easel.core.principal import Kind, Principal
 from easel.core.session.session import session_of_key
@@ -32,6 +33,7 @@ LONGEST_LINE = 500
 
 _CANVAS_ID = {"type": "string", "description": "The canvas's id: letters, digits and . _ : -"}
 _REVISION = {"type": "integer", "minimum": 0, "description": "Only if the canvas is at this revision; left out: however it is."}
+_ENCODED = {"type": "object", "properties": {"base64": {"type": "string"}}, "required": ["base64"], "additionalProperties": False}
 
 CANVAS = ToolDefinition(
     "gsv__Canvas",
@@ -50,8 +52,8 @@ CANVAS = ToolDefinition(
             "state": {"type": "object"},
             "assets": {
                 "type": "object",
-                "additionalProperties": {"type": "string"},
-                "description": "Path, such as assets/index.html, to text.",
+                "additionalProperties": {"anyOf": [{"type": "string"}, _ENCODED]},
+                "description": "Path, such as assets/index.html, to its text, or to {base64} for what is no text.",
             },
             "patch": {"type": "array", "items": {"type": "object"}, "description": "RFC 6902 operations on the state."},
             "viewId": {"type": "string"},
@@ -132,13 +134,17 @@ class _Author:
             owner_session_key=session_key,
             spec=args.get("spec"),
             state=args.get("state"),
-            assets=None if assets is None else {path: text.encode() for path, text in assets.items()},
+            assets=None if assets is None else {path: _bytes(path, asset) for path, asset in assets.items()},
             expected_revision=args.get("expectedRevision"),
         )
         whole = await self._library.upsert(who, draft)
         spec = args.get("spec")
         warnings = [] if spec is None else await self._library.warnings(who, spec)
         return {**_shown(whole), "warnings": warnings, "viewUrl": _address(whole.canvas)}
+
+
+def _bytes(path: str, asset: str | Mapping[str, str]) -> bytes:
+    return asset.encode() if isinstance(asset, str) else decoded(asset["base64"], f"assets.{path[:200]}.base64")
 
 
 def _needed(args: Args, name: str) -> Any:

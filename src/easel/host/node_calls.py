@@ -7,7 +7,7 @@ Whoever stops waiting leaves nothing running at the node.
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from easel.core.stream.lightness import light_value
 from easel.core.stream.payload import to_json
 from easel.core.stream.ring import CallAnswered, CallWaits
 from easel.core.tool.call import LOST, NOT_ASKED, Answer, NewCall
+from easel.core.tool.context import Watched
 from easel.core.tool.node import Node, parts_of
 from easel.errors import HostError, Unavailable
 from easel.host.node_ports import NodeStore
@@ -47,8 +48,10 @@ class CallsElsewhere:
         self._collecting: asyncio.Task[None] | None = None
         self._others: set[asyncio.Task[Any]] = set()
 
-    async def call(self, node: Node, name: str, args: Mapping[str, Any]) -> Answer:
-        params = await light(self._keeper, node.user_id, {"tool": parts_of(name)[1], "args": args})
+    async def call(self, node: Node, name: str, args: Mapping[str, Any], watched: Watched | None) -> Answer:
+        """What it says while it runs is told by the instance that hears it, to those who watch."""
+        told = {} if watched is None else {"watched": asdict(watched)}
+        params = await light(self._keeper, node.user_id, {"tool": parts_of(name)[1], "args": args, **told})
         new = NewCall(new_call_id(), node.user_id, node.connection_id, INVOKE, params, self._seconds)
         waiting = _Waiting(node.user_id, asyncio.get_running_loop().create_future())
         self._waiting[new.call_id] = waiting

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import structlog
 
+from easel.core.canvas.execution import Execution, Status
+from easel.core.principal import Kind, Principal
 from easel.core.stream.ring import CallAnswered
 from easel.core.tool.call import Answer, TakenCall
 from easel.core.tool.node import parts_of, whole_name
 from easel.errors import HostError, ToolFailed, Unavailable
+from easel.host.canvas_output import LiveOutput, LiveOutputs
 from easel.host.connected_node import ConnectedNode
 from easel.host.node_calls import INVOKE, light
 from easel.host.node_ports import NodeStore
@@ -39,10 +42,11 @@ def outcome(name: str, answer: Answer) -> Any:
 
 
 class Errands:
-    def __init__(self, store: NodeStore, keeper: Keeper, bell: Bell, *, result_bytes: int) -> None:
+    def __init__(self, store: NodeStore, keeper: Keeper, bell: Bell, outputs: LiveOutputs | None, *, result_bytes: int) -> None:
         self._store = store
         self._keeper = keeper
         self._bell = bell
+        self._outputs = outputs
         self._most = result_bytes
         self._running: dict[CallId, asyncio.Task[None]] = {}
 
@@ -79,10 +83,21 @@ class Errands:
         if call.method != INVOKE:
             return await self._stored(call, Answer(error=f"this instance does not know {call.method}."))
         params: dict[str, Any] = await whole(self._keeper, call.user_id, msgspec.json.decode(call.params))
-        answer = await node.call(whole_name(node.node.node_id, params["tool"]), params["args"])
+        output = self._output(call, params)
+        try:
+            answer = await node.call(whole_name(node.node.node_id, params["tool"]), params["args"], output and output.hear)
+        finally:
+            if output is not None:
+                await output.close()  # before the answer is there: after the end nothing more is told
         if answer.error is None and (size := len(msgspec.json.encode(answer.result))) > self._most:
             answer = Answer(error=f"its result of {size} bytes is over the limit of {self._most}; ask for less.")
         return await self._stored(call, answer)
+
+    def _output(self, call: TakenCall, params: dict[str, Any]) -> LiveOutput | None:
+        if self._outputs is None or "watched" not in params:
+            return None
+        execution = Execution(user_id=call.user_id, status=Status.RUNNING, actor={}, **params["watched"])
+        return self._outputs.open(Principal(call.user_id, "node", kind=Kind.NODE), execution)
 
     async def _stored(self, call: TakenCall, answer: Answer) -> str:
         try:

@@ -1,4 +1,4 @@
-"""What the stories of tokens and tool nodes need from outside, as Protocols: two stores, and a node's connection.
+"""What the stories of tokens, sign-ins and tool nodes need from outside, as Protocols: three stores, and a node's connection.
 
 As in `ports`: nothing here says how, and a store raises `errors.Unavailable` when it cannot be reached.
 """
@@ -36,6 +36,18 @@ class TokenStore(Protocol):
 
     async def revoke(self, token_id: str) -> Token | None:
         """None: there is no such token, or it was revoked before."""
+        ...
+
+
+class SignInStore(Protocol):
+    """Sign-ins of browsers that were ended before their time."""
+
+    async def end(self, user_id: UserId, sign_in_id: str, seconds: float) -> None:
+        """Durable when it returns; after so many seconds it may be forgotten."""
+        ...
+
+    async def ended(self, sign_in_ids: Sequence[str]) -> set[str]:
+        """Those of them that were ended."""
         ...
 
 

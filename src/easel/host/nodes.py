@@ -16,12 +16,13 @@ import structlog
 from easel.core.principal import Principal
 from easel.core.stream.ring import CallAnswered, CallWaits, NodeChanged, Ring
 from easel.core.tool.call import NOT_ASKED, Answer
-from easel.core.tool.context import ToolContext
+from easel.core.tool.context import ToolContext, Watched
 from easel.core.tool.definition import ToolDefinition
-from easel.core.tool.node import Node, about, checked_node_id, parts_of
+from easel.core.tool.node import LocalNode, Node, about, checked_node_id, parts_of
 from easel.core.tool.offer import OfferLimits, checked_offer
 from easel.errors import Forbidden, TooMany, Unavailable
 from easel.host.audit import Audit
+from easel.host.canvas_output import LiveOutputs
 from easel.host.connected_node import ConnectedNode
 from easel.host.metrics import NODES
 from easel.host.node_calls import CallsElsewhere
@@ -70,17 +71,20 @@ class _Known:
 
 
 class Nodes:
-    def __init__(self, store: NodeStore, keeper: Keeper, bell: Bell, audit: Audit, limits: NodeLimits) -> None:
+    def __init__(
+        self, store: NodeStore, keeper: Keeper, bell: Bell, audit: Audit, limits: NodeLimits, *, outputs: LiveOutputs | None = None
+    ) -> None:
         self.instance_id = new_instance_id()
         self._store = store
         self._bell = bell
         self._audit = audit
         self._limits = limits
+        self.local: LocalNode | None = None  # known once its tools are
         self._here: dict[tuple[UserId, str], ConnectedNode] = {}
         self._known: dict[UserId, _Known] = {}
         self._changes = 0  # rings heard: what was read before one of them may be old
         self._elsewhere = CallsElsewhere(store, keeper, bell, poll_seconds=limits.poll_seconds, call_seconds=limits.call_seconds)
-        self._errands = Errands(store, keeper, bell, result_bytes=limits.result_bytes)
+        self._errands = Errands(store, keeper, bell, outputs, result_bytes=limits.result_bytes)
         self._wake = asyncio.Event()
         self._is_doubtful = False  # somebody else says to have a node that is here
         self._duty: asyncio.Task[None] | None = None
@@ -106,16 +110,18 @@ class Nodes:
                 return _ToolThere(there.tools[name], there, self)
         return None
 
-    async def call_there(self, node: Node, name: str, args: Mapping[str, Any]) -> Answer:
+    async def call_there(self, node: Node, name: str, args: Mapping[str, Any], watched: Watched | None) -> Answer:
         """If it has just come back by another connection, by that one."""
-        answer = await self._elsewhere.call(node, name, args)
+        answer = await self._elsewhere.call(node, name, args, watched)
         if answer is not NOT_ASKED:
             return answer
         again = (await self._known_of(node.user_id, is_fresh=True)).get(node.node_id)
-        return await self._elsewhere.call(again, name, args) if again is not None and name in again.tools else NOT_ASKED
+        return await self._elsewhere.call(again, name, args, watched) if again is not None and name in again.tools else NOT_ASKED
 
-    async def list_nodes(self, who: Principal) -> list[Node]:
-        return await self._store.list_nodes(who.user_id)
+    async def list_nodes(self, who: Principal) -> list[LocalNode | Node]:
+        """This machine first, as this instance knows it, then those that are connected, wherever."""
+        connected = await self._store.list_nodes(who.user_id)
+        return [*([] if self.local is None else [self.local]), *connected]
 
     async def _known_of(self, user_id: UserId, *, is_fresh: bool = False) -> Mapping[str, Node]:
         known = self._known.get(user_id)
@@ -290,5 +296,5 @@ class _ToolThere:
     node: Node
     nodes: Nodes
 
-    async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:  # noqa: ARG002 - what it says while it runs stays there
-        return outcome(self.definition.name, await self.nodes.call_there(self.node, self.definition.name, args))
+    async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
+        return outcome(self.definition.name, await self.nodes.call_there(self.node, self.definition.name, args, context.watched))

@@ -3,7 +3,7 @@
 Nothing here says how. A store raises `errors.Unavailable` when it cannot be reached; everything else it says in its answers.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -13,7 +13,8 @@ from easel.core.audit.record import Entry, StorageClass
 from easel.core.canvas.canvas import Canvas, Decide, NewCanvas, Outcome, View, WholeCanvas
 from easel.core.canvas.execution import Execution
 from easel.core.canvas.execution import Status as ExecutionStatus
-from easel.core.canvas.refresh import Due
+from easel.core.canvas.refresh import Due, Job
+from easel.core.canvas.retention import LogPlace, OldLogs
 from easel.core.run.batch import Appended, Batch, CancelAnswer, Enqueued, QueueDepth
 from easel.core.run.boards import Board, BoardValue, BoardWrite, Written
 from easel.core.run.conversation import Conversation, Part
@@ -94,6 +95,14 @@ class CanvasStore(LogSource, Protocol):
         """Those made so long ago that belong to no asset."""
         ...
 
+    async def old_logs(self, older_than_seconds: float, after: LogPlace, limit: int) -> OldLogs:
+        """Of the next `limit` canvases of all users, those whose logs begin with events that are so old."""
+        ...
+
+    async def shorten(self, user_id: UserId, canvas_id: CanvasId, older_than_seconds: float, step: int) -> int:
+        """Drop at most `step` events that are so old from the beginning of its log; how many. The last event stays."""
+        ...
+
     async def renew_views(self, connection_ids: Sequence[str], view_seconds: float) -> None: ...
 
     async def views_of(self, connection_id: str) -> list[tuple[UserId, CanvasId, View]]: ...
@@ -114,27 +123,38 @@ class CanvasActionStore(Protocol):
         """Newest first; `before` is the `event_id` to go on below."""
         ...
 
-    async def renew(self, owner_id: str, event_ids: Sequence[str], seconds: float) -> None:
-        """These are at work. What else is said to run there is not: its beginning was lost on the way."""
+    async def renew(self, owner_id: str, event_ids: Sequence[str], seconds: float) -> set[str]:
+        """These are at work; those of them that still are to. What else is said to run there does not: its beginning was lost on the way."""
         ...
 
-    async def lost(self, owner_ids: Sequence[str], limit: int) -> list[Execution]:
-        """What is said to run and does not: its instance has not renewed in time, or is one of these."""
+    async def lost(self, owner_ids: Sequence[str], asked_seconds: float, limit: int) -> list[Execution]:
+        """What is said to run and does not: its instance has not renewed in time, or is one of these. And what was asked so long ago."""
         ...
 
     async def others_at_work(self, owner_id: str) -> list[str]: ...
 
-    async def prune(self, older_than_seconds: float) -> None: ...
-
-    async def claim_refreshes(self, owner_id: str, room: int, seconds: float) -> list[Due]:
-        """Take up to `room` jobs whose time has come and that nobody runs. X9"""
+    async def prune(self, older_than_seconds: float) -> int:
+        """Some of the records that ended longer ago; how many."""
         ...
 
-    async def next_refresh(self) -> float | None:
-        """In how many seconds the next job is due; None: there is no job at all."""
+    async def claim_refreshes(self, owner_id: str, room: int, seconds: float, *, at_work: Collection[Job], unwatched: bool) -> list[Due]:
+        """Take up to `room` jobs whose time has come and that nobody runs; `at_work` runs here, whatever its hold says. X9
+
+        A job that is only for whoever looks, and every job unless `unwatched`, rests while its canvas has no live view.
+        """
         ...
 
-    async def renew_refreshes(self, owner_id: str, seconds: float) -> None: ...
+    async def next_refresh(self, *, unwatched: bool) -> float | None:
+        """In how many seconds the next job is due that nobody runs and that does not rest; None: there is none."""
+        ...
+
+    async def renew_refreshes(self, owner_id: str, jobs: Collection[Job], seconds: float) -> None:
+        """These are at work. What else is held there is not: it is due again when its hold runs out."""
+        ...
+
+    async def pull_in_refreshes(self, seconds: float) -> None:
+        """After the clock was set back: no job waits longer than it was put off, and none is held longer than `seconds`."""
+        ...
 
     async def settle_refresh(self, owner_id: str, due: Due, *, failures: int, delay: float) -> None: ...
 
@@ -164,11 +184,19 @@ class RunStore(Protocol):
         ...
 
     async def claim_queued(
-        self, worker_id: WorkerId, room: int, seconds: float, after_turn: int, opening: Envelope | None = None
+        self,
+        worker_id: WorkerId,
+        room: int,
+        seconds: float,
+        after_turn: int,
+        opening: Envelope | None = None,
+        *,
+        prefer_seconds: float = 0,
     ) -> list[Claim]:
         """Take up to `room` runs whose turn came after `after_turn`, oldest turn first. RX-22
 
-        `opening` is written into each log by the claim itself, with the run's id and its attempt filled in.
+        `opening` is written into each log by the claim itself, with the run's id and its attempt filled in. A run whose turn came less
+        than `prefer_seconds` ago is left to the worker that it prefers. SB-12
         """
         ...
 

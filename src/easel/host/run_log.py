@@ -191,7 +191,7 @@ class RunLog:
         if appended.thread_seq is not None:
             self._bell.ring(ThreadGrew(owned(self.claim.user_id, self.claim.session_id), appended.thread_seq))
         if appended.turn_passed:
-            self._bell.ring(RunReady())
+            self._bell.ring(RunReady(prefers=self.claim.worker_id))
 
     async def _append(self, batch: Batch) -> Appended | None:
         """The same batch until the store has answered: its key makes a repetition harmless. RX-29

@@ -42,7 +42,7 @@ class RunQueue:
         enqueued = await self._runs.enqueue(new)
         if enqueued.is_new:
             RUNS_ENQUEUED.inc()
-            self._bell.ring(RunReady())
+            self._bell.ring(RunReady(prefers=enqueued.prefers))
             if enqueued.thread_seq is not None:
                 self._bell.ring(ThreadGrew(owned(who.user_id, session_id), enqueued.thread_seq))
         return enqueued.run
@@ -98,7 +98,7 @@ class RunQueue:
         if answer.thread_seq is not None:
             self._bell.ring(ThreadGrew(owned(run.user_id, run.session_id), answer.thread_seq))
         if answer.turn_passed:
-            self._bell.ring(RunReady())
+            self._bell.ring(RunReady(prefers=answer.prefers))
         return run
 
     async def _closing(self, who: Principal, run_id: RunId) -> tuple[list[Envelope] | None, Message | None]:

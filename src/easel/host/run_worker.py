@@ -22,6 +22,7 @@ from easel.core.run.run import Claim
 from easel.core.stream.ring import CancelAsked, Ring, RunGrew, RunReady
 from easel.errors import GaveUp, HostError, InternalError, TookTooLong, Unavailable
 from easel.host.audit import Audit, agent_of
+from easel.host.left_to_others import LeftToOthers
 from easel.host.metrics import CLAIM_SECONDS, CLAIMS_LOST, HANDED_BACK, QUEUE_SECONDS, RUNS_ENDED, RUNS_HELD, TAKEOVERS
 from easel.host.ports import Bell, Keeper, RunStore
 from easel.host.run_history import read_progress
@@ -86,6 +87,7 @@ class RunWorker:
         drain_seconds: float,
         run_timeout_seconds: float,
         audit: Audit,
+        prefer_seconds: float = 0,
         retention_seconds: float = 0,
         also: Sequence[Callable[[], Awaitable[None]]] = (),
     ) -> None:
@@ -105,6 +107,7 @@ class RunWorker:
         self._held: dict[RunId, Held] = {}
         RUNS_HELD.set_function(lambda: len(self._held))
         self._wake = asyncio.Event()
+        self._left = LeftToOthers(prefer_seconds, self._look_for_what_was_left)
         self._latest_turn = 0
         self._sweep_at = 0.0
         self._is_draining = False
@@ -155,10 +158,13 @@ class RunWorker:
 
     def _hear(self, ring: Ring) -> None:
         match ring:
-            case RunReady(anywhere):
+            case RunReady(anywhere, prefers):
                 if anywhere:
                     self._sweep_at = 0.0
-                self._wake.set()
+                if prefers is not None and prefers != self.worker_id and self._left.seconds:
+                    self._left.leave(self._latest_turn)
+                else:
+                    self._wake.set()
             case CancelAsked(run_id):
                 if held := self._held.get(run_id):
                     held.end_by(Stop.CANCEL)
@@ -168,6 +174,8 @@ class RunWorker:
     # -- claiming --------------------------------------------------------------------------------------------------
 
     async def _claim_forever(self) -> None:
+        if self._left.seconds:  # what was rung before we listened may still be another's
+            self._left.leave(self._latest_turn)
         while True:
             self._wake.clear()
             room = self._room()
@@ -196,9 +204,16 @@ class RunWorker:
         turns in waiting for each other. In two waves, one is at work while the other is being stored."""
         return min(self._slots - len(self._held), (self._slots + 1) // 2)
 
+    def _look_for_what_was_left(self, turn: int) -> None:
+        if self._latest_turn - turn > NEAR_TURNS // 2:  # meanwhile so much has passed that a look near the end might miss it
+            self._sweep_at = 0.0
+        self._wake.set()
+
     async def _claim(self, room: int, *, after_turn: int) -> int:
         now = time.monotonic()
-        return self._start(now, await self._runs.claim_queued(self.worker_id, room, self._claim_seconds, after_turn, OPENING))
+        prefer = self._left.seconds
+        taken = await self._runs.claim_queued(self.worker_id, room, self._claim_seconds, after_turn, OPENING, prefer_seconds=prefer)
+        return self._start(now, taken)
 
     async def _take_over(self, room: int) -> int:
         """A run on its last attempt may be what kills its workers, so of those each worker holds one at a time: when it

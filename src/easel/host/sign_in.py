@@ -1,7 +1,8 @@
 """Who is calling: the owner's token, the tokens that were made for others, and the cookie a browser gets for either.
 
 A cookie is signed with the owner's token and says when it ends, so every instance that knows the token can check it and a new
-token ends all cookies. One that stands for a token of a table names it, and ends with it. Neither token nor cookie is ever logged.
+token ends all cookies. One that stands for a token of a table names it, and ends with it. Each names its browser's sign-in, and ends
+with that: see `sign_outs`. Neither token nor cookie is ever logged.
 What was revoked opens nothing after `RECHECK_SECONDS`, on any instance, and what is open by it is ended: see `watch`.
 """
 
@@ -11,7 +12,7 @@ import hashlib
 import hmac
 import time
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -19,10 +20,13 @@ from easel.core.principal import THE_OWNER, Kind, Principal
 from easel.core.token import digest_of, is_token
 from easel.errors import NotSignedIn, Unavailable
 from easel.host.node_ports import TokenStore
+from easel.host.sign_outs import SignOuts
+from easel.ids import new_sign_in_id
 
 COOKIE_SECONDS = 30 * 24 * 3600
 RECHECK_SECONDS = 1.0
 MOST_KNOWN = 1_000  # tokens that are remembered between two looks
+SIGN_IN = "sign_"  # how the id of a sign-in begins
 
 log = structlog.get_logger("sign_in")
 
@@ -34,11 +38,14 @@ class _Known:
 
 
 class SignIn:
-    def __init__(self, owner_token: str, tokens: TokenStore | None = None) -> None:
+    def __init__(self, owner_token: str, tokens: TokenStore | None = None, sign_outs: SignOuts | None = None) -> None:
         self.owner_token = owner_token
         self._tokens = tokens
+        self._sign_outs = sign_outs
+        if sign_outs is not None:
+            sign_outs.told = self._end
         self._known: dict[str, _Known] = {}  # by digest, or by id where a cookie named it
-        self._watched: dict[str, set[Callable[[], None]]] = {}  # by token: what ends with it
+        self._watched: dict[str, set[Callable[[], None]]] = {}  # by token or sign-in: what ends with it
         self._watching: asyncio.Task[None] | None = None
 
     async def by_token(self, token: str) -> Principal | None:
@@ -46,21 +53,41 @@ class SignIn:
             return THE_OWNER
         return await self._look(digest_of(token), by_digest=True) if is_token(token) else None
 
-    def new_cookie(self, now: float, who: Principal = THE_OWNER) -> str:
-        """For a person: a program or a machine shows its token each time."""
+    def new_cookie(self, now: float, who: Principal = THE_OWNER, before: Principal | None = None) -> str:
+        """For a person: a program or a machine shows its token each time.
+
+        A browser that was theirs `before` stays in the same sign-in: one sign-out ends all that it has open.
+        """
         assert who.is_person
-        until = str(int(now) + COOKIE_SECONDS)
-        said = until if who.token_id is None else f"{until}.{who.token_id}"
+        is_same = before is not None and (before.user_id, before.token_id) == (who.user_id, who.token_id)
+        sign_in_id = before.sign_in_id if before is not None and is_same else None
+        said = f"{int(now) + COOKIE_SECONDS}.{sign_in_id or new_sign_in_id()}.{who.token_id or ''}"
         return f"{said}.{self._signature(said)}"
 
     async def by_cookie(self, cookie: str, now: float) -> Principal | None:
         said, _, signature = cookie.rpartition(".")
         if not hmac.compare_digest(signature.encode(), self._signature(said).encode()):
             return None
-        until, _, token_id = said.partition(".")
+        until, *named = said.split(".")
         if not now < int(until):
             return None
-        return await self._look(token_id, by_digest=False) if token_id else THE_OWNER
+        match named:
+            case [sign_in_id, token_id]:
+                pass
+            case _:  # of before sign-ins had names: the cookie itself is as good as one
+                sign_in_id, token_id = f"{SIGN_IN}{_digest(cookie).hex()[:26]}", "".join(named)
+        if await self.is_signed_out(sign_in_id):
+            return None
+        who = await self._look(token_id, by_digest=False) if token_id else THE_OWNER
+        return None if who is None else replace(who, sign_in_id=sign_in_id)
+
+    async def sign_out(self, who: Principal) -> None:
+        """Their browser's cookie opens nothing any more, on any instance, and what is open by it is ended."""
+        if self._sign_outs is not None and who.sign_in_id is not None:
+            await self._sign_outs.end(who.user_id, who.sign_in_id)
+
+    async def is_signed_out(self, sign_in_id: str) -> bool:
+        return self._sign_outs is not None and await self._sign_outs.has_ended(sign_in_id)
 
     def key(self, purpose: str) -> bytes:
         """A key for each purpose, the same on every instance; with a new owner's token all of them are new."""
@@ -70,38 +97,46 @@ class SignIn:
         """Whether what was signed in this token's name counts: it was not revoked."""
         return self._tokens is not None and token_id in await self._tokens.valid([token_id])
 
-    # -- as long as the token holds --------------------------------------------------------------------------------
+    # -- as long as what they came with holds ------------------------------------------------------------------------
 
     def watch(self, who: Principal, ended: Callable[[], None]) -> Callable[[], None]:
-        """`ended` is called when the token that they came with is revoked; the answer is how to stop watching."""
-        if who.token_id is None:
-            return lambda: None
-        token_id, watchers = who.token_id, self._watched.setdefault(who.token_id, set())
-        watchers.add(ended)
-        if self._watching is None or self._watching.done():
-            self._watching = asyncio.create_task(self._watch())
+        """`ended` is called once, when their token is revoked or their browser signed out; the answer is how to stop watching."""
+        keys = [key for key in (who.token_id, who.sign_in_id) if key is not None]
+
+        def end() -> None:
+            stop()
+            ended()
 
         def stop() -> None:
-            watchers.discard(ended)
-            if not watchers and self._watched.get(token_id) is watchers:
-                del self._watched[token_id]
+            for key in keys:
+                watchers = self._watched.get(key, set())
+                watchers.discard(end)
+                if not watchers:
+                    self._watched.pop(key, None)
 
+        for key in keys:
+            self._watched.setdefault(key, set()).add(end)
+        if keys and (self._watching is None or self._watching.done()):
+            self._watching = asyncio.create_task(self._watch())
+        if self._sign_outs is not None and who.sign_in_id is not None and self._sign_outs.knows(who.sign_in_id):
+            end()  # between the look at the cookie and here
         return stop
 
     @contextlib.asynccontextmanager
     async def while_valid(self, who: Principal) -> AsyncGenerator[None]:
-        """Ends what is inside with `NotSignedIn` when their token is revoked."""
+        """Ends what is inside with `NotSignedIn` when their token is revoked, or they sign out."""
         limit = asyncio.timeout(None)
-        stop = self.watch(who, lambda: limit.reschedule(0))
         try:
             async with limit:
-                yield
+                stop = self.watch(who, lambda: limit.reschedule(0))
+                try:
+                    yield
+                finally:
+                    stop()
         except TimeoutError:
             if not limit.expired():
                 raise
             raise NotSignedIn from None
-        finally:
-            stop()
 
     async def close(self) -> None:
         if self._watching is not None:
@@ -119,8 +154,10 @@ class SignIn:
                 log.exception("tokens.check_broke")
 
     async def once(self) -> None:
-        """End what was opened with a token that was revoked since."""
-        watched = list(self._watched)
+        """End what was opened with a token that was revoked since, or by a browser that was signed out."""
+        if self._sign_outs is not None:
+            await self._sign_outs.look([key for key in self._watched if key.startswith(SIGN_IN)])
+        watched = [key for key in self._watched if not key.startswith(SIGN_IN)]
         if self._tokens is None or not watched:
             return
         valid = await self._tokens.valid(watched)
@@ -128,8 +165,11 @@ class SignIn:
         if revoked:
             self._known = {key: known for key, known in self._known.items() if known.who.token_id not in revoked}
         for token_id in revoked:
-            for ended in self._watched.pop(token_id, set()):
-                ended()
+            self._end(token_id)
+
+    def _end(self, key: str) -> None:
+        for end in list(self._watched.get(key, ())):
+            end()
 
     # -- looking ---------------------------------------------------------------------------------------------------
 

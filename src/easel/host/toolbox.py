@@ -45,7 +45,7 @@ class Toolbox:
         self._sources = sources
         self._checks: dict[str, tuple[Mapping[str, Any], jsonschema_rs.Validator]] = {}
         self._audit = audit
-        self._timeout = timeout_seconds
+        self.timeout_seconds = timeout_seconds
         self._most = max_result_bytes
 
     def add(self, tools: Iterable[Tool]) -> None:
@@ -81,7 +81,7 @@ class Toolbox:
             known = ", ".join(sorted(await self.definitions(context.user_id)))
             raise ToolFailed(tool=name, reason=f"there is no such tool; there are {known}.")
         self._check(tool.definition, args)
-        seconds = min(self._timeout, timeout_seconds or self._timeout)
+        seconds = min(self.timeout_seconds, timeout_seconds or self.timeout_seconds)
         limit = asyncio.timeout(seconds)
         try:
             async with limit:

@@ -36,7 +36,7 @@ def definitions(prefix: str, *, has_shell: bool, network: bool) -> list[ToolDefi
         {
             "command": _text("The command line.", minLength=1, maxLength=LONGEST_COMMAND, **{X_SHELL: True}),
             "workdir": _path("The folder it starts in."),
-            "timeout": _number(f"Milliseconds after which it is stopped; {TIMEOUT_MS} if left out.", 1, LONGEST_TIMEOUT_MS),
+            "timeout": {**_number("Milliseconds after which it is stopped.", 1, LONGEST_TIMEOUT_MS), "default": TIMEOUT_MS},
         },
         "command",
     )

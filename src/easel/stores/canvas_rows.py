@@ -1,16 +1,18 @@
 """Canvases between rows and values: what every store reads and writes alike."""
 
-from dataclasses import replace
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from easel.core.canvas.assets import Asset
-from easel.core.canvas.canvas import Change, Outcome, View, WholeCanvas
+from easel.core.canvas.canvas import Canvas, Change, Outcome, View, WholeCanvas
 from easel.core.canvas.execution import Execution, Status, Step
+from easel.core.canvas.retention import OldLogs
 from easel.core.stream.lightness import mentioned
 from easel.core.stream.payload import to_json
+from easel.ids import CanvasId, UserId
 from easel.stores.rows import Row, Time, canvas_of
 
 
@@ -18,6 +20,12 @@ def whole_of(row: Row, time: Time = None) -> WholeCanvas:
     assets = [Asset(*one) for one in msgspec.json.decode(row["assets"])]
     views = [View(view_id, client_id, held_by, bool(is_live)) for view_id, client_id, held_by, is_live in msgspec.json.decode(row["views"])]
     return WholeCanvas(canvas_of(row, time), assets, views)
+
+
+def old_logs_of(rows: Sequence[Row], limit: int) -> OldLogs:
+    places = [(UserId(row["user_id"]), CanvasId(row["canvas_id"])) for row in rows]
+    found = [place for place, row in zip(places, rows, strict=True) if row["is_old"]]
+    return OldLogs(found, places[-1] if len(places) == limit else None)
 
 
 def arguments(change: Change) -> tuple[dict[str, Any], list[str]]:
@@ -57,6 +65,7 @@ def step_arguments(step: Step, revision: int) -> dict[str, Any]:
         "canvas_id": one.canvas_id,
         "action_id": one.action_id,
         "request_id": one.request_id,
+        "request_digest": one.request_digest,
         "actor": to_json(one.actor),
         "tool": one.tool,
         "resolved": None if one.resolved is None else to_json(one.resolved),
@@ -69,6 +78,7 @@ _OF_EXECUTION = (
     "event_id",
     "action_id",
     "request_id",
+    "request_digest",
     "tool",
     "owner_id",
     "confirmed_by",
@@ -91,18 +101,23 @@ def changed(
 ) -> Outcome:
     """The canvas as it lies there now, without reading it again."""
     before = whole.canvas
-    canvas = replace(
-        before,
+    canvas = Canvas(
+        user_id=before.user_id,
+        canvas_id=before.canvas_id,
+        agent_id=before.agent_id,
         title=before.title if change.title is None else change.title,
         owner_session_key=before.owner_session_key if change.owner_session_key is None else change.owner_session_key,
-        spec=before.spec if change.spec is None else change.spec,
+        spec_json=before.spec_json if change.spec is None else to_json(change.spec),
         state=before.state if change.state is None else change.state,
         revision=revision,
         last_seq=last_seq,
         spec_revision=spec_revision,
         is_accepted=is_accepted,
+        created_at=before.created_at,
         updated_at=updated_at,
     )
+    if not (change.put or change.removed or change.opened or change.closed):
+        return Outcome(WholeCanvas(canvas, whole.assets, whole.views), is_changed=True)
     assets = {one.path: one for one in whole.assets if one.path not in change.removed}
     assets |= {one.path: one for one in change.put}
     views = [view for view in whole.views if view.view_id not in change.closed]

@@ -22,7 +22,6 @@ Time = Callable[[Any], datetime] | None  # how a stored time is read, where the 
 
 _OF_RUN = tuple(field.name for field in fields(Run))
 _OF_SESSION = tuple(field.name for field in fields(Session))
-_OF_CANVAS = tuple(field.name for field in fields(Canvas))
 _OF_MESSAGE = tuple(field.name for field in fields(StoredMessage))
 
 
@@ -38,9 +37,22 @@ def session_of(row: Row, time: Time = None) -> Session:
 
 
 def canvas_of(row: Row, time: Time = None) -> Canvas:
-    given = _timed({name: row[name] for name in _OF_CANVAS}, time, "created_at", "updated_at")
-    given["is_accepted"] = bool(given["is_accepted"])
-    return Canvas(**{**given, "spec": msgspec.json.decode(given["spec"]), "state": msgspec.json.decode(given["state"])})
+    created_at, updated_at = row["created_at"], row["updated_at"]
+    return Canvas(
+        user_id=row["user_id"],
+        canvas_id=row["canvas_id"],
+        agent_id=row["agent_id"],
+        title=row["title"],
+        owner_session_key=row["owner_session_key"],
+        spec_json=row["spec"],
+        state=msgspec.json.decode(row["state"]),
+        revision=row["revision"],
+        last_seq=row["last_seq"],
+        spec_revision=row["spec_revision"],
+        is_accepted=bool(row["is_accepted"]),
+        created_at=created_at if time is None else time(created_at),
+        updated_at=updated_at if time is None else time(updated_at),
+    )
 
 
 def message_of(row: Row, time: Time = None) -> StoredMessage:
@@ -66,6 +78,13 @@ def parts(key: str) -> tuple[str, str]:
 
 
 def wanted(search: str) -> str:
-    """What is searched for as a pattern: anywhere, and nothing in it is a wildcard."""
-    plain = search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"%{plain}%" if plain else ""
+    """What is searched for as a pattern that both stores read alike, whatever the database's language: anywhere, in either case, and
+    nothing in it is special."""
+    return "".join(map(_in_either_case, search))
+
+
+def _in_either_case(sign: str) -> str:
+    forms = sorted({form for form in (sign, sign.lower(), sign.upper(), sign.title()) if len(form) == 1})
+    if len(forms) > 1:
+        return f"[{''.join(forms)}]"
+    return f"\\{sign}" if sign.isascii() and not sign.isalnum() else sign

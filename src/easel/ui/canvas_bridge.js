@@ -4,10 +4,10 @@
 // does not come too fast and is one of the kinds below. Everything else is dropped, counted and reported. No kind names a tool:
 // a page can ask for actions of its spec, and the gateway decides about those. CV-05, U5
 //
-//   page → shell   hello | action {id, actionId, input} | input {id, pointer, value, was} | problem {at, says} | broken {broken} | idle | here
+//   page → shell   hello | action {id, actionId, input} | cancel {id, eventId} | input {id, pointer, value, was} | problem {at, says} | broken {broken} | idle | here
 //   shell → page   welcome {nonce, info, state, revision, statuses} | state {…} | answer {id, ok, payload | error} | resolve {pointer, keep} | leaving | knock
 
-const KINDS = new Set(["hello", "action", "input", "problem", "broken", "idle", "here"]);
+const KINDS = new Set(["hello", "action", "cancel", "input", "problem", "broken", "idle", "here"]);
 const MOST_WEIGHT = 300_000; // characters and values of one message, roughly its bytes
 const DEEPEST = 40;
 const BURST = 200; // messages at once

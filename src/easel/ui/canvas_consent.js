@@ -6,12 +6,13 @@
 import { at, element } from "./values.js";
 
 const REST_MS = 3_000; // after a refusal nothing is put before a person's eyes for so long: it waits in its line
-const PAUSE_MS = 700; // a press that was on its way to something else does not count
+export const PAUSE_MS = 700; // a press that was on its way to something else does not count
 const ODD = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu;
 
 export class Consent {
   #queue = [];
   #shown = null;
+  #pause = null;
   #refusedAt = -Infinity;
 
   constructor() {
@@ -22,6 +23,8 @@ export class Consent {
       event.preventDefault();
       this.#decide("later");
     };
+    // After one Escape a browser closes the next dialog without asking. What it tells of late may be about the one before.
+    at("consent").onclose = () => { if (!at("consent").open) this.#decide("later"); };
   }
 
   /** Whether a page may put something before the person's eyes now; whatever it may not waits until it is looked at. */
@@ -52,32 +55,37 @@ export class Consent {
     approve.disabled = true;
     at("consent").showModal();
     at("consent-refuse").focus();
-    setTimeout(() => { approve.disabled = false; }, PAUSE_MS);
+    this.#pause = setTimeout(() => { approve.disabled = false; }, PAUSE_MS);
   }
 
   #decide(how) {
     const shown = this.#shown;
     if (!shown) return;
     this.#shown = null;
+    clearTimeout(this.#pause); // the next question has a pause of its own
     at("consent").close();
-    if (how !== "approve") this.#refusedAt = performance.now();
     shown.resolve(how);
+    if (how !== "approve") {
+      this.#refusedAt = performance.now();
+      for (const one of this.#queue.splice(0)) one.resolve("later");
+    }
     this.#next();
   }
 }
 
 /** A resolved call, all of it. */
-export function called({ kind, tool, args, sessionKey, message, patch, ...rest }) {
+export function called({ kind, tool, args, sessionKey, message, patch, saveAs, ...rest }) {
+  const kept = saveAs ? [["Its result goes into the state, at", saveAs]] : [];
   const rows = {
-    "tool.call": [["Tool", tool], ...Object.entries(args ?? {})],
-    "session.send": [["To the session", sessionKey], ["Message", message]],
+    "tool.call": [["Tool", tool], ...Object.entries(args ?? {}), ["In the folder of the session", sessionKey], ...kept],
+    "session.send": [["To the session", sessionKey], ["Message", message], ...kept],
     "state.patch": [["Changes the state", patch]],
-  }[kind] ?? Object.entries({ kind, tool, args, sessionKey, message, patch, ...rest });
+  }[kind] ?? Object.entries({ kind, tool, args, sessionKey, message, patch, saveAs, ...rest });
   return rows.flatMap(([name, value]) => [element("dt", "", ...exact(name)), element("dd", "", element("pre", "", ...exact(value)))]);
 }
 
 /** Text as it is; whatever is no plain sign stands there by its number. */
-function exact(value) {
+export function exact(value) {
   const text = typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "nothing";
   const parts = [];
   let done = 0;

@@ -42,6 +42,8 @@ function runRow({ run_id: runId, session_id: session, status, input_text: asked,
   return [link(`#${new URLSearchParams({ session, run: runId })}`, glimpse(asked, 50) || runId), " ", element("span", `status ${status}`, status), " ", time(when)];
 }
 
-function nodeRow({ nodeId, platform, tools = [] }) {
-  return [element("strong", "", nodeId), " ", element("span", "faint", [platform, `${tools.length} tools`].filter(Boolean).join(", "))];
+/** The server itself says how it runs commands, or why it does not. */
+function nodeRow({ nodeId, platform, tools = [], bash }) {
+  const about = element("span", "faint", [platform, `${tools.length} tools`].filter(Boolean).join(", "));
+  return [element("strong", "", nodeId), " ", about, ...(bash ? [" ", element("span", "faint", `Bash: ${bash}`)] : [])];
 }

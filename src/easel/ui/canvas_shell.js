@@ -1,12 +1,13 @@
 // The page around a canvas: it holds the sign-in, the connection and the last word; the canvas's own page, in its frame, holds none of them.
 
+import { Accept } from "./canvas_accept.js";
 import { Bridge } from "./canvas_bridge.js";
 import { Consent } from "./canvas_consent.js";
 import { Frame } from "./canvas_frame.js";
 import { Gateway, Refused } from "./canvas_gateway.js";
 import { Notes } from "./canvas_notes.js";
 import { CanvasWatch } from "./canvas_watch.js";
-import { at, attempt, button, element, glimpse } from "./values.js";
+import { at, button, element, glimpse } from "./values.js";
 
 const { view, until, canvas: canvasId, agent: agentId } = document.body.dataset;
 const MOST_AT_ONCE = 16; // questions of a page that are under way
@@ -25,6 +26,7 @@ const conflicts = new Map(); // by pointer: what the person entered
 
 const notes = new Notes();
 const consent = new Consent();
+const accept = new Accept(async (revision) => watch.take(await gateway.call("canvas.accept", { canvasId, revision })), () => watch.refresh());
 const gateway = new Gateway(`canvas-${crypto.randomUUID()}`, {
   state: tellLink,
   ready: () => watch.begin(),
@@ -37,6 +39,7 @@ const bridge = new Bridge({
     bridge.say("welcome", told({ state: true, info: true }));
   },
   action: (asked) => answered(asked, () => runAction(asked)),
+  cancel: (asked) => answered(asked, () => cancelAction(asked)),
   input: (asked) => answered(asked, () => enter(asked)),
   problem: ({ at: where, says }) => notes.add(String(where).slice(0, 300), String(says).slice(0, 1000)),
   broken: ({ broken }) => notes.broken(listOf(broken)),
@@ -49,13 +52,14 @@ const frame = new Frame(at("stage"), `${view}assets/index.html`, bridge, { left:
 // --- what is known, and who is told -----------------------------------------------------------------------------------
 
 function changed(_, { state, spec, assets, isAnew, failed }) {
-  const { descriptor, views, revision, accepted } = watch.whole;
+  const { descriptor, views, revision } = watch.whole;
   document.title = at("title").textContent = descriptor.title;
   at("revision").textContent = `revision ${revision}`;
   at("views").textContent = views.length === 1 ? "only you look at it" : `${views.length} look at it`;
   at("running").textContent = watch.running.length ? `running: ${watch.running.join(", ")}` : "";
+  tellStops();
   if (failed) notes.add(`action ${failed.actionId}`, `It failed: ${failed.error?.message ?? "no reason was told."}`);
-  tellAccept(accepted === false);
+  accept.tell(watch.whole, spec || assets || isAnew);
   tellWaiting();
   for (const one of [...shownConsents]) if (!watch.asked.has(one)) withdraw(one);
   if (!frame.isThere) frame.show(told({ state: true, info: true }));
@@ -76,7 +80,7 @@ const needsNewPage = () => pageSpec !== pageNeeds();
 function told({ state, info }) {
   const { whole, statuses } = watch;
   return {
-    statuses: Object.fromEntries(Object.entries(statuses).map(([actionId, { status, error, at: when }]) => [actionId, { status, error, at: when }])),
+    statuses: Object.fromEntries(Object.entries(statuses).map(([actionId, { eventId, status, error, at: when }]) => [actionId, { eventId, status, error, at: when, output: watch.outputOf(actionId) }])),
     ...(state && { state: whole.state, revision: whole.revision }),
     ...(info && { info: infoOf(whole) }),
   };
@@ -138,6 +142,21 @@ async function runAction({ actionId, input }) {
     }
     throw problem;
   }
+}
+
+/** Of this canvas alone, and only what runs: the gateway sees to both. */
+async function cancelAction({ eventId }) {
+  return gateway.call("canvas.cancel", { canvasId, eventId: String(eventId).slice(0, 200) });
+}
+
+let shownStops = "";
+/** Drawn anew only when something else runs: a button that moves is not pressed. */
+function tellStops() {
+  const running = watch.stoppable;
+  const now = JSON.stringify(running);
+  if (now === shownStops) return;
+  shownStops = now;
+  at("stops").replaceChildren(...running.map((one) => button("plain", `Stop ${titleOf(one.actionId)}`, () => cancelAction(one).catch((problem) => notes.add(`action ${one.actionId}`, problem.message)))));
 }
 
 /** One value at one place; the gateway holds it to what the spec lets a page write. RS-41 */
@@ -224,30 +243,6 @@ function tellWaiting() {
   at("waiting").replaceChildren(...rows.slice(0, MOST_WAITING).map((one) => element("p", "", element("strong", "", titleOf(one.actionId)), " waits for your consent. ",
     button("", "Look at it", () => decide(one, true).catch(() => {})))), rows.length > MOST_WAITING ? `… and ${rows.length - MOST_WAITING} more.` : "");
 }
-
-function tellAccept(isOpen) {
-  at("accept").hidden = !isOpen;
-  if (!isOpen) return;
-  const { spec } = watch.whole;
-  const silent = Object.entries(spec.actions ?? {}).filter(([, one]) => one.confirm === "never").map(([name]) => name);
-  const rows = [
-    ["Tools", (spec.toolPolicy?.allow ?? []).join(", ") || "none"],
-    ["Never asks before", silent.join(", ") || "nothing"],
-    ["Runs by itself", (spec.refresh ?? []).map((one) => `${one.action} every ${one.everyMs / 1000} s`).join(", ") || "nothing"],
-    ["Its page reaches", (spec.toolPolicy?.connect ?? []).join(", ") || "nothing"],
-  ];
-  at("accept-says").replaceChildren(...rows.flatMap(([name, says]) => [element("dt", "", name), element("dd", "", says)]),
-    element("dt", "", "All of it"), element("dd", "", element("pre", "", JSON.stringify(spec, null, 2))));
-}
-
-at("accept-now").onclick = () => attempt(at("accept-problem"), async () => {
-  const { revision } = watch.whole; // what was looked at: if the spec has changed since, it is refused
-  try {
-    watch.take(await gateway.call("canvas.accept", { canvasId, revision }));
-  } catch (problem) {
-    at("accept-problem").textContent = problem.message;
-  }
-});
 
 // --- entries that contradict each other -------------------------------------------------------------------------------
 

@@ -5,6 +5,8 @@
 import { Refused } from "./canvas_gateway.js";
 
 const PAUSE_MS = 80; // between two readings: of a canvas that changes all the time, each viewer reads twelve states a second
+const MOST_OUTPUT = 4_000; // characters of what a running tool says: its last lines, for a page to show
+const MOST_SAYING = 20; // actions of which that is kept
 const RECORDS = 50; // executions of before, so that a page shows what is running and how the last one went
 
 export class CanvasWatch {
@@ -14,6 +16,7 @@ export class CanvasWatch {
   #marks = { spec: 0, assets: 0 }; // at which revision they changed, if that has not been read yet
   whole = null;
   statuses = {}; // by action: {eventId, status, error?, at}
+  #outputs = new Map(); // by action: {eventId, text}, of the latest execution that said something
   asked = new Map(); // what waits for a person, by confirmation
 
   constructor(gateway, canvasId, agentId, on) {
@@ -51,9 +54,12 @@ export class CanvasWatch {
       await this.gateway.call("canvas.subscribe", { canvasId: this.canvasId, afterSeq: this.#seq });
     } catch (problem) {
       if (problem.name !== "CURSOR_GONE") throw problem;
-      this.#seq = lastSeq; // the log holds our place no longer: what is there now is all there is
-      await this.gateway.call("canvas.subscribe", { canvasId: this.canvasId, afterSeq: lastSeq });
-      this.on.changed(this, { state: true, spec: true, assets: true, isAnew: true });
+      // The log holds our place no longer: what the canvas is now is all there is, and it is read once more.
+      const whole = await this.gateway.call("canvas.get", { canvasId: this.canvasId });
+      await this.#readActions();
+      this.#seq = whole.descriptor.lastSeq;
+      await this.gateway.call("canvas.subscribe", { canvasId: this.canvasId, afterSeq: this.#seq });
+      this.take(whole, { state: true, spec: true, assets: true, isAnew: true });
     }
   }
 
@@ -82,6 +88,7 @@ export class CanvasWatch {
       this.#seq = seq;
     }
     if (name === "canvas.updated") this.#updated(payload);
+    else if (name === "canvas.action.output") this.#said(payload);
     else if (name.startsWith("canvas.action.")) this.#acted(name.slice("canvas.action.".length), payload);
     else if (name === "canvas.view.updated") this.#viewed(payload);
   }
@@ -118,6 +125,20 @@ export class CanvasWatch {
     }
   }
 
+  /** What the tool of an action's latest execution has said so far: its last lines. */
+  outputOf(actionId) {
+    const said = this.#outputs.get(actionId);
+    return said && Object.hasOwn(this.statuses, actionId) && this.statuses[actionId].eventId === said.eventId ? said.text : undefined;
+  }
+
+  #said({ actionId, eventId, text }) {
+    const before = this.#outputs.get(actionId);
+    if (before && before.eventId > eventId) return;
+    this.#outputs.set(actionId, { eventId, text: ((before?.eventId === eventId ? before.text : "") + String(text)).slice(-MOST_OUTPUT) });
+    if (this.#outputs.size > MOST_SAYING) this.#outputs.delete(this.#outputs.keys().next().value);
+    this.on.changed(this, {});
+  }
+
   #acted(what, { actionId, eventId, error, endedAt, startedAt, ...more }) {
     const status = { asked: "asked", started: "running", finished: "completed", failed: "failed", refused: "refused" }[what];
     if (!status) return;
@@ -138,6 +159,9 @@ export class CanvasWatch {
     this.whole = { ...this.whole, views: status === "opened" ? [...others, { viewId, clientId }] : others };
     this.on.changed(this, {});
   }
+
+  /** The executions that run: which action, and by which name they can be stopped. */
+  get stoppable() { return Object.entries(this.statuses).filter(([, { status }]) => status === "running").map(([actionId, { eventId }]) => ({ actionId, eventId })); }
 
   get running() { return Object.entries(this.statuses).filter(([, { status }]) => status === "running").map(([actionId]) => actionId); }
 }

@@ -119,10 +119,28 @@
     }
   }
 
+  const LINES = 12; // of what a tool has said last
+  const SIGNS = /\u001b\[[0-9;?]*[A-Za-z]|\u001b\][^\u0007]*\u0007/g; // colours and cursors of a terminal
+  const lastLines = (text) => text.replace(SIGNS, "").split("\n").map((line) => line.slice(line.trimEnd().lastIndexOf("\r") + 1)).slice(-LINES - 1).join("\n");
+
+  /** Beside its button, while it runs: what it says, and how to stop it. What a failed one said stays. */
+  function showRunning(actionId, { status, eventId, output }) {
+    const stop = document.querySelector(`[data-stop="${CSS.escape(actionId)}"]`);
+    stop.hidden = status !== "running";
+    stop.onclick = () => {
+      stop.disabled = true;
+      gsvCanvas.cancelAction(eventId).catch(() => {}).finally(() => { stop.disabled = false; }); // if it has just ended, that is shown
+    };
+    const said = document.querySelector(`[data-said="${CSS.escape(actionId)}"]`);
+    said.hidden = !output || status === "completed";
+    said.textContent = said.hidden ? "" : lastLines(output);
+  }
+
   document.addEventListener("gsv:status", ({ detail }) => {
     for (const place of document.querySelectorAll("[data-outcome]")) {
       const { status, error } = Object.hasOwn(detail, place.dataset.outcome) ? detail[place.dataset.outcome] : {};
       place.className = `outcome ${status ?? ""}`;
+      showRunning(place.dataset.outcome, Object.hasOwn(detail, place.dataset.outcome) ? detail[place.dataset.outcome] : {});
       place.textContent = { running: "running…", completed: "done", failed: `failed: ${error ?? ""}`, refused: "refused", asked: "waits for consent" }[status] ?? "";
     }
   });

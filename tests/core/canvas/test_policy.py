@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from easel.core.canvas.actions import CallTool, Confirm, ResolvedCall, SendMessage, resolved_call, resolved_message
-from easel.core.canvas.policy import admit, check_reach, check_templates, confirmation, definition_of, needs_consent, why_not_refreshed
-from easel.core.canvas.spec import CanvasSpec, checked_spec
+from easel.core.canvas.policy import admit, check_reach, check_templates, confirmation, definition_of, needs_consent
+from easel.core.canvas.spec import checked_spec
 from easel.core.canvas.template import Values
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadInput, Forbidden, NotFound, TooLarge, Unavailable
@@ -24,7 +24,7 @@ def call(**action: Any) -> CallTool:
 
 
 def pressed(action: CallTool, state: Any = None, given: Any = None, definition: ToolDefinition = BASH) -> Any:
-    return resolved_call(action, definition, Values(state or {}, given, NOW)).args
+    return resolved_call(action, definition, Values(state or {}, given, NOW), "agent:main:main").args
 
 
 # --- the allowlist ------------------------------------------------------------------------------------------------------
@@ -134,57 +134,6 @@ def test_an_agent_s_canvas_reaches_no_further_than_the_agent() -> None:
         check_reach(spec, lambda tool: tool != "server-a__Bash")
 
 
-# --- refresh ------------------------------------------------------------------------------------------------------------
-
-
-def refreshing(**action: Any) -> CanvasSpec:
-    spec = with_action(**{"kind": "tool.call", "tool": "server-a__Read"} | action)
-    return checked_spec(spec | {"refresh": [{"id": "r", "everyMs": 1000, "action": "act"}]})
-
-
-REFRESHES = [
-    # says                               action                                        accepted  stored   fires
-    ("a tool that reads",                {},                                           True,     True,    True),
-    ("one that an agent declared",       {},                                           False,    True,    True),
-    ("a tool that does more",            {"tool": "server-a__Bash"},                   True,     False,   False),
-    ("one that asks no one",             {"tool": "server-a__Bash", "confirm": "never"}, True,   True,    True),
-    ("the same, not accepted",           {"tool": "server-a__Bash", "confirm": "never"}, False,  True,    False),
-    ("one that always asks",             {"confirm": "always"},                        True,     False,   False),
-    ("an unknown tool",                  {"tool": "gone__Tool"},                       True,     True,    False),
-    ("an unknown tool that always asks", {"tool": "gone__Tool", "confirm": "always"},  True,     False,   False),
-]  # fmt: skip
-
-
-@rule("RS-45", "RS-59", "CV-41")
-@pytest.mark.parametrize("action, accepted, stored, fires", [row[1:] for row in REFRESHES], ids=[row[0] for row in REFRESHES])
-def test_a_refresh_has_nobody_to_ask(action: dict[str, Any], accepted: bool, stored: bool, fires: bool) -> None:
-    spec = refreshing(**action)
-    if stored:
-        check_templates(spec, TOOLS)
-    else:
-        with pytest.raises(BadInput, match=r"refresh\[0\]\.action: `act` needs a person's consent"):
-            check_templates(spec, TOOLS)
-    assert (why_not_refreshed(spec, spec.refreshes[0], TOOLS, is_accepted=accepted) is None) is fires
-
-
-@rule("RS-59")
-def test_a_refresh_that_waits_for_a_person_says_so() -> None:
-    spec = refreshing(tool="server-a__Bash", confirm="never")
-    assert "no person has accepted this spec yet" in (why_not_refreshed(spec, spec.refreshes[0], TOOLS, is_accepted=False) or "")
-
-
-@rule("RS-45", "RS-14")
-def test_a_refresh_that_comes_to_need_consent_does_not_fire() -> None:
-    spec = refreshing()
-    changed = {"server-a__Read": replace(READ, read_only=False)}
-    assert "has to confirm `act`" in (why_not_refreshed(spec, spec.refreshes[0], changed) or "")
-    assert why_not_refreshed(spec, spec.refreshes[0], TOOLS, floor=Confirm.ALWAYS)
-    patch = checked_spec(
-        {"actions": {"act": {"kind": "state.patch", "patch": []}}, "refresh": [{"id": "r", "everyMs": 1000, "action": "act"}]}
-    )
-    assert why_not_refreshed(patch, patch.refreshes[0], {}, is_accepted=False) is None
-
-
 # --- storing ------------------------------------------------------------------------------------------------------------
 
 
@@ -261,13 +210,14 @@ def test_an_option_is_refused_unless_the_action_allows_it() -> None:
 
 @case("X6")
 def test_a_resolved_call_is_named_by_what_it_is() -> None:
-    first = resolved_call(call(args={"command": "ls {{state.a}}", "n": 1}), BASH, Values({"a": "x"}, None, NOW))
-    same = ResolvedCall("server-a__Bash", {"n": 1, "command": "ls x"})
+    first = resolved_call(call(args={"command": "ls {{state.a}}", "n": 1}), BASH, Values({"a": "x"}, None, NOW), "agent:main:a")
+    same = ResolvedCall("server-a__Bash", {"n": 1, "command": "ls x"}, "agent:main:a", (".command",))
     assert first.digest == same.digest
     others = [
-        ResolvedCall("server-a__Bash", {"n": 1, "command": "ls y"}),
-        ResolvedCall("server-b__Bash", same.args),
-        ResolvedCall(same.tool, {"n": "1", "command": "ls x"}),
+        ResolvedCall("server-a__Bash", {"n": 1, "command": "ls y"}, same.session_key, same.read_by_shell),
+        ResolvedCall("server-b__Bash", same.args, same.session_key, same.read_by_shell),
+        ResolvedCall(same.tool, {"n": "1", "command": "ls x"}, same.session_key, same.read_by_shell),
+        ResolvedCall(same.tool, same.args, "agent:main:b", same.read_by_shell),
     ]
     assert first.digest not in {one.digest for one in others}
 

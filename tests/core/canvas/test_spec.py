@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from easel.core.canvas.actions import CallTool, Confirm, PatchState, Saving, SendMessage, WhenMissing
 from easel.core.canvas.paths import SaveMode
-from easel.core.canvas.spec import CanvasSpec, Mode, Refresh, SpecLimits, check_state_size, checked_spec, declared_action
+from easel.core.canvas.spec import CanvasSpec, Mode, Refresh, SpecLimits, check_state_size, checked_spec
 from easel.core.canvas.template import Template
 from easel.errors import BadInput, HostError, TooLarge
 from tests.core.canvas.specs import EXAMPLE, example, with_action
@@ -137,6 +137,7 @@ REFUSED = [
     ("refresh of nothing",           example(refresh=[{"id": "a", "everyMs": 1000, "action": "gone"}]),            "refresh[0].action: `gone` is not among"),
     ("refresh without a name",       example(refresh=[{"everyMs": 1000, "action": "refreshLogs"}]),                "refresh[0].id: `NoneType` is no id"),
     ("refresh perhaps",              example(refresh=[{"id": "a", "everyMs": 1000, "action": "refreshLogs", "enabled": "yes"}]), "refresh[0].enabled: is true"),
+    ("refresh watched perhaps",      example(refresh=[{"id": "a", "everyMs": 1000, "action": "refreshLogs", "onlyWatched": 1}]), "refresh[0].onlyWatched: is true"),
     ("refresh with more",            example(refresh=[{"id": "a", "everyMs": 1000, "action": "refreshLogs", "cron": "*"}]), "refresh[0].cron: is not known"),
     ("two of one name",              example(refresh=[{"id": "a", "everyMs": 1000, "action": "refreshLogs"}] * 2), "refresh[1].id: `a` is there already"),
     ("writable in text",             example(writable="version"),                                  "writable: is a list"),
@@ -190,20 +191,6 @@ def test_a_page_writes_where_the_spec_lets_it() -> None:
     assert not narrow.may_write(("form", "names"))
     assert not narrow.may_write(("service",))
     assert not checked_spec(example(writable=[])).may_write(("version",))
-
-
-# --- one action of many -------------------------------------------------------------------------------------------------
-
-
-@rule("CV-11", "CV-36")
-@case("X5")
-def test_one_action_is_read_without_the_others() -> None:
-    spec = example()
-    spec["actions"]["broken"] = {"kind": "?"}
-    assert declared_action(spec, "deploy") == checked_spec(EXAMPLE).actions["deploy"]
-    for name in ("__proto__", "constructor", "toString", "Deploy", "deploy ", "", "keys"):
-        assert declared_action(spec, name) is None
-    assert declared_action({}, "deploy") is None
 
 
 # --- sizes --------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easel.core.canvas.paths import DEEPEST_PATH
-from easel.core.canvas.template import MOST_PLACEHOLDERS, Filler, Template, Values, lookalikes, parsed, parsed_tree
+from easel.core.canvas.template import MOST_PLACEHOLDERS, Filler, NeedsValues, Template, Values, lookalikes, parsed, parsed_tree
+from easel.core.stream.lightness import light_value
+from easel.core.stream.marker import markers_in, move
 from easel.errors import BadInput, TooLarge
 from tests.core.canvas.test_paths import json_values
 from tests.requirements import case, rule
@@ -170,3 +172,45 @@ def test_braces_without_end_are_read_quickly() -> None:
         except BadInput:
             continue
     assert time.perf_counter() - started < 2
+
+
+# --- what was moved out of the state ------------------------------------------------------------------------------------
+
+HEAVY = "QUJD" * 1_000
+LIGHT, MOVED = light_value({"a": {"heavy": HEAVY, "n": 1}, "list": [HEAVY + "QQ=="], "plain": "x"})
+FETCHED = {one.artifact_id: one.content for one in MOVED}
+
+
+def asks_for(text: str, **given: Any) -> frozenset[str]:
+    with pytest.raises(NeedsValues) as lacking:
+        filled(text, Values(LIGHT, {}, 0, **given))
+    return lacking.value.artifact_ids
+
+
+@rule("CV-27")
+def test_a_template_asks_for_exactly_what_it_names() -> None:
+    first, second = markers_in(LIGHT["a"]), markers_in(LIGHT["list"])
+    assert asks_for("{{state.a.heavy}}") == asks_for("{{state.a}}") == asks_for("{{state.a.heavy.sha256}}") == first
+    assert asks_for("{{state.list.0}}", fetched={name: FETCHED[name] for name in first}) == second
+    assert filled("{{state.plain}} {{state.a.n}} {{state.none}}", Values(LIGHT, {}, 0)) == "x 1 ", "nothing heavy is named"
+
+
+@rule("CV-27")
+def test_with_what_it_asked_for_it_is_filled_with_the_values_themselves() -> None:
+    values = Values(LIGHT, {}, 0, FETCHED)
+    assert filled("{{state.a.heavy}}|{{state.list.0}}", values) == f"{HEAVY}|{HEAVY}QQ=="
+    assert filled("{{state.a}}", values) == f'{{"heavy":"{HEAVY}","n":1}}'
+    assert filled("{{state.a.heavy.sha256}}{{state.list.0.uri}}", values) == ""
+
+
+def test_a_path_leads_into_an_object_that_was_moved_as_a_whole() -> None:
+    marker, moved = move({"inner": {"n": 7}, "~redacted": 1})
+    values = Values({"obj": marker}, {}, 0, {moved.artifact_id: moved.content})
+    assert filled("{{state.obj.inner.n}} {{state.obj.inner}} {{state.obj.none}}", values) == '7 {"n":7} '
+    assert filled("{{state.inner.n}}", Values(marker, {}, 0, {moved.artifact_id: moved.content})) == "7", "the state itself, too"
+
+
+def test_more_than_a_template_may_grow_to_is_not_even_fetched() -> None:
+    marker = {**move(HEAVY)[0], "original_size": 1_000_001}
+    with pytest.raises(TooLarge, match=r"state\.big"):
+        filled("{{state.big}}", Values({"big": marker}, {}, 0))

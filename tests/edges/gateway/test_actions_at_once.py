@@ -309,6 +309,10 @@ async def test_one_request_is_one_execution_however_often_it_comes(presser: Gate
     assert len((await board.state())["x"]) == 1
     problem = await refused(board.press("set", requestId="r1"))
     assert (problem.code, "n" in await board.state()) == (409, False)
+    assert problem.error["name"] == "IDEMPOTENCY_CONFLICT"
+    for another in ({"input": {"x": 2}}, {"input": {}, "expectedRevision": 99}):
+        problem = await refused(board.press("go", requestId="r1", **another))
+        assert problem.error["name"] == "IDEMPOTENCY_CONFLICT", "the same name for something else is no repetition"
     first = await board.press("set", requestId="r2")
     await board.patch("/n", 9)
     assert (await board.press("set", requestId="r2"), (await board.state())["n"]) == (first, 9)

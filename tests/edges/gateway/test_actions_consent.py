@@ -59,7 +59,7 @@ async def test_a_person_is_asked_unless_the_tool_only_reads_or_the_author_says_o
 
 @rule("RS-14", "CV-41")
 async def test_the_server_asks_where_the_author_would_not(tmp_path_factory: pytest.TempPathFactory, bench: Bench) -> None:
-    settings = {"confirm_floor": "always"}
+    settings = {"approval_mode": "minimal"}
     with LiveEasel(tmp_path_factory.mktemp("strict"), settings=settings, tools=bench.tools, with_worker=False) as strict:
         async with GatewayClient.connected(strict.base_url, strict.token) as client:
             message = {"kind": "session.send", "message": "hi", "confirm": "never"}
@@ -174,7 +174,7 @@ MEANWHILE: list[tuple[str, dict[str, Any], dict[str, Any], int]] = [
     ("another tool",             {"tool": "test__Destroy"},                          {},                            409),
     ("another kind",             {"kind": "state.patch"},                            {},                            409),
     ("no longer allowed",        {},                                                 {"allow": ["test__Read"]},     403),
-    ("nothing to append to",     {"saveAs": "text", "saveMode": "append"},           {},                            400),
+    ("nothing to append to",     {"saveAs": "text", "saveMode": "append"},           {},                            409),
 ]  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from easel.edges.methods import METHODS
+from easel.settings import Settings
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
 from tests.support.gateway import GatewayClient, Refused
@@ -367,6 +368,64 @@ async def test_a_link_in_the_assets_folder_is_not_followed(client: GatewayClient
     await client.call("canvas.asset.put", canvasId=canvas, path="assets/a.txt", text="anew")
     assert secret.read_bytes() == b"four"
     assert (await client.call("canvas.asset.get", canvasId=canvas, path="assets/a.txt"))["text"] == "anew"
+
+
+@rule("CV-09", "CC-26")
+@pytest.mark.parametrize("verb", ["canvas.create", "canvas.upsert"])
+async def test_a_canvas_is_made_with_its_pictures_in_one_call_and_they_enter_no_table(easel: LiveEasel, verb: str) -> None:
+    """The largest asset that may be goes through with the settings that we deliver."""
+    name, pixels = new_session(), bytes(n * 31 % 251 for n in range(6_000))
+    largest = (name.encode() + bytes(range(256))) * 20_000
+    largest = largest[: Settings().max_asset_bytes]
+    assert len(largest) == Settings().max_asset_bytes
+    encoded = {path: base64.b64encode(content).decode() for path, content in (("assets/a.png", pixels), ("assets/film.webm", largest))}
+    assets: dict[str, Any] = {"assets/index.html": "<img src=a.png>", **{path: {"base64": text} for path, text in encoded.items()}}
+    answer = easel.post("/api/rpc", {"method": verb, "params": {"canvasId": name, "assets": assets}})
+    assert (answer.status_code, answer.json()["assets"]) == (200, ["assets/a.png", "assets/film.webm", "assets/index.html"])
+    assert sorted(path.read_bytes() for path in files_of(easel, name)) == sorted([b"<img src=a.png>", pixels, largest])
+    for table in ("canvases", "canvas_events", "canvas_assets", "audit"):
+        stored = str(easel.sql(f"select * from {table}"))
+        assert not any(text[:400] in stored for text in encoded.values()), table
+
+
+BAD_ENCODED: list[tuple[Any, str]] = [
+    ({"base64": "not base64!"}, "assets.assets/a.png.base64: is not Base64"),
+    ({"base64": "YQ"}, "is not Base64"),
+    ({"base64": "YQ==YQ=="}, "is not Base64"),
+    ({"base64": "YQ==\n"}, "is not Base64"),
+    ({"base64": "YQ__"}, "is not Base64"),
+    ({"base64": "ÿÿÿÿ"}, "is not Base64"),
+    ({"base64": 5}, "params of"),
+    ({"base64": None}, "params of"),
+    ({}, "base64"),
+    ({"text": "x"}, "params of"),
+    ({"base64": "YQ==", "type": "image/png"}, "type"),
+    (["YQ=="], "params of"),
+]
+
+
+@pytest.mark.parametrize("asset, part", BAD_ENCODED, ids=[str(row[0]) for row in BAD_ENCODED])
+async def test_an_encoded_asset_that_does_not_fit_is_refused_and_nothing_is_stored(
+    client: GatewayClient, easel: LiveEasel, canvas: str, asset: Any, part: str
+) -> None:
+    for verb, name in (("canvas.create", new_session()), ("canvas.upsert", canvas)):
+        problem = await refused(client.call(verb, canvasId=name, assets={"assets/index.html": "x", "assets/a.png": asset}))
+        assert problem.code == 400
+        assert part in problem.error["message"]
+        assert files_of(easel, name) == []
+
+
+async def test_an_asset_over_the_limit_is_refused_with_the_setting_that_raises_it(easel: LiveEasel, canvas: str) -> None:
+    large = {"base64": base64.b64encode(bytes(Settings().max_asset_bytes + 1)).decode()}
+    answer = easel.post("/api/rpc", {"method": "canvas.upsert", "params": {"canvasId": canvas, "assets": {"assets/a.png": large}}})
+    told = answer.json()["error"]
+    assert (answer.status_code, told["details"]["setting"]) == (413, "EASEL_MAX_ASSET_BYTES")
+    assert told["message"] == "assets/a.png is larger than the limit of 5242880 bytes. EASEL_MAX_ASSET_BYTES sets it."
+    two = {f"assets/{n}.png": {"base64": "A" * 4_194_304} for n in range(2)}
+    answer = easel.post("/api/rpc", {"method": "canvas.upsert", "params": {"canvasId": canvas, "assets": two}})
+    told = answer.json()["error"]
+    assert (answer.status_code, told["details"]["setting"]) == (413, "EASEL_MAX_BODY_BYTES")
+    assert "EASEL_MAX_BODY_BYTES" in told["message"]
 
 
 BAD_ASSETS: list[tuple[dict[str, Any], int]] = [

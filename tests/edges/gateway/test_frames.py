@@ -65,7 +65,9 @@ async def test_a_frame_of_100_megabytes_ends_the_connection_with_1009(small_ease
     async with GatewayClient.connected(small_easel.base_url, small_easel.token, new_session()) as client:
         with contextlib.suppress(ConnectionClosed):
             await client.send('"' + "x" * 100_000_000 + '"')
-        assert (await client.closed())[0] == 1009
+        code, reason = await client.closed()
+        assert code == 1009
+        assert reason == "A frame has at most 1048576 bytes (EASEL_MAX_FRAME_BYTES); POST /api/rpc takes EASEL_MAX_BODY_BYTES."
 
 
 @case("R5")

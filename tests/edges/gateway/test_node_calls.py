@@ -361,7 +361,7 @@ async def test_both_instances_know_a_node_at_once_and_forget_it_at_once(apart: L
         for at in (0, 1):
             await eventually(lambda at=at: _knows(apart, at, f"{name}__Echo"))
         async with GatewayClient.connected(apart.base_url, apart.token, new_session()) as client:
-            assert [one["nodeId"] for one in (await client.call("nodes.list"))["nodes"]] == [name]
+            assert [one["nodeId"] for one in (await client.call("nodes.list"))["nodes"]] == ["local", name]
     for at in (0, 1):
         await eventually(lambda at=at: _knows_not(apart, at))
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import platform
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from easel import __version__
 from easel.edges.methods import METHODS
 from easel.host.tokens import Tokens
 from tests.edges.gateway.node_peer import ANY, SHELL, TOOLS, NodePeer, a_tool, names_of, using
@@ -87,6 +89,19 @@ async def test_a_node_is_greeted_and_its_tools_are_there_for_everyone(easel: Liv
         }
         assert easel.post("/api/rpc", {"method": "nodes.list"}).json() == await client.call("nodes.list")
     await eventually(lambda: _is_gone(easel, name))
+
+
+@rule("RS-61")
+@pytest.mark.parametrize("bash, says", [("off", "off (EASEL_BASH=off)."), ("auto", "on, WITHOUT isolation")])
+async def test_the_server_is_listed_as_a_node_that_says_whether_it_runs_commands(tmp_path: Path, bash: str, says: str) -> None:
+    with Live(tmp_path, with_worker=False, settings={"bash": bash, "sandbox_mode": "logical", "sandbox_free_mb": 0}) as easel:
+        [local] = easel.post("/api/rpc", {"method": "nodes.list"}).json()["nodes"]
+        tools = easel.post("/api/rpc", {"method": "tools.list"}).json()["tools"]
+    offered = [tool["name"] for tool in tools if tool["name"].startswith("local__")]
+    assert ("local__Bash" in offered) == (bash == "auto")
+    assert sorted(local.pop("tools")) == sorted(offered)
+    assert local.pop("bash").startswith(says)
+    assert local == {"nodeId": "local", "platform": platform.system().lower(), "version": __version__}
 
 
 async def _is_gone(easel: LiveEasel, name: str) -> bool:
@@ -350,7 +365,8 @@ async def test_two_users_nodes_of_one_name_never_meet(easel: LiveEasel) -> None:
     ):
         assert await names_of(easel) == {f"{name}__Echo", f"{name}__Bash"}
         assert await names_of(easel, user=f"u-{name}") == {f"{name}__Theirs"}
-        [seen] = (await their_client.call("nodes.list"))["nodes"]
+        [local, seen] = (await their_client.call("nodes.list"))["nodes"]
+        assert local["nodeId"] == "local", "the server itself is everybody's"
         assert seen["tools"] == [f"{name}__Theirs"]
         with pytest.raises(Exception, match="no such tool"):
             await using(easel, f"{name}__Theirs")

@@ -141,12 +141,20 @@ BAD = [
     "storage_class=stream",
     "since=yesterday",
     "until=2026-11-15T09:00:00",
+    "since=0001-01-01T00:00:00%2B01:00",
+    "until=0001-01-01T13:59:59%2B14:00",
+    "since=9999-12-31T23:59:59-00:01",
 ]
 
 
+@pytest.mark.parametrize("edge", ["0001-01-01T00:00:00Z", "0001-01-01T14:00:00%2B14:00", "9999-12-31T23:59:59Z"])
+def test_the_first_and_the_last_moment_that_there_are_can_be_asked_for(easel: LiveEasel, edge: str) -> None:
+    assert easel.get(f"/api/audit?since={edge}&until={edge}").json() == {"records": []}
+
+
 @pytest.mark.parametrize("query", BAD)
-def test_a_question_that_does_not_fit_is_told_what_would(small_easel: LiveEasel, query: str) -> None:
-    answer = small_easel.get(f"/api/audit?{query}")
+def test_a_question_that_does_not_fit_is_told_what_would(easel: LiveEasel, query: str) -> None:
+    answer = easel.get(f"/api/audit?{query}")
     assert answer.status_code == 400
     assert answer.json()["error"]["name"] == "BAD_INPUT"
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WORDS = {cls.code: cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, errors.HostError)}
 GATEWAY_CODES = {101, 102, 103, 400, 401, 403, 404, 409, 413, 429, 500, 503, 504}
-LIMIT = 1_048_576
+LIMIT = 8_388_608
 GOOD = {"session_id": "s", "message": "noop"}
 
 BAD_BODIES = [

@@ -34,6 +34,9 @@ BOMBS = {
     "a broken escape": '"\\u12"',
     "cut off": '"abc',
     "a control character": '"a\x01b"',
+    "values without end": "[" + "[]," * 2_600_000 + "1]",
+    "texts without end": "[" + '"\\"",' * 1_500_000 + '"x"]',
+    "numbers without end": "[" + "1," * 4_000_000 + "1]",
     "something after the end": '"x"} {"y":1',
     "a comment": '"x" /* hm */',
 }

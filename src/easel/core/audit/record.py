@@ -43,6 +43,7 @@ ACTIONS: Mapping[str, StorageClass] = {
     "canvas.accepted": _AUDIT,
     "canvas.action": _AUDIT,
     "canvas.confirmed": _AUDIT,
+    "canvas.cancelled": _AUDIT,
     "canvas.page.refused": _AUDIT,
     "token.created": _AUDIT,
     "token.revoked": _AUDIT,

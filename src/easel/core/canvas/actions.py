@@ -7,10 +7,10 @@ resolved is final: it is shown to the person who confirms, and exactly that is s
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 from easel.core.canvas.fields import (
     check_members,
@@ -190,15 +190,20 @@ class ResolvedCall:
 
     tool: str
     args: Mapping[str, Any]
+    session_key: str  # in whose folder it works
+    read_by_shell: tuple[str, ...] = ()  # the arguments that are commands, and were quoted as such
 
     @property
     def digest(self) -> str:
         """Names this call and no other, so that what was confirmed can be compared with what is about to run. X6"""
-        text = json.dumps([self.tool, self.args], sort_keys=True, separators=(",", ":"))
+        said = [self.tool, self.args, self.session_key, self.read_by_shell]
+        text = json.dumps(said, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def resolved_call(action: CallTool, definition: ToolDefinition, values: Values, *, limit: int = LARGEST_FILLED) -> ResolvedCall:
+def resolved_call(
+    action: CallTool, definition: ToolDefinition, values: Values, session_key: str, *, limit: int = LARGEST_FILLED
+) -> ResolvedCall:
     """Held to the definition in force now: a template that it makes unsafe is refused here too. CV-26, CV-27, RS-16, RS-45"""
     filler = Filler(values, limit=limit)
 
@@ -209,7 +214,24 @@ def resolved_call(action: CallTool, definition: ToolDefinition, values: Values, 
         command = understood(template, at, allows_options=action.allows_options)
         return command.filled(filler.texts(template), at, missing_is_empty=action.missing is WhenMissing.EMPTY)
 
-    return ResolvedCall(action.tool, filler.filled_tree(action.template, for_shell))
+    args = filler.filled_tree(action.template, for_shell)
+    return ResolvedCall(action.tool, args, session_key, read_by_shell(args, definition))
+
+
+def read_by_shell(args: Any, definition: ToolDefinition) -> tuple[str, ...]:
+    """Which of these arguments the tool hands to a shell, by the definition in force now."""
+    return tuple(place_of(path) for path in _texts(args) if is_shell(definition.schema, path))
+
+
+def _texts(tree: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    if isinstance(tree, str):
+        yield path
+    elif isinstance(tree, Mapping):
+        for name, item in cast("Mapping[str, Any]", tree).items():
+            yield from _texts(item, (*path, name))
+    elif isinstance(tree, list):
+        for index, item in enumerate(cast("list[Any]", tree)):
+            yield from _texts(item, (*path, index))
 
 
 def resolved_message(action: SendMessage, values: Values, *, limit: int = LARGEST_FILLED) -> str:
@@ -217,4 +239,8 @@ def resolved_message(action: SendMessage, values: Values, *, limit: int = LARGES
 
 
 def place_of_argument(action_id: str, path: tuple[str | int, ...]) -> str:
-    return f"actions.{action_id}.args" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return f"actions.{action_id}.args{place_of(path)}"
+
+
+def place_of(path: tuple[str | int, ...]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)

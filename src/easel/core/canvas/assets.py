@@ -4,6 +4,7 @@ Owns the one law of asset paths, which holds on reading as on writing: a path th
 out (up a folder, by an escape, by a look-alike, by letter case) is refused before anything is looked up. CV-47
 """
 
+import base64
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -86,6 +87,14 @@ def check_together(paths: Iterable[str]) -> None:
     for folded, path in seen.items():
         if folded in folders:
             raise BadInput(problem=f"path: {path} cannot be a file, for {folders[folded]} lies in it.")
+
+
+def decoded(encoded: str, place: str) -> bytes:
+    """The bytes that this Base64 says, which is the plain alphabet, padded, and nothing beside it."""
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except ValueError:
+        raise BadInput(problem=f"{place}: is not Base64.") from None
 
 
 def asset_key(user_id: UserId, agent_id: str, canvas_id: CanvasId, name: str, path: str) -> str:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.execution import Step
 from easel.core.canvas.spec import Refresh
@@ -44,14 +46,18 @@ class Canvas:
     agent_id: str
     title: str
     owner_session_key: str | None  # None: the agent's main session
-    spec: Mapping[str, Any]
+    spec_json: str = field(compare=False)  # as it is stored: most who read a canvas need only its state
     state: Mapping[str, Any]
     revision: int
     last_seq: int
-    spec_revision: int  # at which revision the spec was stored last
+    spec_revision: int  # at which revision the spec was stored last, or a page that an agent wrote: who accepts has to have seen it
     is_accepted: bool  # a person wrote the spec as it is, or accepted what an agent wrote. RS-59
     created_at: datetime
     updated_at: datetime
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        return msgspec.json.decode(self.spec_json)
 
     @property
     def session_key(self) -> str:

@@ -37,7 +37,7 @@ class CanvasEvents:
         return self._seal("canvas.snapshot", revision, {"artifact_id": artifact_id, "media_payload": {"sidecars": [sidecar]}})
 
     def action(self, what: str, revision: int, told: Mapping[str, Any]) -> Envelope:
-        """`what` is asked, started, finished, failed or refused. CV-37, CV-38"""
+        """`what` is asked, started, output, finished, failed or refused. CV-37, CV-38"""
         return self._seal(f"canvas.action.{what}", revision, dict(told))
 
     def refresh_failed(self, revision: int, told: Mapping[str, Any]) -> Envelope:

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from easel.core.principal import Kind, Principal
+from easel.errors import TooMany
 from easel.ids import CanvasId, UserId
 
 
@@ -39,6 +40,7 @@ class Execution:
     status: Status
     actor: Mapping[str, Any]
     request_id: str | None = None
+    request_digest: str | None = None  # of what that request asks for
     tool: str | None = None
     resolved: Mapping[str, Any] | None = None
     answer: Mapping[str, Any] | None = None
@@ -51,13 +53,36 @@ class Execution:
     ended_at: datetime | None = None
     age_seconds: float = 0.0
 
+    @property
+    def named(self) -> dict[str, Any]:
+        """What every event of it says."""
+        tool = {"tool": self.tool} if self.tool else {}
+        return {"actionId": self.action_id, "eventId": self.event_id, "actor": dict(self.actor), **tool}
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How many executions of one canvas may wait for a person at once, and how long each of them does."""
+
+    most: int
+    seconds: float
+
+    def check(self, waiting: int) -> None:
+        """A page that asks and asks does not bury what a person has to look at."""
+        if waiting >= self.most:
+            raise TooMany(what="actions of this canvas that wait for a person", limit=self.most)
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a change of a canvas does to one of its executions: it begins, or leaves the status `out_of`."""
+    """What a change of a canvas does to one of its executions: it begins, or leaves the status `out_of`.
+
+    One that begins to wait for a person does so only while there is room among those that `waits` counts.
+    """
 
     execution: Execution
     out_of: Status | None = None
+    waits: Waiting | None = None
 
 
 class Repeated(Exception):

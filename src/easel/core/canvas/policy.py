@@ -11,12 +11,14 @@ from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, Sen
 from easel.core.canvas.patch import Op
 from easel.core.canvas.paths import MISSING, found, pointer
 from easel.core.canvas.shell import is_shell, understood
-from easel.core.canvas.spec import CanvasSpec, Refresh
+from easel.core.canvas.spec import CanvasSpec
 from easel.core.canvas.template import Template, lookalikes
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadInput, Forbidden, NotFound, Unavailable
 
 _ORDER = (Confirm.NEVER, Confirm.AUTO, Confirm.ALWAYS)
+# How far actions are let without asking, by the words of EASEL_APPROVAL_MODE, and the least that each asks for. SB-01
+APPROVAL_MODES: Mapping[str, Confirm] = {"minimal": Confirm.ALWAYS, "trusted": Confirm.AUTO, "full-access": Confirm.NEVER}
 Definitions = Mapping[str, ToolDefinition]
 
 
@@ -55,24 +57,12 @@ def needs_consent(action: Action, definition: ToolDefinition | None, *, floor: C
         case Confirm.NEVER:
             return False
         case Confirm.AUTO:
-            return isinstance(action, CallTool) and not is_harmless(definition)
+            # A message starts an agent in a session: an agent's canvas reaches no session on its own.
+            return not is_harmless(definition) if isinstance(action, CallTool) else isinstance(action, SendMessage) and not is_accepted
 
 
 def is_harmless(definition: ToolDefinition | None) -> bool:
     return definition is not None and definition.read_only and not definition.destructive
-
-
-def why_not_refreshed(
-    spec: CanvasSpec, refresh: Refresh, definitions: Definitions, *, floor: Confirm = Confirm.NEVER, is_accepted: bool = True
-) -> str | None:
-    """Why a job does not fire by itself, to be shown; none if it may. RS-45, RS-59"""
-    action = spec.actions[refresh.action_id]
-    definition = definitions.get(action.tool) if isinstance(action, CallTool) else None
-    if isinstance(action, CallTool) and not is_accepted and not is_harmless(definition):
-        return f"{action.tool} is not read-only, and no person has accepted this spec yet."
-    if needs_consent(action, definition, floor=floor, is_accepted=is_accepted):
-        return f"a person has to confirm `{refresh.action_id}`, and a refresh has none to ask."
-    return None
 
 
 # --- when a spec is stored ----------------------------------------------------------------------------------------------

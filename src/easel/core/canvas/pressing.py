@@ -8,10 +8,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, ResolvedCall, SendMessage, resolved_call, resolved_message
+from easel.core.canvas.actions import (
+    Action,
+    CallTool,
+    Confirm,
+    PatchState,
+    ResolvedCall,
+    SendMessage,
+    read_by_shell,
+    resolved_call,
+    resolved_message,
+)
 from easel.core.canvas.canvas import Canvas, Change, WholeCanvas, expect
 from easel.core.canvas.events import CanvasEvents
-from easel.core.canvas.execution import Execution, Status, Step
+from easel.core.canvas.execution import Execution, Status, Step, Waiting
 from easel.core.canvas.patch import Patch, applied, checked_patch, unchecked
 from easel.core.canvas.paths import SaveMode, check_saving, outcome, saved
 from easel.core.canvas.policy import Definitions, admit, definition_of, needs_consent
@@ -20,7 +30,9 @@ from easel.core.canvas.template import Values
 from easel.core.principal import Principal
 from easel.core.stream.lightness import Moved, light_value
 from easel.core.stream.marker import is_marker
+from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadInput, ConfirmationOver, Forbidden, HostError, Unavailable
+from easel.ids import ArtifactId
 
 
 class NeedsTools(Exception):
@@ -51,6 +63,7 @@ class Press:
     input: Any = field(default_factory=dict[str, Any])
     expected_revision: int | None = None
     request_id: str | None = None
+    request_digest: str | None = None
     is_attended: bool = True  # whether there is a person who can be asked
 
 
@@ -62,6 +75,8 @@ class Rules:
     floor: Confirm
     state_bytes: int
     told: Callable[[HostError], str] = str  # what of a problem may be told
+    waiting: Waiting | None = None  # how many may wait for a person
+    fetched: Mapping[ArtifactId, bytes] = field(default_factory=dict[ArtifactId, bytes])  # of what `NeedsValues` asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +113,7 @@ def pressed(whole: WholeCanvas, spec: CanvasSpec, press: Press, rules: Rules) ->
         event_id=press.event_id,
         action_id=press.action_id,
         request_id=press.request_id,
+        request_digest=press.request_digest,
         status=Status.RUNNING,
         actor=press.actor,
         tool=action.tool if isinstance(action, CallTool) else None,
@@ -119,8 +135,9 @@ def _begun(canvas: Canvas, execution: Execution, action: Action, press: Press, r
     _check_saving(canvas, action)
     if needs_consent(action, definition, floor=rules.floor, is_accepted=canvas.is_accepted):
         if not press.is_attended:
-            raise Forbidden(problem=f"a person has to confirm `{press.action_id}`, and what runs by itself has none to ask.")
-        return _asked(canvas, execution, action, work, press)
+            why = "" if canvas.is_accepted else " No person has accepted this spec yet."
+            raise Forbidden(problem=f"a person has to confirm `{press.action_id}`, and what runs by itself has none to ask.{why}")
+        return _asked(canvas, execution, action, work, press=press, waits=rules.waiting)
     return _started(canvas, Step(execution), action, work, press=press, state_bytes=rules.state_bytes)
 
 
@@ -129,23 +146,32 @@ def agreed(whole: WholeCanvas, spec: CanvasSpec, execution: Execution, press: Pr
     canvas = whole.canvas
     action = spec.actions.get(execution.action_id)
     is_same = action is not None and (action.tool if isinstance(action, CallTool) else None) == execution.tool
-    work = work_of(execution.resolved or {})
+    shown = execution.resolved or {}
+    work = work_of({"sessionKey": canvas.session_key, **shown})
     if action is None or not is_same or _kind(action) is not type(work):
         raise ConfirmationOver(id=execution.event_id, problem="the canvas has changed, and has no such action any more.")
+    if _saving_shown(action) != {name: shown[name] for name in ("saveAs", "saveMode") if name in shown}:
+        raise ConfirmationOver(id=execution.event_id, problem="the canvas has changed, and its answer would lie elsewhere.")
     admit(spec, execution.action_id)
     if isinstance(action, CallTool):
         if rules.definitions is None:
             raise NeedsTools
-        definition_of(action, rules.definitions)
+        _check_same(execution.event_id, work, definition_of(action, rules.definitions))
     _check_saving(canvas, action)
     running = replace(execution, status=Status.RUNNING, owner_id=press.owner_id, confirmed_by=press.who.name)
     return _started(canvas, Step(running, out_of=Status.ASKED), action, work, press=press, state_bytes=rules.state_bytes)
 
 
+def _check_same(event_id: str, work: Work, definition: ToolDefinition) -> None:
+    """A value that was plain text when it was shown is not handed to a shell now. RS-45"""
+    if isinstance(work, ResolvedCall) and work.read_by_shell != read_by_shell(work.args, definition):
+        raise ConfirmationOver(id=event_id, problem="the tool has changed, and takes its arguments otherwise.")
+
+
 def refused(whole: WholeCanvas, execution: Execution, press: Press) -> Change:
     """A person said no: nothing was done, and the canvas is as it was. CV-22"""
     over = replace(execution, status=Status.REFUSED, owner_id=press.owner_id, confirmed_by=press.who.name)
-    told = {**_named(over), "endedAt": press.now_ms, "refusedBy": press.who.name}
+    told = {**over.named, "endedAt": press.now_ms, "refusedBy": press.who.name}
     return Change(
         events=[_events(over, press.who).action("refused", whole.canvas.revision, told)],
         is_mutation=False,
@@ -153,18 +179,18 @@ def refused(whole: WholeCanvas, execution: Execution, press: Press) -> Change:
     )
 
 
-def _asked(canvas: Canvas, execution: Execution, action: Action, work: Work, press: Press) -> Begun:
-    shown, moved = light_value(resolved_as_shown(work))
+def _asked(canvas: Canvas, execution: Execution, action: Action, work: Work, *, press: Press, waits: Waiting | None) -> Begun:
+    shown, moved = light_value(resolved_as_shown(work, action))
     asked = replace(execution, status=Status.ASKED, resolved=shown, owner_id=None)
-    told = {**_named(asked), "confirmationId": asked.event_id, "askedAt": press.now_ms, "resolved": shown}
+    told = {**asked.named, "confirmationId": asked.event_id, "askedAt": press.now_ms, "resolved": shown}
     event = _events(asked, press.who).action("asked", canvas.revision, told)
-    return Begun(Change(events=[event], is_mutation=False, step=Step(asked)), asked, action, work, moved)
+    return Begun(Change(events=[event], is_mutation=False, step=Step(asked, waits=waits)), asked, action, work, moved)
 
 
 def _started(canvas: Canvas, step: Step, action: Action, work: Work, *, press: Press, state_bytes: int) -> Begun:
     execution = step.execution
     events = _events(execution, press.who)
-    told = {**_named(execution), "startedAt": press.now_ms}
+    told = {**execution.named, "startedAt": press.now_ms}
     started = events.action("started", canvas.revision, told)
     if not isinstance(work, tuple):
         return Begun(Change(events=[started], is_mutation=False, step=step), execution, action, work)
@@ -180,7 +206,7 @@ def _started(canvas: Canvas, step: Step, action: Action, work: Work, *, press: P
             events=[started, *updated, ended],
             is_mutation=bool(done.paths),
             state=done.state if done.paths else None,
-            step=replace(step, execution=completed),
+            step=Step(completed, step.out_of),
         ),
         completed,
         action,
@@ -193,7 +219,7 @@ def _impossible(canvas: Canvas, execution: Execution, action: Action, problem: H
     error = _error(problem, rules.told(problem))
     over = replace(execution, status=Status.FAILED, answer={"error": error})
     events = _events(over, press.who)
-    told = {**_named(over), "startedAt": press.now_ms}
+    told = {**over.named, "startedAt": press.now_ms}
     started = events.action("started", canvas.revision, told)
     ended = events.action("failed", canvas.revision, {**told, "endedAt": press.now_ms, "error": error})
     return Begun(Change(events=[started, ended], is_mutation=False, step=Step(over)), over, action, (), problem=problem)
@@ -205,10 +231,10 @@ def _check_saving(canvas: Canvas, action: Action) -> None:
 
 
 def _resolved(canvas: Canvas, action: Action, press: Press, rules: Rules) -> Work:
-    values = Values(canvas.state, press.input, press.now_ms)
+    values = Values(canvas.state, press.input, press.now_ms, rules.fetched)
     match action:
         case CallTool():
-            return resolved_call(action, definition_of(action, rules.definitions or {}), values)
+            return resolved_call(action, definition_of(action, rules.definitions or {}), values, canvas.session_key)
         case SendMessage():
             return Message(action.session_key or canvas.session_key, resolved_message(action, values))
         case PatchState():
@@ -222,21 +248,29 @@ def _kind(action: Action) -> type:
 # --- what a person is shown ---------------------------------------------------------------------------------------------
 
 
-def resolved_as_shown(work: Work) -> dict[str, Any]:
-    """What is stored until somebody agrees, and what they are shown: one and the same."""
+def resolved_as_shown(work: Work, action: Action) -> dict[str, Any]:
+    """What is stored until somebody agrees, and what they are shown: one and the same. Where it works and what it writes is part of it."""
     match work:
-        case ResolvedCall(tool, args):
-            return {"kind": "tool.call", "tool": tool, "args": dict(args), "digest": work.digest}
+        case ResolvedCall(tool, args, session_key):
+            shell = {"shell": list(work.read_by_shell)} if work.read_by_shell else {}
+            call = {"kind": "tool.call", "tool": tool, "args": dict(args), "sessionKey": session_key, "digest": work.digest}
+            return {**call, **shell, **_saving_shown(action)}
         case Message(session_key, text):
-            return {"kind": "session.send", "sessionKey": session_key, "message": text}
+            return {"kind": "session.send", "sessionKey": session_key, "message": text, **_saving_shown(action)}
         case _:
             return {"kind": "state.patch", "patch": unchecked(work)}
+
+
+def _saving_shown(action: Action) -> dict[str, Any]:
+    saving = None if isinstance(action, PatchState) else action.saving
+    return {"saveAs": ".".join(saving.path), "saveMode": saving.mode.value} if saving else {}
 
 
 def work_of(shown: Mapping[str, Any]) -> Work:
     match shown.get("kind"):
         case "tool.call":
-            return ResolvedCall(shown["tool"], cast("Mapping[str, Any]", shown["args"]))
+            args, shell = cast("Mapping[str, Any]", shown["args"]), tuple[str, ...](shown.get("shell", ()))
+            return ResolvedCall(shown["tool"], args, shown["sessionKey"], shell)
         case "session.send":
             return Message(shown["sessionKey"], shown["message"])
         case _:
@@ -252,13 +286,15 @@ def completed(
     """How a result gets into the canvas, as the canvas is when it is there; what has to be kept before. CV-21, CV-39, RS-43"""
     light, moved = light_value(result)
     done = outcome(light, now_ms)
-    over = replace(begun.execution, status=Status.COMPLETED, answer={"result": light})
+    # The record says how it went. What it gave lies in the state, if it was to be kept, and once more only where it can be asked for again.
+    is_kept = begun.execution.request_id is not None
+    over = replace(begun.execution, status=Status.COMPLETED, answer={"result": light} if is_kept else {})
     events = _events(over, who)
     saving = None if isinstance(begun.action, PatchState) else begun.action.saving
     if saving is not None and saving.mode is SaveMode.MERGE and isinstance(light, dict) and is_marker(cast("dict[str, Any]", light)):
         # Merged, the marker's members would pass for those of the object that is there.
         raise BadInput(problem=f"saveAs {'.'.join(saving.path)}: a result that is Base64 all over cannot be merged; replace what is there.")
-    told = {**_named(over), "endedAt": now_ms}
+    told = {**over.named, "endedAt": now_ms}
 
     def decide(whole: WholeCanvas) -> Change:
         canvas = whole.canvas
@@ -273,7 +309,7 @@ def completed(
             step=_end(over),
         )
 
-    return decide, moved
+    return decide, moved if is_kept or saving is not None else ()
 
 
 def failed(problem: HostError, message: str, execution: Execution, who: Principal, now_ms: int) -> Callable[[WholeCanvas], Change]:
@@ -281,7 +317,7 @@ def failed(problem: HostError, message: str, execution: Execution, who: Principa
     error = _error(problem, message)
     over = replace(execution, status=Status.FAILED, answer={"error": error})
     event = _events(over, who)
-    told = {**_named(over), "endedAt": now_ms, "error": error}
+    told = {**over.named, "endedAt": now_ms, "error": error}
     return lambda whole: Change(events=[event.action("failed", whole.canvas.revision, told)], is_mutation=False, step=_end(over))
 
 
@@ -291,11 +327,6 @@ def _end(over: Execution) -> Step:
 
 def _error(problem: HostError, message: str) -> dict[str, Any]:
     return {"code": problem.gateway, "name": problem.code, "message": message}
-
-
-def _named(execution: Execution) -> dict[str, Any]:
-    tool = {"tool": execution.tool} if execution.tool else {}
-    return {"actionId": execution.action_id, "eventId": execution.event_id, "actor": dict(execution.actor), **tool}
 
 
 def _events(execution: Execution, who: Principal) -> CanvasEvents:

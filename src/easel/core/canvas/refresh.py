@@ -9,6 +9,9 @@ LONGEST_BACK_OFF_MS = 3_600_000
 JITTER = 0.1  # of the interval: many canvases that were made together do not stay together
 
 
+Job = tuple[UserId, CanvasId, str]  # whose, on which canvas, and its name there
+
+
 @dataclass(frozen=True, slots=True)
 class Due:
     """A job whose time has come, and how often in a row it has failed."""
@@ -19,6 +22,10 @@ class Due:
     action_id: str
     every_ms: int
     failures: int
+
+    @property
+    def job(self) -> Job:
+        return self.user_id, self.canvas_id, self.refresh_id
 
 
 def next_delay(every_ms: int, failures: int, dice: float) -> float:

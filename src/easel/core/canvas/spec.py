@@ -71,6 +71,7 @@ class Refresh:
     every_ms: int
     action_id: str
     is_enabled: bool
+    only_watched: bool = False  # rests while nobody looks at its canvas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,12 +115,6 @@ def checked_spec(raw: Any, limits: SpecLimits = DEFAULT_LIMITS) -> CanvasSpec:
         refreshes=_checked_refreshes(given.get("refresh", []), actions, limits),
         writable=_checked_writable(given["writable"], limits) if "writable" in given else None,
     )
-
-
-def declared_action(raw: Mapping[str, Any], action_id: str) -> Action | None:
-    """One action of a stored spec, without reading the others; none where there is no such action. CV-11, X5"""
-    actions = raw.get("actions", {})
-    return checked_action(action_id, actions[action_id]) if isinstance(actions, dict) and action_id in actions else None
 
 
 # --- sizes --------------------------------------------------------------------------------------------------------------
@@ -187,12 +182,13 @@ def _checked_refreshes(raw: Any, actions: Mapping[str, Action], limits: SpecLimi
 
 def _checked_refresh(raw: Any, actions: Mapping[str, Action], at: str) -> Refresh:
     given = checked_object(raw, at)
-    check_members(given, {"id", "everyMs", "action", "enabled"}, at)
+    check_members(given, {"id", "everyMs", "action", "enabled", "onlyWatched"}, at)
     return Refresh(
         refresh_id=checked_id(given.get("id"), f"{at}.id"),
         every_ms=checked_number(given.get("everyMs"), f"{at}.everyMs", lowest=SHORTEST_REFRESH_MS, highest=LONGEST_REFRESH_MS),
         action_id=_check_declared(given.get("action"), actions, f"{at}.action"),
         is_enabled=checked_flag(given.get("enabled", True), f"{at}.enabled"),
+        only_watched=checked_flag(given.get("onlyWatched", False), f"{at}.onlyWatched"),
     )
 
 

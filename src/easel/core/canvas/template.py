@@ -10,13 +10,15 @@ shell reads has its own law for that, see `shell.py`).
 """
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from easel.core.canvas.paths import DEEPEST_PATH, MISSING, PART, Missing, Path, found, is_unsafe_name
+from easel.core.stream.marker import REDACTED, is_marker, markers_in, moved_bytes, restored, unescaped
 from easel.core.stream.payload import to_json
 from easel.errors import BadInput, TooLarge
+from easel.ids import ArtifactId
 
 STATE, INPUT, RUNTIME = "state", "input", "runtime"
 NOW: Path = ("now",)
@@ -96,18 +98,49 @@ def lookalikes(text: str) -> list[str]:
 # --- filling ------------------------------------------------------------------------------------------------------------
 
 
+class NeedsValues(Exception):
+    """A placeholder stands for something that was moved to these artifacts, and their bytes were not brought."""
+
+    def __init__(self, artifact_ids: frozenset[ArtifactId]) -> None:
+        super().__init__()
+        self.artifact_ids = artifact_ids
+
+
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What the placeholders of one execution stand for."""
+    """What the placeholders of one execution stand for: the values themselves, wherever they are kept.
+
+    A state is kept light: a marker stands where something heavy was. `fetched` has the bytes of those that were asked for by
+    `NeedsValues`. What comes as input was never light, and has no markers.
+    """
 
     state: Any
     input: Any
     now_ms: int
+    fetched: Mapping[ArtifactId, bytes] = field(default_factory=dict[ArtifactId, bytes])
 
     def of(self, placeholder: Placeholder) -> Any | Missing:
         if placeholder.source == RUNTIME:
             return self.now_ms
-        return found(self.state if placeholder.source == STATE else self.input, placeholder.path)
+        return self._of_state(placeholder) if placeholder.source == STATE else found(self.input, placeholder.path)
+
+    def _of_state(self, placeholder: Placeholder) -> Any | Missing:
+        """A path may lead into what was moved, and what it leads to may have moved parts."""
+        value, ahead = self.state, list(placeholder.path)
+        while ahead and not (isinstance(value, dict) and is_marker(cast("dict[str, Any]", value))):
+            part = ahead.pop(0)
+            value = found(unescaped(value) if part.endswith(REDACTED) else value, (part,))
+        return found(self._whole(value, placeholder), ahead)
+
+    def _whole(self, value: Any, placeholder: Placeholder) -> Any:
+        if not isinstance(value, (dict, list)):
+            return value
+        needed = markers_in(value)
+        if lacking := needed - self.fetched.keys():
+            if moved_bytes(value) > LARGEST_FILLED:
+                raise TooLarge(what=f"{placeholder}: what it stands for", limit=LARGEST_FILLED)
+            raise NeedsValues(lacking)
+        return restored(value, self.fetched)
 
 
 def as_text(value: Any | Missing) -> str | None:

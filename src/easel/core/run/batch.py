@@ -7,6 +7,7 @@ from easel.core.run.life import Status
 from easel.core.run.run import Claim, Run
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope, Stream
+from easel.ids import WorkerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class CancelAnswer:
     changed: bool
     turn_passed: bool = False
     thread_seq: int | None = None  # of the message that it left, if it left one
+    prefers: WorkerId | None = None  # who has the first chance to claim the run whose turn has come
     look_again: bool = False  # it has gone back into the queue since it was looked at: how its log ends must be said anew
 
 
@@ -49,6 +51,7 @@ class Enqueued:
     run: Run
     is_new: bool
     thread_seq: int | None = None  # of the message that the run answers
+    prefers: WorkerId | None = None  # who has the first chance to claim it
 
 
 @dataclass(frozen=True, slots=True)

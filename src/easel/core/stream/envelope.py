@@ -59,6 +59,7 @@ EVENT_TYPES: Mapping[str, EventType] = {
         EventType("canvas.snapshot", _VISUALS, _PUBLIC),
         EventType("canvas.action.asked", _VISUALS, _PUBLIC),
         EventType("canvas.action.started", _VISUALS, _PUBLIC),
+        EventType("canvas.action.output", _VISUALS, _PUBLIC),
         EventType("canvas.action.finished", _VISUALS, _PUBLIC),
         EventType("canvas.action.failed", _VISUALS, _PUBLIC),
         EventType("canvas.action.refused", _VISUALS, _PUBLIC),

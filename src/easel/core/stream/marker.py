@@ -66,10 +66,15 @@ SMALLEST_MARKER = len(to_bytes(move("")[0]))
 
 MAY_BE_FORGED = REDACTED + '"'  # no JSON has the key without it
 _ESCAPED_KEY = re.compile(f"{_ESCAPE}+{REDACTED}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def is_marker(value: Mapping[Any, Any]) -> bool:
-    return value.get(REDACTED) is True
+    """With all that a marker has: a patch of a state may set one member called `redacted`, and that is none."""
+    if value.get(REDACTED) is not True:
+        return False
+    size, digest, uri = value.get("original_size"), value.get("sha256"), value.get("uri")
+    return type(size) is int and size >= 0 and isinstance(uri, str) and isinstance(digest, str) and _DIGEST.fullmatch(digest) is not None
 
 
 def escaped_key(key: str, value: Any) -> str:
@@ -80,6 +85,14 @@ def escaped_key(key: str, value: Any) -> str:
 
 def _unescaped_key(key: str) -> str:
     return key[1:] if key.endswith(REDACTED) and _ESCAPED_KEY.fullmatch(key) else key
+
+
+def unescaped(value: Any) -> Any:
+    """An object with its keys as they came, its members as they are; anything else as it is."""
+    if not isinstance(value, dict):
+        return value
+    given = cast("dict[str, Any]", value)
+    return {_unescaped_key(key): item for key, item in given.items()} if any(map(_ESCAPED_KEY.fullmatch, given)) else given
 
 
 # --- the way back -----------------------------------------------------------------------------------------------------
@@ -119,6 +132,14 @@ def _marked(value: Any) -> Iterator[ArtifactId]:
     elif isinstance(value, list):
         for item in cast("list[Any]", value):
             yield from _marked(item)
+
+
+def moved_bytes(value: Any) -> int:
+    """What all that was moved out of it weighs together."""
+    if isinstance(value, dict):
+        given = cast("dict[str, Any]", value)
+        return given["original_size"] if is_marker(given) else sum(map(moved_bytes, given.values()))
+    return sum(map(moved_bytes, cast("list[Any]", value))) if isinstance(value, list) else 0
 
 
 _FIELDS = frozenset({REDACTED, "original_size", "sha256", "uri"})

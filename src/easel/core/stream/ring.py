@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from easel.ids import CallId, RunId
+from easel.ids import CallId, RunId, WorkerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,10 @@ class LogGone:
 
 @dataclass(frozen=True, slots=True)
 class RunReady:
-    """A run can be claimed; `anywhere` when its place is not near the end of the queue."""
+    """A run can be claimed; `anywhere` when its place is not near the end of the queue. At first it is left to the worker that it `prefers`."""
 
     anywhere: bool = False
+    prefers: WorkerId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,20 @@ class CallAnswered:
     call_id: CallId
 
 
+@dataclass(frozen=True, slots=True)
+class SignedOut:
+    sign_in_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActionStopped:
+    """Somebody has ended an execution that another instance runs."""
+
+    event_id: str
+
+
 Grew = RunGrew | ThreadGrew | CanvasGrew
-Ring = Grew | LogGone | RunReady | CancelAsked | NodeChanged | CallWaits | CallAnswered
+Ring = Grew | LogGone | RunReady | CancelAsked | NodeChanged | CallWaits | CallAnswered | SignedOut | ActionStopped
 
 _LETTERS: dict[type[Grew], str] = {RunGrew: "g", ThreadGrew: "t", CanvasGrew: "v"}
 
@@ -79,8 +92,8 @@ def to_text(ring: Ring) -> str:
             return f"{_LETTERS[type(ring)]}{ring.seq}.{ring.key}"
         case LogGone(what, key):
             return f"x{what}.{key}"
-        case RunReady(anywhere):
-            return "a" if anywhere else "q"
+        case RunReady(anywhere, prefers):
+            return ("a" if anywhere else "q") + (prefers or "")
         case CancelAsked(run_id):
             return f"c{run_id}"
         case NodeChanged(key, connection_id):
@@ -89,6 +102,10 @@ def to_text(ring: Ring) -> str:
             return f"w{connection_id}"
         case CallAnswered(call_id):
             return f"r{call_id}"
+        case ActionStopped(event_id):
+            return f"s{event_id}"
+        case SignedOut(sign_in_id):
+            return f"o{sign_in_id}"
 
 
 def from_text(text: str) -> Ring | None:
@@ -100,7 +117,7 @@ def from_text(text: str) -> Ring | None:
             return None
         return RunGrew(RunId(key), int(seq)) if kind == "g" else ThreadGrew(key, int(seq)) if kind == "t" else CanvasGrew(key, int(seq))
     if kind in ("q", "a"):
-        return RunReady(kind == "a")
+        return RunReady(kind == "a", WorkerId(rest) if rest else None)
     if kind == "c":
         return CancelAsked(RunId(rest))
     if kind == "x":
@@ -111,4 +128,6 @@ def from_text(text: str) -> Ring | None:
         return NodeChanged(key, connection_id)
     if kind in ("w", "r"):
         return CallWaits(rest) if kind == "w" else CallAnswered(CallId(rest))
+    if kind in ("o", "s"):
+        return SignedOut(rest) if kind == "o" else ActionStopped(rest)
     return None

@@ -13,7 +13,8 @@ from easel.errors import BadInput
 from easel.ids import CallId, UserId, is_name
 
 SEPARATOR = "__"
-RESERVED = frozenset({"gsv", "local"})  # our own tools, and the node that is always there
+LOCAL = "local"  # the node that is always there: the machine that Easel itself runs on
+RESERVED = frozenset({"gsv", LOCAL})  # our own tools are gsv's
 LONGEST_ABOUT = 100  # characters of a node's version and platform
 
 _SHOWN = re.compile(r"[^\x20-\x7e]")
@@ -31,6 +32,16 @@ class Node:
     platform: str
     tools: Mapping[str, ToolDefinition]  # by their whole names
     connected_at: datetime | None = None  # the store says when
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalNode:
+    """The machine that Easel itself runs on: there for every user, with no connection that could end."""
+
+    version: str
+    platform: str
+    tools: Sequence[str]  # their whole names
+    bash: str  # whether it runs commands and how they are isolated, or why it does not. RS-61
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,6 +200,8 @@ class Connection:
         wanted: Connect = fitted("connect", asked.params, Connect)
         check_protocol(wanted)
         who = self._at_the_door if wanted.auth is None else await self._host.sign_in.by_token(wanted.auth.token) or NOBODY
+        if who.sign_in_id is not None and await self._host.sign_in.is_signed_out(who.sign_in_id):
+            who = NOBODY  # since they came to the door
         if who is NOBODY:
             if wanted.auth is not None:
                 address = {"address": self._socket.client.host} if self._socket.client else {}
@@ -232,7 +234,7 @@ class Connection:
         self._host.nodes.open(side.node)
 
     def _sign_out(self) -> None:
-        """The token that it came with was revoked."""
+        """The token that it came with was revoked, or its browser was signed out."""
         self._goodbye = asyncio.create_task(self.close(REFUSED, "Signed out."))
 
     # -- doing -----------------------------------------------------------------------------------------------------

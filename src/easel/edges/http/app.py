@@ -89,7 +89,7 @@ class HttpEdge:
             log.debug("http.gone", path=without_token(scope["path"]))  # nobody is left to hear an answer
         except Exception as problem:
             if answering.is_stream and isinstance(problem, NotSignedIn):
-                await answering.finish()  # its token was revoked: whoever comes back for more is refused
+                await answering.finish()  # its token was revoked, or they signed out: whoever comes back for more is refused
                 return
             refusal = self._refusal(scope, problem)
             if answering.status is not None:
@@ -137,14 +137,14 @@ class HttpEdge:
             who = await self._admit(row, request)
             asked = None
             if row.body is not None:
-                asked = shaped(await read_body(request, self._settings.max_body_bytes), row.body)
+                asked = shaped(await read_body(request, self._settings.max_body_bytes, "EASEL_MAX_BODY_BYTES"), row.body)
             elif row.query is not None:
                 asked = shaped_query(request, row.query)
             answer = await row.handler(Call(self._host, who, request, asked))
-            if who.token_id is None:
+            if not who.can_end:
                 await answer(scope, receive, send)
                 return
-            async with self._host.sign_in.while_valid(who):  # a stream ends with the token that opened it
+            async with self._host.sign_in.while_valid(who):  # a stream ends with the token, or the sign-in, that opened it
                 await answer(scope, receive, send)
 
         # A class instance, so that the router passes the bare ASGI call through.

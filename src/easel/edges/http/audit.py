@@ -1,6 +1,6 @@
 """The audit trail by HTTP, for administrators; and what the edge itself has to tell it."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -14,7 +14,7 @@ from easel.core.principal import NOBODY
 from easel.core.stream.log import LAST_CURSOR
 from easel.edges.http.calls import COOKIE, Call, json_answer
 from easel.edges.http.canvas_policy import without_token
-from easel.errors import HostError, NotSignedIn, Unavailable
+from easel.errors import BadInput, HostError, NotSignedIn, Unavailable
 from easel.host.audit import Audit
 
 REFUSED = (403, 421)  # what a guardrail answers
@@ -54,13 +54,21 @@ async def list_audit(call: Call) -> Response:
     found = await call.host.audit.list_records(
         action=asked.action,
         storage_class=StorageClass(asked.storage_class) if asked.storage_class else None,
-        since=asked.since,
-        until=asked.until,
+        since=_in_utc(asked.since, "since"),
+        until=_in_utc(asked.until, "until"),
         before=asked.before,
         limit=asked.limit,
     )
     more = found[-1].seq if len(found) == asked.limit else None
     return json_answer(AuditPage([_view(link) for link in found], more))
+
+
+def _in_utc(at: datetime | None, name: str) -> datetime | None:
+    """The first hours of year 1 somewhere are no time at all in UTC, and the last ones of year 9999."""
+    try:
+        return None if at is None else at.astimezone(UTC)
+    except OverflowError:
+        raise BadInput(problem=f"{name}: in UTC that is outside the years 1 to 9999.") from None
 
 
 def _view(link: Link) -> AuditView:

@@ -16,6 +16,7 @@ from easel.host.host import Host
 from easel.host.sign_in import COOKIE_SECONDS, SignIn
 
 COOKIE = "easel"
+MOST_STRUCTURE = 1_048_576  # bytes of JSON beside its texts: many small values take far longer to read than one long text
 
 
 class Access(Enum):
@@ -73,27 +74,44 @@ def refuse_nodes(who: Principal) -> None:
         raise Forbidden(problem="a node's token can only connect a node, on /ws.")
 
 
-def check_head(request: Request, limit: int) -> None:
+def check_head(request: Request, limit: int, setting: str | None = None) -> None:
     """What can be refused before a byte of the body is read."""
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise BadInput(problem="Send the body as it is; compressed bodies are not taken.")
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > limit:
-        raise TooLarge(what="The body", limit=limit)
+        raise _too_large(limit, setting)
 
 
-async def read_body(request: Request, limit: int) -> bytes:
+async def read_body(request: Request, limit: int, setting: str | None = None) -> bytes:
     """The whole body, if it is within the limit: told early where the sender declares its size, counted where not."""
-    check_head(request, limit)
+    check_head(request, limit, setting)
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > limit:
-            raise TooLarge(what="The body", limit=limit)
+            raise _too_large(limit, setting)
     return bytes(body)
 
 
+def _too_large(limit: int, setting: str | None) -> TooLarge:
+    return TooLarge(what="The body", limit=limit, **({} if setting is None else {"setting": setting}))
+
+
+def check_mostly_text(body: bytes) -> None:
+    """A large body may carry long texts, such as a file in Base64, and no more values beside them than a small one."""
+    if len(body) <= MOST_STRUCTURE:
+        return
+    unescaped = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    beside = unescaped.count(b'"')
+    if beside <= MOST_STRUCTURE:
+        beside += sum(map(len, unescaped.split(b'"')[::2]))
+    if beside > MOST_STRUCTURE:
+        raise TooLarge(what="The JSON of the body, beside the texts in it,", limit=MOST_STRUCTURE)
+
+
 def shaped(body: bytes, shape: type[Any]) -> Any:
+    check_mostly_text(body)
     try:
         asked = msgspec.json.decode(body, type=shape)
         no_duplicate_keys(body)

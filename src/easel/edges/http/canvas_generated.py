@@ -54,7 +54,8 @@ def _button(action_id: str, action: Mapping[str, Any]) -> str:
     name = html.escape(action_id)
     return (
         f'<div class="action"><button type="button" data-gsv-action="{name}" title="{html.escape(str(does))}">{html.escape(str(title))}</button>'
-        f'<span class="outcome" data-outcome="{name}" role="status"></span></div>'
+        f'<span class="outcome" data-outcome="{name}" role="status"></span>'
+        f'<button type="button" class="stop" data-stop="{name}" hidden>Stop</button><pre class="value" data-said="{name}" hidden></pre></div>'
     )
 
 

@@ -25,7 +25,6 @@ from easel.host.tails import Subscription
 from easel.ids import new_reference
 
 RESTARTING = 1012  # the close code that tells a client to come back
-GONE = 1001
 
 log = structlog.get_logger("chat")
 

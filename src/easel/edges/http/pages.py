@@ -40,7 +40,9 @@ async def sign_in(call: Call) -> Response:
 
 
 async def sign_out(call: Call) -> Response:
+    """The cookie opens nothing any more, wherever it has been copied to, and nothing stays open by it."""
     if (who := await visitor(call.request, call.host.sign_in, time.time())) is not None:
+        await call.host.sign_in.sign_out(who)
         await call.host.audit.record(who, "sign_out", details=where_from(call.request))
     answer = RedirectResponse("/", 303)
     answer.delete_cookie(COOKIE, path="/")
@@ -55,7 +57,8 @@ async def _signed_in(call: Call, token: str, by: str, goes_on: str = "/") -> Res
         return sign_in_page(_NOT_IT, goes_on)
     await call.host.audit.record(who, "sign_in.succeeded", details=told)
     answer = RedirectResponse(goes_on if _CANVAS.fullmatch(goes_on) else "/", 303, {"cache-control": "no-store"})
-    set_cookie(answer, call.host.sign_in.new_cookie(time.time(), who), secure=call.request.state.secure_cookies)
+    before = await visitor(call.request, call.host.sign_in, time.time())
+    set_cookie(answer, call.host.sign_in.new_cookie(time.time(), who, before), secure=call.request.state.secure_cookies)
     return answer
 
 

@@ -120,7 +120,15 @@ PAGES: tuple[Row, ...] = (
     Row("GET", "/api/docs", pages.api_page, "The API page.", answer="text/html", is_listed=False),
     Row("GET", "/", pages.home, "The home page, or the sign-in page.", _OPEN, answer="text/html", is_listed=False),
     Row("POST", "/sign-in", pages.sign_in, "A token for a cookie.", _OPEN, answer="text/html", is_listed=False),
-    Row("POST", "/sign-out", pages.sign_out, "Forget the cookie.", _OPEN, answer="text/html", is_listed=False),
+    Row(
+        "POST",
+        "/sign-out",
+        pages.sign_out,
+        "End this browser's sign-in: its cookie, and all that is open by it.",
+        _OPEN,
+        answer="text/html",
+        is_listed=False,
+    ),
     Row(
         "GET",
         "/canvas/{agent_id}/{canvas_id}",

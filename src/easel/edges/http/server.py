@@ -12,12 +12,15 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode
 from websockets.http11 import Request
 
 from easel.edges.replies import CONNECTION
 from easel.errors import BadSettings
 
 MOST_HEADER_BYTES = 65_536
+# What a frame over the limit is closed with, in the 123 bytes that there are for it.
+TOO_LARGE = "A frame has at most {limit} bytes (EASEL_MAX_FRAME_BYTES); POST /api/rpc takes EASEL_MAX_BODY_BYTES."
 LAST_WORDS_SECONDS = 4  # an answer under way may finish; streams have ended by themselves by then
 
 
@@ -88,7 +91,17 @@ class _BoundedHttp(HttpToolsProtocol):
 
 
 class _OurWebSockets(WebSocketsSansIOProtocol):
-    """WebSockets as uvicorn speaks them, with the same way to give up a connection at once."""
+    """WebSockets as uvicorn speaks them, with the same way to give up a connection at once, and a word on what is too large."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        fail = self.conn.fail
+        limit = self.config.ws_max_size
+
+        def said(code: int, reason: str = "") -> None:
+            fail(code, TOO_LARGE.format(limit=limit) if code == CloseCode.MESSAGE_TOO_BIG else reason)
+
+        self.conn.fail = said
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

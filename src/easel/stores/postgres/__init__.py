@@ -15,6 +15,7 @@ from easel.stores.postgres.database import PostgresDatabase, is_passing
 from easel.stores.postgres.nodes import PostgresNodes
 from easel.stores.postgres.runs import PostgresRuns
 from easel.stores.postgres.sessions import PostgresSessions
+from easel.stores.postgres.sign_ins import PostgresSignIns
 from easel.stores.postgres.tokens import PostgresTokens
 
 __all__ = ["PostgresDatabase", "open_postgres"]
@@ -58,5 +59,6 @@ async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> Pos
     database.boards = PostgresBoards(database)
     database.nodes = PostgresNodes(database)
     database.tokens = PostgresTokens(database)
+    database.sign_ins = PostgresSignIns(database)
     database.bell = PostgresBell(options, timeout)
     return database

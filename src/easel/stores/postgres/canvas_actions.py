@@ -1,10 +1,10 @@
 """Executions of canvases' actions, and what runs by itself, in Postgres. How an execution goes on is in `canvases`, with its canvas."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from easel.core.canvas.execution import Execution, Status
-from easel.core.canvas.refresh import Due
+from easel.core.canvas.refresh import Due, Job
 from easel.ids import CanvasId, UserId
 from easel.stores import named_sql
 from easel.stores.canvas_rows import execution_of
@@ -31,28 +31,33 @@ class PostgresCanvasActions:
         wanted = [status.value for status in statuses]
         return await self._some("list_executions", user_id=user_id, canvas_id=canvas_id, statuses=wanted, before=before, limit=limit)
 
-    async def renew(self, owner_id: str, event_ids: Sequence[str], seconds: float) -> None:
-        await self._database.rows(SQL["renew_executions"], owner_id=owner_id, event_ids=list(event_ids), seconds=seconds)
+    async def renew(self, owner_id: str, event_ids: Sequence[str], seconds: float) -> set[str]:
+        rows = await self._database.rows(SQL["renew_executions"], owner_id=owner_id, event_ids=list(event_ids), seconds=seconds)
+        return {row["event_id"] for row in rows}
 
-    async def lost(self, owner_ids: Sequence[str], limit: int) -> list[Execution]:
-        return await self._some("lost_executions", owner_ids=list(owner_ids), limit=limit)
+    async def lost(self, owner_ids: Sequence[str], asked_seconds: float, limit: int) -> list[Execution]:
+        return await self._some("lost_executions", owner_ids=list(owner_ids), asked_seconds=asked_seconds, limit=limit)
 
     async def others_at_work(self, owner_id: str) -> list[str]:
         return [row["owner_id"] for row in await self._database.rows(SQL["others_at_work"], owner_id=owner_id)]
 
-    async def prune(self, older_than_seconds: float) -> None:
-        await self._database.rows(SQL["prune_executions"], seconds=older_than_seconds)
+    async def prune(self, older_than_seconds: float) -> int:
+        return len(await self._database.rows(SQL["prune_executions"], seconds=older_than_seconds))
 
     # -- what runs by itself ---------------------------------------------------------------------------------------
 
-    async def claim_refreshes(self, owner_id: str, room: int, seconds: float) -> list[Due]:
-        return [Due(**row) for row in await self._database.rows(SQL["claim_refreshes"], owner_id=owner_id, room=room, seconds=seconds)]
+    async def claim_refreshes(self, owner_id: str, room: int, seconds: float, *, at_work: Collection[Job], unwatched: bool) -> list[Due]:
+        given = {"owner_id": owner_id, "room": room, "seconds": seconds, "unwatched": unwatched}
+        return [Due(**row) for row in await self._database.rows(SQL["claim_refreshes"], **given, **_named(at_work))]
 
-    async def next_refresh(self) -> float | None:
-        return (await self._database.row(SQL["next_refresh"]))["seconds"]
+    async def next_refresh(self, *, unwatched: bool) -> float | None:
+        return (await self._database.row(SQL["next_refresh"], unwatched=unwatched))["seconds"]
 
-    async def renew_refreshes(self, owner_id: str, seconds: float) -> None:
-        await self._database.rows(SQL["renew_refreshes"], owner_id=owner_id, seconds=seconds)
+    async def renew_refreshes(self, owner_id: str, jobs: Collection[Job], seconds: float) -> None:
+        await self._database.rows(SQL["renew_refreshes"], owner_id=owner_id, seconds=seconds, **_named(jobs))
+
+    async def pull_in_refreshes(self, seconds: float) -> None:
+        await self._database.rows(SQL["pull_in_refreshes"], seconds=seconds)
 
     async def settle_refresh(self, owner_id: str, due: Due, *, failures: int, delay: float) -> None:
         whose = {"user_id": due.user_id, "canvas_id": due.canvas_id, "refresh_id": due.refresh_id}
@@ -63,3 +68,11 @@ class PostgresCanvasActions:
 
     async def _some(self, name: str, **given: Any) -> list[Execution]:
         return [execution_of(row) for row in await self._database.rows(SQL[name], **given)]
+
+
+def _named(jobs: Collection[Job]) -> dict[str, list[str]]:
+    return {
+        "user_ids": [user_id for user_id, _, _ in jobs],
+        "canvas_ids": [canvas_id for _, canvas_id, _ in jobs],
+        "refresh_ids": [refresh_id for _, _, refresh_id in jobs],
+    }

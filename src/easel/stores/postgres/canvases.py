@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import Canvas, Change, Decide, NewCanvas, Outcome, View, WholeCanvas
 from easel.core.canvas.execution import Overtaken, Repeated, Step
+from easel.core.canvas.retention import LogPlace, OldLogs
 from easel.core.canvas.spec import Refresh
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.lightness import mentioned
@@ -15,7 +16,7 @@ from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.payload import to_json
 from easel.ids import CanvasId, UserId, owned
 from easel.stores import named_sql
-from easel.stores.canvas_rows import arguments, changed, step_arguments, whole_of
+from easel.stores.canvas_rows import arguments, changed, old_logs_of, step_arguments, whole_of
 from easel.stores.postgres.run_arguments import columns
 from easel.stores.rows import canvas_of, events_of, parts
 
@@ -101,6 +102,17 @@ class PostgresCanvases:
     async def expired_views(self, limit: int) -> list[tuple[UserId, CanvasId, View]]:
         return [_view(row) for row in await self._database.rows(SQL["expired_views"], limit=limit)]
 
+    # -- what is old -----------------------------------------------------------------------------------------------
+
+    async def old_logs(self, older_than_seconds: float, after: LogPlace, limit: int) -> OldLogs:
+        user_id, canvas_id = after
+        rows = await self._database.rows(SQL["old_logs"], seconds=older_than_seconds, user_id=user_id, canvas_id=canvas_id, limit=limit)
+        return old_logs_of(rows, limit)
+
+    async def shorten(self, user_id: UserId, canvas_id: CanvasId, older_than_seconds: float, step: int) -> int:
+        row = await self._database.row(SQL["shorten_canvas"], user_id=user_id, canvas_id=canvas_id, seconds=older_than_seconds, step=step)
+        return row["events"]
+
     # -- the log ---------------------------------------------------------------------------------------------------
 
     async def bounds(self, user_id: UserId, canvas_id: str, /) -> Bounds | None:
@@ -128,6 +140,9 @@ async def _locked(lent: "Connection", whose: dict[str, Any]) -> WholeCanvas | No
 
 
 async def _take_step(lent: "Connection", step: Step, revision: int, seconds: float) -> None:
+    if step.waits is not None:
+        whose = {"user_id": step.execution.user_id, "canvas_id": step.execution.canvas_id}
+        step.waits.check((await _row(lent, "count_waiting", {**whose, "seconds": step.waits.seconds}))["waiting"])
     name = "begin_execution" if step.out_of is None else "step_execution"
     if await _row(lent, name, {**step_arguments(step, revision), "seconds": seconds}) is None:
         raise Repeated if step.out_of is None else Overtaken
@@ -156,6 +171,7 @@ def _jobs(refreshes: Sequence[Refresh]) -> dict[str, list[Any]]:
         "refresh_ids": [job.refresh_id for job in refreshes],
         "action_ids": [job.action_id for job in refreshes],
         "every_ms": [job.every_ms for job in refreshes],
+        "only_watched": [job.only_watched for job in refreshes],
     }
 
 

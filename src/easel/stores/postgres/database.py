@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from easel.stores.postgres.nodes import PostgresNodes
     from easel.stores.postgres.runs import PostgresRuns
     from easel.stores.postgres.sessions import PostgresSessions
+    from easel.stores.postgres.sign_ins import PostgresSignIns
     from easel.stores.postgres.tokens import PostgresTokens
 
     Connection = PoolConnectionProxy[asyncpg.Record]
@@ -58,6 +59,7 @@ class PostgresDatabase:
     boards: "PostgresBoards"
     nodes: "PostgresNodes"
     tokens: "PostgresTokens"
+    sign_ins: "PostgresSignIns"
     bell: "PostgresBell"
 
     def __init__(self, url: str, pool: "asyncpg.Pool[asyncpg.Record]", timeout: float) -> None:

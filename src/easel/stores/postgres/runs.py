@@ -56,7 +56,8 @@ class PostgresRuns:
             if earlier is None:
                 raise
             return earlier
-        return Enqueued(run_of(row), is_new=True, thread_seq=row["thread_seq"] if new.question else None)
+        thread_seq = row["thread_seq"] if new.question else None
+        return Enqueued(run_of(row), is_new=True, thread_seq=thread_seq, prefers=row["preferred_worker"])
 
     async def _under_same_key(self, new: NewRun) -> Enqueued | None:
         row = await self._database.row(SQL["run_by_key"], user_id=new.user_id, idempotency_key=new.idempotency_key)
@@ -98,14 +99,22 @@ class PostgresRuns:
                 return CancelAnswer(run, changed=False, look_again=True)
             row = (await _fetch(lent, "cancel_queued", run_id=run_id, **closing_arguments(closing, answer)))[0]
             cancelled = run_of(row)
-            passed = bool(await _pass_turns(lent, [cancelled], [None]))
-            return CancelAnswer(cancelled, changed=True, turn_passed=passed, thread_seq=row["thread_seq"])
+            passed = await _pass_turns(lent, [cancelled], [None])
+            prefers = next(iter(passed.values()), None)
+            return CancelAnswer(cancelled, changed=True, turn_passed=bool(passed), thread_seq=row["thread_seq"], prefers=prefers)
 
     async def claim_queued(
-        self, worker_id: WorkerId, room: int, seconds: float, after_turn: int, opening: Envelope | None = None
+        self,
+        worker_id: WorkerId,
+        room: int,
+        seconds: float,
+        after_turn: int,
+        opening: Envelope | None = None,
+        *,
+        prefer_seconds: float = 0,
     ) -> list[Claim]:
         given = {"worker_id": worker_id, "room": room, "seconds": seconds, **_opening(opening)}
-        taken = await self._database.rows(SQL["claim_queued"], after_turn=after_turn, **given)
+        taken = await self._database.rows(SQL["claim_queued"], after_turn=after_turn, prefer_seconds=prefer_seconds, **given)
         return sorted((_claim(worker_id, row) for row in taken), key=lambda claim: claim.turn_no)
 
     async def claim_expired(
@@ -138,7 +147,7 @@ class PostgresRuns:
         given = append_arguments(batches)
         statement = SQL["append_batches"]
         ending = [batch.claim for batch in batches if batch.ends_as is not None]
-        passed: set[tuple[str, str]] = set()
+        passed: dict[tuple[str, str], WorkerId | None] = {}
         async with self._database.connection() as lent:
             if not ending:  # the common case is one statement that commits itself
                 grown = await lent.fetch(statement.sql, *statement.arguments(given))
@@ -199,10 +208,12 @@ async def _fetch(lent: "Connection", name: str, **given: Any) -> list[Any]:
     return await lent.fetch(SQL[name].sql, *SQL[name].arguments(given))
 
 
-async def _pass_turns(lent: "Connection", ended: Sequence[Run | Claim], thread_seqs: Sequence[int | None]) -> set[tuple[str, str]]:
-    """The sessions in which another run's turn has come; `thread_seqs` are where their threads stand now, None: as noted."""
+async def _pass_turns(
+    lent: "Connection", ended: Sequence[Run | Claim], thread_seqs: Sequence[int | None]
+) -> dict[tuple[str, str], WorkerId | None]:
+    """The sessions in which another run's turn has come, and whom it prefers; `thread_seqs` are where their threads stand now, None: as noted."""
     if not ended:
-        return set()
+        return {}
     passed = await _fetch(
         lent,
         "pass_turn",
@@ -210,8 +221,9 @@ async def _pass_turns(lent: "Connection", ended: Sequence[Run | Claim], thread_s
         session_ids=[run.session_id for run in ended],
         run_ids=[run.run_id for run in ended],
         thread_seqs=list(thread_seqs),
+        worker_ids=[run.worker_id if isinstance(run, Claim) else None for run in ended],
     )
-    return {(row["user_id"], row["session_id"]) for row in passed}
+    return {(row["user_id"], row["session_id"]): row["preferred_worker"] for row in passed}
 
 
 def _opening(event: Envelope | None) -> dict[str, str | None]:

@@ -1,11 +1,11 @@
 """Executions of canvases' actions, and what runs by itself, in SQLite. How an execution goes on is in `canvases`, with its canvas."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from easel.core.canvas.execution import Execution, Status
-from easel.core.canvas.refresh import Due
+from easel.core.canvas.refresh import Due, Job
 from easel.core.stream.payload import to_json
 from easel.ids import CanvasId, UserId
 from easel.stores import named_sql
@@ -34,35 +34,42 @@ class SqliteCanvasActions:
         wanted = to_json([status.value for status in statuses])
         return await self._some("list_executions", user_id=user_id, canvas_id=canvas_id, statuses=wanted, before=before, limit=limit)
 
-    async def renew(self, owner_id: str, event_ids: Sequence[str], seconds: float) -> None:
+    async def renew(self, owner_id: str, event_ids: Sequence[str], seconds: float) -> set[str]:
         until = self._database.clock() + microseconds(seconds)
-        await self._write("renew_executions", owner_id=owner_id, event_ids=to_json(list(event_ids)), until=until)
+        rows = await self._write("renew_executions", owner_id=owner_id, event_ids=to_json(list(event_ids)), until=until)
+        return {row["event_id"] for row in rows}
 
-    async def lost(self, owner_ids: Sequence[str], limit: int) -> list[Execution]:
-        return await self._some("lost_executions", owner_ids=to_json(list(owner_ids)), limit=limit)
+    async def lost(self, owner_ids: Sequence[str], asked_seconds: float, limit: int) -> list[Execution]:
+        asked_before = self._database.clock() - microseconds(asked_seconds)
+        return await self._some("lost_executions", owner_ids=to_json(list(owner_ids)), asked_before=asked_before, limit=limit)
 
     async def others_at_work(self, owner_id: str) -> list[str]:
         return [row["owner_id"] for row in await self._read("others_at_work", owner_id=owner_id)]
 
-    async def prune(self, older_than_seconds: float) -> None:
-        await self._write("prune_executions", before=self._database.clock() - microseconds(older_than_seconds))
+    async def prune(self, older_than_seconds: float) -> int:
+        return len(await self._write("prune_executions", before=self._database.clock() - microseconds(older_than_seconds)))
 
     # -- what runs by itself ---------------------------------------------------------------------------------------
 
-    async def claim_refreshes(self, owner_id: str, room: int, seconds: float) -> list[Due]:
-        rows = await self._write("claim_refreshes", owner_id=owner_id, room=room, **self._until(seconds))
+    async def claim_refreshes(self, owner_id: str, room: int, seconds: float, *, at_work: Collection[Job], unwatched: bool) -> list[Due]:
+        there = {"at_work": to_json(list(at_work)), "unwatched": unwatched}
+        rows = await self._write("claim_refreshes", owner_id=owner_id, room=room, **there, **self._until(seconds))
         return [Due(**dict(row)) for row in rows]
 
-    async def next_refresh(self) -> float | None:
-        return (await self._read("next_refresh", now=self._database.clock()))[0]["seconds"]
+    async def next_refresh(self, *, unwatched: bool) -> float | None:
+        return (await self._read("next_refresh", now=self._database.clock(), unwatched=unwatched))[0]["seconds"]
 
-    async def renew_refreshes(self, owner_id: str, seconds: float) -> None:
-        await self._write("renew_refreshes", owner_id=owner_id, **self._until(seconds))
+    async def renew_refreshes(self, owner_id: str, jobs: Collection[Job], seconds: float) -> None:
+        until = self._database.clock() + microseconds(seconds)
+        await self._write("renew_refreshes", owner_id=owner_id, jobs=to_json(list(jobs)), until=until)
+
+    async def pull_in_refreshes(self, seconds: float) -> None:
+        await self._write("pull_in_refreshes", **self._until(seconds))
 
     async def settle_refresh(self, owner_id: str, due: Due, *, failures: int, delay: float) -> None:
         whose = {"user_id": due.user_id, "canvas_id": due.canvas_id, "refresh_id": due.refresh_id}
-        at = self._database.clock() + microseconds(delay)
-        await self._write("settle_refresh", owner_id=owner_id, failures=failures, next_at=at, **whose)
+        now = self._database.clock()
+        await self._write("settle_refresh", owner_id=owner_id, failures=failures, next_at=now + microseconds(delay), now=now, **whose)
 
     def _until(self, seconds: float) -> dict[str, int]:
         now = self._database.clock()

@@ -13,6 +13,7 @@ import msgspec
 
 from easel.core.canvas.canvas import Canvas, Change, Decide, NewCanvas, Outcome, View, WholeCanvas
 from easel.core.canvas.execution import Overtaken, Repeated, Step
+from easel.core.canvas.retention import LogPlace, OldLogs
 from easel.core.canvas.spec import Refresh
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.lightness import mentioned
@@ -20,7 +21,7 @@ from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.payload import to_json
 from easel.ids import CanvasId, UserId, owned
 from easel.stores import named_sql
-from easel.stores.canvas_rows import arguments, changed, step_arguments, whole_of
+from easel.stores.canvas_rows import arguments, changed, old_logs_of, step_arguments, whole_of
 from easel.stores.rows import canvas_of, events_of, parts
 from easel.stores.sqlite.times import microseconds, microseconds_of, time_of
 
@@ -123,6 +124,23 @@ class SqliteCanvases:
     async def expired_views(self, limit: int) -> list[tuple[UserId, CanvasId, View]]:
         return [_view(row) for row in await self._read("expired_views", now=self._database.clock(), limit=limit)]
 
+    # -- what is old -----------------------------------------------------------------------------------------------
+
+    async def old_logs(self, older_than_seconds: float, after: LogPlace, limit: int) -> OldLogs:
+        user_id, canvas_id = after
+        before = self._database.clock() - microseconds(older_than_seconds)
+        return old_logs_of(await self._read("old_logs", before=before, user_id=user_id, canvas_id=canvas_id, limit=limit), limit)
+
+    async def shorten(self, user_id: UserId, canvas_id: CanvasId, older_than_seconds: float, step: int) -> int:
+        whose = {"user_id": user_id, "canvas_id": canvas_id}
+
+        def work(connection: sqlite3.Connection) -> int:
+            before = self._database.clock() - microseconds(older_than_seconds)
+            rows = _rows(connection, "shorten_canvas", before=before, step=step, **whose)
+            return len(_rows(connection, "drop_canvas_events", oldest_seq=rows[0]["oldest_seq"], **whose)) if rows else 0
+
+        return await self._database.write(work)
+
     # -- the log ---------------------------------------------------------------------------------------------------
 
     async def bounds(self, user_id: UserId, canvas_id: str, /) -> Bounds | None:
@@ -149,9 +167,11 @@ def _rows(connection: sqlite3.Connection, name: str, **given: Any) -> list[Any]:
 def _log(
     connection: sqlite3.Connection, place: dict[str, Any], events: Sequence[Envelope], last_seq: int, refers_to: Iterable[str]
 ) -> None:
-    for seq, event in enumerate(events, last_seq - len(events) + 1):
-        stored = {"event_type": event.type, "visibility": event.visibility.value, "payload": event.json}
-        _rows(connection, "add_canvas_event", seq=seq, **stored, **place)
+    stored = [
+        {"seq": seq, "event_type": event.type, "visibility": event.visibility.value, "payload": event.json, **place}
+        for seq, event in enumerate(events, last_seq - len(events) + 1)
+    ]
+    connection.executemany(SQL["add_canvas_event"].sql, stored)
     for artifact_id in sorted(refers_to):
         _rows(connection, "refer_to", artifact_id=artifact_id, user_id=place["user_id"], canvas_id=place["canvas_id"])
 
@@ -162,18 +182,21 @@ def _whole(connection: sqlite3.Connection, whose: dict[str, Any], now: int) -> W
 
 
 def _take_step(connection: sqlite3.Connection, step: Step, revision: int, *, now: int, until: int) -> None:
+    if step.waits is not None:
+        whose = {"user_id": step.execution.user_id, "canvas_id": step.execution.canvas_id}
+        step.waits.check(_rows(connection, "count_waiting", since=now - microseconds(step.waits.seconds), **whose)[0]["waiting"])
     name = "begin_execution" if step.out_of is None else "step_execution"
-    if not _rows(connection, name, now=now, until=until, **step_arguments(step, revision)):
+    if not connection.execute(SQL[name].sql, {"now": now, "until": until, **step_arguments(step, revision)}).rowcount:
         raise Repeated if step.out_of is None else Overtaken
 
 
 def _job(job: Refresh) -> dict[str, Any]:
-    return {"refresh_id": job.refresh_id, "action_id": job.action_id, "every_ms": job.every_ms}
+    return {"refresh_id": job.refresh_id, "action_id": job.action_id, "every_ms": job.every_ms, "only_watched": int(job.only_watched)}
 
 
 def _change_beside(connection: sqlite3.Connection, whose: dict[str, Any], change: Change, expires_at: int, now: int) -> None:
     if change.refreshes is not None:
-        kept = to_json([to_json([job.refresh_id, job.action_id, job.every_ms]) for job in change.refreshes])
+        kept = to_json([to_json(list(_job(job).values())) for job in change.refreshes])
         _rows(connection, "drop_refreshes", kept=kept, **whose)
         for job in change.refreshes:
             _rows(connection, "put_refresh", now=now, **whose, **_job(job))

@@ -26,6 +26,7 @@ from easel.stores.sqlite.lanes import Answer, ReadLanes, Work, WriteLane
 from easel.stores.sqlite.nodes import SqliteNodes
 from easel.stores.sqlite.runs import SqliteRuns
 from easel.stores.sqlite.sessions import SqliteSessions
+from easel.stores.sqlite.sign_ins import SqliteSignIns
 from easel.stores.sqlite.tokens import SqliteTokens
 
 LOCK_FILE = "easel.lock"
@@ -60,6 +61,7 @@ class SqliteDatabase:
         self.boards = SqliteBoards(self)
         self.nodes = SqliteNodes(self)
         self.tokens = SqliteTokens(self)
+        self.sign_ins = SqliteSignIns(self)
         self.bell = LocalBell()
 
     @property

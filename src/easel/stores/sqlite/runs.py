@@ -65,9 +65,18 @@ class SqliteRuns:
         )
 
     async def claim_queued(
-        self, worker_id: WorkerId, room: int, seconds: float, after_turn: int, opening: Envelope | None = None
+        self,
+        worker_id: WorkerId,
+        room: int,
+        seconds: float,
+        after_turn: int,
+        opening: Envelope | None = None,
+        *,
+        prefer_seconds: float = 0,
     ) -> list[Claim]:
-        taken = await self._claim("claim_queued", worker_id, seconds, opening, room=max(room, 0), after_turn=after_turn)
+        prefers_since = self._now() - microseconds(prefer_seconds)
+        given = {"room": max(room, 0), "after_turn": after_turn, "prefers_since": prefers_since}
+        taken = await self._claim("claim_queued", worker_id, seconds, opening, **given)
         return sorted(taken, key=lambda claim: claim.turn_no)
 
     async def claim_expired(
@@ -171,15 +180,18 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued:
         input_artifact=new.input_artifact,
         queue_no=numbers["queue_no"],
         turn_no=numbers["turn_no"] if has_turn else None,
+        turn_at=now if has_turn else None,
+        preferred_worker=session["last_worker_id"] if has_turn else None,
         now=now,
         **whose,
     )
+    prefers: WorkerId | None = stored[0]["preferred_worker"]
     if question is None:
-        return Enqueued(_run(stored[0]), is_new=True)
+        return Enqueued(_run(stored[0]), is_new=True, prefers=prefers)
     thread_seq: int = session["last_thread_seq"]
     _add_message(connection, whose, question, thread_seq, now)
     _refer(connection, new, question.refers_to)
-    return Enqueued(_run(stored[0]), is_new=True, thread_seq=thread_seq)
+    return Enqueued(_run(stored[0]), is_new=True, thread_seq=thread_seq, prefers=prefers)
 
 
 class Closing(NamedTuple):
@@ -210,7 +222,9 @@ def _request_cancel(connection: sqlite3.Connection, user_id: UserId, run_id: Run
         if thread_seq is not None:
             _add_message(connection, _whose(run), closing.answer, thread_seq, now, status=cancelled.status)
             _refer(connection, run, closing.answer.refers_to)
-    return CancelAnswer(cancelled, changed=True, turn_passed=_pass_turn(connection, cancelled, now), thread_seq=thread_seq)
+    passed = _pass_turn(connection, cancelled, now)
+    prefers = passed.prefers if passed else None
+    return CancelAnswer(cancelled, changed=True, turn_passed=passed is not None, thread_seq=thread_seq, prefers=prefers)
 
 
 def _opened(connection: sqlite3.Connection, claim: Claim, opening: Envelope, now: int) -> Claim:
@@ -236,7 +250,7 @@ def _append(connection: sqlite3.Connection, batch: Batch, now: int) -> Appended 
     if batch.answer is not None and thread_seq is not None:
         _add_message(connection, _whose(claim), batch.answer, thread_seq, now, status=batch.ends_as, error=batch.error)
         _refer(connection, claim, batch.answer.refers_to)
-    passed = batch.ends_as is not None and _pass_turn(connection, claim, now)
+    passed = batch.ends_as is not None and _pass_turn(connection, claim, now) is not None
     return Appended(grown["last_seq"], thread_seq, _is_asked(grown), passed)
 
 
@@ -296,14 +310,21 @@ def _whose(run: NewRun | Run | Claim) -> dict[str, str]:
     return {"run_id": run.run_id, "user_id": run.user_id, "session_id": run.session_id}
 
 
-def _pass_turn(connection: sqlite3.Connection, ended: Run | Claim, now: int) -> bool:
-    """Whether the turn of another run of the session has come."""
-    session = _row(connection, "pass_turn", user_id=ended.user_id, session_id=ended.session_id, run_id=ended.run_id, now=now)
+class Passed(NamedTuple):
+    """The turn of another run of the session has come."""
+
+    prefers: WorkerId | None
+
+
+def _pass_turn(connection: sqlite3.Connection, ended: Run | Claim, now: int) -> Passed | None:
+    worker_id = ended.worker_id if isinstance(ended, Claim) else None
+    session = _row(connection, "pass_turn", worker_id=worker_id, now=now, **_whose(ended))
     if session is None or session["active_run_id"] is None:
-        return False
+        return None
+    passed = Passed(session["last_worker_id"])
     turn_no = _rows(connection, "take_numbers", arrivals=0, turns=1)[0]["turn_no"]
-    _rows(connection, "give_turn", run_id=session["active_run_id"], turn_no=turn_no)
-    return True
+    _rows(connection, "give_turn", run_id=session["active_run_id"], turn_no=turn_no, preferred_worker=passed.prefers, now=now)
+    return passed
 
 
 def _shorten(connection: sqlite3.Connection, run_ids: Sequence[RunId]) -> list[RunId]:

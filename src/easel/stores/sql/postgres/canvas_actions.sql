@@ -1,20 +1,20 @@
 -- name: get_execution
 -- One execution of this user's, and how long ago it was asked for.
-select user_id, canvas_id, event_id, action_id, request_id, status, actor::text as actor, tool, resolved::text as resolved, answer::text as answer,
+select user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor::text as actor, tool, resolved::text as resolved, answer::text as answer,
        owner_id, confirmed_by, revision, created_at, started_at, ended_at,
        extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds
   from canvas_actions where user_id = :user_id and event_id = :event_id;
 
 -- name: execution_of_request
 -- What a request has led to.
-select user_id, canvas_id, event_id, action_id, request_id, status, actor::text as actor, tool, resolved::text as resolved, answer::text as answer,
+select user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor::text as actor, tool, resolved::text as resolved, answer::text as answer,
        owner_id, confirmed_by, revision, created_at, started_at, ended_at,
        extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds
   from canvas_actions where user_id = :user_id and canvas_id = :canvas_id and request_id = :request_id;
 
 -- name: list_executions
 -- The records of a canvas's actions, newest first. CV-48
-select user_id, canvas_id, event_id, action_id, request_id, status, actor::text as actor, tool, resolved::text as resolved, answer::text as answer,
+select user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor::text as actor, tool, resolved::text as resolved, answer::text as answer,
        owner_id, confirmed_by, revision, created_at, started_at, ended_at,
        extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds
   from canvas_actions
@@ -23,17 +23,26 @@ select user_id, canvas_id, event_id, action_id, request_id, status, actor::text 
  order by event_id desc limit :limit;
 
 -- name: renew_executions
--- This instance is alive, and so is what it runs: all of that is named.
+-- This instance is alive, and so is what it runs: all of that is named. What is not given back has ended elsewhere.
 update canvas_actions set lease_until = clock_timestamp() + make_interval(secs => :seconds)
- where owner_id = :owner_id and status = 'running' and event_id = any(:event_ids::text[]);
+ where owner_id = :owner_id and status = 'running' and event_id = any(:event_ids::text[])
+returning event_id;
 
 -- name: lost_executions
--- What nobody runs any more: its instance has not been heard of for too long.
-select user_id, canvas_id, event_id, action_id, request_id, status, actor::text as actor, tool, null as resolved, null as answer,
-       owner_id, confirmed_by, revision, created_at, started_at, ended_at,
-       extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds
-  from canvas_actions where status = 'running' and (lease_until <= clock_timestamp() or owner_id = any(:owner_ids::text[]))
- order by lease_until limit :limit;
+-- What nobody runs any more: its instance has not been heard of for too long. And what nobody has agreed to in time.
+select * from (
+  select user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor::text as actor, tool, null as resolved, null as answer,
+         owner_id, confirmed_by, revision, created_at, started_at, ended_at,
+         extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds
+    from canvas_actions where status = 'running' and (lease_until <= clock_timestamp() or owner_id = any(:owner_ids::text[]))
+   order by lease_until limit :limit) as dead
+union all
+select * from (
+  select user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor::text as actor, tool, null as resolved, null as answer,
+         owner_id, confirmed_by, revision, created_at, started_at, ended_at,
+         extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds
+    from canvas_actions where status = 'asked' and created_at <= clock_timestamp() - make_interval(secs => :asked_seconds)
+   order by created_at limit :limit) as unanswered;
 
 -- name: others_at_work
 -- Who else is said to run something.
@@ -43,13 +52,18 @@ select distinct owner_id from canvas_actions where status = 'running' and owner_
 -- Records that ended long ago, some at a time.
 delete from canvas_actions
  where (user_id, event_id) in (select user_id, event_id from canvas_actions
-                                where ended_at < clock_timestamp() - make_interval(secs => :seconds) limit 500);
+                                where ended_at < clock_timestamp() - make_interval(secs => :seconds) limit 500)
+returning event_id;
 
 -- name: claim_refreshes
--- Take the jobs that are due, each by its own row lock; those that still run, here or elsewhere, are left alone. CV-19, X9
+-- Take the jobs that are due, each by its own row lock, and of canvases that somebody looks at where that is wanted. What runs is left
+-- alone: it is held, here or elsewhere, or it is at work in the very process that asks, however long ago its hold ran out. CV-19, X9
 with due as (
-  select user_id, canvas_id, refresh_id from canvas_refreshes
+  select user_id, canvas_id, refresh_id from canvas_refreshes r
    where next_at <= clock_timestamp() and (lease_until is null or lease_until <= clock_timestamp())
+     and ((:unwatched::boolean and not only_watched) or exists (
+           select 1 from canvas_views v where v.user_id = r.user_id and v.canvas_id = r.canvas_id and v.expires_at > clock_timestamp()))
+     and (user_id, canvas_id, refresh_id) not in (select * from unnest(:user_ids::text[], :canvas_ids::text[], :refresh_ids::text[]))
    order by next_at limit :room
      for update skip locked
 )
@@ -60,16 +74,30 @@ update canvas_refreshes r
 returning r.user_id, r.canvas_id, r.refresh_id, r.action_id, r.every_ms, r.failures;
 
 -- name: next_refresh
--- In how many seconds the next job is due; nothing where there is none.
-select extract(epoch from min(next_at) - clock_timestamp())::float8 as seconds from canvas_refreshes;
+-- In how many seconds the next job is due, among those that nobody runs and that may run as things are; nothing where there is none.
+select extract(epoch from min(next_at) - clock_timestamp())::float8 as seconds
+  from canvas_refreshes r
+ where (lease_until is null or lease_until <= clock_timestamp())
+   and ((:unwatched::boolean and not only_watched) or exists (
+         select 1 from canvas_views v where v.user_id = r.user_id and v.canvas_id = r.canvas_id and v.expires_at > clock_timestamp()));
 
 -- name: renew_refreshes
--- The jobs that this instance runs are still at it.
+-- This instance is alive, and so are the jobs that it runs: all of them are named. A hold that ran out is renewed if nobody took the job.
 update canvas_refreshes set lease_until = clock_timestamp() + make_interval(secs => :seconds)
- where owner_id = :owner_id and lease_until > clock_timestamp();
+ where owner_id = :owner_id
+   and (user_id, canvas_id, refresh_id) in (select * from unnest(:user_ids::text[], :canvas_ids::text[], :refresh_ids::text[]));
+
+-- name: pull_in_refreshes
+-- What was put off at a time that is yet to come: the clock was set back since. It waits as long as it was to wait, from now on.
+update canvas_refreshes
+   set next_at = case when put_off_at > clock_timestamp() then clock_timestamp() + (next_at - put_off_at) else next_at end,
+       put_off_at = least(put_off_at, clock_timestamp()),
+       lease_until = case when lease_until is not null then least(lease_until, clock_timestamp() + make_interval(secs => :seconds)) end
+ where put_off_at > clock_timestamp() or lease_until > clock_timestamp() + make_interval(secs => :seconds);
 
 -- name: settle_refresh
--- A job has run, or was put off; when it is due again.
+-- A job has run; when it is due again.
 update canvas_refreshes
-   set owner_id = null, lease_until = null, failures = :failures, next_at = clock_timestamp() + make_interval(secs => :delay)
+   set owner_id = null, lease_until = null, failures = :failures,
+       next_at = clock_timestamp() + make_interval(secs => :delay), put_off_at = clock_timestamp()
  where user_id = :user_id and canvas_id = :canvas_id and refresh_id = :refresh_id and owner_id = :owner_id;

@@ -17,9 +17,11 @@ with ended as (
   select made.user_id, made.canvas_id, a.path, a.blob_key, a.size
     from made, unnest(:paths::text[], :blob_keys::text[], :sizes::bigint[]) as a(path, blob_key, size)
 ), refreshed as (
-  insert into canvas_refreshes (user_id, canvas_id, refresh_id, action_id, every_ms, next_at)
-  select made.user_id, made.canvas_id, r.refresh_id, r.action_id, r.every_ms, clock_timestamp() + make_interval(secs => r.every_ms / 1000.0)
-    from made, unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[]) as r(refresh_id, action_id, every_ms)
+  insert into canvas_refreshes (user_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at, put_off_at)
+  select made.user_id, made.canvas_id, r.refresh_id, r.action_id, r.every_ms, r.only_watched,
+         clock_timestamp() + make_interval(secs => r.every_ms / 1000.0), clock_timestamp()
+    from made, unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[], :only_watched::boolean[])
+         as r(refresh_id, action_id, every_ms, only_watched)
 ), referred as (
   insert into artifact_refs (user_id, artifact_id, canvas_id)
   select a.user_id, a.artifact_id, made.canvas_id
@@ -70,7 +72,7 @@ with grown as (
          owner_session_key = coalesce(:owner_session_key::text, owner_session_key),
          spec = coalesce(:spec::text::jsonb, spec),
          state = coalesce(:state::text::jsonb, state),
-         spec_revision = case when :spec is null then spec_revision else revision + :step::bigint end,
+         spec_revision = case when :spec is null and :is_accepted::bool is not false then spec_revision else revision + :step::bigint end,
          is_accepted = coalesce(:is_accepted::bool, is_accepted),
          revision = revision + :step::bigint,
          last_seq = last_seq + cardinality(:event_types::text[]),
@@ -90,11 +92,16 @@ with grown as (
 )
 select revision, last_seq, spec_revision, is_accepted, updated_at from grown;
 
+-- name: count_waiting
+-- What of a canvas waits for a person; who was asked too long ago is waited for no more.
+select count(*) as waiting from canvas_actions
+ where user_id = :user_id and canvas_id = :canvas_id and status = 'asked' and created_at > clock_timestamp() - make_interval(secs => :seconds);
+
 -- name: begin_execution
 -- An action is pressed; nothing where its request has an execution already.
-insert into canvas_actions (user_id, canvas_id, event_id, action_id, request_id, status, actor, tool, resolved, answer, revision, owner_id,
+insert into canvas_actions (user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor, tool, resolved, answer, revision, owner_id,
                             started_at, ended_at, lease_until)
-values (:user_id, :canvas_id, :event_id, :action_id, :request_id, :status, :actor::text::json, :tool, :resolved::text::json, :answer::text::json,
+values (:user_id, :canvas_id, :event_id, :action_id, :request_id, :request_digest, :status, :actor::text::json, :tool, :resolved::text::json, :answer::text::json,
         :revision, :owner_id,
         case when :status::text <> 'asked' then clock_timestamp() end,
         case when :status::text in ('completed', 'failed', 'refused') then clock_timestamp() end,
@@ -117,14 +124,18 @@ returning event_id;
 -- What the new spec no longer has, or has otherwise.
 delete from canvas_refreshes c
  where user_id = :user_id and canvas_id = :canvas_id
-   and not exists (select 1 from unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[]) as r(refresh_id, action_id, every_ms)
-                    where r.refresh_id = c.refresh_id and r.action_id = c.action_id and r.every_ms = c.every_ms);
+   and not exists (select 1 from unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[], :only_watched::boolean[])
+                                 as r(refresh_id, action_id, every_ms, only_watched)
+                    where r.refresh_id = c.refresh_id and r.action_id = c.action_id and r.every_ms = c.every_ms
+                      and r.only_watched = c.only_watched);
 
 -- name: put_refreshes
 -- What the new spec has and the old one had not; what stays goes on in its own time.
-insert into canvas_refreshes (user_id, canvas_id, refresh_id, action_id, every_ms, next_at)
-select :user_id, :canvas_id, r.refresh_id, r.action_id, r.every_ms, clock_timestamp() + make_interval(secs => r.every_ms / 1000.0)
-  from unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[]) as r(refresh_id, action_id, every_ms)
+insert into canvas_refreshes (user_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at, put_off_at)
+select :user_id, :canvas_id, r.refresh_id, r.action_id, r.every_ms, r.only_watched,
+       clock_timestamp() + make_interval(secs => r.every_ms / 1000.0), clock_timestamp()
+  from unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[], :only_watched::boolean[])
+         as r(refresh_id, action_id, every_ms, only_watched)
 on conflict do nothing;
 
 -- name: put_assets
@@ -179,3 +190,31 @@ select user_id, canvas_id, last_seq
 -- A page of a canvas's log. RX-36
 select seq, event_type, visibility, created_at, payload::text as payload
   from canvas_events where user_id = :user_id and canvas_id = :canvas_id and seq > :cursor order by seq limit :limit;
+
+-- name: old_logs
+-- Among the next canvases of all users: where each stands in their order, and whether its log begins with what is older than that.
+select c.user_id, c.canvas_id, c.oldest_seq < c.last_seq and e.created_at < clock_timestamp() - make_interval(secs => :seconds) as is_old
+  from (select * from canvases where (user_id, canvas_id) > (:user_id::text, :canvas_id::text) order by user_id, canvas_id limit :limit) c
+  left join canvas_events e on e.user_id = c.user_id and e.canvas_id = c.canvas_id and e.seq = c.oldest_seq
+ order by c.user_id, c.canvas_id;
+
+-- name: shorten_canvas
+-- Drop what is old from the beginning of a log, some of it at a time; its last event stays.
+with held as (
+  select user_id, canvas_id, oldest_seq, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id for update
+), first as (
+  select e.seq, e.created_at < clock_timestamp() - make_interval(secs => :seconds) as is_old
+    from held h join canvas_events e on e.user_id = h.user_id and e.canvas_id = h.canvas_id
+     and e.seq >= h.oldest_seq and e.seq < least(h.last_seq, h.oldest_seq + :step::bigint)
+), bound as (
+  select coalesce(min(seq) filter (where not is_old), max(seq) + 1) as oldest_seq from first
+), shortened as (
+  update canvases c set oldest_seq = b.oldest_seq
+    from held h, bound b
+   where c.user_id = h.user_id and c.canvas_id = h.canvas_id and b.oldest_seq > h.oldest_seq
+  returning c.user_id, c.canvas_id, c.oldest_seq
+), gone as (
+  delete from canvas_events e using shortened s where e.user_id = s.user_id and e.canvas_id = s.canvas_id and e.seq < s.oldest_seq
+  returning e.seq
+)
+select count(*) as events from gone;

@@ -1,6 +1,6 @@
 -- name: enqueue_run
 -- Store a run with the message it answers, and give it its session's turn if nobody has it. The session row is locked first, so arrivals have
--- one order, in the queue and in the thread. RX-31
+-- one order, in the queue and in the thread; and it prefers the worker that the session had last. RX-31, SB-12
 with ended as (
   select coalesce(max(last_thread_seq), 0) as seq from ended_threads where user_id = :user_id and session_id = :session_id
 ), place as (
@@ -9,11 +9,13 @@ with ended as (
   on conflict (user_id, session_id) do update
     set active_run_id = coalesce(sessions.active_run_id, excluded.active_run_id), updated_at = now(), last_message_at = now(),
         title = coalesce(sessions.title, excluded.title), last_thread_seq = sessions.last_thread_seq + (:message_id is not null)::int
-  returning active_run_id = :run_id as has_turn, last_thread_seq
+  returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id
 ), queued as (
-  insert into runs (run_id, user_id, session_id, status, input_text, max_attempts, idempotency_key, request_digest, input_artifact, turn_no)
+  insert into runs (run_id, user_id, session_id, status, input_text, max_attempts, idempotency_key, request_digest, input_artifact,
+                    turn_no, turn_at, preferred_worker)
   select :run_id, :user_id, :session_id, 'queued', :input_text, :max_attempts, :idempotency_key, :request_digest, :input_artifact,
-         case when has_turn then nextval('run_turns') end
+         case when has_turn then nextval('run_turns') end, case when has_turn then clock_timestamp() end,
+         case when has_turn then last_worker_id end
     from place
   returning *
 ), asked as (
@@ -106,9 +108,12 @@ select ended.*, t.last_thread_seq as thread_seq from ended left join threaded t 
 
 -- name: claim_queued
 -- Take the oldest turns, each by its own row lock, and open their logs; a row that someone else is taking is passed over. RX-22, RX-23, RS-60
+-- So is, for a moment, one that prefers another worker: whatever is unknown, or said to be in the future, does not keep a run from anyone. SB-12
 with next as (
   select run_id from runs
    where status = 'queued' and turn_no > :after_turn
+     and (preferred_worker <> :worker_id and turn_at > clock_timestamp() - make_interval(secs => :prefer_seconds)
+          and turn_at <= clock_timestamp()) is not true
    order by turn_no
    limit :room
      for update skip locked
@@ -246,27 +251,30 @@ select batch_seq as last_seq, cancel_requested_at is not null as cancel_requeste
 
 -- name: pass_turn
 -- Give the turn of sessions whose active run has ended to their oldest waiting run, or to nobody; and note how far their threads have grown by what
--- the run said last, so that the row is written once. Needs the sessions' locks.
+-- the run said last, and which worker they had, so that the row is written once. Needs the sessions' locks.
 with ended as (
-  select * from unnest(:user_ids::text[], :session_ids::text[], :run_ids::text[], :thread_seqs::bigint[]) as e(user_id, session_id, run_id, thread_seq)
+  select * from unnest(:user_ids::text[], :session_ids::text[], :run_ids::text[], :thread_seqs::bigint[], :worker_ids::text[])
+    as e(user_id, session_id, run_id, thread_seq, worker_id)
 ), passed as (
   update sessions s
      set updated_at = now(), last_thread_seq = coalesce(e.thread_seq, s.last_thread_seq),
+         last_worker_id = coalesce(e.worker_id, s.last_worker_id),
          active_run_id = case when s.active_run_id is distinct from e.run_id then s.active_run_id else
                            (select w.run_id from runs w
                              where w.user_id = s.user_id and w.session_id = s.session_id and w.status = 'queued' and w.turn_no is null
                              order by w.queue_no limit 1) end
     from ended e
    where s.user_id = e.user_id and s.session_id = e.session_id
-  returning s.active_run_id
+  returning s.active_run_id, s.last_worker_id
 )
-update runs r set turn_no = nextval('run_turns') from passed where r.run_id = passed.active_run_id and r.turn_no is null
-returning r.run_id, r.user_id, r.session_id;
+update runs r set turn_no = nextval('run_turns'), turn_at = clock_timestamp(), preferred_worker = passed.last_worker_id
+  from passed where r.run_id = passed.active_run_id and r.turn_no is null
+returning r.user_id, r.session_id, r.preferred_worker;
 
 -- name: hand_back
--- Return a run to its old place in the queue; the attempt that was not used up is given back. RX-49
+-- Return a run to its old place in the queue, for anybody; the attempt that was not used up is given back. RX-49
 update runs
-   set status = 'queued', owner_id = null, lease_until = null, max_attempts = max_attempts + 1
+   set status = 'queued', owner_id = null, lease_until = null, max_attempts = max_attempts + 1, preferred_worker = null
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and status = 'running'
 returning run_id;
 

@@ -17,7 +17,7 @@ select * from sessions where user_id = :user_id and session_id = :session_id;
 select * from sessions
  where user_id = :user_id
    and (:before_at::timestamptz is null or (last_message_at, session_id) < (:before_at, :before_id::text))
-   and (:search::text = '' or title ilike :search or session_id ilike :search)
+   and (:search::text = '' or title ~ :search or session_id ~ :search)
  order by last_message_at desc, session_id desc
  limit :limit;
 

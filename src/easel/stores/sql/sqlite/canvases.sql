@@ -42,7 +42,7 @@ update canvases
        owner_session_key = coalesce(:owner_session_key, owner_session_key),
        spec = coalesce(:spec, spec),
        state = coalesce(:state, state),
-       spec_revision = iif(:spec is null, spec_revision, revision + :step),
+       spec_revision = iif(:spec is null and coalesce(:is_accepted, 1), spec_revision, revision + :step),
        is_accepted = coalesce(:is_accepted, is_accepted),
        revision = revision + :step,
        last_seq = last_seq + :events,
@@ -50,14 +50,18 @@ update canvases
  where user_id = :user_id and canvas_id = :canvas_id
 returning revision, last_seq, spec_revision, is_accepted, updated_at;
 
+-- name: count_waiting
+-- What of a canvas waits for a person; who was asked too long ago is waited for no more.
+select count(*) as waiting from canvas_actions
+ where user_id = :user_id and canvas_id = :canvas_id and status = 'asked' and created_at > :since;
+
 -- name: begin_execution
 -- An action is pressed; nothing where its request has an execution already.
-insert into canvas_actions (user_id, canvas_id, event_id, action_id, request_id, status, actor, tool, resolved, answer, revision, owner_id,
+insert into canvas_actions (user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor, tool, resolved, answer, revision, owner_id,
                             created_at, started_at, ended_at, lease_until)
-values (:user_id, :canvas_id, :event_id, :action_id, :request_id, :status, :actor, :tool, :resolved, :answer, :revision, :owner_id,
+values (:user_id, :canvas_id, :event_id, :action_id, :request_id, :request_digest, :status, :actor, :tool, :resolved, :answer, :revision, :owner_id,
         :now, iif(:status <> 'asked', :now, null), iif(:status in ('completed', 'failed', 'refused'), :now, null), iif(:status = 'running', :until, null))
-on conflict do nothing
-returning event_id;
+on conflict do nothing;
 
 -- name: step_execution
 -- It goes on, if it is still where this step leads out of; what runs has to be run by whom the step says.
@@ -67,19 +71,18 @@ update canvas_actions
        ended_at = iif(:status in ('completed', 'failed', 'refused'), :now, null),
        lease_until = iif(:status = 'running', :until, null),
        owner_id = coalesce(owner_id, :owner_id)
- where user_id = :user_id and event_id = :event_id and status = :out_of and (:out_of <> 'running' or owner_id = :owner_id)
-returning event_id;
+ where user_id = :user_id and event_id = :event_id and status = :out_of and (:out_of <> 'running' or owner_id = :owner_id);
 
 -- name: drop_refreshes
 -- What the new spec no longer has, or has otherwise.
 delete from canvas_refreshes
  where user_id = :user_id and canvas_id = :canvas_id
-   and json_array(refresh_id, action_id, every_ms) not in (select value from json_each(:kept));
+   and json_array(refresh_id, action_id, every_ms, only_watched) not in (select value from json_each(:kept));
 
 -- name: put_refresh
 -- What the new spec has and the old one had not; what stays goes on in its own time.
-insert into canvas_refreshes (user_id, canvas_id, refresh_id, action_id, every_ms, next_at)
-values (:user_id, :canvas_id, :refresh_id, :action_id, :every_ms, :now + :every_ms * 1000)
+insert into canvas_refreshes (user_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at, put_off_at)
+values (:user_id, :canvas_id, :refresh_id, :action_id, :every_ms, :only_watched, :now + :every_ms * 1000, :now)
 on conflict do nothing;
 
 -- name: put_asset
@@ -144,3 +147,24 @@ select user_id, canvas_id, last_seq
 -- A page of a canvas's log. RX-36
 select seq, event_type, visibility, created_at, payload
   from canvas_events where user_id = :user_id and canvas_id = :canvas_id and seq > :cursor order by seq limit :limit;
+
+-- name: old_logs
+-- Among the next canvases of all users: where each stands in their order, and whether its log begins with what is older than that.
+select c.user_id, c.canvas_id, c.oldest_seq < c.last_seq and coalesce(e.created_at < :before, 0) as is_old
+  from (select * from canvases where (user_id, canvas_id) > (:user_id, :canvas_id) order by user_id, canvas_id limit :limit) c
+  left join canvas_events e on e.user_id = c.user_id and e.canvas_id = c.canvas_id and e.seq = c.oldest_seq
+ order by c.user_id, c.canvas_id;
+
+-- name: shorten_canvas
+-- Where a log begins without what is old, some of it at a time; its last event stays.
+update canvases as c
+   set oldest_seq = coalesce((select min(seq) from canvas_events e
+                               where e.user_id = c.user_id and e.canvas_id = c.canvas_id
+                                 and e.seq >= c.oldest_seq and e.seq < min(c.last_seq, c.oldest_seq + :step) and e.created_at >= :before),
+                             min(c.last_seq, c.oldest_seq + :step))
+ where user_id = :user_id and canvas_id = :canvas_id and oldest_seq < last_seq
+returning oldest_seq;
+
+-- name: drop_canvas_events
+-- What a log no longer holds.
+delete from canvas_events where user_id = :user_id and canvas_id = :canvas_id and seq < :oldest_seq returning seq;

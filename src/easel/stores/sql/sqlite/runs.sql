@@ -1,5 +1,5 @@
 -- name: open_session
--- Make the session if need be, give the run its turn if nobody has it, and its message a place in the thread. RX-31
+-- Make the session if need be, give the run its turn if nobody has it, and its message a place in the thread. Says which worker it had last. RX-31, SB-12
 insert into sessions (user_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq, created_at, updated_at, last_message_at)
 select :user_id, :session_id, :run_id, :title, coalesce(max(last_thread_seq), 0) + 1, coalesce(max(last_thread_seq), 0) + :spoken, :now, :now, :now
   from ended_threads where user_id = :user_id and session_id = :session_id
@@ -7,7 +7,7 @@ on conflict (user_id, session_id) do update
   set active_run_id = coalesce(sessions.active_run_id, excluded.active_run_id), updated_at = excluded.updated_at,
       last_message_at = excluded.last_message_at, title = coalesce(sessions.title, excluded.title),
       last_thread_seq = sessions.last_thread_seq + :spoken
-returning active_run_id = :run_id as has_turn, last_thread_seq;
+returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id;
 
 -- name: add_message
 -- A message at its place in the thread.
@@ -32,9 +32,9 @@ update run_counters set queue_no = queue_no + :arrivals, turn_no = turn_no + :tu
 -- name: enqueue_run
 -- Store a run in the order of its arrival, with its turn or without. RX-31
 insert into runs (run_id, user_id, session_id, status, input_text, created_at, max_attempts, idempotency_key, request_digest, input_artifact,
-                  queue_no, turn_no)
+                  queue_no, turn_no, turn_at, preferred_worker)
 values (:run_id, :user_id, :session_id, 'queued', :input_text, :now, :max_attempts, :idempotency_key, :request_digest, :input_artifact,
-        :queue_no, :turn_no)
+        :queue_no, :turn_no, :turn_at, :preferred_worker)
 returning *;
 
 -- name: run_by_key
@@ -77,11 +77,14 @@ returning *;
 
 -- name: claim_queued
 -- Take the oldest turns and make room for the opening of their logs. There is one writer, so nobody else is taking them meanwhile. RX-22, RX-23, RS-60
+-- One that prefers another worker is passed over for a moment: whatever is unknown, or said to be in the future, does not keep a run from anyone. SB-12
 update runs
    set status = 'running', owner_id = :worker_id, attempt = attempt + 1, batch_no = 0, last_seq = last_seq + :opens,
        started_at = coalesce(started_at, :now), lease_until = :until
  where run_id in (select run_id from runs indexed by runs_claimable_idx
-                   where status = 'queued' and turn_no > :after_turn order by turn_no limit :room)
+                   where status = 'queued' and turn_no > :after_turn
+                     and (preferred_worker <> :worker_id and turn_at > :prefers_since and turn_at <= :now) is not true
+                   order by turn_no limit :room)
 returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts, last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
           cancel_requested_at;
@@ -146,24 +149,24 @@ select batch_seq as last_seq, cancel_requested_at,
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and batch_no = :batch_no;
 
 -- name: pass_turn
--- Take the turn of a session from its run that has ended and name its oldest waiting run, or nobody.
+-- Take the turn of a session from its run that has ended and name its oldest waiting run, or nobody; and note which worker it had.
 update sessions
-   set updated_at = :now,
+   set updated_at = :now, last_worker_id = coalesce(:worker_id, last_worker_id),
        active_run_id = (select w.run_id from runs w indexed by runs_waiting_idx
                          where w.user_id = sessions.user_id and w.session_id = sessions.session_id
                            and w.status = 'queued' and w.turn_no is null
                          order by w.queue_no limit 1)
  where user_id = :user_id and session_id = :session_id and active_run_id = :run_id
-returning active_run_id;
+returning active_run_id, last_worker_id;
 
 -- name: give_turn
--- From now on this run can be claimed.
-update runs set turn_no = :turn_no where run_id = :run_id;
+-- From now on this run can be claimed, at first by the worker that its session had. SB-12
+update runs set turn_no = :turn_no, turn_at = :now, preferred_worker = :preferred_worker where run_id = :run_id;
 
 -- name: hand_back
--- Return a run to its old place in the queue; the attempt that was not used up is given back. RX-49
+-- Return a run to its old place in the queue, for anybody; the attempt that was not used up is given back. RX-49
 update runs
-   set status = 'queued', owner_id = null, lease_until = null, max_attempts = max_attempts + 1
+   set status = 'queued', owner_id = null, lease_until = null, max_attempts = max_attempts + 1, preferred_worker = null
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and status = 'running'
 returning run_id;
 

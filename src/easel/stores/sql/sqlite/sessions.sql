@@ -15,7 +15,7 @@ select * from sessions where user_id = :user_id and session_id = :session_id;
 select * from sessions
  where user_id = :user_id
    and (:before_at is null or (last_message_at, session_id) < (:before_at, :before_id))
-   and (:search = '' or title like :search escape '\' or session_id like :search escape '\')
+   and (:search = '' or matches(title, :search) or matches(session_id, :search))
  order by last_message_at desc, session_id desc
  limit :limit;
 

@@ -1,0 +1,29 @@
+"""How an execution ends before its tool does: somebody stops it, or nobody has agreed to it in time.
+
+Owns who may stop what, and what is told of a question that nobody answered. That each end is the only one is the store's to see to:
+every step leads out of one status.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from easel.core.canvas.canvas import Change, WholeCanvas
+from easel.core.canvas.events import CanvasEvents
+from easel.core.canvas.execution import Execution, Status, Step
+from easel.core.principal import Kind, Principal
+
+NOBODY = "Nobody answered in time."
+
+
+def may_stop(who: Principal) -> bool:
+    """Whoever may press a button. An agent presses none, so it stops nothing either; a node offers tools and nothing else. RS-59"""
+    return who.kind in (Kind.USER, Kind.SERVICE)
+
+
+def lapsed(execution: Execution, now_ms: int) -> Callable[[WholeCanvas], Change]:
+    """A question that nobody answered: as if it had been refused, but by nobody. CV-22"""
+    over = replace(execution, status=Status.REFUSED)
+    events = CanvasEvents(over.canvas_id, agent_id=over.user_id, event_id=over.event_id, node_id=over.action_id)
+    told = {**over.named, "endedAt": now_ms, "reason": NOBODY}
+    step = Step(over, out_of=Status.ASKED)
+    return lambda whole: Change(events=[events.action("refused", whole.canvas.revision, told)], is_mutation=False, step=step)

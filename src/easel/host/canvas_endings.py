@@ -1,0 +1,171 @@
+"""How executions of actions end, and who is told: what is stored of it, what the audit trail says, and what whoever asked is answered.
+
+Owns every end: a failure, a stop by somebody, a question that nobody answered, an instance that died. Each is stored once, whoever else tries
+at the same time; who comes second answers with what the first one has stored. CV-42, CV-48
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from easel.core.canvas.execution import Execution, Overtaken, Status
+from easel.core.canvas.pressing import failed
+from easel.core.canvas.stopping import NOBODY, lapsed
+from easel.core.principal import Principal
+from easel.core.run.pace import shortened
+from easel.errors import ActionFailed, Cancelled, HostError, NotFound, NotRunning, Unavailable
+from easel.host.artifacts import Artifacts
+from easel.host.audit import Audit
+from easel.host.canvas_changes import CanvasChanges
+from easel.host.canvas_output import LiveOutput
+from easel.host.canvas_steps import CanvasSteps
+from easel.host.metrics import ACTIONS_ENDED
+from easel.host.ports import CanvasActionStore
+from easel.host.run_history import whole as whole_value
+from easel.ids import UserId
+
+LOST_AT_ONCE = 100
+PRUNE_SECONDS = 60.0
+INTERRUPTED = "The instance that ran it stopped in the middle; whether the tool has done its work is not known."
+
+log = structlog.get_logger("actions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Completed, with its result; or waiting for a person, with what exactly they are asked; or refused by them; or, failed, stopped."""
+
+    status: Status
+    event_id: str
+    revision: int
+    result: Any = None
+    has_result: bool = False
+    resolved: Any = None
+
+
+class CanvasEndings:
+    def __init__(self, actions: CanvasActionStore, changes: CanvasChanges, steps: CanvasSteps, artifacts: Artifacts, audit: Audit) -> None:
+        self._actions = actions
+        self._changes = changes
+        self._steps = steps
+        self._artifacts = artifacts
+        self._audit = audit
+
+    # -- what is stored --------------------------------------------------------------------------------------------
+
+    async def failed(self, who: Principal, execution: Execution, problem: HostError, output: LiveOutput | None = None) -> HostError:
+        """Told to whoever watches; what is given back names the execution."""
+        decide = failed(problem, told(self._audit, problem), execution, who, now_ms())
+        try:
+            await self._steps.end(who, execution, decide if output is None else await output.before(decide))
+        except ActionFailed:  # somebody else has told how it ended
+            return await self._as_told(execution) or self._shown(execution, problem)
+        except (NotFound, Unavailable):  # it went with its canvas; or there is no store, and later it is found to be lost
+            log.info("action.not_told", event_id=execution.event_id)
+        return self.told_of(who, execution, problem)
+
+    async def stopped(self, who: Principal, execution: Execution, output: LiveOutput | None) -> Answer:
+        """From now on nothing of it is stored. Against its own end, and against another stop, one wins. CV-23"""
+        problem = Cancelled(name=who.name)
+        decide = failed(problem, told(self._audit, problem), execution, who, now_ms())
+        try:
+            outcome = await self._changes.make(who, execution.canvas_id, decide if output is None else await output.before(decide))
+        except Overtaken:
+            now = await self._actions.get(execution.user_id, execution.event_id)
+            raise NotRunning(id=execution.event_id, status="ended" if now is None else now.status.value) from None
+        self._audit.note(
+            who, "canvas.cancelled", subject=execution.canvas_id, details={"eventId": execution.event_id, "tool": execution.tool}
+        )
+        self.tell_audit(who, execution, "failed", problem=problem.message)
+        return Answer(status=Status.FAILED, event_id=execution.event_id, revision=outcome.whole.canvas.revision)
+
+    async def tell_lost(self, owner_ids: list[str], confirm_seconds: float) -> int:
+        """Whose instance is gone is not left running for ever, nor a question that nobody answers; how many that were."""
+        lost = await self._actions.lost(owner_ids, confirm_seconds, LOST_AT_ONCE)
+        for execution in lost:
+            who = Principal(UserId(execution.user_id), execution.actor.get("name", execution.user_id))
+            if execution.status is Status.ASKED:
+                await self._lapsed(who, execution)
+            else:
+                await self.failed(who, execution, ActionFailed(problem=INTERRUPTED))
+        return len(lost)
+
+    async def _lapsed(self, who: Principal, execution: Execution) -> None:
+        try:
+            await self._changes.make(who, execution.canvas_id, lapsed(execution, now_ms()))
+        except (Overtaken, NotFound):
+            return  # somebody answered at the last moment, another instance told it, or it went with its canvas
+        self.tell_audit(who, execution, "refused", problem=NOBODY)
+
+    # -- what is answered ------------------------------------------------------------------------------------------
+
+    async def kept(self, who: Principal, execution: Execution) -> Answer:
+        """As it is stored. Raises what it failed with."""
+        answer = await whole_value(self._artifacts, who.user_id, execution.answer or {})
+        if execution.status is Status.FAILED:
+            raise _problem(execution, answer)
+        resolved = await whole_value(self._artifacts, who.user_id, execution.resolved) if execution.status is Status.ASKED else None
+        revision = execution.revision or (await self._changes.find(who, execution.canvas_id)).canvas.revision
+        return Answer(
+            status=execution.status,
+            event_id=execution.event_id,
+            revision=revision,
+            result=answer.get("result"),
+            has_result="result" in answer,
+            resolved=resolved,
+        )
+
+    async def _as_told(self, execution: Execution) -> HostError | None:
+        try:
+            stored = await self._actions.get(execution.user_id, execution.event_id)
+        except Unavailable:
+            return None
+        return _problem(execution, stored.answer) if stored is not None and stored.status is Status.FAILED and stored.answer else None
+
+    def told_of(self, who: Principal, execution: Execution, problem: HostError) -> HostError:
+        self.tell_audit(who, execution, "failed", problem=told(self._audit, problem))
+        return self._shown(execution, problem)
+
+    def _shown(self, execution: Execution, problem: HostError) -> HostError:
+        details = {name: value for name, value in problem.details.items() if name not in ("problem", "reason")}
+        return type(problem).as_told(told(self._audit, problem), **details, eventId=execution.event_id)
+
+    def tell_audit(self, who: Principal, execution: Execution, status: str, **more: Any) -> None:
+        """CV-48, RS-15: beside the record that lies with the canvas, a link of the chain."""
+        ACTIONS_ENDED.labels(status).inc()
+        details = {"actionId": execution.action_id, "eventId": execution.event_id, "tool": execution.tool, "status": status, **more}
+        # Not now but next: the record of it is stored, and whoever asked is answered first.
+        asyncio.get_running_loop().call_soon(
+            lambda: self._audit.note(who, "canvas.action", subject=execution.canvas_id, details={**details, "actor": dict(execution.actor)})
+        )
+
+
+def _problem(execution: Execution, answer: Any) -> HostError:
+    kinds = {kind.code: kind for kind in HostError.__subclasses__()}
+    return kinds.get(answer["error"]["name"], ActionFailed).as_told(answer["error"]["message"], eventId=execution.event_id)
+
+
+def told(audit: Audit, problem: HostError) -> str:
+    """What of a problem may be told."""
+    return shortened(audit.redacted(problem.message))
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Records:
+    """What is left of executions: kept as long as the logs of runs are; 0: for ever."""
+
+    def __init__(self, actions: CanvasActionStore, retention_seconds: float) -> None:
+        self._actions = actions
+        self._seconds = retention_seconds
+
+    async def prune_forever(self) -> None:
+        while True:
+            while self._seconds and await self._actions.prune(self._seconds):
+                pass  # some at a time, until none is left
+            await asyncio.sleep(PRUNE_SECONDS)

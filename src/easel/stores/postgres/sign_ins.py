@@ -1,0 +1,23 @@
+"""Sign-ins of browsers that were ended, in Postgres. The rules are in the statements of `sql/postgres/sign_ins.sql`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from easel.ids import UserId
+from easel.stores import named_sql
+
+if TYPE_CHECKING:
+    from easel.stores.postgres.database import PostgresDatabase
+
+SQL = named_sql.load("postgres", "sign_ins")
+
+
+class PostgresSignIns:
+    def __init__(self, database: "PostgresDatabase") -> None:
+        self._database = database
+
+    async def end(self, user_id: UserId, sign_in_id: str, seconds: float) -> None:
+        await self._database.rows(SQL["end_sign_in"], user_id=user_id, sign_in_id=sign_in_id, seconds=seconds)
+
+    async def ended(self, sign_in_ids: Sequence[str]) -> set[str]:
+        return {row["sign_in_id"] for row in await self._database.rows(SQL["ended_sign_ins"], sign_in_ids=list(sign_in_ids))}

@@ -1,0 +1,264 @@
+"""What a person is asked for, against their haste: each question has its own pause, and what is accepted is what was shown."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.async_api import Page, expect
+
+from easel.core.principal import THE_OWNER, Kind
+from easel.host.canvas_library import Draft
+from tests.browser.canvas import COCKPIT, MINIMAL, Desk, show, the_frame
+from tests.edges.http.live import LiveEasel, new_session
+from tests.requirements import rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.async_api import Frame
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+AGENT = replace(THE_OWNER, name="agent", kind=Kind.AGENT)
+ECHO = {"kind": "tool.call", "tool": "gsv__Echo"}
+TWO: dict[str, Any] = {
+    **{name: part for name, part in COCKPIT.items() if name != "bindings"},
+    "actions": {
+        "first": {**ECHO, "args": {"value": "the first"}, "confirm": "always"},
+        "second": {**ECHO, "args": {"value": "the second"}, "confirm": "always", "saveAs": "said"},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def easel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
+    with LiveEasel(tmp_path_factory.mktemp("easel"), with_worker=False) as live:
+        yield live
+
+
+@pytest.fixture
+def desk(easel: LiveEasel) -> Iterator[Desk]:
+    with Desk(easel) as at:
+        yield at
+
+
+# --- consent ----------------------------------------------------------------------------------------------------------
+
+
+async def both_asked(page: Page, easel: LiveEasel, desk: Desk) -> tuple[str, Frame]:
+    """Its page has asked twice: the first is before the person's eyes, and the second behind it."""
+    name = desk.make(MINIMAL, TWO)
+    await show(page, easel, name)
+    frame = await the_frame(page)
+    await frame.evaluate("void (window.first = gsvCanvas.runAction('first'))")
+    await expect(page.locator("#consent-call")).to_contain_text("the first")
+    await frame.evaluate("void (window.second = gsvCanvas.runAction('second'))")
+    await desk.until(lambda: len(desk.records(name)) == 2, "the second question")
+    await expect(page.locator("#waiting")).to_be_hidden()
+    return name, frame
+
+
+@rule("CV-05")
+async def test_the_pause_of_a_question_is_its_own(page: Page, easel: LiveEasel, desk: Desk) -> None:
+    """The time that a person looked at one question is no time that they looked at the next."""
+    await page.add_init_script("""
+        window.enabled = [];
+        addEventListener("DOMContentLoaded", () => {
+          const approve = document.getElementById("consent-approve"), call = document.getElementById("consent-call");
+          if (!approve) return; // the page in the frame
+          let shownAt = 0;
+          new MutationObserver(() => { shownAt = performance.now() }).observe(call, {childList: true});
+          new MutationObserver(() => { if (!approve.disabled) enabled.push([call.textContent, performance.now() - shownAt]) })
+            .observe(approve, {attributes: true, attributeFilter: ["disabled"]});
+        })""")
+    await both_asked(page, easel, desk)
+    approve = page.locator("#consent-approve")
+    await expect(approve).to_be_enabled()
+    await approve.click()
+    await expect(page.locator("#consent-call")).to_contain_text("the second")
+    assert await approve.is_disabled()
+    # A press at the last moment of one question's pause: the next question is shown, and that pause must not end for it.
+    await page.keyboard.press("Escape")
+    await page.get_by_role("button", name="Look at it").click()
+    await expect(approve).to_be_enabled()
+    waits = await page.evaluate("enabled")
+    assert [how for how in waits if how[1] < 690] == []
+    assert len(waits) == 2, "one for each question that was looked at long enough"
+
+
+@rule("CV-05")
+async def test_after_a_refusal_nothing_that_was_queued_is_put_before_a_persons_eyes(page: Page, easel: LiveEasel, desk: Desk) -> None:
+    name, frame = await both_asked(page, easel, desk)
+    shows = """() => { window.shows = 0; const dialog = document.getElementById("consent"), show = dialog.showModal;
+        dialog.showModal = function () { window.shows += 1; show.call(dialog) } }"""
+    await page.evaluate(shows)
+    await page.get_by_role("button", name="Refuse").click()
+    assert (await frame.evaluate("first"))["status"] == "refused"
+    assert (await frame.evaluate("second"))["status"] == "needs_confirmation", "its page is not left waiting"
+    await expect(page.locator("#waiting")).to_contain_text("second waits for your consent")
+    assert (await frame.evaluate("gsvCanvas.runAction('first')"))["status"] == "needs_confirmation"
+    assert await page.evaluate("shows") == 0
+    await page.get_by_role("button", name="Look at it").first.click()  # whoever wants to see it does not have to wait
+    await expect(page.locator("#consent-call")).to_contain_text("the second")
+    await page.get_by_role("button", name="Approve").click()
+    await desk.until(lambda: desk.state(name).get("said"), "the second action")
+
+
+@rule("CV-05")
+async def test_a_question_that_the_browser_closed_by_itself_is_left_for_later(page: Page, easel: LiveEasel, desk: Desk) -> None:
+    """After one Escape a browser may close the next dialog without asking its page."""
+    name, frame = await both_asked(page, easel, desk)
+    await page.evaluate("document.getElementById('consent').close()")
+    assert (await frame.evaluate("first"))["status"] == "needs_confirmation"
+    await expect(page.locator("#waiting")).to_contain_text("first waits for your consent")
+    await page.get_by_role("button", name="Look at it").last.click()
+    await page.get_by_role("button", name="Refuse").click()
+    await desk.until(lambda: "refused" in [one["status"] for one in desk.records(name)], "the refusal")
+
+
+# --- accepting what an agent wrote --------------------------------------------------------------------------------------
+
+WRITTEN: dict[str, Any] = {
+    "version": 1,
+    "toolPolicy": {"allow": ["gsv__Echo", "gsv__Clock"], "connect": ["https://example.org"]},
+    "state": {"n": 0},
+    "actions": {
+        "tell": {"kind": "session.send", "message": "hello"},
+        "look": {"kind": "tool.call", "tool": "gsv__Clock", "confirm": "never"},
+    },
+    "refresh": [
+        {"id": "a", "everyMs": 60_000, "action": "look"},
+        {"id": "b", "everyMs": 5_000, "action": "look", "enabled": False},
+    ],
+}
+
+
+def write(easel: LiveEasel, name: str, spec: dict[str, Any]) -> int:
+    """As an agent does; the revision."""
+    draft = Draft(canvas_id=name, spec=spec, owner_session_key="agent:main:author")
+    return easel.do(easel.instances[0].stories.canvases.upsert(AGENT, draft)).canvas.revision
+
+
+def accepts_sent(page: Page) -> list[int]:
+    """Filled with the revision of every `canvas.accept` that this window sends."""
+    sent: list[int] = []
+
+    def hear(payload: str | bytes) -> None:
+        if '"canvas.accept"' in str(payload):
+            sent.append(json.loads(payload)["params"]["revision"])
+
+    page.on("websocket", lambda socket: socket.on("framesent", hear))
+    return sent
+
+
+@rule("RS-59")
+async def test_the_panel_names_what_is_accepted(page: Page, easel: LiveEasel) -> None:
+    name = new_session()
+    elsewhere = {
+        **WRITTEN,
+        "actions": {**WRITTEN["actions"], "other": {"kind": "session.send", "sessionKey": "agent:main:ops", "message": "go"}},
+    }
+    write(easel, name, WRITTEN)
+    # An agent cannot write this one; a restored backup of before may have it.
+    encoded = json.dumps(elsewhere)
+    easel.sql(f"update canvases set spec = '{encoded}' where canvas_id = '{name}'")
+    await show(page, easel, name)
+    await page.get_by_text("What it would be allowed").click()
+    says = page.locator("#accept-says")
+    for told in ("gsv__Echo, gsv__Clock", "tell, to this canvas’s own session, agent:main:author", "other, to agent:main:ops"):
+        await expect(says).to_contain_text(told)
+    await expect(says).to_contain_text("look (gsv__Clock), every 60 s")
+    await expect(says).to_contain_text("https://example.org")
+    runs = says.locator("dt", has_text="Runs by itself").locator("xpath=following-sibling::dd[1]")
+    await expect(runs).not_to_contain_text("every 5 s")
+
+
+@rule("RS-59")
+async def test_what_was_shown_is_accepted_and_not_what_came_meanwhile(page: Page, easel: LiveEasel, desk: Desk) -> None:
+    name = new_session()
+    sent = accepts_sent(page)
+    write(easel, name, WRITTEN)
+    await show(page, easel, name)
+    accept = page.get_by_role("button", name="Accept it")
+    await expect(accept).to_be_enabled()
+    # The agent writes another spec, and the press is on its way: in the very moment in which the panel shows the new one.
+    pressed = """new Promise((resolve) => new MutationObserver((_, observer) => {
+        observer.disconnect(); const button = document.getElementById("accept-now"); resolve(button.disabled); button.click();
+      }).observe(document.getElementById("accept-says"), {childList: true}))"""
+    pressing = asyncio.create_task(page.evaluate(pressed))
+    await page.evaluate("1")
+    other = {**WRITTEN, "toolPolicy": {"allow": ["gsv__Echo", "gsv__Clock", "gsv__Sleep"]}}
+    await asyncio.to_thread(write, easel, name, other)
+    assert await pressing is True, "a pause, as before a consent"
+    assert sent == []
+    assert desk.rpc("canvas.get", canvasId=name)["accepted"] is False
+    await expect(accept).to_be_enabled()
+    seen = desk.rpc("canvas.get", canvasId=name)["revision"]
+    await accept.click()
+    await expect(page.locator("#accept")).to_be_hidden()
+    assert sent == [seen]
+
+
+@rule("RS-59")
+@pytest.mark.parametrize(
+    "allows", [["gsv__Sleep", "gsv__Clock"], WRITTEN["toolPolicy"]["allow"]], ids=["another spec", "another page alone"]
+)
+async def test_what_has_not_reached_the_page_is_not_accepted(page: Page, easel: LiveEasel, desk: Desk, allows: list[str]) -> None:
+    name = new_session()
+    sent = accepts_sent(page)
+    shown = write(easel, name, WRITTEN)
+    await show(page, easel, name)
+    accept = page.get_by_role("button", name="Accept it")
+    await expect(accept).to_be_enabled()
+    other = {**WRITTEN, "toolPolicy": {"allow": allows}}
+    # Past the stories, which would tell whoever watches.
+    encoded = json.dumps(other)
+    easel.sql(f"update canvases set spec = '{encoded}', revision = revision + 1, spec_revision = revision + 1 where canvas_id = '{name}'")
+    await accept.click()
+    await expect(page.locator("#accept-problem")).to_contain_text("decide anew")
+    assert sent == [shown]
+    await page.get_by_text("What it would be allowed").click()
+    await expect(page.locator("#accept-says")).to_contain_text(allows[0])
+    assert desk.rpc("canvas.get", canvasId=name)["accepted"] is False
+    await accept.click()  # it waits until the button can be pressed
+    await expect(page.locator("#accept")).to_be_hidden()
+    assert sent == [shown, shown + 1]
+
+
+@rule("RS-59")
+async def test_a_page_that_an_agent_writes_has_to_be_seen_too(page: Page, easel: LiveEasel) -> None:
+    name = new_session()
+    sent = accepts_sent(page)
+    write(easel, name, WRITTEN)
+    await show(page, easel, name)
+    accept = page.get_by_role("button", name="Accept it")
+    await expect(accept).to_be_enabled()
+    rests = """new Promise((resolve) => new MutationObserver(() => resolve(document.getElementById("accept-now").disabled))
+        .observe(document.getElementById("accept-now"), {attributes: true}))"""
+    resting = asyncio.create_task(page.evaluate(rests))
+    await page.evaluate("1")
+    put = easel.instances[0].stories.assets.put(AGENT, name, "assets/index.html", b"<h1>Another</h1>", None)
+    _, revision = await asyncio.to_thread(easel.do, put)
+    assert await resting is True
+    await accept.click()
+    await expect(page.locator("#accept")).to_be_hidden()
+    assert sent == [revision]
+
+
+@rule("RS-59")
+async def test_a_state_that_changes_all_the_time_keeps_nobody_from_accepting(page: Page, easel: LiveEasel, desk: Desk) -> None:
+    name = new_session()
+    write(easel, name, WRITTEN)
+    await show(page, easel, name)
+    accept = page.get_by_role("button", name="Accept it")
+    await expect(accept).to_be_enabled()
+    for number in range(5):
+        desk.patch(name, "/n", number)
+        await expect(page.locator("#revision")).to_have_text(f"revision {number + 2}")
+        assert await accept.is_enabled()
+    await accept.click()
+    await expect(page.locator("#accept")).to_be_hidden()

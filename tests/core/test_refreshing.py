@@ -1,0 +1,81 @@
+"""What may run by itself: whether a spec with such a job is stored, and whether the job fires when its time has come."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from easel.core.canvas.actions import Confirm
+from easel.core.canvas.execution import Status
+from easel.core.canvas.policy import check_templates
+from easel.core.canvas.spec import checked_spec
+from easel.errors import BadInput, Forbidden, Unavailable
+from tests.core.button import RULES, acting, canvas
+from tests.core.canvas.specs import READ, TOOLS
+from tests.requirements import rule
+
+if TYPE_CHECKING:
+    from easel.core.canvas.canvas import WholeCanvas
+    from easel.errors import HostError
+
+READS = {"kind": "tool.call", "tool": "server-a__Read"}
+RUNS = {"kind": "tool.call", "tool": "server-a__Bash", "args": {"command": "date"}}
+GONE = {"kind": "tool.call", "tool": "gone__Tool"}
+
+
+def refreshing(action: dict[str, Any], *, accepted: bool = True) -> WholeCanvas:
+    return canvas(
+        accepted=accepted,
+        actions={"act": action},
+        toolPolicy={"allow": ["server-a__Bash", "server-a__Read", "gone__Tool"]},
+        refresh=[{"id": "r", "everyMs": 1000, "action": "act"}],
+        bindings=...,
+    )
+
+
+JOBS = [
+    # says                               action                          accepted  stored   fires, or why not
+    ("a tool that reads",                READS,                          True,     True,    None),
+    ("one that an agent declared",       READS,                          False,    True,    None),
+    ("a tool that does more",            RUNS,                           True,     False,   Forbidden),
+    ("one that asks no one",             {**RUNS, "confirm": "never"},   True,     True,    None),
+    ("the same, not accepted",           {**RUNS, "confirm": "never"},   False,    True,    Forbidden),
+    ("one that always asks",             {**READS, "confirm": "always"}, True,     False,   Forbidden),
+    ("an unknown tool",                  GONE,                           True,     True,    Unavailable),
+    ("an unknown tool that always asks", {**GONE, "confirm": "always"},  True,     False,   Unavailable),
+    ("a patch of the state",             {"kind": "state.patch", "patch": []}, False, True, None),
+]  # fmt: skip
+
+
+@rule("RS-45", "RS-59", "CV-41")
+@pytest.mark.parametrize("action, accepted, stored, why_not", [row[1:] for row in JOBS], ids=[row[0] for row in JOBS])
+def test_a_job_has_nobody_to_ask(action: dict[str, Any], accepted: bool, stored: bool, why_not: type[HostError] | None) -> None:
+    whole = refreshing(action, accepted=accepted)
+    if stored:
+        check_templates(checked_spec(whole.canvas.spec), TOOLS)
+    else:
+        with pytest.raises(BadInput, match=r"refresh\[0\]\.action: `act` needs a person's consent"):
+            check_templates(checked_spec(whole.canvas.spec), TOOLS)
+    if why_not is None:
+        assert acting(whole, "act", is_attended=False).execution.status in (Status.RUNNING, Status.COMPLETED)
+    else:
+        with pytest.raises(why_not):
+            acting(whole, "act", is_attended=False)
+
+
+@rule("RS-59")
+def test_a_job_that_waits_for_a_person_says_so() -> None:
+    whole = refreshing({**RUNS, "confirm": "never"}, accepted=False)
+    with pytest.raises(Forbidden, match=r"a person has to confirm `act`.* No person has accepted this spec yet"):
+        acting(whole, "act", is_attended=False)
+
+
+@rule("RS-45", "RS-14")
+def test_a_job_that_comes_to_need_consent_does_not_fire() -> None:
+    whole = refreshing(READS)
+    changed = replace(RULES, definitions={"server-a__Read": replace(READ, read_only=False)})
+    for rules in (changed, replace(RULES, floor=Confirm.ALWAYS)):
+        with pytest.raises(Forbidden, match=r"a person has to confirm `act`, and what runs by itself has none to ask\.$"):
+            acting(whole, "act", rules, is_attended=False)

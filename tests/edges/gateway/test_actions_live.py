@@ -1,0 +1,230 @@
+"""What an action says while it runs, and stopping it: real commands of a real Bash, tool nodes here and on the other instance, over `/ws` and by request."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import psutil
+import pytest
+import pytest_asyncio
+
+from tests.edges.gateway.acting import Board, audited, calls, refused
+from tests.edges.gateway.node_peer import NodePeer
+from tests.edges.http.live import LiveEasel, new_session
+from tests.requirements import case, rule
+from tests.support.gateway import GatewayClient, Heard, eventually
+from tests.support.sse import Event, Parser
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+LONG_POLL = 30.0
+# Longer than any of these tests: whatever is told in time was told by the bell.
+AT_ONCE_SECONDS = 3.0
+
+
+@pytest.fixture(scope="module", params=("sqlite", "postgres"))
+def bashing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
+    """With the machine's own Bash; what it isolates is tested elsewhere."""
+    url = request.getfixturevalue("module_database_url") if request.param == "postgres" else ""
+    settings = {"sandbox_mode": "logical", "max_live_output_bytes": 5_000}
+    with LiveEasel(tmp_path_factory.mktemp("easel"), url, settings=settings, with_worker=False) as live:
+        yield live
+
+
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory: pytest.TempPathFactory, module_database_url: str) -> Iterator[LiveEasel]:
+    """Two instances that tell each other by the bell alone."""
+    settings = {"sandbox_mode": "logical", "poll_seconds": LONG_POLL, "node_seconds": 3 * LONG_POLL, "claim_seconds": 3 * LONG_POLL}
+    with LiveEasel(tmp_path_factory.mktemp("easel"), module_database_url, edges=2, with_worker=False, settings=settings) as live:
+        yield live
+
+
+@pytest_asyncio.fixture
+async def hand(bashing: LiveEasel) -> AsyncIterator[GatewayClient]:
+    async with GatewayClient.connected(bashing.base_url, bashing.token, new_session()) as connected:
+        yield connected
+
+
+def runs(command: str, **more: Any) -> dict[str, Any]:
+    return calls("local__Bash", args={"command": command}, **more)
+
+
+async def until(client: GatewayClient, *names: str) -> list[Heard]:
+    """All that is heard up to one of these."""
+    heard: list[Heard] = []
+    while not heard or heard[-1].event.removeprefix("canvas.action.") not in names:
+        heard.append(await client.event())
+    return heard
+
+
+def types(heard: list[Heard]) -> list[str]:
+    return [one.event.removeprefix("canvas.").removeprefix("action.") for one in heard]
+
+
+def text(heard: list[Heard]) -> str:
+    return "".join(one.payload["text"] for one in heard if one.event == "canvas.action.output")
+
+
+def commands(mark: str) -> list[psutil.Process]:
+    alive = [one for one in psutil.process_iter(["cmdline", "status"]) if one.info["status"] != psutil.STATUS_ZOMBIE]
+    return [one for one in alive if mark in " ".join(one.info["cmdline"] or [])]
+
+
+def streamed(easel: LiveEasel, name: str) -> str:
+    """The same as the SSE stream of the canvas has it."""
+    parser, found = Parser(), ""
+    with httpx2.stream("GET", f"{easel.base_url}/sse/canvas/{name}", headers={**easel.bearer, "last-event-id": "0"}, timeout=10) as answer:
+        for chunk in answer.iter_bytes():
+            for event in parser.feed(chunk):
+                if isinstance(event, Event) and event.type == "canvas.action.output":
+                    found += event.data["text"]
+                if isinstance(event, Event) and event.type == "canvas.action.finished":
+                    return found
+    raise AssertionError(found)
+
+
+async def running(board: Board, action: str, **how: Any) -> tuple[asyncio.Task[Any], str]:
+    """Under way, and it has said something."""
+    await board.listen()
+    press = asyncio.create_task(board.press(action, **how))
+    heard = await until(board.client, "output")
+    return press, heard[0].payload["eventId"]
+
+
+@rule("CV-37", "CV-38", "CV-42")
+async def test_a_long_command_is_seen_while_it_runs(hand: GatewayClient, bashing: LiveEasel) -> None:
+    board = await Board.made(hand, {"go": runs("echo one; sleep 0.6; echo two; sleep 0.6; echo three", saveAs="x")})
+    await board.listen()
+    press = asyncio.create_task(board.press("go"))
+    first = await until(hand, "output")
+    assert (types(first), text(first), press.done()) == (["started", "output"], "one\n", False)
+    answer = await press
+    rest = await until(hand, "finished")
+    assert text(first + rest) == answer["result"]["output"] == "one\ntwo\nthree\n"
+    assert types(rest) == ["output", "output", "updated", "finished"]
+    [output] = [one for one in first if one.event.endswith("output")]
+    assert (output.payload["actionId"], output.payload["eventId"], output.payload["revision"]) == ("go", answer["eventId"], 1)
+    assert output.seq is not None
+    # Every transport is a tail of the same log.
+    assert await asyncio.to_thread(streamed, bashing, board.name) == "one\ntwo\nthree\n"
+
+
+async def test_a_flood_of_words_is_cut_and_the_result_has_both_ends(hand: GatewayClient) -> None:
+    board = await Board.made(hand, {"go": runs("seq 1 20000")})
+    await board.listen()
+    answer = await board.press("go")
+    heard = await until(hand, "finished")
+    outputs = [one.payload for one in heard if one.event == "canvas.action.output"]
+    assert [one.get("cut", False) for one in outputs] == [False] * (len(outputs) - 1) + [True]
+    assert sum(len(one["text"]) for one in outputs[:-1]) == 5_000
+    assert answer["result"]["output"].endswith("20000\n")
+
+
+@rule("CV-23", "CV-42", "CV-48")
+@case("X10")
+async def test_a_stop_ends_the_command_with_all_that_it_started(hand: GatewayClient, bashing: LiveEasel) -> None:
+    mark = f"3141.{int(time.time()) % 100_000}"
+    board = await Board.made(hand, {"go": runs(f"sleep {mark} & (setsid sleep {mark} &) ; echo begun; sleep {mark}", saveAs="x")})
+    press, event_id = await running(board, "go", requestId="r")
+    assert len(commands(mark)) >= 3
+    answer = await hand.call("canvas.cancel", canvasId=board.name, eventId=event_id)
+    assert answer == {"status": "cancelled", "eventId": event_id, "revision": 1}
+    assert commands(mark) == []
+    problem = await refused(press)
+    assert (problem.code, problem.error["name"], problem.details["eventId"]) == (409, "CANCELLED", event_id)
+    assert "owner stopped it" in problem.error["message"]
+    assert types(await until(hand, "failed"))[-1] == "failed"
+    assert await board.state() == {}
+    [record] = await board.records()
+    assert (record["status"], record["error"]["name"]) == ("failed", "CANCELLED")
+    again = await refused(hand.call("canvas.cancel", canvasId=board.name, eventId=event_id))
+    assert (again.code, again.error["name"]) == (409, "NOT_RUNNING")
+    assert (await refused(board.press("go", requestId="r"))).error["name"] == "CANCELLED"
+
+    async def is_audited() -> bool:
+        return len(audited(bashing, "canvas.cancelled", board.name)) == 1 == len(audited(bashing, "canvas.action", board.name))
+
+    await eventually(is_audited)
+
+
+async def test_a_stop_by_request(hand: GatewayClient, bashing: LiveEasel) -> None:
+    board = await Board.made(hand, {"go": runs("echo begun; sleep 60"), "ask": runs("true", confirm="always")})
+    press, event_id = await running(board, "go")
+    body = {"method": "canvas.cancel", "params": {"canvasId": board.name, "eventId": event_id}}
+    answer = await asyncio.to_thread(bashing.post, "/api/rpc", body)
+    assert (answer.status_code, answer.json()["status"]) == (200, "cancelled")
+    await refused(press)
+    answer = await asyncio.to_thread(bashing.post, "/api/rpc", body)
+    assert (answer.status_code, answer.json()["error"]["name"]) == (409, "NOT_RUNNING")
+    asked = await board.press("ask")
+    answer = await hand.call("canvas.cancel", canvasId=board.name, eventId=asked["confirmationId"])
+    assert answer["status"] == "refused"
+    for wrong in ({"canvasId": board.name}, {"canvasId": board.name, "eventId": 7}):
+        assert (await refused(hand.call("canvas.cancel", **wrong))).code == 400
+    assert (await refused(hand.call("canvas.cancel", canvasId=board.name, eventId="evt_nothing"))).code == 404
+
+
+@rule("CV-23")
+async def test_a_time_that_the_tool_is_not_given_is_told_when_the_spec_is_stored(hand: GatewayClient) -> None:
+    spec = {"version": 1, "toolPolicy": {"allow": ["local__Bash"]}, "actions": {"go": runs("true", timeoutMs=3_600_000)}}
+    stored = await hand.call("canvas.create", canvasId=new_session(), spec=spec)
+    assert ["EASEL_TOOL_TIMEOUT_SECONDS" in one or "`timeout`" in one for one in stored["warnings"]] == [True, True]
+
+
+# --- on the other instance ----------------------------------------------------------------------------------------------
+
+
+@rule("CV-23", "CV-37")
+async def test_it_is_seen_and_stopped_from_the_other_instance(apart: LiveEasel) -> None:
+    here, there = apart.instances
+    async with (
+        GatewayClient.connected(here.base_url, apart.token, new_session()) as presser,
+        GatewayClient.connected(there.base_url, apart.token, new_session()) as watcher,
+    ):
+        mark = f"2718.{int(time.time()) % 100_000}"
+        board = await Board.made(presser, {"go": runs(f"echo begun; sleep {mark}")})
+        seen = Board(watcher, board.name)
+        await seen.listen()
+        press = asyncio.create_task(board.press("go"))
+        heard = await until(watcher, "output")
+        assert text(heard) == "begun\n"
+        began = time.monotonic()
+        answer = await watcher.call("canvas.cancel", canvasId=board.name, eventId=heard[0].payload["eventId"])
+        assert answer["status"] == "cancelled"
+        assert (await refused(press)).error["name"] == "CANCELLED"
+        assert time.monotonic() - began < AT_ONCE_SECONDS
+        assert commands(mark) == []
+        assert types(await until(watcher, "failed")) == ["failed"]
+
+
+@rule("CV-03", "CV-37")
+@pytest.mark.parametrize("at", [0, 1], ids=["here", "elsewhere"])
+async def test_what_a_node_says_is_seen_wherever_it_is_connected_and_a_stop_reaches_it(apart: LiveEasel, at: int) -> None:
+    async with (
+        GatewayClient.connected(apart.instances[0].base_url, apart.token, new_session()) as presser,
+        NodePeer.connected(apart, f"printer-{at}", at=at) as node,
+    ):
+        board = await Board.made(presser, {"go": calls(f"printer-{at}__Bash", args={"command": "print"}, saveAs="x")})
+        await board.listen()
+        press = asyncio.create_task(board.press("go"))
+        call = await node.invoked()
+        await node.client.call("tool.progress", callId=call["callId"], text="page 1\n")
+        heard = await until(presser, "output")
+        assert (types(heard), text(heard)) == (["started", "output"], "page 1\n")
+        await node.client.call("tool.progress", callId=call["callId"], text="page 2\n")
+        await node.answer(call["callId"], result={"pages": 2})
+        assert (await press)["result"] == {"pages": 2}
+        heard = await until(presser, "finished")
+        assert (types(heard), text(heard)) == (["output", "updated", "finished"], "page 2\n")
+
+        press = asyncio.create_task(board.press("go"))
+        call = await node.invoked()
+        [started] = await until(presser, "started")
+        await presser.call("canvas.cancel", canvasId=board.name, eventId=started.payload["eventId"])
+        assert await node.cancelled() == call["callId"]
+        assert (await refused(press)).error["name"] == "CANCELLED"
+        assert (await node.client.call("tool.progress", callId=call["callId"], text="page 3\n")).get("dropped"), "nobody listens any more"

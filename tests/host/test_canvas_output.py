@@ -1,0 +1,187 @@
+"""What a tool says while its action runs: in the canvas's log, in order, within bounds, and never in the tool's way."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from easel.core.canvas.output import MISSING
+from easel.errors import ToolFailed, Unavailable
+from easel.ids import OWNER, CanvasId
+from tests.host.stage import LEASE_SECONDS, Stage
+from tests.host.talking import SPEC, Talker
+from tests.requirements import case, rule
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.host.conftest import Bench
+
+PATIENCE_SECONDS = 10.0
+
+
+@pytest_asyncio.fixture
+async def talker() -> Talker:
+    return Talker()
+
+
+@pytest_asyncio.fixture
+async def stage(bench: Bench, talker: Talker) -> AsyncIterator[Stage]:
+    stage = Stage(bench, talker)
+    await stage.create(SPEC)
+    yield stage
+    await stage.close()
+
+
+async def started(stage: Stage, talker: Talker) -> asyncio.Task[Any]:
+    press = asyncio.create_task(stage.press("go"))
+    await talker.begun.wait()
+    return press
+
+
+async def said(stage: Stage) -> str:
+    return "".join(event["text"] for _, event in await stage.log("canvas.action.output"))
+
+
+async def until_said(stage: Stage, text: str) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while text not in await said(stage):  # noqa: ASYNC110 - what is looked at is a log
+            await asyncio.sleep(0.01)
+
+
+async def types(stage: Stage) -> list[str]:
+    return [name.removeprefix("canvas.").removeprefix("action.") for name, _ in (await stage.log())[1:]]
+
+
+@rule("CV-37", "CV-38")
+async def test_it_is_seen_while_the_tool_runs_and_in_the_order_of_things(stage: Stage, talker: Talker) -> None:
+    press = await started(stage, talker)
+    talker.say("building\n")
+    await until_said(stage, "building\n")
+    assert not press.done()
+    talker.say("last words\n")
+    talker.end()
+    answer = await press
+    assert (answer.revision, answer.result) == (2, "done")
+    assert await types(stage) == ["started", "output", "output", "updated", "finished"]
+    assert await said(stage) == "building\nlast words\n"
+    events = await stage.log("canvas.action.output")
+    assert {(one["actionId"], one["eventId"], one["revision"], one["visibility"]) for _, one in events} == {
+        ("go", answer.event_id, 1, "public")
+    }
+
+
+@rule("CV-37")
+async def test_many_words_are_few_events(stage: Stage, talker: Talker) -> None:
+    press = await started(stage, talker)
+    for number in range(200):
+        talker.say(f"{number}\n")
+    await until_said(stage, "199\n")
+    assert len(await stage.log("canvas.action.output")) == 1
+    talker.end()
+    await press
+
+
+@rule("CV-37", "CV-42")
+async def test_what_it_said_last_is_there_when_it_fails(stage: Stage, talker: Talker) -> None:
+    press = await started(stage, talker)
+    talker.say("no space left on the device\n")
+    talker.fail("exit code 1")
+    with pytest.raises(ToolFailed):
+        await press
+    assert await types(stage) == ["started", "output", "failed"]
+    assert "no space left" in await said(stage)
+
+
+@rule("CC-14")
+async def test_secrets_in_it_are_hidden(stage: Stage, talker: Talker) -> None:
+    press = await started(stage, talker)
+    talker.say("export API_KEY=sk-1234567890abcdef\nfine\n")
+    talker.end()
+    await press
+    assert "1234567890" not in await said(stage)
+    assert "fine" in await said(stage)
+
+
+async def test_it_is_told_up_to_its_limit_and_the_rest_is_not_kept(stage: Stage, talker: Talker) -> None:
+    press = await started(stage, talker)
+    for _ in range(100):
+        talker.say("x" * 999 + "\n")
+    talker.end()
+    await press
+    events = [event for _, event in await stage.log("canvas.action.output")]
+    assert [one.get("cut", False) for one in events] == [False, False, True]
+    assert sum(len(one["text"]) for one in events[:-1]) == 2_000
+    talker.say("too late\n")
+    assert "too late" not in await said(stage)
+
+
+@case("D1")
+async def test_a_store_that_is_away_costs_words_and_not_the_tool(stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch) -> None:
+    press = await started(stage, talker)
+    canvases: Any = stage.bench.database.canvases
+    change, lost = canvases.change, asyncio.Event()
+
+    async def away(*_: Any, **__: Any) -> Any:
+        lost.set()
+        raise Unavailable(what="The database")
+
+    monkeypatch.setattr(canvases, "change", away)
+    talker.say("lost\n")
+    await asyncio.wait_for(lost.wait(), PATIENCE_SECONDS)
+    monkeypatch.setattr(canvases, "change", change)
+    talker.say("seen\n")
+    await until_said(stage, "seen")
+    assert await said(stage) == MISSING + "seen\n", "what may or may not have been stored is not told twice"
+    talker.end()
+    assert (await press).result == "done"
+
+
+@case("D1")
+async def test_a_store_that_hangs_does_not_hold_the_tool_up(stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch) -> None:
+    press = await started(stage, talker)
+    canvases: Any = stage.bench.database.canvases
+    change, entered, let_go = canvases.change, asyncio.Event(), asyncio.Event()
+
+    async def slow(*args: Any, **more: Any) -> Any:
+        if not entered.is_set():
+            entered.set()
+            await let_go.wait()
+        return await change(*args, **more)
+
+    monkeypatch.setattr(canvases, "change", slow)
+    talker.say("on its way\n")
+    await asyncio.wait_for(entered.wait(), PATIENCE_SECONDS)
+    talker.say("behind it\n")
+    talker.end()
+    assert (await asyncio.wait_for(press, PATIENCE_SECONDS)).result == "done"
+    let_go.set()
+    await asyncio.sleep(0)
+    assert (await types(stage))[-1] == "finished", "what comes after the end is not told"
+
+
+@rule("CV-42")
+@case("J2")
+async def test_nothing_is_told_of_what_another_instance_has_given_up_on(stage: Stage, talker: Talker, bench: Bench) -> None:
+    press = await started(stage, talker)
+    bench.clock.ahead += LEASE_SECONDS * 2
+    other = Stage(bench)
+    assert await other.actions.once() == 1
+    talker.say("still here\n")
+    with pytest.raises(Exception, match="stopped in the middle"):
+        await asyncio.wait_for(press, PATIENCE_SECONDS)
+    assert talker.outcomes == ["cancelled"], "and its tool works no longer for nobody"
+    assert await types(stage) == ["started", "failed"]
+    await other.close()
+
+
+async def test_a_canvas_that_is_deleted_meanwhile_breaks_nothing(stage: Stage, talker: Talker) -> None:
+    press = await started(stage, talker)
+    await stage.bench.database.canvases.delete(OWNER, CanvasId("c"), lambda _: None)
+    talker.say("to nobody\n")
+    talker.end()
+    with pytest.raises(Exception, match="canvas c"):
+        await press

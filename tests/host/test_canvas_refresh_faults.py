@@ -1,0 +1,173 @@
+"""Refresh jobs when something is not as it should be: they are slow, the clock jumps, the store is away, we break."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from easel.errors import Unavailable
+from tests.host.refreshing import ECHO, Slow, count_statements, fired, has_seen, polling
+from tests.host.stage import LEASE_SECONDS, POLL_SECONDS, Stage
+from tests.host.working import until
+from tests.requirements import case, rule
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.host.conftest import Bench, TurnableClock
+
+
+@pytest_asyncio.fixture
+async def stage(bench: Bench) -> AsyncIterator[Stage]:
+    stage = Stage(bench)
+    yield stage
+    await stage.close()
+
+
+@rule("CV-19")
+@case("X9")
+async def test_a_job_that_runs_longer_than_its_interval_is_not_polled_for(
+    bench: Bench, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Slow()
+    stages = [Stage(bench, slow.tool) for _ in range(2)]
+    await stages[0].create(slow.spec)
+    clock.ahead += 1
+    assert await stages[0].refresh.look() == POLL_SECONDS
+    await slow.began.wait()
+    clock.ahead += 5  # intervals
+    asked = count_statements(bench.database, monkeypatch)
+    assert [await stage.refresh.look() for stage in stages] == [POLL_SECONDS] * 2, "as if there were none"
+    assert asked == ["read", "read"]
+    slow.may_end.set()
+    for stage in stages:
+        await stage.close()
+
+
+@rule("CV-19")
+async def test_what_is_slower_than_its_interval_follows_itself_when_it_ends_and_not_at_the_next_poll(bench: Bench) -> None:
+    slow = Slow()
+    stage = Stage(bench, slow.tool, poll_seconds=3_600)
+    await stage.create(slow.spec)
+
+    async def is_due() -> bool:
+        due_in = await bench.database.canvas_actions.next_refresh(unwatched=True)
+        return due_in is not None and due_in <= 0
+
+    await until(is_due)
+    stage.refresh.start()
+    await slow.began.wait()
+    slow.began.clear()
+    slow.may_end.set()
+    async with asyncio.timeout(10):
+        await slow.began.wait()
+    await stage.close()
+
+
+@case("X9")
+async def test_after_a_jump_of_the_clock_what_still_runs_here_is_not_started_a_second_time(bench: Bench, clock: TurnableClock) -> None:
+    slow = Slow()
+    stage = Stage(bench, slow.tool)
+    await stage.create(slow.spec)
+    clock.ahead += 1
+    assert await stage.refresh.once() == 1
+    await slow.began.wait()
+    clock.ahead += LEASE_SECONDS + 1  # a laptop's lid was closed and opened
+    assert await stage.refresh.once() == 0
+    assert await stage.refresh.look() == POLL_SECONDS, "nor is it looked for again and again"
+    other = Stage(bench, slow.tool)
+    await stage.refresh.keep()
+    assert await other.refresh.once() == 0, "nobody took it, so it is held again"
+    slow.may_end.set()
+    assert await fired(stage) == 0
+    clock.ahead += 1
+    assert await fired(stage) == 1
+    for one in (stage, other):
+        await one.close()
+
+
+@rule("CV-19")
+@pytest.mark.parametrize("problem", [Unavailable(what="The database"), RuntimeError("a bug of ours")], ids=["away", "broken"])
+async def test_a_job_whose_end_was_lost_is_due_again_while_others_go_on(
+    bench: Bench, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch, problem: Exception
+) -> None:
+    """Its instance lives and renews the hold of what else it runs: the lost one is not among that."""
+    slow = Slow()
+    stage = Stage(bench, slow.tool)
+    await stage.create(polling(ECHO, every_ms=1_000))
+    await stage.create(slow.spec, canvas_id="d")
+    store = bench.database.canvas_actions
+
+    async def lost(*_: Any, **__: Any) -> None:
+        raise problem
+
+    clock.ahead += 1
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "settle_refresh", lost)
+        assert await stage.refresh.once() == 2
+        await until(lambda: _only(stage, "d"))
+    for _ in range(4):  # a third more than a hold lasts
+        clock.ahead += LEASE_SECONDS / 3
+        await stage.refresh.keep()
+        await stage.refresh.once()
+    await until(lambda: has_seen(stage, 2))
+    assert slow.times == 1
+    slow.may_end.set()
+    await stage.close()
+
+
+async def _only(stage: Stage, canvas_id: str) -> bool:
+    return [job[1] for job in stage.refresh.at_work] == [canvas_id]
+
+
+@rule("CV-51")
+async def test_a_job_that_breaks_us_is_tried_more_rarely_and_does_not_end(
+    stage: Stage, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stage.create(polling(ECHO))
+
+    async def bug(*_: Any) -> None:
+        raise RuntimeError("a bug of ours")
+
+    clock.ahead += 60
+    with monkeypatch.context() as broken:
+        broken.setattr(stage.actions, "press", bug)
+        assert await fired(stage) == 1
+    clock.ahead += 119
+    assert await fired(stage) == 0
+    clock.ahead += 1
+    assert await fired(stage) == 1
+    assert len((await stage.state())["seen"]) == 1
+
+
+@rule("CV-19")
+async def test_a_clock_that_was_set_back_does_not_put_a_job_off(stage: Stage, clock: TurnableClock) -> None:
+    day = 86_400
+    clock.ahead += day
+    await stage.create(polling(ECHO))
+    clock.ahead += 60
+    assert await fired(stage) == 1
+    clock.ahead -= day
+    await stage.refresh.keep()
+    clock.ahead += 59
+    await stage.refresh.keep()
+    assert await fired(stage) == 0, "it is not early either"
+    clock.ahead += 1
+    assert await fired(stage) == 1
+
+
+@rule("CV-19")
+async def test_a_clock_that_was_set_back_does_not_lengthen_the_hold_of_the_dead(bench: Bench, clock: TurnableClock) -> None:
+    stage = Stage(bench)
+    clock.ahead += 86_400
+    await stage.create(polling(ECHO))
+    clock.ahead += 60
+    assert len(await bench.database.canvas_actions.claim_refreshes("wrk_dead", 10, LEASE_SECONDS, at_work=[], unwatched=True)) == 1
+    clock.ahead -= 86_400
+    await stage.refresh.keep()
+    clock.ahead += 60
+    assert await fired(stage) == 1
+    await stage.close()

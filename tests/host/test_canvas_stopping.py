@@ -1,0 +1,261 @@
+"""Stopping an action, and questions that nobody answers: one end, told once, whoever else tries at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from easel.core.canvas.execution import Status
+from easel.core.principal import THE_OWNER, Kind, Principal
+from easel.core.run.life import Status as RunStatus
+from easel.errors import Cancelled, ConfirmationOver, Forbidden, NotFound, NotRunning
+from easel.ids import OWNER, UserId
+from tests.host.stage import LEASE_SECONDS, Stage
+from tests.host.talking import SPEC, Talker
+from tests.requirements import case, rule
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.host.conftest import Bench
+
+PATIENCE_SECONDS = 10.0
+CONFIRM_SECONDS = 900.0  # as the stage has it
+
+
+@pytest_asyncio.fixture
+async def talker() -> Talker:
+    return Talker()
+
+
+@pytest_asyncio.fixture
+async def stage(bench: Bench, talker: Talker) -> AsyncIterator[Stage]:
+    stage = Stage(bench, talker)
+    await stage.create(SPEC)
+    yield stage
+    await stage.close()
+
+
+@pytest_asyncio.fixture
+async def other(bench: Bench, stage: Stage, talker: Talker) -> AsyncIterator[Stage]:
+    """Another instance with the same store."""
+    other = Stage(bench, talker)
+    yield other
+    await other.close()
+
+
+async def started(stage: Stage, talker: Talker, **how: Any) -> tuple[asyncio.Task[Any], str]:
+    press = asyncio.create_task(stage.press("go", **how))
+    await talker.begun.wait()
+    [(_, event)] = await stage.log("canvas.action.started")
+    return press, event["eventId"]
+
+
+async def cancel(stage: Stage, event_id: str, who: Principal = THE_OWNER, canvas_id: str = "c") -> Any:
+    return await stage.actions.cancel(who, canvas_id, event_id, "test")
+
+
+async def ends(stage: Stage) -> list[str]:
+    return [name.removeprefix("canvas.action.") for name, _ in await stage.log() if name.startswith("canvas.action.")]
+
+
+async def audited(stage: Stage, action: str) -> list[dict[str, Any]]:
+    await asyncio.sleep(0)
+    await stage.bench.audit.close()  # all that was noted is stored then
+    found = await stage.bench.database.audit.list_records(action=action, storage_class=None, since=None, until=None, before=None, limit=10)
+    return [json.loads(link.record)["details"] for link in found]
+
+
+@rule("CV-23", "CV-42", "CV-48")
+async def test_whoever_presses_stop_ends_it_and_whoever_waits_is_told(stage: Stage, talker: Talker) -> None:
+    press, event_id = await started(stage, talker, request_id="r")
+    talker.say("half done\n")
+    answer = await cancel(stage, event_id)
+    assert (answer.status, answer.event_id, answer.revision) == (Status.FAILED, event_id, 1)
+    assert talker.outcomes == ["cancelled"], "when it is told, its tool is gone"
+    with pytest.raises(Cancelled, match="owner stopped it") as problem:
+        await press
+    assert problem.value.details == {"eventId": event_id}
+    talker.end()
+    assert await ends(stage) == ["started", "output", "failed"]
+    [(_, told)] = await stage.log("canvas.action.failed")
+    assert (told["error"]["name"], told["error"]["code"]) == ("CANCELLED", 409)
+    assert "said" not in await stage.state()
+    with pytest.raises(Cancelled):
+        await stage.press("go", request_id="r")
+    [record] = await stage.actions.records(THE_OWNER, "c", before=None, limit=10)
+    assert record.status is Status.FAILED
+    assert [one["eventId"] for one in await audited(stage, "canvas.cancelled")] == [event_id]
+    assert [(one["status"], "owner stopped it" in one["problem"]) for one in await audited(stage, "canvas.action")] == [("failed", True)]
+
+
+@rule("CV-23")
+async def test_it_is_stopped_where_it_runs_when_somebody_stops_it_elsewhere(stage: Stage, other: Stage, talker: Talker) -> None:
+    press, event_id = await started(stage, talker)
+    await stage.actions.start()  # which hears the bell
+    assert (await cancel(other, event_id)).status is Status.FAILED
+    with pytest.raises(Cancelled):
+        await asyncio.wait_for(press, PATIENCE_SECONDS)
+    assert talker.outcomes == ["cancelled"]
+    assert await ends(stage) == ["started", "failed"]
+    assert len(await audited(stage, "canvas.action")) == 1
+
+
+@rule("CV-23")
+@case("E11")
+async def test_a_lost_bell_costs_one_renewal(stage: Stage, other: Stage, talker: Talker) -> None:
+    press, event_id = await started(stage, talker)
+    await cancel(other, event_id)
+    await asyncio.sleep(0)
+    assert not press.done()
+    await stage.actions.once()
+    with pytest.raises(Cancelled):
+        await asyncio.wait_for(press, PATIENCE_SECONDS)
+    assert talker.outcomes == ["cancelled"]
+
+
+@rule("CV-23")
+async def test_what_it_gives_in_the_moment_of_the_stop_is_not_stored(stage: Stage, other: Stage, talker: Talker) -> None:
+    press, event_id = await started(stage, talker)
+    await cancel(other, event_id)  # which the instance that runs it has not heard of
+    talker.end()
+    with pytest.raises(Cancelled, match="owner stopped it"):
+        await press
+    assert await ends(stage) == ["started", "failed"]
+    assert "said" not in await stage.state()
+    assert len(await audited(stage, "canvas.action")) == 1
+
+
+@rule("CV-23")
+async def test_of_its_own_end_and_many_stops_exactly_one_wins(bench: Bench) -> None:
+    for lead in range(8):
+        talker = Talker()
+        stage, other = Stage(bench, talker), Stage(bench, talker)
+        name = f"race-{lead}"
+        await stage.create(SPEC, canvas_id=name)
+        press = asyncio.create_task(stage.press("go", canvas_id=name))
+        await talker.begun.wait()
+        [record] = await stage.actions.records(THE_OWNER, name, before=None, limit=10)
+        stops = [asyncio.create_task(cancel((stage, other)[n % 2], record.event_id, canvas_id=name)) for n in range(4)]
+        for _ in range(lead):
+            await asyncio.sleep(0)
+        talker.end()
+        answers = await asyncio.gather(*stops, return_exceptions=True)
+        [how] = await asyncio.gather(press, return_exceptions=True)
+        won = [one for one in answers if not isinstance(one, BaseException)]
+        assert all(isinstance(one, NotRunning) for one in answers if isinstance(one, BaseException)), answers
+        if isinstance(how, BaseException):
+            assert (type(how), len(won)) == (Cancelled, 1)
+        else:
+            assert (how.status, won) == (Status.COMPLETED, [])
+        canvas = (await stage.library.get(THE_OWNER, name)).canvas
+        assert ("said" in canvas.state) == (not won)
+        events = [event.type for event in await bench.database.canvases.events_after(f"owner/{name}", 0, 100)]
+        assert sum(one in ("canvas.action.finished", "canvas.action.failed") for one in events) == 1
+        await stage.close()
+        await other.close()
+
+
+@rule("CV-42")
+async def test_what_has_ended_cannot_be_stopped_and_that_is_said(stage: Stage, talker: Talker) -> None:
+    press, event_id = await started(stage, talker)
+    talker.end()
+    await press
+    with pytest.raises(NotRunning, match="it is completed") as problem:
+        await cancel(stage, event_id)
+    assert problem.value.gateway == 409
+    assert await ends(stage) == ["started", "finished"]
+
+
+@rule("CV-42")
+@case("D1")
+async def test_what_a_dead_instance_ran_can_be_stopped_at_once(stage: Stage, other: Stage, talker: Talker, bench: Bench) -> None:
+    press, event_id = await started(stage, talker)
+    press.cancel()  # it is not heard of any more, and its lease has not run out
+    await cancel(other, event_id)
+    bench.clock.ahead += 2 * LEASE_SECONDS
+    assert await other.actions.once() == 0, "it is over, and is not told a second time"
+    assert (await ends(stage)).count("failed") == 1
+    with contextlib.suppress(asyncio.CancelledError):
+        await press
+
+
+@rule("RS-59")
+async def test_an_agent_stops_nothing_that_it_could_not_have_pressed(stage: Stage, talker: Talker) -> None:
+    press, event_id = await started(stage, talker)
+    for kind in (Kind.AGENT, Kind.NODE):
+        with pytest.raises(Forbidden):
+            await cancel(stage, event_id, Principal(OWNER, "agent", kind=kind))
+    assert not press.done()
+    assert (await cancel(stage, event_id, Principal(OWNER, "ci", kind=Kind.SERVICE))).status is Status.FAILED
+    with pytest.raises(Cancelled, match="ci stopped it"):
+        await press
+
+
+@rule("SB-19")
+async def test_only_an_execution_of_the_own_canvas_is_found(stage: Stage, talker: Talker) -> None:
+    press, event_id = await started(stage, talker)
+    await stage.create(SPEC, canvas_id="d")
+    for who, canvas_id, named in (
+        (Principal(UserId("ann"), "Ann"), "c", event_id),
+        (THE_OWNER, "d", event_id),
+        (THE_OWNER, "c", "evt_" + "0" * 26),
+        (THE_OWNER, "c", "../x"),
+    ):
+        with pytest.raises(NotFound):
+            await cancel(stage, named, who, canvas_id)
+    assert not press.done()
+
+
+@rule("CV-22")
+async def test_what_waits_for_a_person_is_refused_by_them(stage: Stage) -> None:
+    asked = await stage.press("ask")
+    with pytest.raises(Forbidden):
+        await cancel(stage, asked.event_id, Principal(OWNER, "ci", kind=Kind.SERVICE))
+    assert (await cancel(stage, asked.event_id)).status is Status.REFUSED
+    with pytest.raises(NotRunning, match="it is refused"):
+        await cancel(stage, asked.event_id)
+    assert await ends(stage) == ["asked", "refused"]
+
+
+@rule("CV-24")
+async def test_a_run_that_was_started_only_for_it_is_stopped_with_it(bench: Bench) -> None:
+    stage = Stage(bench)
+    await stage.create({"actions": {"send": {"kind": "session.send", "message": "hello", "saveAs": "answer"}}})
+    press = asyncio.create_task(stage.press("send"))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not (runs := await bench.queue.list_runs(THE_OWNER, None, [], None, 10)):  # noqa: ASYNC110 - it has no event here
+            await asyncio.sleep(0.01)
+    [record] = await stage.actions.records(THE_OWNER, "c", before=None, limit=10)
+    await cancel(stage, record.event_id)
+    with pytest.raises(Cancelled):
+        await press
+    assert (await bench.run(runs[0].run_id)).status is RunStatus.CANCELLED
+    await stage.close()
+
+
+# --- questions that nobody answers --------------------------------------------------------------------------------------
+
+
+@rule("CV-22", "CV-48")
+async def test_a_question_that_nobody_answers_is_over_when_its_time_is_and_is_told_once(stage: Stage, other: Stage, bench: Bench) -> None:
+    asked = await stage.press("ask", request_id="r")
+    assert await stage.actions.once() == 0
+    bench.clock.ahead += CONFIRM_SECONDS + 1
+    assert sum(await asyncio.gather(stage.actions.once(), other.actions.once())) >= 1
+    assert await ends(stage) == ["asked", "refused"]
+    [(_, told)] = await stage.log("canvas.action.refused")
+    assert (told["eventId"], told["reason"], "refusedBy" in told) == (asked.event_id, "Nobody answered in time.", False)
+    assert await stage.actions.once() == 0
+    [record] = await stage.actions.records(THE_OWNER, "c", before=None, limit=10)
+    assert (record.status, record.confirmed_by, record.ended_at is not None) == (Status.REFUSED, None, True), "so it is pruned one day"
+    assert await stage.actions.waiting(THE_OWNER, "c") == []
+    with pytest.raises(ConfirmationOver):
+        await stage.actions.confirm(THE_OWNER, asked.event_id, "test", approve=True)
+    assert (await stage.press("ask", request_id="r")).status is Status.REFUSED
+    assert [(one["status"], one["problem"]) for one in await audited(stage, "canvas.action")] == [("refused", "Nobody answered in time.")]

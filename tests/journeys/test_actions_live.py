@@ -1,0 +1,113 @@
+"""Output and stops of actions across processes: two APIs on Postgres, a real Bash, a real tool node, and an owner that is killed meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from tests.edges.gateway.acting import Board, refused
+from tests.journeys.test_actions import board_on, made, pressed, told
+from tests.journeys.test_nodes import start_node
+from tests.requirements import case, rule
+from tests.support.gateway import GatewayClient, Heard, eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.processes import Launcher
+
+AT_ONCE_SECONDS = 3.0
+# "at once", seen from outside and on a busy machine; the hold on an execution would last for minutes.
+FOREVER = {"CLAIM_SECONDS": "300", "SANDBOX_MODE": "logical"}
+
+
+def runs(tool: str, command: str) -> dict[str, Any]:
+    return {"kind": "tool.call", "tool": tool, "args": {"command": command}, "confirm": "never", "saveAs": "x"}
+
+
+def is_running(mark: str) -> bool:
+    return any(
+        mark in " ".join(one.info["cmdline"] or []) for one in psutil.process_iter(["cmdline", "status"]) if one.info["status"] != "zombie"
+    )
+
+
+async def until(client: GatewayClient, name: str) -> list[Heard]:
+    heard: list[Heard] = []
+    while not heard or heard[-1].event != f"canvas.action.{name}":
+        heard.append(await client.event())
+    return heard
+
+
+async def stopped_from(there: Board, press: asyncio.Task[Any], mark: str) -> None:
+    """It is seen there, stopped from there, and gone with all that it started."""
+    *_, output = await until(there.client, "output")
+    assert output.payload["text"].startswith("begun")
+    assert is_running(mark)
+    began = time.monotonic()
+    answer = await there.client.call("canvas.cancel", canvasId=there.name, eventId=output.payload["eventId"])
+    assert answer["status"] == "cancelled"
+    assert (await refused(press)).error["name"] == "CANCELLED"
+
+    async def is_gone() -> bool:
+        return not is_running(mark)
+
+    await eventually(is_gone)
+    assert time.monotonic() - began < AT_ONCE_SECONDS
+    assert [one.event for one in await until(there.client, "failed")] == ["canvas.action.failed"]
+    assert "x" not in await there.state()
+
+
+@rule("CV-23", "CV-37", "CV-42")
+async def test_a_command_is_seen_and_stopped_from_the_other_instance(launcher: Launcher) -> None:
+    launcher.settings |= FOREVER
+    first, second = launcher.ready(launcher.api(), launcher.api())
+    mark = f"1414.{first.pid}"
+    name = await made(first, {"go": runs("local__Bash", f"echo begun; sleep {mark} & sleep {mark}")})
+    async with board_on(first, name) as here, board_on(second, name) as there:
+        await there.listen()
+        await stopped_from(there, await pressed(here, "go"), mark)
+
+
+@rule("CV-03", "CV-23", "CV-37")
+async def test_a_node_on_the_other_instance_is_heard_and_stopped(launcher: Launcher, tmp_path: Path) -> None:
+    launcher.settings |= FOREVER
+    first, second = launcher.ready(launcher.api(), launcher.api())
+    folder = tmp_path / "root"
+    folder.mkdir()
+    start_node(launcher, f"ws{second.base_url.removeprefix('http')}/ws", folder)
+    mark = f"1732.{first.pid}"
+    name = await made(first, {"go": runs("laptop__Bash", f"echo begun; sleep {mark}")})
+    async with board_on(first, name) as here:
+
+        async def is_there() -> bool:
+            return any(tool["name"] == "laptop__Bash" for tool in (await here.client.call("tools.list"))["tools"])
+
+        await eventually(is_there)
+        async with board_on(second, name) as there:
+            await there.listen()
+            await stopped_from(there, await pressed(here, "go"), mark)
+
+
+@rule("CV-23", "CV-42")
+@case("D1")
+async def test_a_stop_and_the_death_of_its_instance_are_one_end(launcher: Launcher) -> None:
+    launcher.settings |= {"CLAIM_SECONDS": "1", "SANDBOX_MODE": "logical"}
+    first, second = launcher.ready(launcher.api(), launcher.api())
+    name = await made(first, {"go": {"kind": "tool.call", "tool": "gsv__Sleep", "args": {"ms": 60_000}}})
+    async with board_on(second, name) as there:
+        async with board_on(first, name) as here:
+            press = await pressed(here, "go")
+            [record] = await there.records()
+            first.kill()
+            await asyncio.gather(press, return_exceptions=True)
+        answer = await there.client.call("canvas.cancel", canvasId=name, eventId=record["eventId"])
+        assert answer["status"] == "cancelled", "whoever ran it is not needed for that"
+        (back,) = launcher.ready(launcher.again(first))
+        await asyncio.sleep(2)  # longer than a hold: whoever wanted to tell that it was lost would have
+        async with board_on(back, name) as here:
+            assert await told(here) == ["started", "failed"]
+            [record] = await here.records()
+            assert record["error"]["name"] == "CANCELLED"

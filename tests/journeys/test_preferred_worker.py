@@ -1,0 +1,119 @@
+"""A session prefers the worker that it had last, and is never tied to it: two real workers, and one that goes away. SB-12, RX-51
+
+Claims and polls last longer than the test, so that neither of them can be what gets a run started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.journeys.client import Client, eventually, new_session, script, wait_ms
+from tests.requirements import rule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import asyncpg
+
+    from tests.journeys.ledger import Ledger
+    from tests.support.processes import EaselProcess, Launcher
+
+SESSIONS = 40
+PREFER_SECONDS = 2.0
+MARGIN_SECONDS = 4.0  # for a busy machine
+SETTINGS = {"CLAIM_SECONDS": "60", "POLL_SECONDS": "60", "PREFER_WORKER_SECONDS": str(PREFER_SECONDS)}
+A_WHILE = script(wait_ms(1_500))
+WAITED = "extract(epoch from started_at - coalesce(turn_at, created_at))::float8 as waited"
+
+
+async def sent(client: Client, ledger: Ledger, sessions: Sequence[str], message: str = "noop", *, each: int = 1) -> list[asyncpg.Record]:
+    """The runs that answered these messages, in the order of the sessions."""
+    run_ids = await asyncio.gather(*(client.start(message, session_id=session) for _ in range(each) for session in sessions))
+    await ledger.wait_until_all_ended(run_ids, within=30)
+    await ledger.check(run_ids)
+    found = await ledger.fetch(
+        f"select run_id, session_id, owner_id, started_at, finished_at, queue_no, {WAITED} from runs where run_id = any($1)", run_ids
+    )
+    return sorted(found, key=lambda row: (sessions.index(row["session_id"]), row["queue_no"]))
+
+
+async def two_workers(launcher: Launcher, ledger: Ledger, *, slots: int) -> tuple[EaselProcess, dict[str, EaselProcess]]:
+    """An API, and two workers by their ids, all of which hear the bell: the poll is far away."""
+    launcher.settings |= SETTINGS | {"WORKER_RUNS": str(slots)}
+    api, *workers = launcher.api(), launcher.worker(), launcher.worker()
+    await asyncio.to_thread(launcher.ready, api)
+    await eventually(lambda: ledger.is_heard_by(3), within=20, what="all three listen")
+
+    async def have_started() -> bool:
+        return all("worker_id=" in worker.said() for worker in workers)
+
+    await eventually(have_started, within=20, what="both workers have started")
+    return api, {worker.said().partition("worker_id='")[2].partition("'")[0]: worker for worker in workers}
+
+
+@rule("SB-12", "RX-51", "RX-31")
+@pytest.mark.parametrize("goes", ["killed", "frozen", "stopped"])
+async def test_a_session_keeps_its_worker_until_that_one_goes(launcher: Launcher, ledger: Ledger, goes: str) -> None:
+    api, workers = await two_workers(launcher, ledger, slots=SESSIONS // 2)
+    sessions = [new_session() for _ in range(SESSIONS)]
+    async with Client(api) as client:
+        # Each has room for half of them, and they overlap: so both get some.
+        first = await sent(client, ledger, sessions, A_WHILE)
+        had = {row["session_id"]: row["owner_id"] for row in first}
+        shares = Counter(had.values())
+        assert set(shares) == set(workers)
+        assert min(shares.values()) >= SESSIONS // 4, shares
+
+        again = await sent(client, ledger, sessions, each=3)
+        assert {row["session_id"]: row["owner_id"] for row in again} == had, f"by chance, once in 2**{3 * SESSIONS}"
+        assert all(row["owner_id"] == had[row["session_id"]] for row in again)
+        for before, after in itertools.pairwise(again):
+            assert before["session_id"] != after["session_id"] or before["finished_at"] <= after["started_at"], "out of order"
+
+        (gone, process), (left, _) = workers.items()
+        match goes:
+            case "killed":
+                process.kill()
+            case "frozen":
+                process.freeze()
+            case _:
+                await asyncio.to_thread(process.terminate, 15)
+        moved = await sent(client, ledger, sessions)
+        assert {row["owner_id"] for row in moved} == {left}
+        for row in moved:
+            if had[row["session_id"]] == gone:
+                assert PREFER_SECONDS <= row["waited"] < PREFER_SECONDS + MARGIN_SECONDS
+            else:
+                assert row["waited"] < PREFER_SECONDS, "it had to wait for the worker that it has"
+        settled = await sent(client, ledger, sessions)
+        assert max(row["waited"] for row in settled) < PREFER_SECONDS, "that its worker went costs a session one moment, once"
+
+
+@rule("SB-12", "RX-51")
+async def test_a_worker_that_is_full_keeps_nobody_waiting(launcher: Launcher, ledger: Ledger) -> None:
+    slots = 4
+    api, _ = await two_workers(launcher, ledger, slots=slots)
+    async with Client(api) as client:
+        had: dict[str, list[str]] = {}
+        for _ in range(2):  # which fills both, so that in the end each has had more sessions than it has room for
+            for row in await sent(client, ledger, [new_session() for _ in range(2 * slots)], A_WHILE):
+                had.setdefault(row["owner_id"], []).append(row["session_id"])
+        full, sessions = max(had.items(), key=lambda one: len(one[1]))
+        assert len(sessions) > slots
+        long = [await client.start(script(wait_ms(120_000)), session_id=session) for session in sessions[:slots]]
+
+        async def is_full() -> bool:
+            held = await ledger.value(
+                "select count(*) from runs where run_id = any($1) and status = 'running' and owner_id = $2", long, full
+            )
+            return held == slots
+
+        await eventually(is_full, within=20, what="it has taken as many of its sessions as it can")
+        [row] = await sent(client, ledger, sessions[slots : slots + 1])
+        assert row["owner_id"] != full
+        assert PREFER_SECONDS <= row["waited"] < PREFER_SECONDS + MARGIN_SECONDS
