@@ -23,6 +23,7 @@ from easel.core.canvas.pressing import Begun, Press, agreed, completed, pressed,
 from easel.core.canvas.stopping import may_stop
 from easel.core.principal import Principal
 from easel.core.stream.ring import ActionStopped, Ring
+from easel.core.tool.nesting import DEEPEST, is_too_deep
 from easel.errors import (
     ActionFailed,
     BadInput,
@@ -130,7 +131,7 @@ class CanvasActions:
     async def press(self, who: Principal, ask: Ask) -> Answer:
         """Waits for the end; the same request again is answered with the first one's end. CV-36, CV-45"""
         canvas_id = named(ask.canvas_id)
-        _check_request(ask.request_id)
+        _check_asked(ask)
         if ask.request_id is not None and (earlier := await self._actions.of_request(who.user_id, canvas_id, ask.request_id)):
             return await self._again(who, earlier, ask)
         return await self._owned(self._pressed(who, canvas_id, ask))
@@ -383,6 +384,9 @@ class CanvasActions:
         return await self._endings.tell_lost(owner_ids, self._limits.confirm_seconds)
 
 
-def _check_request(request_id: str | None) -> None:
-    if request_id is not None and (not 0 < len(request_id) <= LONGEST_REQUEST_ID or not request_id.isprintable()):
+def _check_asked(ask: Ask) -> None:
+    name = ask.request_id
+    if name is not None and (not 0 < len(name) <= LONGEST_REQUEST_ID or not name.isprintable()):
         raise BadInput(problem=f"requestId is 1 to {LONGEST_REQUEST_ID} printable characters.")
+    if is_too_deep(ask.input):
+        raise BadInput(problem=f"input: is nested deeper than {DEEPEST} levels.")

@@ -351,6 +351,16 @@ async def test_a_request_that_waits_for_a_person_asks_once(presser: GatewayClien
     assert (await board.press("go", requestId="s"))["status"] == "refused"
 
 
+async def test_what_is_nested_without_end_is_refused(presser: GatewayClient) -> None:
+    board = await Board.made(presser, {"set": sets("/n", 1)})
+    deep: Any = 1
+    for _ in range(400):
+        deep = [deep]
+    problem = await refused(board.press("set", input={"a": deep}, requestId="r"))
+    assert (problem.code, "input: is nested deeper" in problem.error["message"]) == (400, True)
+    assert await board.records() == []
+
+
 @pytest.mark.parametrize("request_id", ["", "x" * 201, "a\x00b", "line\nend"])
 async def test_a_request_has_a_name_that_can_be_printed(presser: GatewayClient, bench: Bench, request_id: str) -> None:
     board = await Board.made(presser, {"go": sets("/n", 1)})
