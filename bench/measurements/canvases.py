@@ -53,7 +53,7 @@ async def actions(setting: Setting) -> list[Figure]:
                 setting.say(f"round {turn + 1}: ours {ours[-1]:,.0f}/s; echo {round_trip * 1e6:.0f} µs + commit {commit * 1e6:.0f} µs")
     return [
         at_least("state.patch actions, one after another", median(ours), median(floor), unit="/s", bar=0.5, against="echo + commit"),
-        at_least("state.patch actions, 8 in flight", median(together), median(floor), unit="/s", bar=None, against="echo + commit"),
+        at_least("state.patch actions, 8 in flight", median(together), median(floor), unit="/s", bar=0.5, against="echo + commit"),
     ]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import sys
 import time
 from pathlib import Path
@@ -15,6 +16,8 @@ from easel.canvas_folder.commands import app as canvas_app
 from easel.errors import BadSettings
 from easel.settings import Settings
 from easel.terminal import refuse, run, settings_for
+
+GARBAGE_AFTER = 20_000  # more objects made than freed
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -220,10 +223,18 @@ async def _serve(wanted: Settings, stop: asyncio.Event, *, with_api: bool, with_
                 await assembly.load_demo(stories)
             if with_api:
                 _say_where(wanted, server.address, stories.sign_in.owner_token, in_force.says, with_demo=with_demo)
+        _look_for_garbage_rarely()
         if with_worker:
             await assembly.worker(ground, tools).work(stop)
         else:
             await stop.wait()
+
+
+def _look_for_garbage_rarely() -> None:
+    """Hardly anything here is held by a circle of references, and while one is looked for all viewers wait."""
+    gc.collect()
+    gc.freeze()  # what is here now stays
+    gc.set_threshold(GARBAGE_AFTER, 20, 20)
 
 
 def _say_where(wanted: Settings, address: tuple[str, int], token: str, bash: str, *, with_demo: bool) -> None:
