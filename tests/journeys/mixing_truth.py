@@ -51,7 +51,7 @@ class Truth:
     logs: dict[tuple[str, str], list[Row]] = field(default_factory=lambda: defaultdict(list))
     """By (kind, name), kind being that of a transport."""
     speakers: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
-    """Of each thread in its order: who spoke ("user" or "run") and in which run."""
+    """Of each thread in its order: who spoke ("user", "run", or "nobody" where it was cancelled before it began) and in which run."""
 
     @classmethod
     async def read(cls, ledger: Ledger, sessions: Sequence[str], canvases: Sequence[str]) -> Truth:
@@ -64,8 +64,9 @@ class Truth:
             select session_id, thread_seq, event_type, payload, visibility, created_at, run_id, 'run' as speaker
               from run_events where session_id = any($1) and thread_seq is not null
             union all
-            select session_id, thread_seq, 'message.completed', payload, 'public', created_at, run_id, 'user'
-              from messages where session_id = any($1) and role = 'user'
+            select session_id, thread_seq, 'message.completed', payload, 'public', created_at, run_id,
+                   case role when 'user' then 'user' else 'nobody' end
+              from messages where session_id = any($1) and payload is not null
             order by session_id, thread_seq"""
         for row in await ledger.fetch(threads, list(sessions)):
             truth.logs["thread", row["session_id"]].append(_row(row, row["thread_seq"]))
@@ -85,7 +86,9 @@ class Truth:
     def check_numbers(self) -> None:
         """Every log is without a gap, and a thread is what its runs said, one after the other, with what they were asked. RS-34"""
         for (kind, name), log in self.logs.items():
-            assert [row.seq for row in log] == list(range(1, len(log) + 1)), f"a gap or a repeated number in {kind} {name}"
+            wrong = next((nth for nth, row in enumerate(log, 1) if row.seq != nth), None)
+            near = [] if wrong is None else [(row.seq, row.type, row.at, str(row.data)[:120]) for row in log[max(0, wrong - 4) : wrong + 3]]
+            assert wrong is None, f"a gap or a repeated number in {kind} {name}, near {near}"
         for run_id, run in self.runs.items():
             check_law(run, self.logs["run", run_id])
         for session_id, session in self.sessions.items():
@@ -99,6 +102,9 @@ class Truth:
         spoken = [run_id for who, run_id in speakers if who == "run"]
         in_turn = [run_id for run_id, _ in itertools.groupby(spoken)]
         assert in_turn == [run_id for run_id in runs if run_id in set(spoken)], "one run at a time speaks, in the order of the messages"
+        unheard = [run_id for who, run_id in speakers if who == "nobody"]
+        assert all(self.runs[run_id]["status"] == "cancelled" for run_id in unheard), "only the chat is told of what never began"
+        assert not set(unheard) & set(spoken)
         for run_id in runs:
             of_run = [(row.type, row.data) for (who, whose), row in zip(speakers, log, strict=True) if (who, whose) == ("run", run_id)]
             told = [(row.type, row.data) for row in self.logs["run", run_id] if row.type in NARRATIVE]
