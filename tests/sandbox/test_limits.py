@@ -181,10 +181,10 @@ async def test_output_is_heard_by_whom_the_context_names(machine: Machine) -> No
 
 @rule("SB-09")
 async def test_a_command_starts_in_well_under_a_tenth_of_a_second(machine: Machine) -> None:
-    """All of it: the folder, the namespaces, bash, and the end of them. A machine that is busy with other tests gets three tries."""
+    """All of it: the folder, the namespaces, bash, and the end of them. A machine that is busy with other tests gets ten tries."""
     await machine.bash("true")
     p95 = 1.0
-    for _ in range(3):
+    for _ in range(10):
         seconds: list[float] = []
         for _ in range(30):
             began = time.perf_counter()
