@@ -8,8 +8,6 @@ leaves its executions behind, and any other tells that they were interrupted. CV
 
 import asyncio
 import contextlib
-import hashlib
-import json
 from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from easel.core.canvas.actions import fingerprint
 from easel.core.canvas.canvas import Canvas
 from easel.core.canvas.execution import Execution, Overtaken, Repeated, Status, actor_of, may_confirm
 from easel.core.canvas.pressing import Begun, Press, agreed, completed, pressed, refused, resolved_as_shown
@@ -71,8 +70,7 @@ class Ask:
     @property
     def digest(self) -> str:
         """Of all that makes the same request the same."""
-        asked = [self.action_id, self.input, self.expected_revision]
-        return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+        return fingerprint([self.action_id, self.input, self.expected_revision])
 
 
 @dataclass(slots=True)

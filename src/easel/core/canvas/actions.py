@@ -7,10 +7,10 @@ resolved is final: it is shown to the person who confirms, and exactly that is s
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any
 
 from easel.core.canvas.fields import (
     check_members,
@@ -26,7 +26,7 @@ from easel.core.canvas.fields import (
 from easel.core.canvas.patch import Patch, checked_patch
 from easel.core.canvas.paths import Path, SaveMode, checked_path
 from easel.core.canvas.shell import is_shell, understood
-from easel.core.canvas.template import LARGEST_FILLED, Filler, Template, Values, parsed, parsed_tree
+from easel.core.canvas.template import LARGEST_FILLED, Filler, Template, Values, leaves, parsed, parsed_tree
 from easel.core.session.session import is_session_key
 from easel.core.tool.definition import ToolDefinition
 
@@ -196,9 +196,12 @@ class ResolvedCall:
     @property
     def digest(self) -> str:
         """Names this call and no other, so that what was confirmed can be compared with what is about to run. X6"""
-        said = [self.tool, self.args, self.session_key, self.read_by_shell]
-        text = json.dumps(said, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return fingerprint([self.tool, self.args, self.session_key, self.read_by_shell])
+
+
+def fingerprint(said: Any) -> str:
+    """The same for what is the same as JSON, whatever the order of its names."""
+    return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def resolved_call(
@@ -220,18 +223,7 @@ def resolved_call(
 
 def read_by_shell(args: Any, definition: ToolDefinition) -> tuple[str, ...]:
     """Which of these arguments the tool hands to a shell, by the definition in force now."""
-    return tuple(place_of(path) for path in _texts(args) if is_shell(definition.schema, path))
-
-
-def _texts(tree: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    if isinstance(tree, str):
-        yield path
-    elif isinstance(tree, Mapping):
-        for name, item in cast("Mapping[str, Any]", tree).items():
-            yield from _texts(item, (*path, name))
-    elif isinstance(tree, list):
-        for index, item in enumerate(cast("list[Any]", tree)):
-            yield from _texts(item, (*path, index))
+    return tuple(place_of(path) for path, leaf in leaves(args) if isinstance(leaf, str) and is_shell(definition.schema, path))
 
 
 def resolved_message(action: SendMessage, values: Values, *, limit: int = LARGEST_FILLED) -> str:

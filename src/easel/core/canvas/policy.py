@@ -5,14 +5,14 @@ Everything here is asked at every execution, whoever triggers it, and again when
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, SendMessage, place_of_argument
 from easel.core.canvas.patch import Op
 from easel.core.canvas.paths import MISSING, found, pointer
 from easel.core.canvas.shell import is_shell, understood
 from easel.core.canvas.spec import CanvasSpec
-from easel.core.canvas.template import Template, lookalikes
+from easel.core.canvas.template import Template, leaves, lookalikes
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadInput, Forbidden, NotFound, Unavailable
 
@@ -92,20 +92,9 @@ def check_templates(spec: CanvasSpec, definitions: Definitions, *, floor: Confir
 
 
 def _check_commands(action: CallTool, definition: ToolDefinition) -> None:
-    for path, template in _templates(action.template):
-        if is_shell(definition.schema, path):
-            understood(template, place_of_argument(action.action_id, path), allows_options=action.allows_options)
-
-
-def _templates(tree: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Template]]:
-    if isinstance(tree, Template):
-        yield path, tree
-    elif isinstance(tree, Mapping):
-        for name, item in cast("Mapping[str, Any]", tree).items():
-            yield from _templates(item, (*path, name))
-    elif isinstance(tree, list):
-        for index, item in enumerate(cast("list[Any]", tree)):
-            yield from _templates(item, (*path, index))
+    for path, leaf in leaves(action.template):
+        if isinstance(leaf, Template) and is_shell(definition.schema, path):
+            understood(leaf, place_of_argument(action.action_id, path), allows_options=action.allows_options)
 
 
 def _warnings(spec: CanvasSpec, definitions: Definitions) -> Iterator[str]:
@@ -128,14 +117,8 @@ def _warnings(spec: CanvasSpec, definitions: Definitions) -> Iterator[str]:
 
 
 def _texts(tree: Any) -> Iterator[str]:
-    if isinstance(tree, str):
-        yield tree
-    elif isinstance(tree, Template):
-        yield from (part for part in tree.parts if isinstance(part, str))
-    elif isinstance(tree, Mapping):
-        yield from (text for item in cast("Mapping[str, Any]", tree).values() for text in _texts(item))
-    elif isinstance(tree, list):
-        yield from (text for item in cast("list[Any]", tree) for text in _texts(item))
+    for _, leaf in leaves(tree):
+        yield from (part for part in (leaf.parts if isinstance(leaf, Template) else [leaf]) if isinstance(part, str))
 
 
 def _missing_targets(action: PatchState, spec: CanvasSpec, at: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ shell reads has its own law for that, see `shell.py`).
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -77,6 +77,18 @@ def _placeholder(match: re.Match[str], at: str) -> Placeholder:
     if unsafe := next(filter(is_unsafe_name, path), None):
         raise BadInput(problem=f"{at}: `{unsafe}` may not be part of a path.")
     return Placeholder(match["source"], path)
+
+
+def leaves(tree: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """What is neither an object nor an array, and where it is."""
+    if isinstance(tree, Mapping):
+        for name, item in cast("Mapping[str, Any]", tree).items():
+            yield from leaves(item, (*path, name))
+    elif isinstance(tree, list):
+        for index, item in enumerate(cast("list[Any]", tree)):
+            yield from leaves(item, (*path, index))
+    else:
+        yield path, tree
 
 
 def parsed_tree(value: Any, at: str) -> Any:
