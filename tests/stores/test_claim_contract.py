@@ -299,3 +299,32 @@ async def test_a_take_over_opens_the_next_attempt_and_a_last_claim_that_only_clo
     assert [(claim.last_seq, claim.is_exhausted) for claim in (first, second, third)] == [(0, False), (1, False), (2, True)]
     assert [json.loads(event.data)["attempt"] for event in await whole_log(runs, first.run_id)] == [1, 2]
     assert (await reload(runs, first.run_id)).last_seq == 2
+
+
+@case("D4")
+@rule("RX-22", "RX-49")
+async def test_a_worker_is_given_the_claims_again_whose_answer_it_never_got(runs: RunStore, store: Store) -> None:
+    for session in ("heard", "unheard", "spoken", "over", "ended"):
+        await runs.enqueue(a_run(session))
+    heard, unheard, spoken, over, ended = await runs.claim_queued(A, 5, 15.0, 0, OPENING)
+    await runs.enqueue(a_run("anothers"))
+    await runs.claim_queued(B, 1, LONG, 0, OPENING)
+    stored(await runs.append(says(spoken, 1, "a word")))
+    stored(await runs.append(ends(ended, 1)))
+    await store.run_out(over.run_id)
+    [again] = await runs.claim_unheard(A, [heard.run_id], LONG, opened=True)
+    assert replace(again, queued_seconds=0, running_seconds=0) == replace(unheard, queued_seconds=0, running_seconds=0)
+    [row] = await store.sql(f"select lease_until > {store.ago(-16)} as pushed_out from runs where run_id = '{unheard.run_id}'")
+    assert row["pushed_out"]
+    assert stored(await runs.append(ends(again, 1))).last_seq == 4, "it goes on as if nothing had been"
+    assert await runs.claim_unheard(A, [heard.run_id], LONG, opened=True) == []
+
+
+@case("D4")
+async def test_a_claim_that_only_closes_has_opened_nothing_when_it_is_given_again(runs: RunStore, store: Store) -> None:
+    await runs.enqueue(a_run("talk", attempts=1))
+    [first] = await runs.claim_queued(A, 1, LONG, 0, OPENING)
+    await store.run_out(first.run_id)
+    [closing] = await runs.claim_expired(B, 1, LONG, opening=OPENING)
+    [again] = await runs.claim_unheard(B, [], LONG, opened=True)
+    assert (again.last_seq, again.attempt, again.is_exhausted) == (closing.last_seq, 2, True)

@@ -77,6 +77,7 @@ PLANS = [
     # statement, what its plan uses, whether it may sort
     ("claim_queued", "runs_claimable_idx", False),
     ("claim_expired", "SCAN runs USING INDEX runs_held_idx", True),
+    ("claim_unheard", "runs_held_idx", True),
     ("pass_turn", "runs_waiting_idx", False),
     ("list_runs", "runs_listing_idx", False),
     ("list_session_runs", "runs_session_idx", False),

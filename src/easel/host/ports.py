@@ -209,6 +209,13 @@ class RunStore(Protocol):
         """
         ...
 
+    async def claim_unheard(self, worker_id: WorkerId, heard: Collection[RunId], seconds: float, *, opened: bool) -> list[Claim]:
+        """What this worker has claimed without hearing so, because the answer was lost: the same attempts, untouched, pushed out. RX-49
+
+        `heard` are the runs it knows that it holds; `opened` says whether its claims come with an opening.
+        """
+        ...
+
     async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool]:
         """Push claims out; the runs still held, each with whether a cancel was asked for. RX-26"""
         ...

@@ -8,8 +8,7 @@ loop's business, what it writes is the run log's.
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from enum import Enum, auto
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import TypeVar
 
 import structlog
@@ -22,6 +21,7 @@ from easel.core.run.run import Claim
 from easel.core.stream.ring import CancelAsked, Ring, RunGrew, RunReady
 from easel.errors import GaveUp, HostError, InternalError, TookTooLong, Unavailable
 from easel.host.audit import Audit, agent_of
+from easel.host.held_run import Held, Stop
 from easel.host.left_to_others import LeftToOthers
 from easel.host.metrics import CLAIM_SECONDS, CLAIMS_LOST, HANDED_BACK, QUEUE_SECONDS, RUNS_ENDED, RUNS_HELD, TAKEOVERS
 from easel.host.ports import Bell, Keeper, RunStore
@@ -39,37 +39,6 @@ QUIET_SECONDS = 10.0  # a database that stays away is told this often, not every
 Answer = TypeVar("Answer")
 
 log = structlog.get_logger("worker")
-
-
-class Stop(Enum):
-    """Why a run is being stopped from outside."""
-
-    CANCEL = auto()
-    LOST = auto()
-    HAND_BACK = auto()
-
-
-class Held:
-    """One run in this worker's hands."""
-
-    def __init__(self, claim: Claim, good_until: float) -> None:
-        self.claim = claim
-        self.good_until = good_until
-        self.log: RunLog
-        self.task: asyncio.Task[None]
-        self.stop: Stop | None = None
-        self.has_begun = False
-        self.is_ending = False
-
-    def end_by(self, stop: Stop) -> None:
-        """The first reason counts, except that a lost claim overrides everything; a run that is ending needs no cancel."""
-        if stop is Stop.LOST:
-            self.log.lose()
-        elif self.is_ending or self.stop is not None:
-            return
-        self.stop = stop
-        if self.has_begun:  # a task that is cancelled before its first step would never tell how its run ended
-            self.task.cancel()
 
 
 class RunWorker:
@@ -110,6 +79,7 @@ class RunWorker:
         self._left = LeftToOthers(prefer_seconds, self._look_for_what_was_left)
         self._latest_turn = 0
         self._sweep_at = 0.0
+        self._in_doubt_until = 0.0
         self._is_draining = False
         bell.listen(self._hear)
 
@@ -123,8 +93,9 @@ class RunWorker:
         tasks = [asyncio.create_task(self._keep_at(duty), name=duty.__name__) for duty in duties]
         log.info("worker.started", worker_id=self.worker_id, slots=self._slots, claim_seconds=self._claim_seconds)
         await stop.wait()
-        tasks.pop(0).cancel()
-        await self._drain()
+        claiming = tasks.pop(0)
+        claiming.cancel()
+        await self._drain(claiming)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -145,10 +116,12 @@ class RunWorker:
                 self._audit.broke(None, "worker.broke", problem, details={"duty": duty.__name__.strip("_")})
             await asyncio.sleep(min(self._poll_seconds, self._claim_seconds / 4))
 
-    async def _drain(self) -> None:
+    async def _drain(self, claiming: asyncio.Task[None]) -> None:
         self._is_draining = True
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(TimeoutError, Unavailable):
             async with asyncio.timeout(self._drain_seconds):
+                await asyncio.wait([claiming])
+                await self._claim_unheard()
                 while self._held:
                     await asyncio.wait([held.task for held in self._held.values()])
         for held in list(self._held.values()):
@@ -192,12 +165,13 @@ class RunWorker:
         with CLAIM_SECONDS.time():
             if time.monotonic() < self._sweep_at:
                 return await self._claim(room, after_turn=max(0, self._latest_turn - NEAR_TURNS))
+            unheard = await self._claim_unheard()
             # What was lost has waited long enough: as much of it as fits, and not in waves.
             taken_over = await self._take_over(self._slots - len(self._held))
             room = self._room()
             queued = await self._claim(room, after_turn=0) if room > 0 else 0
             self._sweep_at = time.monotonic() + self._poll_seconds
-        return taken_over + queued
+        return unheard + taken_over + queued
 
     def _room(self) -> int:
         """Half of the slots at most: claimed all at once, short runs would also end all at once, and worker and store would take
@@ -212,7 +186,8 @@ class RunWorker:
     async def _claim(self, room: int, *, after_turn: int) -> int:
         now = time.monotonic()
         prefer = self._left.seconds
-        taken = await self._runs.claim_queued(self.worker_id, room, self._claim_seconds, after_turn, OPENING, prefer_seconds=prefer)
+        with self._answer_may_be_lost():
+            taken = await self._runs.claim_queued(self.worker_id, room, self._claim_seconds, after_turn, OPENING, prefer_seconds=prefer)
         return self._start(now, taken)
 
     async def _take_over(self, room: int) -> int:
@@ -226,8 +201,30 @@ class RunWorker:
 
     async def _claim_expired(self, room: int, *, last_chance: bool) -> int:
         now = time.monotonic()
-        taken = await self._runs.claim_expired(self.worker_id, room, self._claim_seconds, last_chance=last_chance, opening=OPENING)
+        with self._answer_may_be_lost():
+            taken = await self._runs.claim_expired(self.worker_id, room, self._claim_seconds, last_chance=last_chance, opening=OPENING)
         return self._start(now, taken)
+
+    @contextlib.contextmanager
+    def _answer_may_be_lost(self) -> Generator[None]:
+        """A claim that was not answered may have been made, now or, by a slow network, in a while."""
+        try:
+            yield
+        except (Unavailable, asyncio.CancelledError):
+            self._in_doubt_until = time.monotonic() + self._claim_seconds
+            self._sweep_at = 0.0
+            raise
+
+    async def _claim_unheard(self) -> int:
+        """Nobody else would work on such a run until its claim is over. D4"""
+        now = time.monotonic()
+        if now >= self._in_doubt_until:
+            return 0
+        with self._answer_may_be_lost():
+            unheard = await self._runs.claim_unheard(self.worker_id, self._held.keys(), self._claim_seconds, opened=True)
+        if unheard:
+            log.info("worker.claims_unheard", runs=len(unheard))
+        return self._start(now, unheard)
 
     def _start(self, asked_at: float, claims: Sequence[Claim]) -> int:
         """At once, whatever the next statement brings: what is claimed and not worked on would lose an attempt."""

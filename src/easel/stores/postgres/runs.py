@@ -1,6 +1,6 @@
 """Runs, their queue and their logs in Postgres. The rules are in the statements of `sql/postgres/runs.sql`."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -123,6 +123,10 @@ class PostgresRuns:
         given = {"worker_id": worker_id, "room": room, "seconds": seconds, **_opening(opening)}
         taken = await self._database.rows(SQL["claim_expired"], last_chance=last_chance, **given)
         return [_claim(worker_id, row) for row in taken]
+
+    async def claim_unheard(self, worker_id: WorkerId, heard: Collection[RunId], seconds: float, *, opened: bool) -> list[Claim]:
+        given = {"worker_id": worker_id, "heard": list(heard), "seconds": seconds, "opened": opened}
+        return [_claim(worker_id, row) for row in await self._database.rows(SQL["claim_unheard"], **given)]
 
     async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool]:
         if not claims:

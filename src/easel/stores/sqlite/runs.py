@@ -5,7 +5,7 @@ one writer, so nothing comes between them.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -91,6 +91,20 @@ class SqliteRuns:
             rows = _rows(connection, name, worker_id=worker_id, now=now, until=until, opens=int(opening is not None), **given)
             claims = [_claim(worker_id, row) for row in rows]
             return claims if opening is None else [_opened(connection, claim, opening, now) for claim in claims]
+
+        return await self._database.write(work)
+
+    async def claim_unheard(self, worker_id: WorkerId, heard: Collection[RunId], seconds: float, *, opened: bool) -> list[Claim]:
+        def work(connection: sqlite3.Connection) -> list[Claim]:
+            now = self._now()
+            given = {
+                "worker_id": worker_id,
+                "heard": _json(list(heard)),
+                "opened": int(opened),
+                "now": now,
+                "until": now + microseconds(seconds),
+            }
+            return [_claim(worker_id, row) for row in _rows(connection, "claim_unheard", **given)]
 
         return await self._database.write(work)
 

@@ -166,6 +166,20 @@ select run_id, attempt, user_id, session_id, input_text, input_artifact, max_att
        cancel_requested_at is not null as cancel_requested
   from taken;
 
+-- name: claim_unheard
+-- Give a worker those of its claims again whose answer it never got: it has not said a word in them, and their time is not over. RX-49
+-- From what is running to whose it is: the index on the owner would lead through everything this worker ever did.
+with held as materialized (select run_id, owner_id from runs where status = 'running')
+update runs r set lease_until = clock_timestamp() + make_interval(secs => :seconds)
+  from held
+ where held.owner_id = :worker_id and r.run_id = held.run_id and not r.run_id = any(:heard::text[])
+   and r.owner_id = :worker_id and r.status = 'running' and r.batch_no = 0 and r.lease_until > clock_timestamp()
+returning r.run_id, r.attempt, r.user_id, r.session_id, r.input_text, r.input_artifact, r.max_attempts,
+          r.last_seq - (:opened::bool and r.attempt <= r.max_attempts)::int as last_seq, r.turn_no,
+          extract(epoch from clock_timestamp() - r.created_at)::float8 as queued_seconds,
+          extract(epoch from clock_timestamp() - r.started_at)::float8 as running_seconds,
+          r.cancel_requested_at is not null as cancel_requested;
+
 -- name: renew_claims
 -- Push claims out, where this worker still holds this attempt and its time is not over. Says whether to stop. RX-26
 with held as (

@@ -102,6 +102,18 @@ returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
           cancel_requested_at;
 
+-- name: claim_unheard
+-- Give a worker those of its claims again whose answer it never got: it has not said a word in them, and their time is not over. RX-49
+update runs
+   set lease_until = :until
+ where run_id in (select run_id from runs indexed by runs_held_idx
+                   where status = 'running' and lease_until > :now and owner_id = :worker_id and batch_no = 0
+                     and run_id not in (select value from json_each(:heard)))
+returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts,
+          last_seq - iif(attempt <= max_attempts, :opened, 0) as last_seq, turn_no,
+          (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
+          cancel_requested_at;
+
 -- name: renew_claim
 -- Push a claim out, where this worker still holds this attempt and its time is not over. Says whether to stop. RX-26
 update runs set lease_until = :until

@@ -1,0 +1,82 @@
+"""A claim that was made, though its answer never came: the worker finds it, and nobody waits until it would be over. D4"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from easel.core.run.life import Status
+from easel.errors import Unavailable
+from tests.host.working import PATIENCE_SECONDS, at_work, ended, until
+from tests.requirements import case, rule
+
+if TYPE_CHECKING:
+    from easel.core.run.run import Claim
+    from tests.host.conftest import Bench
+
+FAR_LONGER = PATIENCE_SECONDS * 10  # a claim is not over before the test gives up
+
+
+class DeafClaims:
+    """The store itself, but the answer to its first claim of something comes late, or as the word that nobody answered."""
+
+    def __init__(self, bench: Bench, how: str) -> None:
+        self._runs = bench.runs
+        self._how = how
+        self.made = asyncio.Event()
+
+    async def claim_queued(self, *given: Any, **named: Any) -> list[Claim]:
+        claims = await self._runs.claim_queued(*given, **named)
+        if claims and not self.made.is_set():
+            self.made.set()
+            if self._how == "late":
+                await asyncio.Event().wait()
+            raise Unavailable(what="The database")
+        return claims
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runs, name)
+
+
+@case("D4")
+@rule("RX-22", "RX-49")
+async def test_a_run_whose_claim_was_not_answered_goes_on_at_once_and_at_its_first_attempt(bench: Bench):
+    run_ids = [await bench.start("noop", session) for session in ("a", "b")]
+    deaf: Any = DeafClaims(bench, "never")
+    async with at_work(bench.worker(runs=deaf, claim_seconds=FAR_LONGER)):
+        runs = [await ended(bench, run_id) for run_id in run_ids]
+    assert deaf.made.is_set()
+    assert [(run.status, run.attempt) for run in runs] == [(Status.COMPLETED, 1)] * 2
+    for run_id in run_ids:
+        assert await bench.types(run_id) == ["run.start", "message.completed", "run.status", "done"]
+
+
+@case("D4")
+@rule("RX-49")
+async def test_a_worker_that_is_stopped_in_the_middle_of_a_claim_hands_back_what_it_had_claimed(bench: Bench):
+    run_id = await bench.start("noop")
+    deaf: Any = DeafClaims(bench, "late")
+    async with at_work(bench.worker(runs=deaf, claim_seconds=FAR_LONGER)):
+        await deaf.made.wait()
+    assert (await bench.run(run_id)).status is Status.QUEUED
+    async with at_work(bench.worker()):
+        assert (await ended(bench, run_id)).status is Status.COMPLETED
+
+
+@case("D4")
+async def test_a_worker_that_heard_every_answer_asks_no_such_question(bench: Bench):
+    asked: list[str] = []
+
+    class Watched:
+        def __getattr__(self, name: str) -> Any:
+            asked.append(name)
+            return getattr(bench.runs, name)
+
+    async def has_looked_everywhere_several_times() -> bool:
+        return asked.count("claim_expired") > 6
+
+    watched: Any = Watched()
+    async with at_work(bench.worker(runs=watched)):
+        await ended(bench, await bench.start("noop"))
+        await until(has_looked_everywhere_several_times)
+    assert "claim_unheard" not in asked
