@@ -143,6 +143,15 @@ def test_what_looks_like_a_secret_is_hidden_and_the_rest_stays(text: str, secret
     assert text[:3] == hidden[:3] or hidden.startswith(HIDDEN)
 
 
+@case("P6")
+@pytest.mark.parametrize(
+    "begins", ["sk", "pk", "rk", "gsk", "whsec", "ghp", "gho", "ghu", "ghs", "ghr", "github_pat", "npm", "hf", "glpat", "xoxb", "xapp"]
+)
+@pytest.mark.parametrize("dash", "-_")
+def test_every_shape_of_a_key_is_found_though_most_texts_are_not_searched_for_it(begins: str, dash: str) -> None:
+    assert redact(f"it was {begins}{dash}A1b2C3d4E5f6") == f"it was {HIDDEN}"
+
+
 HARMLESS = [
     "The digest is " + hashlib.sha256(b"x").hexdigest(),
     "max_tokens=500, token_count: 7, 3 tokens left",

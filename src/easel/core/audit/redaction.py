@@ -50,7 +50,9 @@ _END_OF_OUR_COOKIE = re.compile(r"\.(?:tok_|[0-9a-f]{64})")  # a search for it c
 # Without one of these no pattern above can match. Looking for them costs a hundredth of matching, and most texts have none.
 _WORDS_OF_NAMES = ("pass", "pwd", "secret", "token", "tkn", "key", "credential", "authorization", "cookie")
 _SIGNS_OF_SHAPES = (
-    *("-----BEGIN", "earer", "asic", "sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "whsec", "AIza", "ya29.", "gh", "npm", "hf", "glpat"),
+    *("-----BEGIN", "earer", "asic", "sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "whsec", "AIza", "ya29.", "github_pat", "glpat"),
+    # With what follows: by themselves these letters stand in every other id of ours, and each would cost a whole search.
+    *(f"{letters}{dash}" for letters in ("ghp", "gho", "ghu", "ghs", "ghr", "npm", "hf") for dash in "-_"),
     *("xox", "xapp", "AKIA", "ASIA", "SG.", "eyJ", "easel_"),
 )
 
