@@ -52,12 +52,13 @@ def folder(tmp_path: Path) -> Path:
 class Author:
     """A watched folder whose looks the test makes itself, one by one, with a clock of its own."""
 
-    def __init__(self, server: EaselProcess, folder: Path, limits: Limits = LIMITS) -> None:
+    def __init__(self, server: EaselProcess, folder: Path, limits: Limits = LIMITS, *, is_accepted: bool = True) -> None:
         self.said: list[str] = []
         self.clock = 0.0
         self.folder = folder
         [place] = files.find(folder)
-        self.watch = Watch(place, Server(server.base_url, server.token), limits, self.said.append, lambda: self.clock)
+        there = Server(server.base_url, server.token)
+        self.watch = Watch(place, there, limits, self.said.append, is_accepted=is_accepted, now=lambda: self.clock)
 
     def look(self) -> bool:
         self.clock += watching.LOOK_SECONDS
@@ -133,7 +134,7 @@ async def test_a_save_is_heard_in_an_open_canvas_within_a_second(
         assert took[-1] < SECOND, took
         save(folder / "spec.json", json.dumps({**SPEC, "description": "New"}).encode())
         assert (await viewer.event()).payload["changedPaths"] == ["$spec"]
-    wait_until(lambda: "spec.json saved; revision" in watched.said(), within=5, what="it says what it did")
+    wait_until(lambda: "spec.json saved; revision" in watched.said(), within=20, what="it says what it did")
     watched.process.send_signal(signal.SIGINT)
     assert watched.process.wait(8) == 0
     assert "Stopped." in watched.said()
@@ -365,7 +366,7 @@ def test_of_many_canvases_one_with_a_file_too_many_keeps_no_other_from_being_wat
     for name, path, value in ((one, "index.html", PAGE), (one, "big.bin", TOO_LARGE), (two, "index.html", PAGE)):
         written(tmp_path, {f"agents/main/canvases/{name}/assets/{path}": value})
     said: list[str] = []
-    watches = Watches(tmp_path, None, Server(server.base_url, server.token), ABOVE, said.append)
+    watches = Watches(tmp_path, None, Server(server.base_url, server.token), ABOVE, said.append, is_accepted=True)
     assert [place.canvas_id for place in watches.start()] == [one, two]
     assert is_there(server, one)
     assert is_there(server, two)
@@ -435,10 +436,10 @@ def test_canvases_that_are_made_in_a_watched_folder_are_served_too(server: Easel
     said: list[str] = []
     one, two = new_session(), new_session()
     written(tmp_path, {f"agents/main/canvases/{one}/spec.json": SPEC})
-    watches = Watches(tmp_path, None, Server(server.base_url, server.token), LIMITS, said.append)
+    watches = Watches(tmp_path, None, Server(server.base_url, server.token), LIMITS, said.append, is_accepted=True)
     assert [place.canvas_id for place in watches.start()] == [one]
     written(tmp_path, {f"agents/ops/canvases/{two}/assets/index.html": b"x"})
-    wait_until(lambda: watches.once() is None and any(text.startswith(f"{two}: made") for text in said), within=5, what="it is served")
+    wait_until(lambda: watches.once() is None and any(text.startswith(f"{two}: made") for text in said), within=20, what="it is served")
     assert rpc(server, "canvas.get", canvasId=two)["descriptor"]["agentId"] == "ops"
     assert said[0].startswith(f"{one}: made")
 
@@ -473,3 +474,39 @@ def test_an_export_into_a_watched_folder_changes_nothing(server: EaselProcess, t
     before = revision(server, author.folder)
     assert author.settle() == []
     assert revision(server, author.folder) == before
+
+
+# --- who stands for it ----------------------------------------------------------------------------------------------------
+
+
+def is_accepted(server: EaselProcess, folder: Path) -> bool:
+    return rpc(server, "canvas.get", canvasId=folder.name)["accepted"]
+
+
+@rule("RS-59")
+@pytest.mark.parametrize("saved", ["spec.json", "assets/index.html"])
+def test_what_is_saved_asks_until_somebody_accepts_it_there(server: EaselProcess, folder: Path, saved: str) -> None:
+    """Whoever can write into the folder could otherwise run commands in the name of whoever watches it: an agent with a file tool, too."""
+    author = Author(server, folder, is_accepted=False)
+    author.watch.start()
+    assert not is_accepted(server, folder)
+    rpc(server, "canvas.accept", canvasId=folder.name, revision=revision(server, folder))
+    assert author.settle() == []
+    assert is_accepted(server, folder), "nothing was saved since"
+    (folder / saved).write_bytes((folder / saved).read_bytes() + b"\n ")
+    if saved == "spec.json":
+        (folder / saved).write_text(json.dumps({**SPEC, "title": "Anew"}))
+    [said] = author.settle()
+    assert f"{saved} saved" in said
+    assert not is_accepted(server, folder)
+
+
+@rule("RS-59")
+def test_with_accept_whoever_watches_stands_for_what_is_there_and_what_comes(server: EaselProcess, folder: Path) -> None:
+    Author(server, folder, is_accepted=False).watch.start()
+    author = Author(server, folder, is_accepted=True)
+    author.watch.start()
+    assert is_accepted(server, folder), "what lay there already, too"
+    (folder / "assets/index.html").write_bytes(b"<p>another</p>")
+    assert len(author.settle()) == 1
+    assert is_accepted(server, folder)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 VERBS = ["up", "demo", "api", "worker", "node", "migrate", "doctor", "settings"]
 FIRST_PAGE_SECONDS = 3.0
 MOST_RSS_BYTES = 150 * 1024 * 1024
-END_SECONDS = 20.0
+END_SECONDS = 60.0  # who waits longer has found a hang
 SECRET = "a-very-secret-word"
 
 
@@ -161,7 +161,7 @@ def first_page(launcher: Launcher) -> tuple[float, EaselProcess, httpx2.Response
 
 def test_up_serves_its_first_page_soon_and_stays_small(launcher: Launcher) -> None:
     took, server, page = first_page(launcher)
-    for _ in range(2):
+    for _ in range(5):
         if took < FIRST_PAGE_SECONDS:
             break
         server.terminate(10)  # the machine may have been busy with something else: a promise that can be kept is kept now and then
@@ -261,9 +261,9 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
         body = {"session_id": "s", "message": '{"script":[{"say":"x"},{"wait_ms":60000}]}'}
         run_id = httpx2.post(f"{server.base_url}/api/runs", headers=headers, json=body).json()["run_id"]
         view = f"{server.base_url}/api/runs/{run_id}"
-        wait_until(lambda: httpx2.get(view, headers=headers).json()["status"] == "running", within=5, what="it runs")
+        wait_until(lambda: httpx2.get(view, headers=headers).json()["status"] == "running", within=20, what="it runs")
         server.process.send_signal(signal.SIGINT)
-        wait_until(lambda: "once more" in server.said(), within=5, what="it has heard the first")
+        wait_until(lambda: "once more" in server.said(), within=20, what="it has heard the first")
         server.process.send_signal(signal.SIGINT)
         server.process.wait(5)
 

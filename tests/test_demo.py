@@ -94,3 +94,16 @@ def test_where_no_easel_runs_one_is_started_with_them(tmp_path: Path) -> None:
         with Desk(server) as desk:
             there = {one["canvasId"] for one in desk.rpc("canvas.list")["canvases"]}
     assert there == {canvas.canvas_id for canvas in CANVASES}
+
+
+@rule("RS-14", "SB-01")
+def test_a_server_that_asks_before_everything_has_them_too_and_lets_nothing_run_by_itself(tmp_path: Path) -> None:
+    with Launcher(tmp_path) as launcher:
+        (server,) = launcher.ready(launcher.start("up", (*EASEL, "up", "--demo", "--port", "0"), {"APPROVAL_MODE": "minimal"}))
+        with Desk(server) as desk:
+            assert {one["canvasId"] for one in desk.rpc("canvas.list")["canvases"]} == {canvas.canvas_id for canvas in CANVASES}
+            assert desk.rpc("canvas.get", canvasId="log-viewer")["spec"]["refresh"] == []
+            desk.rpc("canvas.delete", canvasId="log-viewer")
+            command = [*EASEL, "demo", "--port", server.base_url.rpartition(":")[2]]
+            subprocess.run(command, env=server.environment, capture_output=True, timeout=60, check=True)
+            assert desk.rpc("canvas.get", canvasId="log-viewer")["spec"]["refresh"] == []

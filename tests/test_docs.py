@@ -45,6 +45,7 @@ from easel.core.tool.definition import ToolDefinition
 from easel.edges.http.calls import Access
 from easel.edges.http.openapi import document
 from easel.edges.http.routes import ROUTES, Row
+from easel.edges.methods import METHODS
 from easel.errors import ActionFailed, HostError
 from easel.host import board_tools, metrics
 from easel.host.native_tools import native_tools
@@ -133,6 +134,7 @@ def sample_events() -> list[Envelope]:
         on_canvas.snapshot(2, picture, "/api/artifacts/" + picture, media_type="image/png", size=1, sha256="0" * 64),
         *action_events(),
         on_canvas.refresh_failed(2, {"refreshId": "poll", "actionId": "look", "error": {}, "failures": 1, "retryInMs": 2_000}),
+        on_canvas.refresh_recovered(2, {"refreshId": "poll", "actionId": "look"}),
     ]
 
 
@@ -244,8 +246,9 @@ def shapes() -> str:
 
 
 def tools_table() -> str:
+    on_boards = (board_tools.WHITEBOARD_READ, board_tools.WHITEBOARD_WRITE, board_tools.BLACKBOARD_READ, board_tools.BLACKBOARD_WRITE)
     rows = [(code(tool.name), ", ".join(code(arg) for arg in tool.schema["properties"]) or NOTHING, tool.description)
-            for tool in (*(one.definition for one in native_tools()), *board_tools.DEFINITIONS)]  # fmt: skip
+            for tool in (*(one.definition for one in native_tools()), *on_boards)]  # fmt: skip
     return table(["tool", "arguments", "what it does"], rows)
 
 
@@ -347,6 +350,18 @@ def test_refreshing_changes_only_the_generated_parts() -> None:
 
 def test_every_event_type_has_a_sample() -> None:
     assert {event.type for event in sample_events()} == set(EVENT_TYPES)
+
+
+def test_the_migrations_that_the_documents_show_are_those_that_there_are() -> None:
+    there = [path.stem.replace("_", " ", 1) for path in sorted((PROJECT / "src/easel/stores/migrations/sqlite").glob("*.sql"))]
+    assert re.findall(r"migration='(.+)'", (PROJECT / "docs/tutorial.md").read_text(encoding="utf-8")) == there
+    assert f"schema version {len(there)}," in (PROJECT / "docs/guide/operate.md").read_text(encoding="utf-8")
+
+
+def test_every_verb_of_the_gateway_is_in_the_table_of_the_guide() -> None:
+    text = (PROJECT / "docs/guide/canvases.md").read_text(encoding="utf-8")
+    told = {name for row in re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE) for name in re.findall(r"`([a-z.]+)`", row)}
+    assert {*METHODS, "canvas.subscribe", "canvas.unsubscribe"} - told == set()
 
 
 def test_no_two_errors_share_a_name() -> None:

@@ -7,6 +7,7 @@ import contextlib
 import platform
 import socket
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from easel import __version__, demo
@@ -21,7 +22,7 @@ from easel.edges.http.app import EdgeSettings, HttpEdge
 from easel.edges.http.routes import OPS, ROUTES, SOCKETS
 from easel.edges.http.server import HttpServer, listen_on
 from easel.edges.http.sockets import SocketRow
-from easel.errors import AlreadyThere
+from easel.errors import AlreadyThere, BadInput
 from easel.ground import Database, Ground, Reached, desk, ground, open_blobs, open_database, owner_token, verified
 from easel.host.board_tools import board_tools
 from easel.host.boards import Boards
@@ -229,7 +230,8 @@ def host(on: Ground, tools: Toolbox) -> Host:
             window=settings.tail_window,
         )
 
-    runs = tails(RUNS, opened.runs)
+    runs, canvas_tails = tails(RUNS, opened.runs), tails(CANVASES, opened.canvases)
+    on.outputs.is_followed = canvas_tails.is_followed
     instance_id = new_worker_id()
     actions = CanvasActions(
         opened.canvas_actions,
@@ -265,7 +267,7 @@ def host(on: Ground, tools: Toolbox) -> Host:
         ),
         tails=runs,
         threads=tails(THREADS, opened.sessions),
-        canvas_tails=tails(CANVASES, opened.canvases),
+        canvas_tails=canvas_tails,
         readiness=Readiness(opened.runs),
         tools=tools,
         nodes=on.nodes,
@@ -339,8 +341,12 @@ async def load_demo(stories: Host) -> list[str]:
     loaded: list[str] = []
     for one in demo.CANVASES:
         assets = {path: text.encode() for path, text in one.assets.items()}
+        draft = Draft(canvas_id=one.canvas_id, title=one.title, spec=one.spec, assets=assets)
         with contextlib.suppress(AlreadyThere):
-            await stories.canvases.create(THE_OWNER, Draft(canvas_id=one.canvas_id, title=one.title, spec=one.spec, assets=assets))
+            try:
+                await stories.canvases.create(THE_OWNER, draft)
+            except BadInput:
+                await stories.canvases.create(THE_OWNER, replace(draft, spec=one.at_rest.spec))
             loaded.append(one.canvas_id)
     return loaded
 

@@ -78,10 +78,15 @@ def demo(host: HostOption = None, port: PortOption = None, data: DataOption = No
         refuse(BadSettings(problem=problem.message))
     for canvas in CANVASES:
         try:
-            server.call("canvas.create", **canvas.params)
+            try:
+                server.call("canvas.create", **canvas.params)
+            except Refused as problem:
+                if problem.name != "BAD_INPUT":
+                    raise
+                server.call("canvas.create", **canvas.at_rest.params)
         except Refused as problem:
             if problem.name != "ALREADY_THERE":
-                refuse(BadSettings(problem=problem.message))
+                refuse(BadSettings(problem=f"{canvas.canvas_id}: {problem.message}"))
         typer.echo(f"{canvas.title}: {server.page_of('main', canvas.canvas_id)}")
 
 
@@ -185,7 +190,7 @@ def verify_audit(data: DataOption = None, known: KnownOption = None) -> None:
 
 
 @app.command("settings")
-def showsettings_for() -> None:
+def show_settings() -> None:
     """Every setting with its value here, its default and what it does.
 
     Example: `EASEL_PORT=9000 easel settings`

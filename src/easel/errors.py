@@ -15,7 +15,7 @@ class HostError(Exception):
     gateway: ClassVar[int] = 500
     rpc: ClassVar[int] = -32000
     http: ClassVar[int] = 500
-    retry_after: ClassVar[int | None] = None  # seconds a client should wait, where waiting helps
+    retry_after: int | None = None  # seconds a client should wait, where waiting helps
 
     def __init__(self, **details: object) -> None:
         template = (type(self).__doc__ or "").strip().split("\n\n", 1)[0]
@@ -66,7 +66,7 @@ class MethodNotAllowed(HostError):
 
 
 class IdempotencyConflict(HostError):
-    """The idempotency key {key} was already used for another request; use a new key for a new request."""
+    """The {what} {key} was already used for another request; use a new one for a new request."""
 
     code, gateway, rpc, http = "IDEMPOTENCY_CONFLICT", 409, -32009, 409
 
@@ -200,7 +200,7 @@ class Cancelled(HostError):
 
 
 class NotRunning(HostError):
-    """{id} does not run any more: it is {status}, and there is nothing to stop."""
+    """{id} does not run: it is {status}, and there is nothing to stop."""
 
     code, gateway, rpc, http = "NOT_RUNNING", 409, -32045, 409
 
@@ -257,3 +257,12 @@ class Unavailable(HostError):
     """{what} cannot be reached right now; nothing was changed, try again in a moment."""
 
     code, gateway, rpc, http, retry_after = "UNAVAILABLE", 503, -32050, 503, 1
+
+    @classmethod
+    def after_sending(cls, what: object, *, is_repeatable: bool) -> Self:
+        """A change was on its way, and no answer came. What does no harm when it is sent twice may be tried again; the rest has to be looked at."""
+        again = "it is safe to send it again in a moment" if is_repeatable else "look before you send it again"
+        told = f"{what} cannot be reached right now; what you sent may be stored all the same: {again}."
+        problem = cls.as_told(told, what=what, mayBeStored=True)
+        problem.retry_after = cls.retry_after if is_repeatable else None
+        return problem

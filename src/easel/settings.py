@@ -74,7 +74,10 @@ class Settings:
     run_timeout_seconds: float = _row(3600.0, "How long a run may take, over all its attempts.", least=0.1)
     tool_timeout_seconds: float = _row(600.0, "How long one tool call may take.", least=0.1)
     retention_days: float = _row(
-        0.0, "Days that the log of a finished run is kept whole, and events in the log of a canvas; 0: for ever.", least=0
+        0.0,
+        "Days that the log of a finished run is kept whole, and events and records of actions of a canvas; 0: for ever. What is older goes"
+        " within a minute, from the log of a canvas within an hour.",
+        least=0,
     )
     # streams
     patience_seconds: float = _row(30.0, "How long a client may take for a request's head, or between two pieces of its body.", least=0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,10 @@ class Desk:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
+    def rpc_any(self, method: str, **params: Any) -> Any:
+        """The answer, or what was refused and why."""
+        return self._http.post("/api/rpc", json={"method": method, "params": params}).json()
+
     def get(self, path: str) -> Any:
         return self._http.get(path).raise_for_status().json()
 
@@ -92,6 +97,12 @@ class Desk:
 
     def patch(self, name: str, path: str, value: Any) -> None:
         self.rpc("canvas.patch", canvasId=name, statePatch=[{"op": "add", "path": path, "value": value}])
+
+    async def as_agent(self, **args: Any) -> None:
+        """In a run, with the one tool that agents have for it; the scripted model plays what a model would say."""
+        script = {"script": [{"call": "gsv__Canvas", "args": args}, {"say": "made"}]}
+        run_id = self.post("/api/runs", {"session_id": "author", "message": json.dumps(script)})["run_id"]
+        await self.until(lambda: self.get(f"/api/runs/{run_id}")["status"] == "completed", "the agent's run")
 
     def state(self, name: str) -> dict[str, Any]:
         return self.rpc("canvas.get", canvasId=name)["state"]

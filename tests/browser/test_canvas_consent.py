@@ -14,7 +14,7 @@ from easel.core.principal import THE_OWNER, Kind
 from easel.host.canvas_library import Draft
 from tests.browser.canvas import COCKPIT, MINIMAL, Desk, show, the_frame
 from tests.edges.http.live import LiveEasel, new_session
-from tests.requirements import rule
+from tests.requirements import case, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,16 +62,41 @@ async def both_asked(page: Page, easel: LiveEasel, desk: Desk) -> tuple[str, Fra
     return name, frame
 
 
+@rule("CV-05", "CV-22")
+@case("X6")
+async def test_a_question_that_somebody_else_s_press_brings_is_shown_whole(page: Page, easel: LiveEasel, desk: Desk) -> None:
+    """The event that brings it is light: of a long value it says only that it is long, and nobody agrees to that."""
+    long = "echo harmless\n" * 300 + "rm -rf everything"
+    name = desk.make(MINIMAL, {**TWO, "actions": {"write": {**ECHO, "args": {"value": "{{input.text}}"}, "confirm": "always"}}})
+    await show(page, easel, name)
+    desk.rpc("canvas.action", canvasId=name, actionId="write", input={"text": long})
+    await page.get_by_role("button", name="Look at it").click()
+    call = page.locator("#consent-call")
+    await expect(call).to_contain_text("rm -rf everything")
+    await expect(call).not_to_contain_text("sha256")
+    await page.locator("#consent-refuse").click()
+    await expect(page.locator("#consent")).to_be_hidden()
+    await expect(page.locator("#waiting")).to_be_hidden()
+
+
 @rule("CV-05")
 async def test_the_pause_of_a_question_is_its_own(page: Page, easel: LiveEasel, desk: Desk) -> None:
-    """The time that a person looked at one question is no time that they looked at the next."""
+    """The time that a person looked at one question is no time that they looked at the next.
+
+    All of it is seen, and the second question put off, inside of the page: its timers keep their order however late they are.
+    """
     await page.add_init_script("""
-        window.enabled = [];
+        window.enabled = []; window.shown = [];
         addEventListener("DOMContentLoaded", () => {
           const approve = document.getElementById("consent-approve"), call = document.getElementById("consent-call");
           if (!approve) return; // the page in the frame
           let shownAt = 0;
-          new MutationObserver(() => { shownAt = performance.now() }).observe(call, {childList: true});
+          new MutationObserver(() => {
+            shownAt = performance.now();
+            shown.push(approve.disabled);
+            // A press at the last moment of one question's pause: the next question is shown, and that pause must not end for it.
+            if (shown.length === 2) setTimeout(() => { document.getElementById("consent").dispatchEvent(new Event("cancel", {cancelable: true})) }, 600);
+          }).observe(call, {childList: true});
           new MutationObserver(() => { if (!approve.disabled) enabled.push([call.textContent, performance.now() - shownAt]) })
             .observe(approve, {attributes: true, attributeFilter: ["disabled"]});
         })""")
@@ -79,12 +104,10 @@ async def test_the_pause_of_a_question_is_its_own(page: Page, easel: LiveEasel, 
     approve = page.locator("#consent-approve")
     await expect(approve).to_be_enabled()
     await approve.click()
-    await expect(page.locator("#consent-call")).to_contain_text("the second")
-    assert await approve.is_disabled()
-    # A press at the last moment of one question's pause: the next question is shown, and that pause must not end for it.
-    await page.keyboard.press("Escape")
     await page.get_by_role("button", name="Look at it").click()
+    await expect(page.locator("#consent-call")).to_contain_text("the second")
     await expect(approve).to_be_enabled()
+    assert await page.evaluate("shown") == [True, True, True], "whatever is shown cannot be approved yet"
     waits = await page.evaluate("enabled")
     assert [how for how in waits if how[1] < 690] == []
     assert len(waits) == 2, "one for each question that was looked at long enough"
@@ -167,6 +190,7 @@ async def test_the_panel_names_what_is_accepted(page: Page, easel: LiveEasel) ->
     encoded = json.dumps(elsewhere)
     easel.sql(f"update canvases set spec = '{encoded}' where canvas_id = '{name}'")
     await show(page, easel, name)
+    await expect(page.get_by_role("button", name="Accept it")).to_be_in_viewport(ratio=1)  # without a scroll, however long the spec is
     await page.get_by_text("What it would be allowed").click()
     says = page.locator("#accept-says")
     for told in ("gsv__Echo, gsv__Clock", "tell, to this canvas’s own session, agent:main:author", "other, to agent:main:ops"):

@@ -132,21 +132,17 @@ async def test_a_canvas_brings_no_sign_in_to_the_api_by_any_way(page: Page, serv
 @case("U2")
 @rule("RS-58")
 async def test_nothing_that_a_canvas_tries_reaches_another_port(page: Page, server: EaselProcess, desk: Desk) -> None:
-    async with listening() as listener:
-        text = script(QUIET, listener)
-        # A page that nobody holds in gets out by nearly all of these: they are ways, and this listener hears them.
-        async with unprotected(f"{EMPTY}<script>{text}</script>") as address:
-            free = await page.context.new_page()
-            await free.goto(address)
-            await holds(free.main_frame, "window.hasTried")
-            await asyncio.sleep(LEAK_SECONDS)
-            await free.close()
+    # A page that nobody holds in gets out by nearly all of these: they are ways, and a listener hears them.
+    async with listening() as listener, unprotected(f"{EMPTY}<script>{script(QUIET, listener)}</script>") as address:
+        free = await page.context.new_page()
+        await free.goto(address)
+        await holds(free.main_frame, "window.hasTried")
         # What Chromium itself does not do here: it looks nothing up in advance for a test, and its headless window has no icon.
         idle = {"preconnect", "dns-prefetch", "icon", "ping", "speculation", "fetch-keepalive", "modulepreload"}
-        assert set(QUIET) - listener.ways() <= idle
-        listener.heard.clear()
-
-        held = hostile(desk, text)
+        await desk.until(lambda: set(QUIET) - listener.ways() <= idle, "all the ways out")
+        await free.close()
+    async with listening() as listener:
+        held = hostile(desk, script(QUIET, listener))
         await show(page, server, held)
         await holds(await the_frame(page), "window.hasTried")
         await asyncio.sleep(LEAK_SECONDS)
@@ -343,12 +339,18 @@ async def test_ten_thousand_messages_in_a_second_are_a_handful_for_the_host(page
     await show(page, server, name)
     frame = await the_frame(page)
     await holds(frame, "window.nonce")
+    began = asyncio.get_running_loop().time()
     await frame.evaluate(
         "for (let n = 0; n < 10_000; n += 1) parent.postMessage({gsv: 1, nonce, kind: 'action', id: 'i' + n, actionId: 'setDeploying', input: {}}, '*')"
     )
-    told = await desk.until(lambda: [one for one in desk.audit("canvas.page.refused", name) if one["what"] == "rate"], "the record")
-    assert told[0]["refused"] > 9_000
-    assert len(desk.records(name)) <= 300, "a burst, and a second of what may come"
+
+    def refused() -> int:
+        """Told once a second; a slow browser needs more than one for all of them."""
+        return sum(one["refused"] for one in desk.audit("canvas.page.refused", name) if one["what"] == "rate")
+
+    await desk.until(lambda: refused() > 9_000, "the record")
+    took = asyncio.get_running_loop().time() - began
+    assert len(desk.records(name)) <= 200 + 60 * took, "a burst, and what may come in that time"
     began = asyncio.get_running_loop().time()
     await page.evaluate("1")
     assert asyncio.get_running_loop().time() - began < 2
@@ -381,6 +383,132 @@ async def test_names_of_prototypes_lead_nowhere(page: Page, server: EaselProcess
     assert await (await the_frame(page)).evaluate("({}).polluted === undefined && Object.prototype.x === undefined")
     assert await page.evaluate("({}).polluted === undefined")
     assert set(desk.state(name)) == {*COCKPIT["state"], "hosts", "said"}
+
+
+@case("X7")
+async def test_what_a_tool_brings_under_names_of_prototypes_is_only_data(page: Page, server: EaselProcess, desk: Desk) -> None:
+    """A result cannot be refused as a state is that somebody writes."""
+    evil = {"__proto__": {"polluted": "x", "toString": "y"}, "constructor": {"prototype": {"polluted": "x"}}, "hasOwnProperty": 1}
+    bring = {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": evil}}
+    spec = {
+        "version": 1,
+        "toolPolicy": {"allow": ["gsv__Echo"]},
+        "actions": {
+            "bring": {**bring, "saveAs": "kept"},
+            "merge": {**bring, "saveAs": "merged", "saveMode": "merge"},
+            "list": {**bring, "saveAs": "list", "saveMode": "append"},
+        },
+    }
+    page_of_its_own = (
+        f'{EMPTY}<button data-gsv-action="bring">Bring</button><button data-gsv-action="merge">Merge</button>'
+        '<button data-gsv-action="list">List</button><pre data-gsv-text="state.kept.result"></pre>'
+    )
+    for html in (page_of_its_own, None):
+        name = desk.make(html, spec)
+        frame = await show(page, server, name)
+        for button in ("Bring", "Merge", "List"):
+            await frame.get_by_role("button", name=button).click()
+        await desk.until(lambda name=name: {"kept", "merged", "list"} <= desk.state(name).keys(), "all results")
+        await expect(frame.locator("pre:visible").first).to_contain_text('"__proto__"')
+        inside = await the_frame(page)
+        await holds(inside, "gsvCanvas.getState().list?.length === 1 && 'merged' in gsvCanvas.getState()")
+        assert await inside.evaluate("Object.hasOwn(gsvCanvas.getState().kept.result, '__proto__')"), "as it came"
+        clean = "({}).polluted === undefined && [].polluted === undefined && `${{}}` === '[object Object]' && typeof Object.prototype.hasOwnProperty === 'function'"
+        for place in (inside, page):
+            assert await place.evaluate(clean)
+        await show(page, server, name)  # and as a page that is opened then reads it
+        await holds(await the_frame(page), "'kept' in gsvCanvas.getState()")
+        for place in (await the_frame(page), page):
+            assert await place.evaluate(clean)
+        await expect(page.locator("#notes")).to_be_hidden()
+
+
+# --- RS-59: what people press and answer -------------------------------------------------------------------------------------
+
+STOPS_ALL = f"""{EMPTY}<p>page</p><script>
+  document.addEventListener('gsv:status', ({{ detail }}) => {{
+    for (const {{ status, eventId }} of Object.values(detail)) if (['running', 'asked'].includes(status)) gsvCanvas.cancelAction(eventId).catch(() => {{}});
+  }});
+</script>"""
+DEPLOY: dict[str, Any] = {
+    "version": 1,
+    "toolPolicy": {"allow": ["gsv__Sleep"]},
+    "actions": {
+        "deploy": {"kind": "tool.call", "tool": "gsv__Sleep", "args": {"ms": 2_500}, "confirm": "never"},
+        "long": {"kind": "tool.call", "tool": "gsv__Sleep", "args": {"ms": 60_000}, "confirm": "never"},
+        "ask": {"kind": "tool.call", "tool": "gsv__Sleep", "args": {"ms": 1_500}, "confirm": "always"},
+    },
+}
+
+
+@rule("RS-59", "CV-05")
+async def test_a_page_that_an_agent_wrote_answers_no_question_and_stops_nothing_that_people_run(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
+    name = desk.make(MINIMAL, DEPLOY)
+    await desk.as_agent(operation="upsert", canvasId=name, assets={"assets/index.html": STOPS_ALL})
+    assert desk.rpc("canvas.get", canvasId=name)["accepted"] is False
+    await show(page, server, name)
+
+    def tries() -> int:
+        return sum(one["refused"] for one in desk.audit("canvas.page.refused", name) if one["what"] == "stop")
+
+    asked = desk.rpc("canvas.action", canvasId=name, actionId="ask")["confirmationId"]
+    await desk.until(tries, "it tries to refuse, and that is on record")
+    assert [one["status"] for one in desk.records(name)] == ["asked"], "it waits for the person"
+    before = tries()
+    ended = await asyncio.to_thread(desk.rpc, "canvas.confirm", confirmationId=asked, approve=True)
+    assert ended["status"] == "completed", "what they have confirmed runs to its end"
+    ended = await asyncio.to_thread(desk.rpc, "canvas.action", canvasId=name, actionId="deploy")
+    assert ended["status"] == "completed"
+    await desk.until(lambda: tries() > before, "it has tried")
+    await expect(page.locator("#notes-list")).to_contain_text("tried to stop what it has not started")
+    assert desk.audit("canvas.cancelled", name) == []
+
+
+@rule("RS-59", "CV-05")
+async def test_a_page_stops_what_it_started_itself_and_the_next_page_does_not(page: Page, server: EaselProcess, desk: Desk) -> None:
+    name = desk.make(MINIMAL, DEPLOY)
+    await desk.as_agent(operation="upsert", canvasId=name, assets={"assets/index.html": f"{EMPTY}<p>first</p>"})
+    await show(page, server, name)
+    frame = await the_frame(page)
+    stop = "gsvCanvas.cancelAction(%s).then(({ status }) => status, ({ code }) => code)"
+
+    async def pressed() -> str:
+        await frame.evaluate("void gsvCanvas.runAction('long').catch(() => {})")
+        [one] = await desk.until(lambda: desk.rpc("canvas.records", canvasId=name, status="running")["records"], "it runs")
+        return json.dumps(one["eventId"])
+
+    assert await frame.evaluate(stop % await pressed()) == "cancelled"
+    event_id = await pressed()
+    await desk.as_agent(operation="upsert", canvasId=name, assets={"assets/index.html": f"{EMPTY}<p>second</p>"})
+    await expect(inside(page).locator("p")).to_have_text("second")
+    frame = await the_frame(page)
+    assert await frame.evaluate(stop % event_id) == 403, "another page has started it"
+    desk.rpc("canvas.cancel", canvasId=name, eventId=json.loads(event_id))
+
+
+@rule("RS-59")
+async def test_a_page_that_a_person_stands_for_stops_whatever_runs_and_answers_nothing(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
+    name = desk.make(f"{EMPTY}<p>page</p>", DEPLOY)
+    await show(page, server, name)
+    frame = await the_frame(page)
+    asked = desk.rpc("canvas.action", canvasId=name, actionId="ask")["confirmationId"]
+    refuse = f"gsvCanvas.cancelAction({json.dumps(asked)}).then(({{ status }}) => status, ({{ name }}) => name)"
+    assert await frame.evaluate(refuse) == "NOT_RUNNING"
+    await frame.evaluate("void gsvCanvas.runAction('ask')")
+    await expect(page.locator("#consent")).to_be_visible()
+    mine = next(one["eventId"] for one in desk.records(name))
+    assert await frame.evaluate(refuse.replace(asked, mine)) == "NOT_RUNNING", "nor what it has asked for itself"
+    await expect(page.locator("#consent")).to_be_visible()
+    assert [one["status"] for one in desk.records(name)] == ["asked", "asked"]
+    await page.locator("#consent-refuse").click()
+    running = asyncio.create_task(asyncio.to_thread(desk.rpc_any, "canvas.action", canvasId=name, actionId="long"))
+    [one] = await desk.until(lambda: desk.rpc("canvas.records", canvasId=name, status="running")["records"], "it runs")
+    await frame.evaluate(f"gsvCanvas.cancelAction({json.dumps(one['eventId'])})")
+    assert (await running)["error"]["name"] == "CANCELLED"
 
 
 # --- P5: what tools bring ----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.canvas import Desk, holds, show, the_frame
+from tests.browser.canvas import Desk, holds, inside, show, the_frame
 from tests.requirements import rule
 from tests.support.processes import EaselProcess, Launcher
 
@@ -32,6 +32,14 @@ SPEC: dict[str, Any] = {
         },
         "quick": {"kind": "tool.call", "tool": "local__Bash", "args": {"command": "echo done"}, "confirm": "never"},
         "ask": {"kind": "tool.call", "tool": "local__Bash", "args": {"command": "true"}, "confirm": "always"},
+        "by": {
+            "kind": "tool.call",
+            "tool": "local__Bash",
+            "args": {"command": "echo {{input.word}}; sleep {{input.seconds}}"},
+            "confirm": "never",
+            "title": "Say and wait",
+        },
+        "note": {"kind": "state.patch", "patch": [{"op": "add", "path": "/noted", "value": True}]},
     },
 }
 OWN = """<!doctype html><title>own</title><button data-gsv-action="deploy">Go</button>
@@ -44,7 +52,7 @@ OWN = """<!doctype html><title>own</title><button data-gsv-action="deploy">Go</b
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EaselProcess]:
-    settings = {"SANDBOX_MODE": "logical", "CONFIRM_SECONDS": "1", "CLAIM_SECONDS": "1"}
+    settings = {"SANDBOX_MODE": "logical", "CONFIRM_SECONDS": "3", "CLAIM_SECONDS": "1"}
     with Launcher(tmp_path_factory.mktemp("easel"), "", settings) as launcher:
         (started,) = launcher.ready(launcher.up())
         yield started
@@ -82,6 +90,74 @@ async def test_the_generated_page_shows_the_last_lines_and_a_stop_button_while_i
     await frame.get_by_role("button", name="Quick").click()
     await expect(frame.locator("[data-outcome=quick]")).to_have_text("done")
     await expect(frame.locator("[data-said=quick]")).to_be_hidden()
+
+
+@rule("CV-37", "CV-30")
+async def test_a_page_that_is_opened_in_the_middle_shows_what_was_said_so_far(page: Page, server: EaselProcess, desk: Desk) -> None:
+    name = desk.make(None, SPEC)
+    frame = await show(page, server, name)
+    await frame.get_by_role("button", name="Deploy it").click()
+    await expect(frame.locator("[data-said=deploy]")).to_have_text("one\n30%\n<b>three</b>\n")
+    await frame.get_by_role("button", name="Quick").click()
+    await expect(frame.locator("[data-outcome=quick]")).to_have_text("done")
+    later = await page.context.new_page()
+    frame = await show(later, server, name)
+    await expect(frame.locator("[data-said=deploy]")).to_have_text("one\n30%\n<b>three</b>\n")
+    await expect(frame.locator("[data-outcome=deploy]")).to_have_text("running…")
+    await expect(frame.locator("[data-outcome=quick]")).to_have_text("done")
+    await expect(frame.locator("[data-said=quick]")).to_be_hidden()
+    await expect(later.locator("#notes")).to_be_hidden()
+    await frame.locator("[data-stop=deploy]").click()
+    await expect(frame.locator("[data-outcome=deploy]")).to_contain_text("failed: owner stopped it")
+    await expect(frame.locator("[data-said=deploy]")).to_have_text("one\n30%\n<b>three</b>\n")  # once
+    await later.close()
+
+
+@rule("CV-37", "CV-30")
+async def test_of_two_executions_of_one_action_both_are_shown_and_each_can_be_stopped(page: Page, server: EaselProcess, desk: Desk) -> None:
+    """A press meets another press, or a job that runs by itself, all the time."""
+    name = desk.make(OWN.replace("deploy", "by"), SPEC)
+    await show(page, server, name)
+    frame = await the_frame(page)
+    press = "void gsvCanvas.runAction('by', {seconds: '%s', word: '%s'}).catch(() => {})"
+    await frame.evaluate(press % (60, "first"))
+    await holds(frame, "told.at(-1)?.output === 'first\\n'")
+    await frame.evaluate(press % (0, "quick"))
+    await desk.until(lambda: [one["status"] for one in desk.records(name)] == ["completed", "running"], "the second has ended")
+    await expect(page.locator("#running")).to_have_text("running: by")
+    await expect(page.locator("#stops button")).to_have_text(["Stop Say and wait"])
+    first = desk.records(name)[-1]["eventId"]
+    await holds(
+        frame, f"told.at(-1).status === 'running' && told.at(-1).eventId === {json.dumps(first)} && told.at(-1).output === 'first\\n'"
+    )
+    await expect(inside(page).locator("button")).to_have_attribute("aria-busy", "true")
+
+    await frame.evaluate(press % (60, "third"))
+    await expect(page.locator("#running")).to_have_text("running: by (2 times)")
+    await expect(page.locator("#stops button")).to_have_count(2)
+    await holds(frame, "told.at(-1).output === 'third\\n'")  # of two that run the later one is named
+    await expect(page.locator("#stops button").first).to_contain_text("Stop Say and wait, since ")
+    await page.locator("#stops button").first.click()
+    await expect(page.locator("#stops button")).to_have_text(["Stop Say and wait"])
+    assert [one["status"] for one in desk.records(name)] == ["running", "completed", "failed"], "the older one was stopped"
+    await page.locator("#stops button").click()
+    await expect(page.locator("#running")).to_be_empty()
+    await holds(frame, "told.at(-1).status === 'failed'")
+
+
+@rule("CV-37")
+async def test_what_runs_is_shown_however_much_has_run_since(page: Page, server: EaselProcess, desk: Desk) -> None:
+    name = desk.make(None, SPEC)
+    await show(page, server, name)
+    await inside(page).get_by_role("button", name="Deploy it").click()
+    await expect(page.locator("#running")).to_have_text("running: deploy")
+    for _ in range(60):
+        desk.rpc("canvas.action", canvasId=name, actionId="note")
+    later = await page.context.new_page()
+    await show(later, server, name)
+    await later.get_by_role("button", name="Stop Deploy it").click()
+    await expect(page.locator("#running")).to_be_empty()
+    await later.close()
 
 
 @rule("CV-37")

@@ -329,10 +329,11 @@ async def test_a_press_that_was_meant_for_something_else_approves_nothing(page: 
     name = desk.make(MINIMAL)
     await show(page, server, name)
     frame = await the_frame(page)
+    await page.evaluate("""void (window.shown = new Promise((resolve) => new MutationObserver(
+        () => resolve(document.getElementById("consent-approve").disabled)).observe(document.getElementById("consent"), {attributeFilter: ["open"]})))""")
     await frame.evaluate("void (window.asked = gsvCanvas.runAction('deploy'))")
     approve = page.locator("#consent-approve")
-    await expect(approve).to_be_visible()
-    assert await approve.is_disabled(), "it can be pressed only after a while"
+    assert await page.evaluate("shown") is True, "it can be pressed only after a while"
     await expect(approve).to_be_enabled()
     assert desk.records(name)[0]["status"] == "asked"
     await page.keyboard.press("Escape")

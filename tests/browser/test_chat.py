@@ -62,12 +62,12 @@ async def test_a_question_and_its_answer_come_over_the_chat(page: Page, server: 
 
 async def test_an_answer_grows_while_it_is_given(page: Page, server: EaselProcess) -> None:
     await enter(page, server)
-    await say(page, script({"ticks": 8, "every_ms": 120}, {"say": "Done."}))
+    await say(page, script({"ticks": 30, "every_ms": 120}, {"say": "Done."}))
     await expect(answer(page)).to_contain_text("tick 2")
     await expect(turn(page)).to_have_attribute("data-state", "running")
     assert "Done." not in await answer(page).inner_text()
     await expect_ended(page)
-    await expect(answer(page)).to_have_text("".join(f"tick {n}\n" for n in range(1, 9)) + "Done.")
+    await expect(answer(page)).to_have_text("".join(f"tick {n}\n" for n in range(1, 31)) + "Done.")
 
 
 async def test_a_long_answer_is_shown_whole_although_its_event_only_refers_to_it(page: Page, server: EaselProcess) -> None:
@@ -152,13 +152,13 @@ async def test_messages_sent_while_a_run_is_active_wait_in_line_and_get_their_tu
 @rule("RX-48")
 async def test_a_reload_in_the_middle_of_a_run_sees_it_go_on(page: Page, server: EaselProcess) -> None:
     await enter(page, server)
-    await say(page, script({"say": "Look."}, {"call": "gsv__Clock", "args": {}}, {"ticks": 12, "every_ms": 150}, {"say": "Done."}))
+    await say(page, script({"say": "Look."}, {"call": "gsv__Clock", "args": {}}, {"ticks": 30, "every_ms": 150}, {"say": "Done."}))
     await expect(answer(page).last).to_contain_text("tick 3")
     await page.reload()
     await expect(turn(page)).to_have_attribute("data-state", "running")
     await expect(answer(page).last).to_contain_text("tick 1\n")
     await expect_ended(page)
-    ticks = "".join(f"tick {n}\n" for n in range(1, 13))
+    ticks = "".join(f"tick {n}\n" for n in range(1, 31))
     await expect(answer(page)).to_have_text(["Look.", f"{ticks}Done."])
     await expect(turn(page).locator(".tool")).to_have_count(1)
     await expect(page.locator("#turns .turn")).to_have_count(1)

@@ -41,7 +41,7 @@ async def test_a_page_outlives_a_killed_server_and_sees_its_run_finish(page: Pag
     with Launcher(tmp_path, settings={"CLAIM_SECONDS": "1", "POLL_SECONDS": "0.2"}) as launcher:
         server = await started(launcher)
         session = await enter(page, server)
-        steps = [{"say": "Before."}, {"call": "gsv__Clock", "args": {}}, {"ticks": 8, "every_ms": 150}, {"say": "After."}]
+        steps = [{"say": "Before."}, {"call": "gsv__Clock", "args": {}}, {"ticks": 20, "every_ms": 150}, {"say": "After."}]
         await say(page, script(*steps))
         await expect(answer(page).last).to_contain_text("tick 3")
         server.kill()
@@ -50,7 +50,7 @@ async def test_a_page_outlives_a_killed_server_and_sees_its_run_finish(page: Pag
         await expect(page.locator("#run-note")).to_contain_text("Attempt 2")
         await expect_ended(page)
         await expect(status(page)).to_have_text("completed")
-        ticks = "".join(f"tick {number}\n" for number in range(1, 9))
+        ticks = "".join(f"tick {number}\n" for number in range(1, 21))
         await expect(answer(page)).to_have_text(["Before.", f"{ticks}After."])
         await expect(page.locator("#turns .turn")).to_have_count(1)
         await expect(turn(page).locator(".tool")).to_have_count(1)

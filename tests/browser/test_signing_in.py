@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from tests.browser.canvas import Desk, show, the_frame
 from tests.browser.conftest import link_of
 from tests.browser.console import Outside
 from tests.requirements import case
+from tests.support.processes import wait_until
 
 if TYPE_CHECKING:
     from tests.support.processes import EaselProcess
@@ -78,7 +80,9 @@ async def test_signing_out_in_one_tab_ends_the_streams_of_all(page: Page, server
     await expect(other.locator("#signed-out")).to_be_visible()
     await expect(other.locator("#link")).to_have_text("You are signed out.")
     with Outside(server) as outside:
-        assert not any(outside.watched().values())
+        await asyncio.to_thread(
+            wait_until, lambda: not any(outside.watched().values()), within=10, what="the server has no stream of theirs"
+        )
 
 
 @case("O9")

@@ -12,7 +12,7 @@ from easel.core.canvas.execution import Status
 from easel.core.canvas.policy import check_templates
 from easel.core.canvas.spec import checked_spec
 from easel.errors import BadInput, Forbidden, Unavailable
-from tests.core.button import RULES, acting, canvas
+from tests.core.canvas.button import RULES, acting, canvas
 from tests.core.canvas.specs import READ, TOOLS
 from tests.requirements import rule
 
@@ -41,11 +41,12 @@ JOBS = [
     ("one that an agent declared",       READS,                          False,    True,    None),
     ("a tool that does more",            RUNS,                           True,     False,   Forbidden),
     ("one that asks no one",             {**RUNS, "confirm": "never"},   True,     True,    None),
-    ("the same, not accepted",           {**RUNS, "confirm": "never"},   False,    True,    Forbidden),
+    ("that one, not accepted",           {**RUNS, "confirm": "never"},   False,    True,    Forbidden),
     ("one that always asks",             {**READS, "confirm": "always"}, True,     False,   Forbidden),
     ("an unknown tool",                  GONE,                           True,     True,    Unavailable),
     ("an unknown tool that always asks", {**GONE, "confirm": "always"},  True,     False,   Unavailable),
-    ("a patch of the state",             {"kind": "state.patch", "patch": []}, False, True, None),
+    ("a patch of the state",             {"kind": "state.patch", "patch": []}, True,  True, None),
+    ("the same, not accepted",           {"kind": "state.patch", "patch": []}, False, True, Forbidden),
 ]  # fmt: skip
 
 

@@ -36,6 +36,7 @@ PLACES = {
     "canvas.action.output":   ("public", {"canvas"}),
     "canvas.action.refused":  ("public", {"canvas"}),
     "canvas.refresh.failed":  ("public", {"canvas"}),
+    "canvas.refresh.recovered": ("public", {"canvas"}),
 }  # fmt: skip
 
 

@@ -9,7 +9,8 @@ import msgspec
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.spec import SpecLimits
 from easel.core.principal import THE_OWNER
-from easel.host.canvas_actions import ActionLimits, Ask, CanvasActions
+from easel.host.canvas_actions import ActionLimits, CanvasActions
+from easel.host.canvas_ask import Ask
 from easel.host.canvas_assets import AssetLimits, CanvasAssets
 from easel.host.canvas_changes import CanvasChanges
 from easel.host.canvas_library import CanvasLibrary, Draft
@@ -36,9 +37,16 @@ POLL_SECONDS = 0.05
 
 class Stage:
     def __init__(
-        self, bench: Bench, *tools: Tool, unwatched: bool = True, poll_seconds: float = POLL_SECONDS, most_output: int = 2_000
+        self,
+        bench: Bench,
+        *tools: Tool,
+        unwatched: bool = True,
+        poll_seconds: float = POLL_SECONDS,
+        most_output: int = 2_000,
+        at_once: int = 20,
     ) -> None:
         self.bench = bench
+        self.is_followed = True  # whether somebody has subscribed to the canvas on this instance
         database = bench.database
         bell, audit, instance = database.bell, bench.audit, new_worker_id()
         blobs = open_blobs(str(database.path.parent / "blobs"))
@@ -51,14 +59,14 @@ class Stage:
         self.tools.add(canvas_tools(self.library, self.views, database.runs, database.canvases))
         times = {"poll_seconds": 0.05, "heartbeat_seconds": 15, "stall_seconds": 30}
         self.runs = Tails(RUNS, database.runs, bell, room=Room(100), window=100, **times)
-        work = CanvasWork(self.tools, bench.queue, self.runs, bench.artifacts, answer_seconds=10)
-        action_limits = ActionLimits(20, 100_000, LEASE_SECONDS, 0.05, 900, Confirm.NEVER)
+        self.work = work = CanvasWork(self.tools, bench.queue, self.runs, bench.artifacts, answer_seconds=10)
+        action_limits = ActionLimits(at_once, 100_000, LEASE_SECONDS, 0.05, 900, Confirm.NEVER)
         self.actions = CanvasActions(
             database.canvas_actions,
             changes,
             work,
             bench.artifacts,
-            outputs=LiveOutputs(changes, audit, most_output, LEASE_SECONDS),
+            outputs=LiveOutputs(changes, audit, most_output, LEASE_SECONDS, is_followed=lambda _: self.is_followed),
             bell=bell,
             audit=audit,
             limits=action_limits,

@@ -43,6 +43,10 @@ class Talker:
         self.outcomes.append("returned")
         return result
 
+    @property
+    def is_heard(self) -> bool:
+        return self._context is not None and (self._context.on_output, self._context.watched) != (None, None)
+
     def say(self, text: str) -> None:
         assert self._context is not None
         assert self._context.on_output is not None

@@ -17,7 +17,7 @@ from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadInput, NotFound, Unavailable
 from easel.host.artifacts import Artifacts
-from easel.host.board_tools import BLACKBOARD_WRITE, DEFINITIONS, WHITEBOARD_WRITE, board_tools
+from easel.host.board_tools import BLACKBOARD_WRITE, WHITEBOARD_WRITE, board_tools
 from easel.host.boards import Boards
 from easel.host.run_log import ClaimLost
 from easel.ids import OWNER, ArtifactId, RunId, UserId, WorkerId, new_run_id
@@ -278,8 +278,9 @@ async def test_a_board_too_large_to_read_whole_is_read_key_by_key(bench: Bench, 
 
 
 @rule("RS-38")
-def test_the_tools_say_honestly_what_they_do() -> None:
-    assert {tool.name: (tool.read_only, tool.idempotent, tool.destructive) for tool in DEFINITIONS} == {
+def test_the_tools_say_honestly_what_they_do(boards: Boards) -> None:
+    definitions = [tool.definition for tool in board_tools(boards)]
+    assert {one.name: (one.read_only, one.idempotent, one.destructive) for one in definitions} == {
         "gsv__WhiteboardRead": (True, False, False),
         "gsv__WhiteboardWrite": (False, False, False),
         "gsv__BlackboardRead": (True, False, False),

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.canvas.output import MISSING
+from easel.core.canvas.output import GATHER_SECONDS, MISSING
+from easel.core.principal import THE_OWNER
 from easel.errors import ToolFailed, Unavailable
+from easel.host import canvas_output
 from easel.ids import OWNER, CanvasId
 from tests.host.stage import LEASE_SECONDS, Stage
 from tests.host.talking import SPEC, Talker
@@ -106,6 +108,59 @@ async def test_secrets_in_it_are_hidden(stage: Stage, talker: Talker) -> None:
     assert "fine" in await said(stage)
 
 
+@rule("CV-23", "CV-37")
+@case("D1")
+async def test_a_stop_that_the_store_does_not_take_mutes_nothing(stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch) -> None:
+    press = await started(stage, talker)
+    [(_, event)] = await stage.log("canvas.action.started")
+
+    async def is_away(*_: Any, **__: Any) -> Any:
+        talker.say("while it was tried\n")
+        raise Unavailable(what="The database")
+
+    talker.say("before\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(stage.bench.database.canvases, "change", is_away)
+        with pytest.raises(Unavailable):
+            await stage.actions.cancel(THE_OWNER, "c", event["eventId"], "test")
+    talker.say("still here\n")
+    await until_said(stage, "still here\n")
+    assert await said(stage) == f"{MISSING}while it was tried\nstill here\n", "what may have been stored is not told twice"
+    talker.say("last words\n")
+    talker.end()
+    assert (await press).result == "done"
+    assert (await said(stage)).endswith("last words\n")
+
+
+@rule("CV-19", "CV-37")
+async def test_what_runs_by_itself_is_not_told_live(stage: Stage, talker: Talker) -> None:
+    """A log is kept, and a job that runs every second would fill it with what nobody reads."""
+    press = asyncio.create_task(stage.press("go", trigger="refresh"))
+    await talker.begun.wait()
+    assert not talker.is_heard
+    talker.end()
+    assert (await press).result == "done"
+    assert await types(stage) == ["started", "updated", "finished"]
+
+
+@rule("CV-35", "CV-37")
+async def test_it_is_told_while_somebody_looks_and_not_before_or_after(stage: Stage, talker: Talker) -> None:
+    stage.is_followed = False
+    press = await started(stage, talker)
+    talker.say("x" * 1_999 + "\n")  # as much as may be told at all
+    await asyncio.sleep(2 * GATHER_SECONDS)
+    assert await said(stage) == ""
+    view, _ = await stage.views.open(THE_OWNER, "c", "test", "connection")
+    talker.say("seen\n")
+    await until_said(stage, "seen\n")
+    assert await said(stage) == f"{MISSING}seen\n"
+    await stage.views.close(THE_OWNER, "c", "connection", view.view_id)
+    talker.say("last words\n")
+    talker.end()
+    assert (await press).result == "done"
+    assert await said(stage) == f"{MISSING}seen\n"
+
+
 async def test_it_is_told_up_to_its_limit_and_the_rest_is_not_kept(stage: Stage, talker: Talker) -> None:
     press = await started(stage, talker)
     for _ in range(100):
@@ -161,6 +216,32 @@ async def test_a_store_that_hangs_does_not_hold_the_tool_up(stage: Stage, talker
     let_go.set()
     await asyncio.sleep(0)
     assert (await types(stage))[-1] == "finished", "what comes after the end is not told"
+
+
+@rule("CV-38")
+async def test_the_end_waits_for_what_is_on_its_way_into_the_log(stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(canvas_output, "LAST_SECONDS", PATIENCE_SECONDS)
+    press = await started(stage, talker)
+    canvases: Any = stage.bench.database.canvases
+    change, entered, let_go = canvases.change, asyncio.Event(), asyncio.Event()
+
+    async def slow(*args: Any, **more: Any) -> Any:
+        if not entered.is_set():
+            entered.set()
+            await let_go.wait()
+        return await change(*args, **more)
+
+    monkeypatch.setattr(canvases, "change", slow)
+    talker.say("on its way\n")
+    await asyncio.wait_for(entered.wait(), PATIENCE_SECONDS)
+    talker.say("behind it\n")
+    talker.end()
+    ended, _ = await asyncio.wait([press], timeout=0.2)
+    assert not ended, "the end comes after what was said before it"
+    let_go.set()
+    assert (await press).result == "done"
+    assert await types(stage) == ["started", "output", "output", "updated", "finished"]
+    assert await said(stage) == "on its way\nbehind it\n"
 
 
 @rule("CV-42")

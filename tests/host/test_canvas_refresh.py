@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -122,12 +123,41 @@ async def test_a_job_that_fails_is_told_and_tried_more_rarely_until_it_works_aga
         _, told = (await stage.log("canvas.refresh.failed"))[-1]
         assert (told["refreshId"], told["failures"], told["retryInMs"]) == ("poll", failures, 60_000 * 2**failures)
         assert "broke" in told["error"]["message"]
+        [job] = (await stage.library.get(THE_OWNER, "c")).failing
+        assert (job.refresh_id, job.failures, job.error) == ("poll", failures, told["error"]), "for whoever opens it now"
+        assert job.retry_seconds > wait
+    assert await stage.log("canvas.refresh.recovered") == []
     works.append(True)
     clock.ahead += 60 * 8
     assert await fired(stage) == 1
+    [(_, told)] = await stage.log("canvas.refresh.recovered")
+    assert (told["refreshId"], told["actionId"]) == ("poll", "look")
+    assert (await stage.library.get(THE_OWNER, "c")).failing == []
     clock.ahead += 60
     assert await fired(stage) == 1, "back at its own pace"
     assert [kind for kind, _ in (await stage.log())[-2:]] == ["canvas.action.started", "canvas.action.finished"]
+    await stage.close()
+
+
+@rule("CV-51")
+async def test_nothing_is_told_of_a_job_that_was_ended_while_it_ran_and_failed(bench: Bench, clock: TurnableClock) -> None:
+    """Nobody would ever tell that it works again."""
+    began, may_end = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Mapping[str, Any]) -> Any:
+        began.set()
+        await may_end.wait()
+        raise ValueError("no")
+
+    stage = Stage(bench, TestTool("slow", slow, read_only=True))
+    await stage.create(polling({"kind": "tool.call", "tool": "slow"}, tools=("slow",)))
+    clock.ahead += 60
+    assert await stage.refresh.once() == 1
+    await began.wait()
+    await patch_spec(stage, {"state": {}})
+    may_end.set()
+    assert await fired(stage) == 0
+    assert [kind for kind, _ in await stage.log("canvas.action.failed", "canvas.refresh.failed")] == ["canvas.action.failed"]
     await stage.close()
 
 

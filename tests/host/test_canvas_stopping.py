@@ -14,6 +14,7 @@ from easel.core.canvas.execution import Status
 from easel.core.principal import THE_OWNER, Kind, Principal
 from easel.core.run.life import Status as RunStatus
 from easel.errors import Cancelled, ConfirmationOver, Forbidden, NotFound, NotRunning
+from easel.host.canvas_ask import Ask
 from easel.ids import OWNER, UserId
 from tests.host.stage import LEASE_SECONDS, Stage
 from tests.host.talking import SPEC, Talker
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tests.host.conftest import Bench
 
 PATIENCE_SECONDS = 10.0
+CI = Principal(OWNER, "ci", kind=Kind.SERVICE)
 CONFIRM_SECONDS = 900.0  # as the stage has it
 
 
@@ -161,6 +163,31 @@ async def test_of_its_own_end_and_many_stops_exactly_one_wins(bench: Bench) -> N
         await other.close()
 
 
+@rule("CV-42", "CV-48")
+async def test_what_ends_by_itself_is_not_given_up_because_a_renewal_finds_it_ended(
+    stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end is stored, and whoever stored it has yet to hear so."""
+    press, _ = await started(stage, talker)
+    canvases: Any = stage.bench.database.canvases
+    change, is_stored, let_go = canvases.change, asyncio.Event(), asyncio.Event()
+
+    async def slow(*args: Any, **more: Any) -> Any:
+        outcome = await change(*args, **more)
+        is_stored.set()
+        await let_go.wait()
+        return outcome
+
+    monkeypatch.setattr(canvases, "change", slow)
+    talker.end({"n": 1})
+    await asyncio.wait_for(is_stored.wait(), PATIENCE_SECONDS)
+    await stage.actions.once()
+    let_go.set()
+    answer = await asyncio.wait_for(press, PATIENCE_SECONDS)
+    assert (answer.status, answer.result) == (Status.COMPLETED, {"n": 1}), "with all that it gave"
+    assert [one["status"] for one in await audited(stage, "canvas.action")] == ["completed"]
+
+
 @rule("CV-42")
 async def test_what_has_ended_cannot_be_stopped_and_that_is_said(stage: Stage, talker: Talker) -> None:
     press, event_id = await started(stage, talker)
@@ -212,15 +239,70 @@ async def test_only_an_execution_of_the_own_canvas_is_found(stage: Stage, talker
     assert not press.done()
 
 
-@rule("CV-22")
+@rule("CV-22", "RS-59")
 async def test_what_waits_for_a_person_is_refused_by_them(stage: Stage) -> None:
     asked = await stage.press("ask")
-    with pytest.raises(Forbidden):
-        await cancel(stage, asked.event_id, Principal(OWNER, "ci", kind=Kind.SERVICE))
+    with pytest.raises(Forbidden, match="by a person, or by whoever pressed it"):
+        await cancel(stage, asked.event_id, CI)
+    with pytest.raises(Forbidden, match="An agent presses no buttons"):
+        await cancel(stage, asked.event_id, Principal(OWNER, "agent", kind=Kind.AGENT))
     assert (await cancel(stage, asked.event_id)).status is Status.REFUSED
     with pytest.raises(NotRunning, match="it is refused"):
         await cancel(stage, asked.event_id)
     assert await ends(stage) == ["asked", "refused"]
+
+
+@rule("CV-22", "RS-59")
+async def test_a_program_withdraws_its_own_question_and_cannot_confirm_it(stage: Stage) -> None:
+    asked = await stage.actions.press(CI, Ask(canvas_id="c", action_id="ask", input={}, client_id="test"))
+    for who in (Principal(OWNER, "cd", kind=Kind.SERVICE), Principal(OWNER, "ci", kind=Kind.AGENT)):
+        with pytest.raises(Forbidden):
+            await cancel(stage, asked.event_id, who)
+    with pytest.raises(Forbidden):
+        await stage.actions.confirm(CI, asked.event_id, "test", approve=True)
+    assert (await cancel(stage, asked.event_id, CI)).status is Status.REFUSED
+    assert await ends(stage) == ["asked", "refused"]
+    [(_, told)] = await stage.log("canvas.action.refused")
+    assert told["refusedBy"] == "ci"
+
+
+@rule("CV-22", "CV-23")
+async def test_a_stop_that_finds_the_question_just_confirmed_stops_what_runs(
+    stage: Stage, talker: Talker, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = await stage.press("ask")
+    real, confirms = bench.database.canvas_actions.get, list[asyncio.Task[Any]]()
+
+    async def get_and_agree(*whose: Any) -> Any:
+        found = await real(*whose)
+        if not confirms:
+            confirms.append(asyncio.create_task(stage.actions.confirm(THE_OWNER, asked.event_id, "test", approve=True)))
+            await talker.begun.wait()
+        return found
+
+    monkeypatch.setattr(bench.database.canvas_actions, "get", get_and_agree)
+    assert (await cancel(stage, asked.event_id)).status is Status.FAILED
+    with pytest.raises(Cancelled):
+        await confirms[0]
+    assert talker.outcomes == ["cancelled"]
+    assert await ends(stage) == ["asked", "started", "failed"]
+
+
+@rule("CV-22")
+async def test_a_question_whose_time_is_over_is_over_for_everybody_who_asks(stage: Stage, bench: Bench) -> None:
+    """Before anybody has gone over what is left."""
+    for number, look in enumerate(("cancel", "press")):
+        name = f"d{number}"
+        await stage.create(SPEC, canvas_id=name)
+        asked = await stage.press("ask", canvas_id=name, request_id="r")
+        bench.clock.ahead += CONFIRM_SECONDS + 1
+        if look == "cancel":
+            with pytest.raises(NotRunning, match="it is refused"):
+                await cancel(stage, asked.event_id, canvas_id=name)
+        assert (await stage.press("ask", canvas_id=name, request_id="r")).status is Status.REFUSED, look
+        events = [event.type for event in await bench.database.canvases.events_after(f"owner/{name}", 1, 100)]
+        assert events == ["canvas.action.asked", "canvas.action.refused"]
+    assert await stage.actions.once() == 0, "it is told once"
 
 
 @rule("CV-24")

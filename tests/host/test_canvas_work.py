@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import contextlib
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from easel.core.principal import THE_OWNER
-from easel.errors import TimedOut
+from easel.core.tool.definition import ToolDefinition
+from easel.errors import ActionFailed, Cancelled, TimedOut, ToolFailed, TooMany
+from easel.host.canvas_deadlines import Deadlines
 from easel.host.canvas_endings import Records
-from easel.host.canvas_work import _within
+from easel.host.metrics import OVERDUE
 from tests.host.stage import Stage
+from tests.host.working import PATIENCE_SECONDS, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from easel.core.tool.context import ToolContext
     from tests.host.conftest import Bench
 
 
@@ -28,9 +35,94 @@ async def test_what_does_not_let_itself_be_stopped_is_not_heard_when_it_ends_aft
             return "too late"
         return "in time"
 
+    deadlines = Deadlines()
     with pytest.raises(TimedOut):
-        await _within(10, "Stubborn", stubborn())
-    assert await _within(None, "Quick", asyncio.sleep(0, "in time")) == "in time"
+        await deadlines.within(10, "Stubborn", stubborn())
+    assert await deadlines.within(10_000, "Quick", asyncio.sleep(0, "in time")) == "in time"
+    assert deadlines.overdue == 0
+
+
+class Stubborn:
+    """A tool that takes no notice of being told to stop."""
+
+    definition = ToolDefinition("test__Stubborn", "For a test.", {"type": "object"}, read_only=True)
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.let_go = asyncio.Event()
+
+    async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
+        self.begun.set()
+        while not self.let_go.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.let_go.wait()
+        if context.on_output is not None:
+            context.on_output("too late\n")
+        if args.get("fails"):
+            raise ToolFailed(tool="test__Stubborn", reason="too late")
+        return "too late"
+
+
+ENDS = {"stop": Cancelled, "time": TimedOut, "the toolbox's time": TimedOut, "the instance's end": ActionFailed}
+
+
+@rule("CV-23")
+@case("X8")
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("by", ENDS)
+async def test_a_tool_that_takes_no_notice_keeps_nobody_waiting_and_is_counted_until_it_ends(bench: Bench, by: str, fails: bool) -> None:
+    tool = Stubborn()
+    stage = Stage(bench, tool)
+    stage.work.deadlines.grace_seconds = 0.05
+    call = {"kind": "tool.call", "tool": "test__Stubborn", "args": {"fails": fails}, "saveAs": "x", "confirm": "never"}
+    if by == "time":
+        call["timeoutMs"] = 50
+    if by == "the toolbox's time":
+        stage.tools.timeout_seconds = 0.05
+    await stage.create({"toolPolicy": {"allow": ["test__Stubborn"]}, "actions": {"go": call}})
+    press = asyncio.create_task(stage.press("go"))
+    await tool.begun.wait()
+    if by == "stop":
+        [(_, started)] = await stage.log("canvas.action.started")
+        await asyncio.wait_for(stage.actions.cancel(THE_OWNER, "c", started["eventId"], "test"), PATIENCE_SECONDS)
+        assert press.done(), "who stopped it is answered when who pressed is, too"
+    if by == "the instance's end":
+        await asyncio.wait_for(stage.actions.stop(), PATIENCE_SECONDS)
+    with pytest.raises(ENDS[by]):
+        await asyncio.wait_for(press, PATIENCE_SECONDS)
+    assert stage.work.deadlines.overdue == OVERDUE._value.get() == 1
+    tool.let_go.set()
+
+    async def has_ended() -> bool:
+        return stage.work.deadlines.overdue == 0
+
+    await until(has_ended)
+    assert OVERDUE._value.get() == 0
+    assert [name for name, _ in await stage.log() if name.startswith("canvas.action.")] == ["canvas.action.started", "canvas.action.failed"]
+    assert await stage.state() == {}
+    await stage.close()
+
+
+@rule("CV-23")
+async def test_what_nobody_waits_for_still_takes_its_room(bench: Bench) -> None:
+    tool = Stubborn()
+    stage = Stage(bench, tool, at_once=2)
+    stage.work.deadlines.grace_seconds = 0.01
+    call = {"kind": "tool.call", "tool": "test__Stubborn", "confirm": "never", "timeoutMs": 10}
+    await stage.create({"toolPolicy": {"allow": ["test__Stubborn"]}, "actions": {"go": call}})
+    for _ in range(2):
+        with pytest.raises(TimedOut):
+            await stage.press("go")
+    with pytest.raises(TooMany):
+        await stage.press("go")
+    tool.let_go.set()
+
+    async def has_ended() -> bool:
+        return stage.work.deadlines.overdue == 0
+
+    await until(has_ended)
+    assert (await stage.press("go")).result == "too late", "in time, now"
+    await stage.close()
 
 
 @rule("CV-48")

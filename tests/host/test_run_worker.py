@@ -14,7 +14,7 @@ from easel.core.run.life import Status
 from easel.core.stream.ring import RunGrew
 from easel.ids import OWNER, ArtifactId, SessionId
 from tests.host.conftest import TestTool
-from tests.host.working import at_work, ended, script, until
+from tests.host.working import PATIENCE_SECONDS, at_work, ended, script, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
@@ -187,12 +187,18 @@ async def test_a_cancel_whose_ring_is_lost_is_found_by_the_poll(bench: Bench):
 
 
 async def test_runs_of_many_sessions_are_executed_together_and_those_of_one_in_order(bench: Bench):
-    apart = [await bench.start(script({"wait_ms": 50}), session=f"s{n}") for n in range(6)]
+    together = asyncio.Barrier(6)
+
+    async def meet(_: Mapping[str, Any]) -> Any:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await together.wait()
+
+    apart = [await bench.start(script({"call": "t"}), session=f"s{n}") for n in range(6)]
     queued = [await bench.start("noop", session="one") for _ in range(5)]
-    async with at_work(bench.worker()):
+    async with at_work(bench.worker(TestTool("t", meet))):
         runs = [await ended(bench, run_id) for run_id in (*apart, *queued)]
-    spans = [(run.started_at, run.finished_at) for run in runs[:6]]
-    assert max(start for start, _ in spans if start) < min(end for _, end in spans if end), "six waits of 50 ms did not overlap"
+    results = [msgspec.json.decode(event.data) for run_id in apart for event in await bench.log(run_id) if event.type == "tool.result"]
+    assert [result.get("error") for result in results] == [None] * 6, "none of them goes on before all of them are there"
     order = [(run.started_at, run.finished_at) for run in runs[6:]]
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(order) if before[1] and after[0])
 

@@ -150,11 +150,13 @@ async def test_what_is_open_by_a_cookie_ends_with_it_and_nothing_else_does(
 
 
 @case("O9")
-async def test_what_is_opened_in_the_moment_of_signing_out_ends_at_once(door: SignIn) -> None:
-    who = await let_in(door, door.new_cookie(NOW))
+async def test_what_is_opened_in_the_moment_of_signing_out_ends_at_once(door: SignIn, bench: Bench) -> None:
+    who, is_rung = await let_in(door, door.new_cookie(NOW)), asyncio.Event()
+    bench.database.bell.listen(lambda _: is_rung.set())
     await door.sign_out(who)
+    await is_rung.wait()  # all who watched have been told, and nobody tells it again
     with pytest.raises(NotSignedIn):
-        async with door.while_valid(who):
+        async with asyncio.timeout(5), door.while_valid(who):
             await asyncio.Event().wait()
     await door.close()
 

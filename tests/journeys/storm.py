@@ -10,6 +10,8 @@ import contextlib
 import random
 from typing import TYPE_CHECKING
 
+from tests.support.processes import READY_SECONDS, wait_until
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
@@ -20,10 +22,15 @@ REVIVE_SECONDS = 0.2
 
 
 class KillStorm:
-    """Over `processes`, a list that is kept current as the dead are replaced."""
+    """Over `processes`, a list that is kept current as the dead are replaced.
 
-    def __init__(self, launcher: Launcher, processes: list[EaselProcess], *, seed: int = 2026) -> None:
+    One that `lets_all_come_back` kills no worker before all are at work again: on a slow machine it is rarer, and there is
+    always somebody to take over.
+    """
+
+    def __init__(self, launcher: Launcher, processes: list[EaselProcess], *, seed: int = 2026, lets_all_come_back: bool = False) -> None:
         self.launcher, self.processes = launcher, processes
+        self._lets_all_come_back = lets_all_come_back
         self.kills = 0
         self._chance = random.Random(seed)
 
@@ -42,22 +49,28 @@ class KillStorm:
 
     @contextlib.asynccontextmanager
     async def _going(self, act: Callable[[], None], seconds: float) -> AsyncIterator[None]:
+        over = asyncio.Event()
+
         async def go() -> None:
-            while True:
-                await asyncio.sleep(seconds * self._chance.uniform(0.7, 1.3))
+            while not over.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(seconds * self._chance.uniform(0.7, 1.3)):
+                        await over.wait()
+                        return
                 await asyncio.to_thread(act)
 
         weather = asyncio.create_task(go())
         try:
             yield
         finally:
-            weather.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await weather
+            over.set()
+            await weather  # to the end of what it has begun: no thread kills or starts anybody when the test is over
             await asyncio.to_thread(self._revive)
 
     def _kill_one(self) -> None:
         self._revive()
+        if self._lets_all_come_back:
+            wait_until(lambda: all("worker.started" in one.said() for one in self.processes), within=READY_SECONDS, what="all are at work")
         victim = self._chance.choice(self.processes)
         victim.kill()
         self.kills += 1

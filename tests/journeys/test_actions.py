@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.edges.gateway.acting import Board, refused
-from tests.journeys.client import new_session, say, script, wait_ms
+from tests.journeys.client import Client, new_session, say, script, wait_ms
 from tests.journeys.conftest import CLAIM_SECONDS
 from tests.requirements import case, rule
 from tests.support.gateway import GatewayClient, Refused, eventually
@@ -211,11 +211,12 @@ async def test_presses_on_two_instances_lose_nothing(launcher: Launcher) -> None
 
 
 @rule("CV-43", "CV-42")
-async def test_a_message_outlives_its_worker_and_its_run_outlives_whoever_waits_for_it(launcher: Launcher) -> None:
+@case("D1")
+async def test_a_message_outlives_its_worker_and_whoever_waits_for_its_answer(launcher: Launcher) -> None:
     first, second = launcher.ready(launcher.api(), launcher.api())
     workers = [launcher.worker(), launcher.worker()]
     session = new_session()
-    send = {"kind": "session.send", "sessionKey": f"agent:main:{session}", "saveAs": "answer"}
+    send = {"kind": "session.send", "sessionKey": f"agent:main:{session}", "saveAs": "answer", "saveMode": "append"}
     slow = script(wait_ms(3_000), say("at last"))
     name = await made(first, {"go": {**send, "message": slow}})
     async with board_on(second, name) as there:
@@ -225,13 +226,23 @@ async def test_a_message_outlives_its_worker_and_its_run_outlives_whoever_waits_
                 worker.kill()
             workers = [launcher.again(worker) for worker in workers]
             assert (await press)["result"] == "at last", "another worker took it up"
-            lonely = await pressed(here, "go")
+            lonely = await pressed(here, "go", requestId="r")
+            await eventually(lambda: has_runs(second, session, 2))
             first.kill()
             with pytest.raises(EOFError):
                 await lonely
-        await failed(there, within=TOLD_WITHIN_SECONDS)
-        assert (await there.state())["answer"]["result"] == "at last"
-        assert await told(there) == ["started", "finished", "started", "failed"]
+        assert (await there.press("go", requestId="r"))["result"] == "at last", "who asks again is answered, and sends nothing twice"
+        assert [one["result"] for one in (await there.state())["answer"]] == ["at last"] * 2
+        assert await told(there) == ["started", "finished"] * 2
+        assert await has_runs(second, session, 2)
+    (back,) = launcher.ready(launcher.again(first))
+    async with board_on(back, name) as here:
+        assert await told(here) == ["started", "finished"] * 2, "once, also now that it is back"
+
+
+async def has_runs(process: EaselProcess, session: str, many: int) -> bool:
+    async with Client(process) as client:
+        return len((await client.get(f"/api/runs?session_id={session}")).json()["runs"]) == many
 
 
 # --- alone on SQLite ----------------------------------------------------------------------------------------------------
@@ -261,6 +272,30 @@ async def test_on_sqlite_what_a_kill_interrupted_is_told_at_the_next_start(alone
         assert (await board.confirm(asked))["result"] == "7"
         assert (await refused(board.confirm(asked))).code == 409
         assert json.dumps((await board.state())["said"]).count('"result"') == 2
+
+
+@rule("CV-43", "CV-42")
+@pytest.mark.parametrize("end", ["kill", "terminate"])
+async def test_on_sqlite_the_answer_of_a_run_reaches_its_action_over_a_restart(alone: Launcher, end: str) -> None:
+    (process,) = alone.ready(alone.up())
+    session = new_session()
+    send = {"kind": "session.send", "sessionKey": f"agent:main:{session}", "message": script(wait_ms(3_000), say("at last"))}
+    name = await made(process, {"go": {**send, "saveAs": "answer", "saveMode": "append"}})
+    async with board_on(process, name) as board:
+        press = await pressed(board, "go", requestId="r")
+        await eventually(lambda: has_runs(process, session, 1))
+        if end == "kill":
+            process.kill()
+        else:
+            await asyncio.to_thread(process.terminate, STOPPED_WITHIN_SECONDS)
+        with pytest.raises((EOFError, Refused)):
+            await press
+    (back,) = alone.ready(alone.again(process))
+    async with board_on(back, name) as board:
+        assert (await board.press("go", requestId="r"))["result"] == "at last"
+        assert [one["result"] for one in (await board.state())["answer"]] == ["at last"]
+        assert await told(board) == ["started", "finished"]
+    assert await has_runs(back, session, 1)
 
 
 @rule("CV-42")

@@ -152,7 +152,7 @@ async def test_three_hundred_runs_survive_a_storm_of_kills(launcher: Launcher, l
     workers = [launcher.worker(WORKER_RUNS="16") for _ in range(3)]
     async with Client(api) as client:
         run_ids = await spread([functools.partial(client.start, script(ticks(20, 50)))] * 300, at_once=30)
-        async with KillStorm(launcher, workers).every(1.2):
+        async with KillStorm(launcher, workers, lets_all_come_back=True).every(1.2):
             await ledger.wait_until_all_ended(run_ids, within=90)
     await ledger.check(run_ids, says=ticked(20))
     logs = await ledger.logs(run_ids)

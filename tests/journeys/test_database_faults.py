@@ -111,6 +111,7 @@ def start_two_of_each(launcher: Launcher) -> tuple[EaselProcess, ...]:
 @case("D1")
 @rule("RX-01", "RX-31", "RX-49")
 @pytest.mark.soak
+@pytest.mark.timeout(300)  # twenty crashes, each with its own limits, which are the promise
 async def test_a_crashing_database_loses_nothing_that_was_acknowledged(faulty: Launcher, own_postgres: Postgres) -> None:
     apis = start_two_of_each(faulty)
     slowest = 0.0
@@ -146,6 +147,7 @@ async def _all_answer(apis: tuple[EaselProcess, ...], status: int) -> bool:
 @case("D2")
 @rule("RX-49")
 @pytest.mark.soak
+@pytest.mark.timeout(180 + CHAOS_SECONDS)
 async def test_restarts_at_random_leave_every_output_right_and_no_run_stuck(faulty: Launcher, own_postgres: Postgres) -> None:
     apis = start_two_of_each(faulty)
     chance = random.Random(20261102)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 RACES = 200
 # "each race drill runs at least 200 times": that many runs are frozen at once, each somewhere else in its life.
 TICKS = 40
+RESERVE = 0.1
+# The part of a claim by which a worker that cannot renew it has stopped.
 
 
 async def owner_of_all(ledger: Ledger, run_ids: list[str], attempt: int) -> bool:
@@ -107,8 +109,7 @@ async def test_a_worker_cut_off_from_the_database_stops_before_its_claim_ends(la
             # No other worker yet: the row itself must show when the last write of the cut-off one landed.
             await eventually(lambda: claims_are_over(ledger), within=10, what="the claims have run out by the database's clock")
             claim_end: datetime = (await ledger.run(run_id))["lease_until"]
-            last_beat = datetime.fromtimestamp(float(beats.read_text().split()[-1]), UTC)
-            assert last_beat < claim_end, "the tool went on after the claim had run out"
+            check_beats([float(beat) for beat in beats.read_text().split()], claim_end.timestamp(), claim_seconds * RESERVE)
             quiet = await ledger.log(streaming)
             assert quiet[-1].at < (await ledger.run(streaming))["lease_until"]
 
@@ -134,12 +135,24 @@ async def test_a_worker_cut_off_from_the_database_stops_before_its_claim_ends(la
             assert cut_off.is_alive
 
 
+def check_beats(beats: list[float], claim_end: float, reserve: float) -> None:
+    """None after the claim, but for one that the machine held up for longer than the reserve: no timer stops what does not run."""
+    before, late = [beat for beat in beats if beat < claim_end], [beat for beat in beats if beat >= claim_end]
+    assert len(late) <= 1, f"the tool went on after the claim had run out: {[round(beat - claim_end, 3) for beat in late]}"
+    assert not late or late[0] - before[-1] > reserve, (
+        f"{late[0] - claim_end:.3f} s late, {late[0] - before[-1]:.3f} s after the one before"
+    )
+
+
 def wait_for_text(path: Path) -> None:
     wait_until(lambda: path.exists() and path.stat().st_size > 0, within=20, what=f"{path.name} is written")
 
 
 async def claims_are_over(ledger: Ledger) -> bool:
-    return await ledger.value("select bool_and(clock_timestamp() > lease_until) from runs where status = 'running'")
+    """For long enough that whoever goes on has been seen to."""
+    return await ledger.value(
+        "select bool_and(clock_timestamp() > lease_until + interval '0.5 seconds') from runs where status = 'running'"
+    )
 
 
 @case("J8")

@@ -84,7 +84,7 @@ async def test_ordinary_stops_use_up_no_attempt(launcher: Launcher, ledger: Ledg
     launcher.settings |= {"CLAIM_SECONDS": "300", "DRAIN_SECONDS": "0"}
     (api,) = launcher.ready(launcher.api())
     async with Client(api) as client:
-        run_id = await client.start(script(wait_ms(1500), say("at last")))
+        run_id = await client.start(script(wait_ms(4000), say("at last")))  # none of the five may find it ended
         for stops in range(5):
             worker = launcher.worker()
             await client.wait_for(run_id, {"running"}, within=20)

@@ -56,6 +56,7 @@ class Workshop:
     def __init__(self) -> None:
         self.entered: asyncio.Queue[str] = asyncio.Queue()
         self.stopped: asyncio.Queue[str] = asyncio.Queue()
+        self.may_end = asyncio.Event()
         self.tools = [
             PlainTool("Echo", self._echo),
             PlainTool("Hold", self._hold),
@@ -88,7 +89,7 @@ class Workshop:
         for n in range(1_000):
             hear(f"line {n}\n")
         self.entered.put_nowait("print")
-        await asyncio.sleep(0.3)
+        await self.may_end.wait()
         return "printed"
 
 
@@ -207,6 +208,7 @@ async def test_what_a_tool_prints_is_seen_while_it_runs(easel: LiveEasel) -> Non
 
         await eventually(is_seen)
         assert not call.done()
+        node.shop.may_end.set()
         assert await call == "printed"
         assert len(seen) < 20, "gathered, not line by line"
 

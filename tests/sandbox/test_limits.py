@@ -51,9 +51,8 @@ HOGS = [
 @pytest.mark.parametrize("command, stopped", [row[1:] for row in HOGS], ids=[row[0] for row in HOGS])
 async def test_a_hog_ends_at_its_limit(tmp_path: Path, bubblewrap: Choice, command: str, stopped: str | None) -> None:
     machine = Machine(tmp_path / "sandbox", bubblewrap, replace(SMALL, cpu_seconds=2))
-    began = time.monotonic()
-    ran = await machine.bash(command, timeout=30_000)
-    assert time.monotonic() - began < 15
+    ran = await machine.bash(command, timeout=60_000)
+    assert ran.get("stopped") != "time", "its limit came first, and not the minute that it had"
     assert ran["exit_code"] != 0
     if stopped is not None:  # else a limit of the kernel made it fail
         assert ran["exit_code"] == 137
@@ -115,7 +114,7 @@ async def test_huge_output_is_cut_with_its_two_ends_kept_and_the_rest_counted(ma
 @case("X8")
 @rule("SB-06")
 async def test_a_command_that_never_ends_is_killed_with_all_that_it_started(machine: Machine) -> None:
-    ran = await machine.bash("sleep 4001 & setsid sleep 4001 & (sleep 4001 &) ; nohup sleep 4001 & echo begun; sleep 4001", timeout=700)
+    ran = await machine.bash("sleep 4001 & setsid sleep 4001 & (sleep 4001 &) ; nohup sleep 4001 & echo begun; sleep 4001", timeout=2_000)
     assert ran == {**ran, "stopped": "time", "exit_code": 137, "output": "begun\n"}
     assert "timeout" in ran["reason"]
     assert sleepers(4001) == []
@@ -166,11 +165,20 @@ async def test_a_command_that_fails_is_a_result(machine: Machine) -> None:
 
 
 async def test_output_comes_as_it_is_said(machine: Machine) -> None:
-    heard: list[tuple[float, str]] = []
-    args: dict[str, Any] = {"command": "echo one; sleep 0.3; printf 'tw\\303'; sleep 0.1; printf '\\266\\n'; printf '\\377'"}
-    ran = await machine.tools["Bash"].use(args, context(), on_output=lambda text: heard.append((time.monotonic(), text)))
-    assert "".join(text for _, text in heard) == ran["output"] == "one\ntwö\n�"
-    assert heard[-1][0] - heard[0][0] > 0.3, "the first word was heard before the last was said"
+    """The command says the rest only when its first word was heard, and the end of a letter when its beginning was."""
+    heard: list[str] = []
+    wait = "until [ -e {0} ]; do sleep 0.01; done"
+    command = f"echo one; {wait.format('go')}; printf 'tw\\303'; {wait.format('on')}; printf '\\266\\n'; printf '\\377'"
+
+    def hear(text: str) -> None:
+        heard.append(text)
+        for word, file in (("one", "go"), ("tw", "on")):
+            if word in text:
+                (machine.folder() / file).touch()
+
+    ran = await machine.tools["Bash"].use({"command": command, "timeout": 60_000}, context(), on_output=hear)
+    assert "".join(heard) == ran["output"] == "one\ntwö\n�"
+    assert ran["exit_code"] == 0
 
 
 async def test_output_is_heard_by_whom_the_context_names(machine: Machine) -> None:
@@ -198,6 +206,16 @@ async def test_a_command_starts_in_well_under_a_tenth_of_a_second(machine: Machi
 
 @rule("SB-09")
 async def test_many_commands_run_at_once(machine: Machine) -> None:
-    began = time.monotonic()
-    await asyncio.gather(*(machine.bash("sleep 1", f"session {number}") for number in range(12)))
-    assert time.monotonic() - began < 6
+    """None of them ends before the last has begun."""
+    sessions = [f"session {number}" for number in range(12)]
+    begun: list[str] = []
+
+    def hear(text: str) -> None:
+        begun.append(text)
+        if len(begun) == len(sessions):
+            for session in sessions:
+                (machine.folder(session) / "go").touch()
+
+    args: dict[str, Any] = {"command": "echo begun; until [ -e go ]; do sleep 0.05; done", "timeout": 60_000}
+    ran = await asyncio.gather(*(machine.tools["Bash"].use(args, context(session), on_output=hear) for session in sessions))
+    assert [one["exit_code"] for one in ran] == [0] * 12

@@ -213,7 +213,7 @@ async def test_logical_ends_a_command_with_all_that_it_started(logical: Machine)
     "command, stopped",
     [
         # No bomb here: what it takes to stop one is what this mode has not.
-        ("for i in $(seq 100); do sleep 4102 & done; wait", "processes"),
+        ("for i in $(seq 100); do sleep 4103 & done; wait", "processes"),
         (
             "for i in 1 2 3 4 5 6 7 8; do python3 -c \"import time; x = bytearray(b'x') * (64 << 20); time.sleep(60)\" & done; wait",
             "memory",
@@ -223,9 +223,10 @@ async def test_logical_ends_a_command_with_all_that_it_started(logical: Machine)
     ],
 )
 async def test_logical_stops_a_hog(logical: Machine, command: str, stopped: str) -> None:
-    ran = await logical.bash(command, timeout=3_000)
+    # A busy machine needs a while to start eight programs: time is what stops the one alone that does nothing else.
+    ran = await logical.bash(command, timeout=1_000 if stopped == "time" else 60_000)
     assert (ran["stopped"], ran["exit_code"]) == (stopped, 137)
-    assert sleepers(4102) == []
+    assert sleepers(4102 if stopped == "time" else 4103) == []  # the two may be looked at side by side
 
 
 # --- a node's own machine ---------------------------------------------------------------------------------------------

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from easel.core.canvas.canvas import Change, NewCanvas, WholeCanvas
+from easel.core.canvas.canvas import Change, NewCanvas, View, WholeCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, Overtaken, Repeated, Status, Step
 from easel.core.canvas.output import Said, saying
 from easel.core.stream.lightness import light_value
-from easel.ids import OWNER, CanvasId, UserId, new_event_id
+from easel.ids import OWNER, CanvasId, UserId, new_event_id, new_view_id
 from tests.requirements import case, rule
-from tests.stores.harness import REFUSED, Store
+from tests.stores.harness import REFUSED, Store, a_run
 from tests.support.artifacts import new as an_artifact
 
 if TYPE_CHECKING:
@@ -282,7 +282,8 @@ async def test_what_is_said_is_told_only_while_it_runs(canvases: CanvasStore, ac
     execution = await begin(canvases)
 
     async def say(one: Execution, text: str) -> None:
-        assert await canvases.change(one.user_id, one.canvas_id, saying(one, [Said(text)]), seconds=LEASE) is not None
+        decide = saying(one, [Said(text)], is_followed=True)
+        assert await canvases.change(one.user_id, one.canvas_id, decide, seconds=LEASE) is not None
 
     await say(execution, "one")
     with pytest.raises(Overtaken):
@@ -300,6 +301,26 @@ async def test_what_is_said_is_told_only_while_it_runs(canvases: CanvasStore, ac
     assert told["provenance"] == {"agent_id": OWNER, "node_id": "deploy", "run_id": execution.event_id}
 
 
+@rule("CV-35", "CV-37")
+async def test_what_is_said_is_told_only_where_somebody_has_the_canvas_open(canvases: CanvasStore) -> None:
+    await made(canvases)
+    execution = await begin(canvases)
+
+    async def is_told() -> bool:
+        outcome = await canvases.change(OWNER, NAME, saying(execution, [Said("one")], is_followed=False), seconds=LEASE)
+        return outcome is not None and outcome.is_changed
+
+    async def look(seconds: float) -> None:
+        view = View(new_view_id(), "client", "connection")
+        await canvases.change(OWNER, NAME, lambda _: Change(events=[], is_mutation=False, opened=view), seconds=seconds)
+
+    assert not await is_told()
+    await look(-1)
+    assert not await is_told(), "that view has run out"
+    await look(60)
+    assert await is_told()
+
+
 @rule("CV-42")
 async def test_what_another_instance_left_can_be_told_at_once(canvases: CanvasStore, actions: CanvasActionStore) -> None:
     await made(canvases)
@@ -310,6 +331,33 @@ async def test_what_another_instance_left_can_be_told_at_once(canvases: CanvasSt
     assert {one.event_id for one in await actions.lost([HERE, THERE], LEASE, 10)} == {mine.event_id, theirs.event_id}
     assert len(await actions.lost([HERE, THERE], LEASE, 1)) == 1
     assert await actions.others_at_work(THERE) == [HERE]
+
+
+@rule("CV-43", "CV-42")
+@case("D1")
+async def test_what_waits_for_a_run_is_taken_up_by_one_when_its_instance_is_gone(
+    canvases: CanvasStore, actions: CanvasActionStore, store: Store
+) -> None:
+    await made(canvases)
+    sent, unsent, called = [await begin(canvases, an_execution(tool=tool)) for tool in (None, None, "server-a__Bash")]
+    run = (await store.database.runs.enqueue(a_run(key=sent.event_id, digest="d"))).run
+    await store.database.runs.enqueue(a_run(user=await store.add_user(ANN), key=unsent.event_id, digest="d"))
+    assert await actions.take_up(sent, [], THERE, LEASE) is None, "it is not lost"
+    assert await actions.take_up(sent, [THERE], THERE, LEASE) is None, "it is not theirs"
+    await store.sql(f"update canvas_actions set lease_until = {store.ago(1)}, started_at = {store.ago(60)}")
+    for other in (unsent, called):
+        assert await actions.take_up(other, [], THERE, LEASE) is None, "no run of this user was started for it"
+    taken = await asyncio.gather(*(actions.take_up(sent, [], f"ins_{n}", LEASE) for n in range(8)))
+    [(owner, awaited)] = [(f"ins_{n}", one) for n, one in enumerate(taken) if one is not None]
+    assert (awaited.run_id, 60 <= awaited.seconds < 120) == (run.run_id, True), "the time counts from where it began"
+    assert (await found(actions, sent)).owner_id == owner
+    assert sent.event_id not in [one.event_id for one in await actions.lost([], LEASE, 10)]
+    with pytest.raises(Overtaken):
+        await take(canvases, ending(sent))
+    again = await actions.take_up(sent, [owner], THERE, LEASE)
+    assert again is not None, "who has taken it up may die, too, and be known to"
+    await take(canvases, ending(replace(sent, owner_id=THERE)))
+    assert await actions.take_up(sent, [THERE], HERE, LEASE) is None, "it is over"
 
 
 @rule("CV-34", "CV-23")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.canvas.canvas import Change, NewCanvas, View
+from easel.core.canvas.canvas import Change, NewCanvas, View, WholeCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.spec import Refresh
 from easel.ids import OWNER, CanvasId, UserId
@@ -17,7 +17,7 @@ from tests.requirements import case, rule
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from easel.core.canvas.refresh import Due, Job
+    from easel.core.canvas.refresh import Due, Failing, Job
     from easel.host.ports import CanvasActionStore
     from tests.stores.harness import Store
 
@@ -82,6 +82,58 @@ async def test_a_job_is_due_an_interval_after_it_was_made_and_again_after_it_was
     await turn(store, 100)
     [due] = await taken(jobs)
     assert due.failures == 3
+
+
+@rule("RS-45", "CV-51")
+async def test_a_job_that_fails_is_read_with_its_canvas_until_it_works_again(store: Store, jobs: CanvasActionStore) -> None:
+    await store.add_user("ann")
+    await made(store, POLL, WATCH, name="other")
+    await made(store, POLL, user=UserId("ann"))
+    assert await failing(store) == []
+    error = {"code": 503, "name": "UNAVAILABLE", "message": "laptop is “away” \\ \u2028"}
+    await turn(store, EVERY)
+    due = next(one for one in await taken(jobs) if one.job == (OWNER, NAME, "poll"))
+    await jobs.settle_refresh(HERE, due, failures=2, delay=100, error=error)
+    [job] = await failing(store)
+    assert (job.refresh_id, job.action_id, job.failures, job.error) == ("poll", "look", 2, error)
+    assert 90 < job.retry_seconds <= 100
+    assert (await failing(store, "other"), await failing(store, user=UserId("ann"))) == ([], []), "each canvas has its own"
+    await turn(store, 110)
+    [job] = await failing(store)
+    assert -20 < job.retry_seconds < 0, "it is due"
+    [due] = [one for one in await taken(jobs) if one.job == (OWNER, NAME, "poll")]
+    assert [one.failures for one in await failing(store)] == [2], "nobody knows yet how it goes this time"
+    await jobs.settle_refresh(HERE, due, failures=3, delay=100)
+    assert [(one.failures, one.error) for one in await failing(store)] == [(3, None)]
+    await turn(store, 100)
+    [due] = [one for one in await taken(jobs) if one.job == (OWNER, NAME, "poll")]
+    await jobs.settle_refresh(HERE, due, failures=0, delay=100)
+    assert await failing(store) == []
+
+
+async def test_a_job_that_a_new_spec_leaves_out_fails_no_more(store: Store, jobs: CanvasActionStore) -> None:
+    await turn(store, EVERY)
+    [due] = await taken(jobs)
+    await jobs.settle_refresh(HERE, due, failures=1, delay=100, error={"message": "no"})
+    seen: list[int] = []
+
+    def respecified(*refreshes: Refresh) -> Any:
+        def decide(whole: WholeCanvas) -> Change:
+            seen.append(len(whole.failing))
+            return Change(events=[EVENTS.updated(2, [""])], spec={}, refreshes=list(refreshes))
+
+        return store.database.canvases.change(OWNER, NAME, decide)
+
+    await respecified(POLL)
+    assert len(await failing(store)) == 1, "the same job goes on"
+    await respecified()
+    assert (await failing(store), seen) == ([], [1, 1]), "whoever changes it sees it, too"
+
+
+async def failing(store: Store, name: str = NAME, user: UserId = OWNER) -> list[Failing]:
+    whole = await store.database.canvases.get(user, CanvasId(name))
+    assert whole is not None
+    return list(whole.failing)
 
 
 @rule("CV-19")

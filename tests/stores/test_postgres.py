@@ -188,13 +188,17 @@ async def test_a_wrong_address_is_explained():
 
 @case("D3")
 async def test_when_no_connection_is_free_the_answer_is_unavailable_and_not_a_hang(database_url: str):
-    narrow = await open_postgres(database_url, pool=1, timeout=0.3)
-    await narrow.migrate()
-    async with narrow.connection():
-        with pytest.raises(Unavailable):
-            await narrow.runs.queue_depth()
-    assert (await narrow.runs.queue_depth()).ready == 0
-    await narrow.close()
+    first = await open_postgres(database_url)
+    await first.migrate()  # with all the time that it needs
+    await first.close()
+    narrow = await open_postgres(database_url, pool=1, timeout=1)
+    try:
+        async with narrow.connection():
+            with pytest.raises(Unavailable):
+                await narrow.runs.queue_depth()
+        assert (await narrow.runs.queue_depth()).ready == 0
+    finally:
+        await narrow.close()
 
 
 async def test_two_instances_that_start_together_migrate_once(database_url: str):

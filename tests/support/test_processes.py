@@ -76,7 +76,7 @@ def test_nothing_outlives_the_launcher(tmp_path: Path) -> None:
         child = psutil.Process(int(parent.said().split()[-1]))
         parent.freeze()
     assert not parent.is_alive
-    wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, within=5, what="the child is gone")
+    wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, within=20, what="the child is gone")
 
 
 def test_settings_reach_the_process_and_strangers_do_not(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:

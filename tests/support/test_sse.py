@@ -89,7 +89,7 @@ async def test_a_follower_resumes_after_its_last_whole_event() -> None:
     second = chunk(wire(2))
     server = FakeServer(HEAD + chunk(wire(1)) + second[:20], refusal("503 Busy"), HEAD + second + chunk(wire(3, "done")) + END)
     async with server.listening() as url:
-        events = await follow([url], "r1", "secret", within=5)
+        events = await follow([url], "r1", "secret", within=20)
     assert [event.seq for event in events] == [1, 2, 3]
     assert "Last-Event-ID" not in server.requests[0]
     assert "Last-Event-ID: 1\r\n" in server.requests[2]
@@ -99,7 +99,7 @@ async def test_a_follower_resumes_after_its_last_whole_event() -> None:
 async def test_the_cursor_may_travel_in_the_query() -> None:
     server = FakeServer(HEAD + chunk(wire(8, "done")) + END)
     async with server.listening() as url:
-        await follow([url], "r1", "secret", within=5, after=7, by="query")
+        await follow([url], "r1", "secret", within=20, after=7, by="query")
     assert server.requests[0].startswith("GET /api/runs/r1/events?last_event_id=7 HTTP/1.1\r\n")
 
 
@@ -113,14 +113,14 @@ WRONG_BODIES = [
 async def test_a_follower_refuses_a_wrong_stream(says: str, body: bytes) -> None:
     async with FakeServer(HEAD + body + END).listening() as url:
         with pytest.raises(ContractBroken):
-            await follow([url], "r1", "secret", within=5)
+            await follow([url], "r1", "secret", within=20)
 
 
 @pytest.mark.parametrize("end, in_order", [(END, True), (b"", False)])
 async def test_a_follower_knows_how_its_last_connection_ended(end: bytes, in_order: bool) -> None:
     async with FakeServer(HEAD + chunk(wire(1, "done")) + end).listening() as url:
         follower = Follower([url], "r1", "secret")
-        await follower.read_to_end(within=5)
+        await follower.read_to_end(within=20)
     assert follower.ended_in_order is in_order
 
 
@@ -128,14 +128,14 @@ async def test_a_follower_knows_how_its_last_connection_ended(end: bytes, in_ord
 async def test_a_follower_counts_polite_partings(last_word: bytes, polite: int) -> None:
     async with FakeServer(HEAD + chunk(wire(1)) + last_word, HEAD + chunk(wire(2, "done")) + END).listening() as url:
         follower = Follower([url], "r1", "secret")
-        await follower.read_to_end(within=5)
+        await follower.read_to_end(within=20)
     assert follower.polite_partings == polite
 
 
 async def test_a_refusal_that_no_patience_mends_is_raised() -> None:
     async with FakeServer(refusal("410 Gone", b'{"error":{"name":"CURSOR_GONE"}}')).listening() as url:
         with pytest.raises(StreamRefused) as refused:
-            await follow([url], "r1", "secret", within=5)
+            await follow([url], "r1", "secret", within=20)
     assert refused.value.error["name"] == "CURSOR_GONE"
 
 
@@ -143,6 +143,6 @@ async def test_a_follower_can_stop_at_an_event_and_go_on() -> None:
     server = FakeServer(HEAD + chunk(wire(1) + wire(2)) + chunk(wire(3, "done")) + END)
     async with server.listening() as url:
         follower = Follower([url], "r1", "secret")
-        assert (await follower.read_until(lambda event: event.seq == 1, within=5)).seq == 1
-        assert [event.seq for event in await follower.read_to_end(within=5)] == [1, 2, 3]
+        assert (await follower.read_until(lambda event: event.seq == 1, within=20)).seq == 1
+        assert [event.seq for event in await follower.read_to_end(within=20)] == [1, 2, 3]
         assert follower.connected == 1

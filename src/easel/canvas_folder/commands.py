@@ -35,6 +35,7 @@ UrlOption = Annotated[str | None, typer.Option("--url", help="Where the running 
 TokenOption = Annotated[
     str | None, typer.Option("--token", help="Who asks (EASEL_TOKEN, or else the owner of the data folder); others may see it in `ps`.")
 ]
+AcceptOption = Annotated[bool, typer.Option("--accept", help="You stand for what is in it: its buttons ask no more than they declare.")]
 DataOption = Annotated[Path | None, typer.Option("--data", help="Data folder that has the owner's token (EASEL_DATA).")]
 EventsOption = Annotated[int, typer.Option("--events", min=0, help="At most so many records of its actions, the newest.")]
 
@@ -86,9 +87,7 @@ def export_canvas(
 def import_canvas(
     folder: FolderArgument,
     agent: AgentOption = None,
-    accept: Annotated[
-        bool, typer.Option("--accept", help="You stand for what is in it: its buttons ask no more than they declare.")
-    ] = False,
+    accept: AcceptOption = False,
     url: UrlOption = None,
     token: TokenOption = None,
     data: DataOption = None,
@@ -125,13 +124,19 @@ def import_canvas(
 
 @app.command("watch")
 def watch_canvas(
-    folder: FolderArgument, agent: AgentOption = None, url: UrlOption = None, token: TokenOption = None, data: DataOption = None
+    folder: FolderArgument,
+    agent: AgentOption = None,
+    accept: AcceptOption = False,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    data: DataOption = None,
 ) -> None:
     """Serve a folder live while you edit it: each save is in the open canvas within a second.
 
-    The state that people leave in the canvas stays theirs, unless you change `state/latest.json`.
+    The state that people leave in the canvas stays theirs, unless you change `state/latest.json`. After a save the canvas runs nothing
+    without asking, until somebody accepts it there: `--accept` does it at once, for all that is saved in the folder, whoever saves it.
 
-    Example: `easel canvas watch ./agents/main/canvases/cockpit`
+    Example: `easel canvas watch ./agents/main/canvases/cockpit --accept`
     """
     from easel.canvas_folder import files
     from easel.canvas_folder.watching import LOOK_SECONDS, Limits, Watches
@@ -142,9 +147,14 @@ def watch_canvas(
             wanted = settings_for(data=data)
             files.find(folder, agent)  # what is wrong with it is told before what is wrong with the server
             server = _server(wanted, url, token)
-            watches = Watches(folder, agent, server, Limits(wanted.max_asset_bytes, wanted.max_body_bytes), _say_now)
+            limits = Limits(wanted.max_asset_bytes, wanted.max_body_bytes)
+            watches = Watches(folder, agent, server, limits, _say_now, is_accepted=accept)
             for place in watches.start():
                 say(f"Watching {place.folder} as {place.canvas_id}; open {server.page_of(place.agent_id, place.canvas_id)}")
+            if not accept:
+                say(
+                    "What is saved asks before it runs anything, until you accept it there; with --accept you stand for all that is saved here."
+                )
             say("Ctrl-C stops it.")
             while True:
                 time.sleep(LOOK_SECONDS)

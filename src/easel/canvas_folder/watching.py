@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from easel.canvas_folder import files
-from easel.canvas_folder.carrying import NOT_FOUND, Carried, carry, checked_agent, held
+from easel.canvas_folder.carrying import NOT_FOUND, Carried, accept, carry, checked_agent, held
 from easel.canvas_folder.files import Mark, Moving, Place, Scan
 from easel.canvas_folder.server import NobodyThere, Refused, Server
 from easel.core.canvas.assets import FOLDER
@@ -44,9 +44,17 @@ class Watch:
     """One canvas's folder. `once` looks at it; whoever calls that again and again serves it."""
 
     def __init__(
-        self, place: Place, server: Server, limits: Limits, tell: Callable[[str], None], now: Callable[[], float] = time.monotonic
+        self,
+        place: Place,
+        server: Server,
+        limits: Limits,
+        tell: Callable[[str], None],
+        *,
+        is_accepted: bool = False,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._place = place
+        self._is_accepted = is_accepted  # whoever watches stands for all that is saved there, whoever saves it
         self._server = server
         self._limits = limits
         self._tell = tell
@@ -185,7 +193,7 @@ class Watch:
     def _send(self, there: FolderCanvas | None, news: FolderCanvas, others: Sequence[str] = ()) -> None:
         """All of it at once; if that is refused, each file by itself, so that one that is wrong holds up no other."""
         try:
-            self._say(carry(self._server, there, news, most_bytes=self._limits.request_bytes, others=others))
+            self._say(self._carried(there, news, others))
         except Refused as problem:
             if problem.name in ENDS_IT:
                 raise
@@ -199,7 +207,7 @@ class Watch:
         for file in [*said, *(path for path in there.assets if path not in news.assets), *news.assets]:
             only = _with_part(replace(self._nothing(), assets=there.assets), file, news)
             try:
-                self._say(carry(self._server, there, only, most_bytes=self._limits.request_bytes, others=others))
+                self._say(self._carried(there, only, others))
             except Refused as problem:
                 if problem.name in ENDS_IT:
                     raise
@@ -208,6 +216,13 @@ class Watch:
                 continue
             self._sent, there = _with_part(self._sent, file, news), _with_all(there, only)
 
+    def _carried(self, there: FolderCanvas | None, news: FolderCanvas, others: Sequence[str] = ()) -> Carried | None:
+        most_bytes = self._limits.request_bytes
+        carried = carry(self._server, there, news, most_bytes=most_bytes, others=others, is_accepted=self._is_accepted)
+        if self._is_accepted:
+            accept(self._server, news.canvas_id)
+        return carried
+
     def _made(self, news: FolderCanvas, said: Sequence[str]) -> FolderCanvas:
         """A new canvas without assets, of all that is taken together: it begins with the state that its spec declares, and only then."""
         for some in (files_ for most in range(len(said), -1, -1) for files_ in combinations(said, most)):
@@ -215,7 +230,7 @@ class Watch:
             for file in some:
                 made = _with_part(made, file, news)
             try:
-                self._say(carry(self._server, None, made, most_bytes=self._limits.request_bytes))
+                self._say(self._carried(None, made))
             except Refused as problem:
                 if problem.name in ENDS_IT or not some:
                     raise
@@ -244,12 +259,15 @@ class Watch:
 class Watches:
     """All canvases in a folder, those that are made in it later too."""
 
-    def __init__(self, folder: Path, agent_id: str | None, server: Server, limits: Limits, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, agent_id: str | None, server: Server, limits: Limits, tell: Callable[[str], None], *, is_accepted: bool
+    ) -> None:
         self._folder = folder
         self._agent_id = agent_id
         self._server = server
         self._limits = limits
         self._tell = tell
+        self._is_accepted = is_accepted
         self._watches: dict[Path, Watch] = {}
         self._find_at = 0.0
         self._said = ""
@@ -279,7 +297,10 @@ class Watches:
             self._say_once(_said(problem))
 
     def _add(self, place: Place) -> None:
-        watch = Watch(place, self._server, self._limits, lambda text: self._tell(f"{place.canvas_id}: {text}"))
+        def tell(text: str) -> None:
+            self._tell(f"{place.canvas_id}: {text}")
+
+        watch = Watch(place, self._server, self._limits, tell, is_accepted=self._is_accepted)
         watch.start()
         self._watches[place.folder] = watch
 

@@ -5,7 +5,7 @@ each calls a tool of Easel's own, so that something happens on a machine with no
 looks: a demo that is left alone writes nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
@@ -23,6 +23,11 @@ class DemoCanvas:
         page = resources.files("easel.demo").joinpath(f"{self.canvas_id}.html").read_text("utf-8")
         style = resources.files("easel.demo").joinpath("demo.css").read_text("utf-8")
         return {ENTRY: page, "assets/demo.css": style}
+
+    @property
+    def at_rest(self) -> "DemoCanvas":
+        """For a server that asks a person before everything, and so lets nothing run by itself: its buttons do the same."""
+        return replace(self, spec={**self.spec, "refresh": []})
 
     @property
     def params(self) -> dict[str, Any]:

@@ -33,9 +33,9 @@ from easel.edges.params import (
     content,
     draft,
 )
-from easel.edges.shapes import answer_view, asked_view, asset_view, canvas_view, descriptor, node_view, record_view, tool_view
+from easel.edges.shapes import answer_view, asked_view, asset_view, canvas_view, descriptor, failing_view, node_view, record_view, tool_view
 from easel.errors import BadInput, NotFound
-from easel.host.canvas_actions import Ask
+from easel.host.canvas_ask import Ask
 from easel.host.canvas_views import NO_CONNECTION
 from easel.host.host import Host
 
@@ -84,15 +84,16 @@ async def list_canvases(caller: Caller, asked: ListCanvases) -> Any:
 
 
 async def get_canvas(caller: Caller, asked: NamedCanvas) -> Any:
-    return canvas_view(await caller.host.canvases.get(caller.who, asked.canvasId))
+    whole = await caller.host.canvases.get(caller.who, asked.canvasId)
+    return {**canvas_view(whole), **({"failing": [failing_view(job) for job in whole.failing]} if whole.failing else {})}
 
 
 async def create_canvas(caller: Caller, asked: WriteCanvas) -> Any:
-    return await _written(caller, asked.spec, await caller.host.canvases.create(caller.who, draft(asked)))
+    return await _written(caller, asked, await caller.host.canvases.create(caller.who, draft(asked)))
 
 
 async def upsert_canvas(caller: Caller, asked: WriteCanvas) -> Any:
-    return await _written(caller, asked.spec, await caller.host.canvases.upsert(caller.who, draft(asked)))
+    return await _written(caller, asked, await caller.host.canvases.upsert(caller.who, draft(asked)))
 
 
 async def patch_canvas(caller: Caller, asked: PatchCanvas) -> Any:
@@ -104,11 +105,13 @@ async def patch_canvas(caller: Caller, asked: PatchCanvas) -> Any:
         title=asked.title,
         expected_revision=asked.expectedRevision,
     )
-    return await _written(caller, asked.spec, patched)
+    return await _written(caller, asked, patched)
 
 
-async def _written(caller: Caller, spec: Mapping[str, Any] | None, whole: WholeCanvas) -> Any:
-    warnings = [] if spec is None else await caller.host.canvases.warnings(caller.who, spec)
+async def _written(caller: Caller, asked: WriteCanvas | PatchCanvas, whole: WholeCanvas) -> Any:
+    is_declined = isinstance(asked, WriteCanvas) and asked.accepted is False
+    stands_for = None if is_declined else whole.canvas
+    warnings = [] if asked.spec is None else await caller.host.canvases.warnings(caller.who, asked.spec, stands_for)
     return {**canvas_view(whole), **({"warnings": warnings} if warnings else {})}
 
 
@@ -152,7 +155,9 @@ async def confirm_action(caller: Caller, asked: Confirmation) -> Any:
 
 
 async def cancel_action(caller: Caller, asked: CancelAction) -> Any:
-    return answer_view(await caller.host.actions.cancel(caller.who, asked.canvasId, asked.eventId, caller.client_id))
+    return answer_view(
+        await caller.host.actions.cancel(caller.who, asked.canvasId, asked.eventId, caller.client_id, only_running=asked.onlyRunning)
+    )
 
 
 async def accept_spec(caller: Caller, asked: AcceptSpec) -> Any:
@@ -164,7 +169,7 @@ async def list_confirmations(caller: Caller, asked: NamedCanvas) -> Any:
 
 
 async def list_records(caller: Caller, asked: ListRecords) -> Any:
-    found = await caller.host.actions.records(caller.who, asked.canvasId, before=asked.before, limit=asked.limit)
+    found = await caller.host.actions.records(caller.who, asked.canvasId, status=asked.status, before=asked.before, limit=asked.limit)
     more = {"next": found[-1].event_id} if len(found) == asked.limit else {}
     return {"records": [record_view(one) for one in found], **more}
 

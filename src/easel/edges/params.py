@@ -4,9 +4,10 @@
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Meta, Struct, to_builtins
 
-from easel.core.canvas.assets import decoded
+from easel.core.canvas.assets import content_of, decoded
+from easel.core.canvas.execution import Status
 from easel.core.stream.log import LAST_CURSOR
 from easel.errors import BadInput
 from easel.host.canvas_library import Draft
@@ -79,6 +80,7 @@ class Confirmation(Params):
 class CancelAction(Params):
     canvasId: str
     eventId: str
+    onlyRunning: bool = False  # what waits for a person goes on to wait: who stops for somebody else answers nothing for them
 
 
 class AcceptSpec(Params):
@@ -88,6 +90,7 @@ class AcceptSpec(Params):
 
 class ListRecords(Params):
     canvasId: str
+    status: Status | None = None
     before: str | None = None
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
 
@@ -104,7 +107,7 @@ class EnterInput(Params):
 
 class ReportPage(Params):
     canvasId: str
-    what: Literal["source", "nonce", "size", "rate", "kind"]
+    what: Literal["source", "nonce", "size", "rate", "kind", "stop"]
     detail: Annotated[str, Meta(max_length=500)] = ""
     count: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 1
 
@@ -141,14 +144,10 @@ def draft(asked: WriteCanvas) -> Draft:
         owner_session_key=asked.ownerSessionKey,
         spec=asked.spec,
         state=asked.state,
-        assets=None if asked.assets is None else {path: _bytes(path, asset) for path, asset in asked.assets.items()},
+        assets=None if asked.assets is None else {path: content_of(path, to_builtins(asset)) for path, asset in asked.assets.items()},
         is_accepted=asked.accepted,
         expected_revision=asked.expectedRevision,
     )
-
-
-def _bytes(path: str, asset: str | EncodedAsset) -> bytes:
-    return asset.encode() if isinstance(asset, str) else decoded(asset.base64, f"assets.{path[:200]}.base64")
 
 
 def content(asked: PutAsset) -> bytes:

@@ -62,7 +62,6 @@ BLACKBOARD_WRITE = ToolDefinition(
     "Writes a value on the blackboard of this run for one edge, from one node to another, and tells its new version.",
     _takes({"edge_id": _EDGE, **_WRITE}, "edge_id", "key", "value"),
 )
-DEFINITIONS = (WHITEBOARD_READ, WHITEBOARD_WRITE, BLACKBOARD_READ, BLACKBOARD_WRITE)
 
 
 def board_tools(boards: Boards) -> list[Tool]:

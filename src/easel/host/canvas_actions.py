@@ -3,26 +3,25 @@
 Owns the carrying out, and stopping it. What may run and what becomes of the canvas is decided in `core.canvas.pressing`, under the
 canvas's lock; how it ends is told by `canvas_endings`.
 An execution belongs to the instance that runs it, not to the connection that asked: who leaves stops nothing. An instance that dies
-leaves its executions behind, and any other tells that they were interrupted. CV-39, CV-42
+leaves its executions behind: any other tells that they were interrupted, or goes on to wait for a run that one of them has started.
+CV-39, CV-42, CV-43
 """
 
 import asyncio
 import contextlib
 from collections.abc import Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import structlog
 
-from easel.core.canvas.actions import fingerprint
 from easel.core.canvas.canvas import Canvas
-from easel.core.canvas.execution import Execution, Overtaken, Repeated, Status, actor_of, may_confirm
-from easel.core.canvas.pressing import Begun, Press, agreed, completed, pressed, refused, resolved_as_shown
-from easel.core.canvas.stopping import may_stop
+from easel.core.canvas.execution import Execution, Overtaken, Repeated, Status, may_confirm
+from easel.core.canvas.pressing import Begun, agreed, completed, pressed, refused, resolved_as_shown
+from easel.core.canvas.stopping import may_stop, may_withdraw
 from easel.core.principal import Principal
 from easel.core.stream.ring import ActionStopped, Ring
-from easel.core.tool.nesting import DEEPEST, is_too_deep
 from easel.errors import (
     ActionFailed,
     BadInput,
@@ -38,56 +37,20 @@ from easel.errors import (
 )
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
+from easel.host.canvas_ask import CLIENT, Ask
 from easel.host.canvas_changes import CanvasChanges, named
-from easel.host.canvas_endings import INTERRUPTED, Answer, CanvasEndings, now_ms, told
-from easel.host.canvas_output import LiveOutput, LiveOutputs
+from easel.host.canvas_endings import GONE, INTERRUPTED, LEFT, Answer, CanvasEndings, now_ms, told, unstored
+from easel.host.canvas_output import LiveOutputs
 from easel.host.canvas_steps import ActionLimits, CanvasSteps
-from easel.host.canvas_work import CanvasWork, UnderWay
+from easel.host.canvas_work import AtWork, CanvasWork, UnderWay
 from easel.host.metrics import ACTIONS_RUNNING
 from easel.host.ports import Bell, CanvasActionStore
 from easel.host.run_history import whole as whole_value
-from easel.ids import CanvasId, is_made_here, new_event_id
+from easel.ids import CanvasId, is_made_here
 
-LONGEST_REQUEST_ID = 200
 STOP_SECONDS = 3.0  # how long a stopping instance tries to tell what it interrupts; later another one does. And how long a stop waits
-CLIENT = "client"
 
 log = structlog.get_logger("actions")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """What a caller sends. `trigger` says what pressed the button: a client, or a refresh."""
-
-    canvas_id: str
-    action_id: str
-    input: Any
-    client_id: str
-    expected_revision: int | None = None
-    request_id: str | None = None
-    trigger: str = CLIENT
-
-    @property
-    def digest(self) -> str:
-        """Of all that makes the same request the same."""
-        return fingerprint([self.action_id, self.input, self.expected_revision])
-
-
-@dataclass(slots=True)
-class AtWork:
-    """An execution that runs here."""
-
-    task: asyncio.Task[Any]
-    under_way: UnderWay = field(default_factory=UnderWay)
-    output: LiveOutput = field(init=False)
-    is_ending: bool = False  # its end is being stored: whether that is its end is decided there
-    is_over: bool = False  # somebody else has ended it
-
-    def give_up(self) -> None:
-        """Somebody else has ended it: its tool works for nobody any more."""
-        if not self.is_over and not self.is_ending:
-            self.task.cancel()
-        self.is_over = True
 
 
 class CanvasActions:
@@ -129,15 +92,17 @@ class CanvasActions:
     async def press(self, who: Principal, ask: Ask) -> Answer:
         """Waits for the end; the same request again is answered with the first one's end. CV-36, CV-45"""
         canvas_id = named(ask.canvas_id)
-        _check_asked(ask)
+        ask.check()
         if ask.request_id is not None and (earlier := await self._actions.of_request(who.user_id, canvas_id, ask.request_id)):
             return await self._again(who, earlier, ask)
         return await self._owned(self._pressed(who, canvas_id, ask))
 
     async def _pressed(self, who: Principal, canvas_id: CanvasId, ask: Ask) -> Answer:
-        press = self._press(who, ask.action_id, ask.client_id, ask.trigger, ask)
+        press = ask.press(who, self._instance)
         try:
-            begun, canvas = await self._steps.begin(who, canvas_id, lambda whole, spec, rules: pressed(whole, spec, press, rules))
+            begun, canvas = await self._steps.begin(
+                who, canvas_id, lambda whole, spec, rules: pressed(whole, spec, press, rules), is_repeatable=ask.is_repeatable
+            )
         except Repeated:
             earlier = await self._actions.of_request(who.user_id, canvas_id, ask.request_id or "")
             if earlier is None:
@@ -155,15 +120,22 @@ class CanvasActions:
         try:
             if self._is_stopping:
                 raise Unavailable(what="This instance")
-            if len(self._asked) >= self._limits.at_once:
+            if self._at_once >= self._limits.at_once:
                 raise TooMany(what="actions at once", limit=self._limits.at_once)
         except HostError:
             work.close()
             raise
+        return await asyncio.shield(self._own(work))
+
+    @property
+    def _at_once(self) -> int:
+        return len(self._asked) + self._work.deadlines.overdue  # what nobody waits for any more still takes its room
+
+    def _own(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
         task = asyncio.create_task(work)
         self._asked.add(task)
         task.add_done_callback(self._let_go)
-        return await asyncio.shield(task)
+        return task
 
     def _let_go(self, task: asyncio.Task[Answer]) -> None:
         self._asked.discard(task)
@@ -180,13 +152,14 @@ class CanvasActions:
             raise NotFound(what="confirmation", id=confirmation_id[:200])
         if execution.status is not Status.ASKED:
             raise ConfirmationOver(id=confirmation_id, problem="it was answered already.")
-        if execution.age_seconds > self._limits.confirm_seconds:
+        if self._is_too_old(execution):
             raise ConfirmationOver(id=confirmation_id, problem="it was asked too long ago.")
-        execution = replace(execution, resolved=await whole_value(self._artifacts, who.user_id, execution.resolved))
+        execution = await self._whole(execution)
         return await self._owned(self._answered(who, execution, client_id, approve=approve))
 
     async def _answered(self, who: Principal, execution: Execution, client_id: str, *, approve: bool) -> Answer:
-        press = self._press(who, execution.action_id, client_id, CLIENT, None)
+        ask = Ask(canvas_id=execution.canvas_id, action_id=execution.action_id, input={}, client_id=client_id)
+        press = ask.press(who, self._instance)
         try:
             if not approve:
                 outcome = await self._changes.make(who, execution.canvas_id, lambda canvas: refused(canvas, execution, press))
@@ -202,16 +175,17 @@ class CanvasActions:
         )
         return await self._go_on(who, begun, canvas)
 
-    async def cancel(self, who: Principal, canvas_id: str, event_id: str, client_id: str) -> Answer:
-        """Whoever may press may stop, on any instance. What waits for a person is refused; what runs has ended when this returns. CV-23"""
+    async def cancel(self, who: Principal, canvas_id: str, event_id: str, client_id: str, *, only_running: bool = False) -> Answer:
+        """Whoever may press may stop, on any instance. What waits is refused, unless only what runs is meant; that has ended then. CV-23"""
         if not may_stop(who):
             self._audit.tally(who, "guardrail.refused", subject=event_id[:200], details={"problem": "an agent stops nothing"})
             raise Forbidden(problem="An agent presses no buttons, and stops nothing that others have pressed.")
-        execution = await self._actions.get(who.user_id, event_id) if is_made_here(event_id) else None
-        if execution is None or execution.canvas_id != named(canvas_id):
-            raise NotFound(what="execution", id=event_id[:200])
-        if execution.status is Status.ASKED:
-            return await self.confirm(who, event_id, client_id, approve=False)
+        execution = await self._execution(who, canvas_id, event_id)
+        if execution.status is Status.ASKED and not only_running:
+            try:
+                return await self._withdrawn(who, execution, client_id)
+            except ConfirmationOver:  # somebody has answered it meanwhile, and what runs by that is meant too; or its time was over
+                execution = await self._execution(who, canvas_id, event_id)
         if execution.status is not Status.RUNNING:
             raise NotRunning(id=event_id, status=execution.status.value)
         running = self._at_work.get(event_id)
@@ -223,31 +197,42 @@ class CanvasActions:
             await asyncio.wait([running.task], timeout=STOP_SECONDS)  # then all that it started is gone, too
         return answer
 
+    async def _execution(self, who: Principal, canvas_id: str, event_id: str) -> Execution:
+        execution = await self._actions.get(who.user_id, event_id) if is_made_here(event_id) else None
+        if execution is None or execution.canvas_id != named(canvas_id):
+            raise NotFound(what="execution", id=event_id[:200])
+        return execution
+
+    async def _withdrawn(self, who: Principal, asked: Execution, client_id: str) -> Answer:
+        if not may_withdraw(who, asked):
+            self._audit.tally(who, "guardrail.refused", subject=asked.event_id, details={"problem": "it is somebody else's question"})
+            raise Forbidden(problem="What waits for a person is withdrawn by a person, or by whoever pressed it.")
+        if self._is_too_old(asked):
+            await self._endings.lapsed(asked)
+            raise ConfirmationOver(id=asked.event_id, problem="it was asked too long ago.")
+        return await self._owned(self._answered(who, asked, client_id, approve=False))
+
+    def _is_too_old(self, asked: Execution) -> bool:
+        return asked.age_seconds > self._limits.confirm_seconds
+
     async def waiting(self, who: Principal, canvas_id: str) -> list[Execution]:
         """What of a canvas waits for a person, newest first."""
         await self._changes.find(who, canvas_id)
         found = await self._actions.list_executions(who.user_id, named(canvas_id), statuses=[Status.ASKED], before=None, limit=100)
-        return [one for one in found if one.age_seconds <= self._limits.confirm_seconds]
+        return [await self._whole(one) for one in found if not self._is_too_old(one)]
 
-    async def records(self, who: Principal, canvas_id: str, *, before: str | None, limit: int) -> list[Execution]:
+    async def _whole(self, asked: Execution) -> Execution:
+        """All of the call, as it would run: whoever agrees sees what is long, too. X6"""
+        return replace(asked, resolved=await whole_value(self._artifacts, asked.user_id, asked.resolved))
+
+    async def records(
+        self, who: Principal, canvas_id: str, *, status: Status | None = None, before: str | None, limit: int
+    ) -> list[Execution]:
         if before is not None and not is_made_here(before):
             raise BadInput(problem="before: is the eventId of a record.")
         await self._changes.find(who, canvas_id)
-        return await self._actions.list_executions(who.user_id, named(canvas_id), statuses=[], before=before, limit=limit)
-
-    def _press(self, who: Principal, action_id: str, client_id: str, trigger: str, ask: Ask | None) -> Press:
-        return Press(
-            who=who,
-            actor=actor_of(who, client_id, trigger),
-            action_id=action_id,
-            event_id=new_event_id(),
-            owner_id=self._instance,
-            now_ms=now_ms(),
-            input=ask.input if ask else {},
-            expected_revision=ask.expected_revision if ask else None,
-            request_id=ask.request_id if ask else None,
-            request_digest=ask.digest if ask and ask.request_id else None,
-            is_attended=trigger == CLIENT,
+        return await self._actions.list_executions(
+            who.user_id, named(canvas_id), statuses=[status] if status else [], before=before, limit=limit
         )
 
     # -- carrying out ----------------------------------------------------------------------------------------------
@@ -265,6 +250,8 @@ class CanvasActions:
         running = self._begun(who, execution)
         try:
             return await self._carry_out(who, begun, running)
+        except Overtaken:
+            return await self._ended_elsewhere(who, execution, running)
         except asyncio.CancelledError:
             if not running.is_over:
                 raise
@@ -279,7 +266,8 @@ class CanvasActions:
         assert task is not None
         running = self._at_work[execution.event_id] = AtWork(task)
         running.output = self._outputs.open(who, execution, running.give_up)
-        running.under_way = UnderWay(running.output.hear)
+        # What runs by itself is not told live: a log is kept, and nobody waits for it.
+        running.under_way = UnderWay(running.output.hear if execution.actor.get("trigger") == CLIENT else None)
         ACTIONS_RUNNING.set(len(self._at_work))
         return running
 
@@ -290,11 +278,17 @@ class CanvasActions:
             running.is_ending = True
             decide, moved = completed(result, begun, who, now_ms=now_ms(), state_bytes=self._limits.state_bytes)
             revision = await self._steps.end(who, execution, await output.before(decide), moved)
+        except Overtaken:
+            raise
         except HostError as problem:
+            if running.is_ending and isinstance(problem, Unavailable):  # it was waited for long enough
+                raise await self._endings.failed(who, execution, unstored(problem), output, is_patient=False) from problem
             raise await self._failed(who, execution, running, problem) from problem
         except asyncio.CancelledError:  # this instance stops; or its tool was cancelled by somebody else, and whoever asked still waits
             if running.is_over:
                 raise
+            if self._is_stopping and running.under_way.run_id is not None:  # its run goes on, and another instance will wait for it
+                raise ActionFailed.as_told(LEFT, eventId=execution.event_id) from None
             raise await self._failed(who, execution, running, ActionFailed(problem=INTERRUPTED)) from None
         except Exception as problem:
             self._audit.broke(who, "gateway.broke", problem, subject=execution.event_id)
@@ -309,10 +303,13 @@ class CanvasActions:
         return await self._endings.failed(who, execution, problem, running.output)
 
     async def _ended_elsewhere(self, who: Principal, execution: Execution, running: AtWork) -> Answer:
-        """As whoever ended it has told it. A run that was started only for it, and that somebody stopped, is stopped too."""
-        stored = await self._actions.get(execution.user_id, execution.event_id)
-        if stored is None:
-            raise NotFound(what="canvas", id=execution.canvas_id)
+        """As whoever ended it, or goes on with it, has told it. A run that was started only for it, and that somebody stopped, is stopped too."""
+        try:
+            while (stored := await self._stored(execution)).status is Status.RUNNING:  # noqa: ASYNC110 - the store tells nobody
+                await asyncio.sleep(self._limits.poll_seconds)
+        except NotFound:  # its record went with the canvas: nobody else tells that it was done
+            self._endings.tell_audit(who, execution, "failed", problem=GONE)
+            raise
         try:
             return await self._endings.kept(who, stored)
         except Cancelled:
@@ -321,16 +318,22 @@ class CanvasActions:
 
     async def _again(self, who: Principal, earlier: Execution, ask: Ask) -> Answer:
         if earlier.action_id != ask.action_id or earlier.request_digest not in (None, ask.digest):
-            raise IdempotencyConflict(key=earlier.request_id)
+            raise IdempotencyConflict(what="requestId", key=earlier.request_id)
         while earlier.status is Status.RUNNING:
             if (running := self._at_work.get(earlier.event_id)) is not None:
                 return await asyncio.shield(running.task)
             await asyncio.sleep(self._limits.poll_seconds)
-            found = await self._actions.get(who.user_id, earlier.event_id)
-            if found is None:
-                raise NotFound(what="canvas", id=earlier.canvas_id)
-            earlier = found
+            earlier = await self._stored(earlier)
+        if earlier.status is Status.ASKED and self._is_too_old(earlier):  # nobody can confirm it any more, nor has told so
+            await self._endings.lapsed(earlier)
+            earlier = await self._stored(earlier)
         return await self._endings.kept(who, earlier)
+
+    async def _stored(self, execution: Execution) -> Execution:
+        stored = await self._actions.get(execution.user_id, execution.event_id)
+        if stored is None:
+            raise NotFound(what="canvas", id=execution.canvas_id)
+        return stored
 
     # -- what time brings ------------------------------------------------------------------------------------------
 
@@ -379,12 +382,13 @@ class CanvasActions:
         return await self.tell_lost([])
 
     async def tell_lost(self, owner_ids: list[str]) -> int:
-        return await self._endings.tell_lost(owner_ids, self._limits.confirm_seconds)
+        return await self._endings.tell_lost(owner_ids, self._limits.confirm_seconds, self._take_up)
 
-
-def _check_asked(ask: Ask) -> None:
-    name = ask.request_id
-    if name is not None and (not 0 < len(name) <= LONGEST_REQUEST_ID or not name.isprintable()):
-        raise BadInput(problem=f"requestId is 1 to {LONGEST_REQUEST_ID} printable characters.")
-    if is_too_deep(ask.input):
-        raise BadInput(problem=f"input: is nested deeper than {DEEPEST} levels.")
+    async def _take_up(self, who: Principal, lost: Execution, owner_ids: list[str]) -> bool:
+        """Whoever waited for a run is gone, and the run is not: its answer is waited for here. CV-43"""
+        if self._at_once >= self._limits.at_once:
+            return True  # as soon as there is room, here or elsewhere: until then it is found again
+        left = await self._steps.take_up(who, lost, owner_ids, self._instance)
+        if left is not None:
+            self._own(self._go_on(who, *left))
+        return left is not None

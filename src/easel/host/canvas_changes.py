@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterable
 
-from easel.core.canvas.canvas import Decide, Outcome, WholeCanvas
+from easel.core.canvas.canvas import Change, Decide, Outcome, WholeCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.principal import Kind, Principal
 from easel.core.stream.ring import CanvasGrew
@@ -24,9 +24,24 @@ class CanvasChanges:
             raise NotFound(what="canvas", id=canvas_id)
         return whole
 
-    async def make(self, who: Principal, canvas_id: str, decide: Decide, *, seconds: float = 0) -> Outcome:
-        """Durable when it returns; what was not to be changed is answered as it is, and told to nobody."""
-        outcome = await self._canvases.change(who.user_id, named(canvas_id), decide, seconds=seconds)
+    async def make(self, who: Principal, canvas_id: str, decide: Decide, *, seconds: float = 0, is_repeatable: bool = True) -> Outcome:
+        """Durable when it returns; what was not to be changed is answered as it is, and told to nobody.
+
+        `is_repeatable`: whoever asks for it a second time, not knowing whether it was made, does not change it twice.
+        """
+        sent: list[Change] = []
+
+        def noted(whole: WholeCanvas) -> Change | None:
+            change = decide(whole)
+            sent[:] = [] if change is None else [change]
+            return change
+
+        try:
+            outcome = await self._canvases.change(who.user_id, named(canvas_id), noted, seconds=seconds)
+        except Unavailable as problem:
+            if sent:
+                raise Unavailable.after_sending(problem.details["what"], is_repeatable=is_repeatable) from problem
+            raise
         if outcome is None:
             raise NotFound(what="canvas", id=canvas_id)
         if outcome.is_changed:
@@ -59,6 +74,13 @@ def events_of(who: Principal, canvas_id: str) -> CanvasEvents:
 def stands(who: Principal) -> bool:
     """What an agent writes has to be accepted by a person before it runs without asking. RS-59"""
     return who.kind is not Kind.AGENT
+
+
+def acceptance(who: Principal, there: WholeCanvas, *, has_all_assets: bool) -> bool | None:
+    """Whoever writes a spec stands for it, if they may; but not for a page that nobody has accepted, unless they bring all of it. RS-59"""
+    if not stands(who):
+        return False
+    return True if there.canvas.is_accepted or has_all_assets or not there.assets else None
 
 
 def ends_acceptance(who: Principal) -> bool | None:

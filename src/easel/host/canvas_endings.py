@@ -5,7 +5,9 @@ at the same time; who comes second answers with what the first one has stored. C
 """
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +31,11 @@ from easel.ids import UserId
 
 LOST_AT_ONCE = 100
 PRUNE_SECONDS = 60.0
-INTERRUPTED = "The instance that ran it stopped in the middle; whether the tool has done its work is not known."
+GONE = "Its canvas was deleted while it ran; whether the tool has done its work is not known."
+LEFT = "This instance stops. Its run goes on: another instance waits for the answer, and tells how it ended."
+INTERRUPTED = "The instance that ran it stopped in the middle, or could not tell its end; whether the tool has done its work is not known."
+
+TakeUp = Callable[[Principal, Execution, list[str]], Awaitable[bool]]  # whether somebody goes on with it; these instances are gone
 
 log = structlog.get_logger("actions")
 
@@ -53,19 +59,33 @@ class CanvasEndings:
         self._steps = steps
         self._artifacts = artifacts
         self._audit = audit
+        self._untold: dict[str, tuple[Principal, Execution, HostError]] = {}  # ends that could not be stored in time
 
     # -- what is stored --------------------------------------------------------------------------------------------
 
-    async def failed(self, who: Principal, execution: Execution, problem: HostError, output: LiveOutput | None = None) -> HostError:
+    async def failed(
+        self, who: Principal, execution: Execution, problem: HostError, output: LiveOutput | None = None, *, is_patient: bool = True
+    ) -> HostError:
         """Told to whoever watches; what is given back names the execution."""
         decide = failed(problem, told(self._audit, problem), execution, who, now_ms())
         try:
-            await self._steps.end(who, execution, decide if output is None else await output.before(decide))
+            await self._steps.end(who, execution, decide if output is None else await output.before(decide), is_patient=is_patient)
         except ActionFailed:  # somebody else has told how it ended
             return await self._as_told(execution) or self._shown(execution, problem)
-        except (NotFound, Unavailable):  # it went with its canvas; or there is no store, and later it is found to be lost
+        except NotFound:  # it went with its canvas
             log.info("action.not_told", event_id=execution.event_id)
+        except Unavailable:
+            log.info("action.not_told", event_id=execution.event_id)
+            self._untold[execution.event_id] = (who, execution, problem)
         return self.told_of(who, execution, problem)
+
+    async def _tell_untold(self) -> None:
+        """How it ended, now that there is a store again; else it would be told that its instance is gone."""
+        for event_id, (who, execution, problem) in list(self._untold.items()):
+            decide = failed(problem, told(self._audit, problem), execution, who, now_ms())
+            with contextlib.suppress(Overtaken, ActionFailed, NotFound):  # somebody else has told it, or it went with its canvas
+                await self._steps.end(who, execution, decide, is_patient=False)
+            del self._untold[event_id]
 
     async def stopped(self, who: Principal, execution: Execution, output: LiveOutput | None) -> Answer:
         """From now on nothing of it is stored. Against its own end, and against another stop, one wins. CV-23"""
@@ -76,24 +96,33 @@ class CanvasEndings:
         except Overtaken:
             now = await self._actions.get(execution.user_id, execution.event_id)
             raise NotRunning(id=execution.event_id, status="ended" if now is None else now.status.value) from None
+        except BaseException:  # it goes on, as far as anybody knows
+            if output is not None:
+                output.resume()
+            raise
         self._audit.note(
             who, "canvas.cancelled", subject=execution.canvas_id, details={"eventId": execution.event_id, "tool": execution.tool}
         )
         self.tell_audit(who, execution, "failed", problem=problem.message)
         return Answer(status=Status.FAILED, event_id=execution.event_id, revision=outcome.whole.canvas.revision)
 
-    async def tell_lost(self, owner_ids: list[str], confirm_seconds: float) -> int:
-        """Whose instance is gone is not left running for ever, nor a question that nobody answers; how many that were."""
+    async def tell_lost(self, owner_ids: list[str], confirm_seconds: float, take_up: TakeUp) -> int:
+        """Whose instance is gone is taken up or not left running for ever, nor a question that nobody answers; how many that were."""
+        await self._tell_untold()
         lost = await self._actions.lost(owner_ids, confirm_seconds, LOST_AT_ONCE)
         for execution in lost:
-            who = Principal(UserId(execution.user_id), execution.actor.get("name", execution.user_id))
             if execution.status is Status.ASKED:
-                await self._lapsed(who, execution)
-            else:
-                await self.failed(who, execution, ActionFailed(problem=INTERRUPTED))
+                await self.lapsed(execution)
+                continue
+            who = _who_pressed(execution)
+            with contextlib.suppress(Overtaken, NotFound):  # another instance goes on with it, or it went with its canvas
+                if execution.tool is not None or not await take_up(who, execution, owner_ids):
+                    await self.failed(who, execution, ActionFailed(problem=INTERRUPTED))
         return len(lost)
 
-    async def _lapsed(self, who: Principal, execution: Execution) -> None:
+    async def lapsed(self, execution: Execution) -> None:
+        """A question that nobody has answered in time."""
+        who = _who_pressed(execution)
         try:
             await self._changes.make(who, execution.canvas_id, lapsed(execution, now_ms()))
         except (Overtaken, NotFound):
@@ -148,9 +177,19 @@ def _problem(execution: Execution, answer: Any) -> HostError:
     return kinds.get(answer["error"]["name"], ActionFailed).as_told(answer["error"]["message"], eventId=execution.event_id)
 
 
+def _who_pressed(execution: Execution) -> Principal:
+    return Principal(UserId(execution.user_id), execution.actor.get("name", execution.user_id))
+
+
 def told(audit: Audit, problem: HostError) -> str:
     """What of a problem may be told."""
     return shortened(audit.redacted(problem.message))
+
+
+def unstored(problem: Unavailable) -> ActionFailed:
+    """What is done is done, and is not told as if it were not: whoever presses again does it again."""
+    result = "it is not known whether its result is stored" if "mayBeStored" in problem.details else "its result could not be stored"
+    return ActionFailed(problem=f"The tool has done its work; {result}: {problem.details['what']} could not be reached in time.")
 
 
 def now_ms() -> int:

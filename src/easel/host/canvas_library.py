@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from easel.core.artifact.artifact import Artifact
-from easel.core.canvas.actions import Confirm
+from easel.core.canvas.actions import Confirm, PatchState, fingerprint
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import (
     Canvas,
@@ -19,7 +19,8 @@ from easel.core.canvas.canvas import (
     expect,
 )
 from easel.core.canvas.events import ACCEPTED_MARK, SPEC_MARK, TITLE_MARK, asset_mark, spread
-from easel.core.canvas.patch import Op, Operation, Patch, applied, checked_patch
+from easel.core.canvas.patch import Op, Operation, Patch, applied, check_patch_names, checked_patch
+from easel.core.canvas.paths import check_names
 from easel.core.canvas.policy import check_reach, check_templates
 from easel.core.canvas.spec import CanvasSpec, Refresh, SpecLimits, check_state_size, checked_spec
 from easel.core.canvas.times import time_warnings
@@ -30,7 +31,7 @@ from easel.errors import AlreadyThere, BadInput, Forbidden, HostError, NotFound,
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.canvas_assets import CanvasAssets
-from easel.host.canvas_changes import CanvasChanges, ends_acceptance, events_of, named, stands
+from easel.host.canvas_changes import CanvasChanges, acceptance, ends_acceptance, events_of, named, stands
 from easel.host.ports import Bell, CanvasStore
 from easel.host.toolbox import Toolbox
 from easel.ids import CanvasId, owned
@@ -38,6 +39,10 @@ from easel.ids import CanvasId, owned
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
 MAIN = "main"
 NEW_SPEC: Mapping[str, Any] = {"version": 1, "mode": "html"}
+NOT_ACCEPTED = "Nobody has accepted the page that lies there, so the canvas asks before it does anything: look at it, and accept it there."
+CANNOT_ACCEPT = (
+    "accepted: this canvas is not accepted by what you send; look at it and use `canvas.accept`, or send its spec and all assets."
+)
 MOST_TRIES = 5  # of an upsert whose canvas comes and goes meanwhile
 
 
@@ -52,13 +57,15 @@ class Draft:
     spec: Mapping[str, Any] | None = None
     state: Mapping[str, Any] | None = None
     assets: Mapping[str, bytes] | None = None
-    is_accepted: bool | None = None  # False: a person who does not stand for what they send
+    is_accepted: bool | None = None  # False: a person who does not stand for what they send; True: refused where it would not come true
     expected_revision: int | None = None
 
-    def acceptance(self, who: Principal) -> bool | None:
-        """Whether it is accepted with this, as far as it touches that. RS-59"""
-        if self.spec is not None or self.is_accepted is False:
-            return stands(who) and self.is_accepted is not False
+    def acceptance(self, who: Principal, there: WholeCanvas, *, is_other: bool) -> bool | None:
+        """Whether it is accepted with this, as far as it touches that; `is_other`: it declares something else than before. RS-59"""
+        if self.is_accepted is False:
+            return False
+        if self.spec is not None and (is_other or stands(who)):
+            return acceptance(who, there, has_all_assets=self.assets is not None)
         return None if self.assets is None else ends_acceptance(who)
 
 
@@ -154,7 +161,10 @@ class CanvasLibrary:
             refreshes=checked.refreshes or [],
             is_accepted=stands(who) and draft.is_accepted is not False,
         )
-        made = await self._canvases.create(new, events_of(who, checked.canvas_id).created(1, title))
+        try:
+            made = await self._canvases.create(new, events_of(who, checked.canvas_id).created(1, title))
+        except Unavailable as problem:
+            raise Unavailable.after_sending("The database", is_repeatable=True) from problem
         if made is None:
             await self._changes.drop(asset.blob_key for asset in assets)
             return None
@@ -175,25 +185,30 @@ class CanvasLibrary:
             canvas = whole.canvas
             expect(canvas, draft.expected_revision)
             gone = _not_among(whole, assets)
-            paths = [*([TITLE_MARK] if title not in (None, canvas.title) else []), *([SPEC_MARK] if checked.spec is not None else [])]
+            spec = _other(canvas, checked.spec)
+            # What an agent declares works in its own folder; one that only gives a title takes nothing over.
+            owner = draft.owner_session_key if stands(who) or checked.spec is not None else None
+            is_moved = owner not in (None, canvas.session_key)
+            accepted = draft.acceptance(who, whole, is_other=spec is not None or is_moved)
+            if draft.is_accepted and not (canvas.is_accepted if accepted is None else accepted):
+                raise BadInput(problem=CANNOT_ACCEPT)
+            paths = [*([TITLE_MARK] if title not in (None, canvas.title) else []), *([SPEC_MARK] if spec is not None else [])]
             paths += [asset_mark(path) for path in (*gone, *(one.path for one in assets or ()))]
             if checked.state is not None:
                 paths += spread(canvas.state, checked.state)
-            if draft.is_accepted is False and canvas.is_accepted:
-                paths.append(ACCEPTED_MARK)
-            if not paths and draft.owner_session_key in (None, canvas.owner_session_key):
+            paths += _accepting(canvas, accepted)
+            if not paths and not is_moved:
                 return None
             return Change(
                 events=[events.updated(canvas.revision + 1, paths)],
                 title=title,
-                # What an agent declares works in its own folder; one that only gives a title takes nothing over.
-                owner_session_key=draft.owner_session_key if stands(who) or checked.spec is not None else None,
-                spec=checked.spec,
+                owner_session_key=owner,
+                spec=spec,
                 state=checked.state,
                 put=assets or (),
                 removed=gone,
-                refreshes=checked.refreshes,
-                is_accepted=draft.acceptance(who),
+                refreshes=None if spec is None else checked.refreshes,
+                is_accepted=accepted,
             )
 
         try:
@@ -217,6 +232,7 @@ class CanvasLibrary:
     ) -> WholeCanvas:
         """All of it or nothing, on the state as it is when it is its turn. CV-25, CV-44"""
         operations = checked_patch(state_patch or [], "statePatch")
+        check_patch_names(operations, "statePatch")
         name = named(canvas_id)
         new_title = None if title is None else checked_title(title, name)
         read = None if spec is None else await self._read(who, spec)
@@ -228,7 +244,11 @@ class CanvasLibrary:
         def decide(whole: WholeCanvas) -> Change | None:
             canvas = whole.canvas
             expect(canvas, expected_revision)
-            paths = [*([TITLE_MARK] if new_title not in (None, canvas.title) else []), *([SPEC_MARK] if spec is not None else [])]
+            new_spec = _other(canvas, light_spec)
+            declares = read is not None and (new_spec is not None or stands(who))
+            accepted = acceptance(who, whole, has_all_assets=False) if declares else None
+            paths = [*([TITLE_MARK] if new_title not in (None, canvas.title) else []), *([SPEC_MARK] if new_spec is not None else [])]
+            paths += _accepting(canvas, accepted)
             done = applied(operations, canvas.state, "statePatch") if operations else None
             if done is not None:
                 check_state_size(done.state, self._limits.state_bytes)
@@ -238,13 +258,14 @@ class CanvasLibrary:
             return Change(
                 events=[events.updated(canvas.revision + 1, paths)],
                 title=new_title,
-                spec=light_spec,
+                spec=new_spec,
                 state=None if done is None else done.state,
-                refreshes=None if read is None else _enabled(read),
-                is_accepted=None if read is None else stands(who),
+                refreshes=None if read is None or new_spec is None else _enabled(read),
+                is_accepted=accepted,
             )
 
-        return (await self._changes.make(who, canvas_id, decide)).whole
+        is_repeatable = not operations or expected_revision is not None  # what is added to a list would be added twice
+        return (await self._changes.make(who, canvas_id, decide, is_repeatable=is_repeatable)).whole
 
     async def accept(self, who: Principal, canvas_id: str, revision: int) -> WholeCanvas:
         """A person stands for the spec that they have seen, as an agent wrote it. RS-59"""
@@ -265,16 +286,20 @@ class CanvasLibrary:
             await self._audit.record(who, "canvas.accepted", subject=canvas_id, details={"revision": revision})
         return outcome.whole
 
-    async def warnings(self, who: Principal, spec: Mapping[str, Any]) -> list[str]:
-        """What the author of a spec will want to know; it is stored all the same. RS-45"""
+    async def warnings(self, who: Principal, spec: Mapping[str, Any], stands_for: Canvas | None) -> list[str]:
+        """What the author of a spec will want to know; it is stored all the same, in the canvas that they mean to stand for. RS-45"""
         checked, tools = checked_spec(spec, self._limits), await self._tools.definitions(who.user_id)
-        return [*check_templates(checked, tools, floor=self._floor), *time_warnings(checked, tools, self._tools.timeout_seconds)]
+        told = [*check_templates(checked, tools, floor=self._floor), *time_warnings(checked, tools, self._tools.timeout_seconds)]
+        return told if stands_for is None or stands_for.is_accepted else [NOT_ACCEPTED, *told]
 
     async def delete(self, who: Principal, canvas_id: str, expected_revision: int | None = None) -> None:
         def check(whole: WholeCanvas) -> None:
             expect(whole.canvas, expected_revision)
 
-        left = await self._canvases.delete(who.user_id, named(canvas_id), check)
+        try:
+            left = await self._canvases.delete(who.user_id, named(canvas_id), check)
+        except Unavailable as problem:
+            raise Unavailable.after_sending("The database", is_repeatable=True) from problem
         if left is None:
             raise NotFound(what="canvas", id=canvas_id)
         await self._audit.record(who, "canvas.deleted", subject=canvas_id)
@@ -314,6 +339,7 @@ class CanvasLibrary:
         read = None if draft.spec is None else await self._read(who, draft.spec)
         if draft.state is not None:
             check_state_size(draft.state, self._limits.state_bytes)
+            check_names(draft.state, "state")
         self._assets.check(draft.assets or {})
         spec, moved_of_spec = light_value(draft.spec)
         state, moved_of_state = light_value(draft.state)
@@ -323,6 +349,10 @@ class CanvasLibrary:
     async def _read(self, who: Principal, spec: Mapping[str, Any]) -> CanvasSpec:
         """Held to the tools that there are now, and an agent's spec to the agent's own reach. RS-16, RS-45, RS-59"""
         read = checked_spec(spec, self._limits)
+        check_names(spec.get("state"), "state")
+        for action_id, action in read.actions.items():
+            if isinstance(action, PatchState):
+                check_patch_names(action.patch, f"actions.{action_id}.patch")
         definitions = await self._tools.definitions(who.user_id)
         check_templates(read, definitions, floor=self._floor)
         if not stands(who):
@@ -331,6 +361,15 @@ class CanvasLibrary:
         if heavy:  # a marker in the place of an argument would be another spec
             raise BadInput(problem="spec: Base64 over 2 KB has no place in a spec; make it an asset, or keep it in the state.")
         return read
+
+
+def _other(canvas: Canvas, spec: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """A spec that is not the one that the canvas has: the very same one again is no change."""
+    return None if spec is None or fingerprint(spec) == fingerprint(canvas.spec) else spec
+
+
+def _accepting(canvas: Canvas, accepted: bool | None) -> list[str]:
+    return [] if accepted in (None, canvas.is_accepted) else [ACCEPTED_MARK]
 
 
 def _enabled(spec: CanvasSpec) -> list[Refresh]:

@@ -1,7 +1,7 @@
 """What a tool says while an action runs, told to whoever watches the canvas: as events of its log, so that every transport has them.
 
 Owns the pace and the way into the log. A tool never waits for it and never fails by it: a store that is slow gets more at a time, one that is
-away misses some of it, and that is said. What is said goes in only while the execution runs, in the same transaction that sees that it does;
+away misses some of it, and that is said. It goes into the log only where somebody looks: has the canvas open, or follows its log on this instance. What is said goes in only while the execution runs, in the same transaction that sees that it does;
 the last of it goes in with the end.
 """
 
@@ -19,6 +19,7 @@ from easel.core.run.pace import HELD_SECONDS
 from easel.errors import HostError
 from easel.host.audit import Audit
 from easel.host.canvas_changes import CanvasChanges
+from easel.ids import owned
 
 LAST_SECONDS = 1.0  # how long an end waits for what is on its way into the log, so that nothing before it is missing
 
@@ -27,6 +28,11 @@ log = structlog.get_logger("actions")
 
 def nobody_cares() -> None:
     """For where it makes no difference that an execution has ended elsewhere."""
+
+
+def nobody_follows(_: str) -> bool:
+    """Where there are no streams."""
+    return False
 
 
 class LiveOutput:
@@ -40,16 +46,22 @@ class LiveOutput:
         self._on_over = on_over
         self._timer: asyncio.TimerHandle | None = None
         self._pump: asyncio.Task[None] | None = None
-        self._rest: Sequence[Said] | None = None  # what goes in with the end; after that nothing is heard
+        self._rest: Sequence[Said] | None = None  # what goes in with the end; after that nothing is told
 
     def hear(self, text: str) -> None:
-        if self._rest is None:
-            self._text.hear(text)
-            self._wait()
+        self._text.hear(text)
+        self._wait()
 
     async def before(self, decide: Callable[[WholeCanvas], Change]) -> Callable[[WholeCanvas], Change]:
         """This end, with what was said before it."""
-        return after_saying(self._execution, await self._ended(), decide)
+        return after_saying(self._execution, await self._ended(), decide, is_followed=self._is_followed)
+
+    def resume(self) -> None:
+        """It was not its end. What was to go in with that may have been stored, and is not told twice."""
+        if self._rest:
+            self._text.lost()
+        self._rest = None
+        self._wait()
 
     async def close(self) -> None:
         """All of it is told, where somebody else tells the end."""
@@ -60,6 +72,9 @@ class LiveOutput:
     def drop(self) -> None:
         """It has ended, and there is nothing more to tell."""
         self._rest = []
+        self._stop_timer()
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -67,8 +82,7 @@ class LiveOutput:
     async def _ended(self) -> Sequence[Said]:
         if self._rest is None:
             self._rest = []
-            if self._timer is not None:
-                self._timer.cancel()
+            self._stop_timer()
             if self._pump is not None:
                 await asyncio.wait([self._pump], timeout=LAST_SECONDS)
             self._rest = self._text.tell(is_end=True) if self._text.has_more else []
@@ -91,11 +105,16 @@ class LiveOutput:
             self._pump = None
             self._wait(GATHER_SECONDS if said else HELD_SECONDS)
 
+    @property
+    def _is_followed(self) -> bool:
+        return self._outputs.is_followed(owned(self._execution.user_id, self._execution.canvas_id))
+
     async def _tell(self, said: Sequence[Said]) -> None:
         try:
-            await self._outputs.changes.make(
-                self._who, self._execution.canvas_id, saying(self._execution, said), seconds=self._outputs.seconds
-            )
+            decide = saying(self._execution, said, is_followed=self._is_followed)
+            told = await self._outputs.changes.make(self._who, self._execution.canvas_id, decide, seconds=self._outputs.seconds)
+            if not told.is_changed:
+                self._text.unseen()
         except Overtaken:
             self.drop()
             self._on_over()
@@ -107,12 +126,13 @@ class LiveOutput:
             self.drop()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LiveOutputs:
     changes: CanvasChanges
     audit: Audit
     most_bytes: int  # of one execution
     seconds: float  # how long an execution is believed to run; whoever hears it say something knows that it does
+    is_followed: Callable[[str], bool] = nobody_follows  # whether somebody on this instance reads the log of this canvas as it grows
 
     def open(self, who: Principal, execution: Execution, on_over: Callable[[], None] = nobody_cares) -> LiveOutput:
         return LiveOutput(self, who, execution, LiveText(self.most_bytes, self.audit.redacted), on_over)

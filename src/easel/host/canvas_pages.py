@@ -16,6 +16,7 @@ from msgspec import UnsetType
 from easel.core.canvas.canvas import Change, WholeCanvas, expect
 from easel.core.canvas.inputs import entered
 from easel.core.canvas.patch import checked_pointer
+from easel.core.canvas.paths import check_names
 from easel.core.canvas.spec import check_state_size
 from easel.core.principal import Principal
 from easel.core.stream.lightness import light_value
@@ -81,6 +82,7 @@ class CanvasPages:
     ) -> WholeCanvas:
         """One value at one place, on the state as it is when it is its turn. RS-41"""
         place = checked_pointer(path, "path")
+        check_names(value, "value")
         light, moved = light_value(value)
         events = events_of(who, canvas_id)
 

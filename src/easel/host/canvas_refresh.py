@@ -8,8 +8,9 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
@@ -17,15 +18,17 @@ from easel.core.canvas.canvas import Change, WholeCanvas
 from easel.core.canvas.refresh import Due, Job, next_delay
 from easel.core.principal import Kind, Principal
 from easel.core.run.pace import shortened
-from easel.errors import HostError, NotFound, Unavailable
+from easel.errors import ActionFailed, HostError, NotFound, Unavailable
 from easel.host.audit import Audit
-from easel.host.canvas_actions import Ask, CanvasActions
+from easel.host.canvas_actions import CanvasActions
+from easel.host.canvas_ask import Ask
 from easel.host.canvas_changes import CanvasChanges, events_of
 from easel.host.metrics import REFRESHES
 from easel.host.ports import CanvasActionStore
 
 REFRESH = "refresh"  # what presses the button
 SHORTEST_WAIT = 0.01  # seconds between two looks for what is due
+BROKE = "Something broke inside Easel; its log knows more."
 LONGEST_REASON = 300  # characters, so that the event is light by itself whatever they are
 
 log = structlog.get_logger("refresh")
@@ -130,16 +133,18 @@ class CanvasRefresh:
         """Where its end cannot be stored its hold runs out, and it is due again."""
         began = time.monotonic()
         who = Principal(due.user_id, REFRESH, kind=Kind.SERVICE)
-        failures, outcome = due.failures + 1, "failed"
+        problem: HostError | None = ActionFailed(problem=BROKE)
         with self._supervised(duty="refresh", canvas=due.canvas_id, refresh=due.refresh_id):
-            try:
-                failures, outcome = await self._press(who, due)
-            except NotFound:
-                return  # the canvas is gone, and its jobs with it
-        REFRESHES.labels(outcome).inc()
+            problem = await self._press(who, due)
+        REFRESHES.labels("completed" if problem is None else "failed").inc()
+        failures, error = (0, None) if problem is None else (due.failures + 1, self._told(problem))
         # From its start to its next start, however long it took: a job that is slower than its interval follows itself.
         delay = max(0.0, next_delay(due.every_ms, failures, self._dice()) - (time.monotonic() - began))
-        await self._jobs.settle_refresh(self._instance, due, failures=failures, delay=delay)
+        # Stored first, then told: whoever reads the canvas after the event finds the job as the event says.
+        await self._jobs.settle_refresh(self._instance, due, failures=failures, delay=delay, error=error)
+        if failures or due.failures:
+            with contextlib.suppress(NotFound):  # the canvas is gone, and its jobs with it
+                await self._tell(who, due, failures, error)
 
     @contextlib.contextmanager
     def _supervised(self, **details: str) -> Generator[None]:
@@ -152,29 +157,31 @@ class CanvasRefresh:
             log.exception("refresh.broke", **details)
             self._audit.broke(None, "worker.broke", problem, details=details)
 
-    async def _press(self, who: Principal, due: Due) -> tuple[int, str]:
+    async def _press(self, who: Principal, due: Due) -> HostError | None:
         ask = Ask(canvas_id=due.canvas_id, action_id=due.action_id, input={}, client_id=REFRESH, trigger=REFRESH)
         try:
             await self._actions.press(who, ask)
         except HostError as problem:
-            failures = due.failures + 1
-            await self._tell(who, due, failures, problem)
-            return failures, "failed"
-        return 0, "completed"
+            return problem
+        return None
 
-    async def _tell(self, who: Principal, due: Due, failures: int, problem: HostError) -> None:
-        """Whoever looks at the canvas sees that a job fails, why, and how rarely it is tried now."""
+    def _told(self, problem: HostError) -> dict[str, Any]:
+        message = shortened(self._audit.redacted(problem.message), LONGEST_REASON)
+        return {"code": problem.gateway, "name": problem.code, "message": message}
+
+    async def _tell(self, who: Principal, due: Due, failures: int, error: Mapping[str, Any] | None) -> None:
+        """Whoever looks at the canvas sees that a job fails, why, and how rarely it is tried now; and that it works again. RS-45"""
         events = events_of(who, due.canvas_id)
-        error = {"code": problem.gateway, "name": problem.code, "message": shortened(self._audit.redacted(problem.message), LONGEST_REASON)}
-        told = {
-            "refreshId": due.refresh_id,
-            "actionId": due.action_id,
-            "error": error,
-            "failures": failures,
-            "retryInMs": round(next_delay(due.every_ms, failures, 0) * 1000),
-        }
+        named = {"refreshId": due.refresh_id, "actionId": due.action_id}
+        retry = round(next_delay(due.every_ms, failures, 0) * 1000)
 
-        def decide(whole: WholeCanvas) -> Change:
-            return Change(events=[events.refresh_failed(whole.canvas.revision, told)], is_mutation=False)
+        def decide(whole: WholeCanvas) -> Change | None:
+            revision = whole.canvas.revision
+            if error is None:
+                return Change(events=[events.refresh_recovered(revision, named)], is_mutation=False)
+            if all(job.refresh_id != due.refresh_id for job in whole.failing):
+                return None  # a new spec has ended the job meanwhile: nobody would ever tell that it works again
+            told = {**named, "error": error, "failures": failures, "retryInMs": retry}
+            return Change(events=[events.refresh_failed(revision, told)], is_mutation=False)
 
         await self._changes.make(who, due.canvas_id, decide)

@@ -6,14 +6,14 @@ Owns fetching what a decision lacks, and trying again while the store is away. W
 import asyncio
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import Canvas, Change, WholeCanvas
 from easel.core.canvas.execution import Execution, Overtaken, Status, Waiting
-from easel.core.canvas.pressing import Begun, NeedsTools, Rules
+from easel.core.canvas.pressing import Begun, NeedsTools, Rules, Sent, may_be_awaited
 from easel.core.canvas.spec import CanvasSpec, SpecLimits, checked_spec
 from easel.core.canvas.template import NeedsValues
 from easel.core.principal import Principal
@@ -63,7 +63,7 @@ class CanvasSteps:
         self._specs: OrderedDict[tuple[str, str, Any, int], CanvasSpec] = OrderedDict()
 
     async def begin(
-        self, who: Principal, canvas_id: CanvasId, rule: Callable[[WholeCanvas, CanvasSpec, Rules], Begun]
+        self, who: Principal, canvas_id: CanvasId, rule: Callable[[WholeCanvas, CanvasSpec, Rules], Begun], *, is_repeatable: bool = True
     ) -> tuple[Begun, Canvas]:
         """What the decision lacks is fetched, and it is made anew: most need nothing."""
         definitions: Definitions | None = None
@@ -85,7 +85,7 @@ class CanvasSteps:
 
         while True:
             try:
-                canvas = await self._make(who, canvas_id, decide, seconds=self._limits.lease_seconds)
+                canvas = await self._make(who, canvas_id, decide, seconds=self._limits.lease_seconds, is_repeatable=is_repeatable)
             except NeedsTools:
                 definitions = await self._tools.definitions(who.user_id)
             except NeedsValues as lacking:
@@ -93,24 +93,63 @@ class CanvasSteps:
             else:
                 return begun[0], canvas
 
-    async def end(self, who: Principal, execution: Execution, decide: Callable[[WholeCanvas], Change], moved: Iterable[Moved] = ()) -> int:
-        """The revision with it. What was given up on meanwhile is not stored late; how it went is worth waiting for the store. CV-23"""
+    async def take_up(self, who: Principal, lost: Execution, owner_ids: Sequence[str], owner_id: str) -> tuple[Begun, Canvas] | None:
+        """What another instance has left, and what a run was started for: it is this one's now. None: there is nothing to wait for."""
+        execution = await self._actions.get(lost.user_id, lost.event_id)
+        if execution is None:
+            return None  # it went with its canvas
+        canvas = (await self._changes.find(who, lost.canvas_id)).canvas
+        action = self._spec(canvas).actions.get(lost.action_id)
+        if not may_be_awaited(action, execution):
+            return None
+        awaited = await self._actions.take_up(lost, owner_ids, owner_id, self._limits.lease_seconds)
+        if awaited is None:
+            return None
+        sent = Sent(action.session_key or canvas.session_key, awaited)
+        return Begun(Change(events=[], is_mutation=False), replace(execution, owner_id=owner_id), action, sent), canvas
+
+    async def end(
+        self,
+        who: Principal,
+        execution: Execution,
+        decide: Callable[[WholeCanvas], Change],
+        moved: Iterable[Moved] = (),
+        *,
+        is_patient: bool = True,
+    ) -> int:
+        """The revision with it. `Overtaken` by who has taken it up. What was given up on meanwhile is not stored late; how it went is worth waiting for the store. CV-23"""
         clock = asyncio.get_running_loop().time
-        until = clock() + self._limits.lease_seconds
+        until = clock() + (self._limits.lease_seconds if is_patient else 0)
+        sent: Unavailable | None = None
         is_repeated = False
         while True:
             try:
-                return (await self._make(who, execution.canvas_id, lambda whole: (decide(whole), moved))).revision
-            except Overtaken:
-                stored = await self._actions.get(execution.user_id, execution.event_id) if is_repeated else None
-                if stored is not None and stored.status is Status.COMPLETED and stored.revision is not None:
-                    return stored.revision  # it was stored the first time, and only the answer was lost
-                raise ActionFailed(problem="It was given up on before it ended: its result is not stored.") from None
-            except Unavailable:
-                if clock() > until:
-                    raise
+                return await self._end_once(who, execution, decide, moved, is_repeated=is_repeated)
+            except Unavailable as problem:
+                sent = problem if "mayBeStored" in problem.details else sent
+                if clock() >= until:
+                    raise sent or problem from problem
                 is_repeated = True
                 await asyncio.sleep(self._limits.poll_seconds)
+
+    async def _end_once(
+        self,
+        who: Principal,
+        execution: Execution,
+        decide: Callable[[WholeCanvas], Change],
+        moved: Iterable[Moved],
+        *,
+        is_repeated: bool,
+    ) -> int:
+        try:
+            return (await self._make(who, execution.canvas_id, lambda whole: (decide(whole), moved))).revision
+        except Overtaken:
+            stored = await self._actions.get(execution.user_id, execution.event_id)
+            if is_repeated and stored is not None and stored.status is Status.COMPLETED and stored.revision is not None:
+                return stored.revision  # it was stored the first time, and only the answer was lost
+            if stored is not None and stored.status in (Status.RUNNING, Status.COMPLETED):
+                raise  # somebody else goes on with it, or has
+            raise ActionFailed(problem="It was given up on before it ended: its result is not stored.") from None
 
     async def _make(
         self,
@@ -119,6 +158,7 @@ class CanvasSteps:
         decide: Callable[[WholeCanvas], tuple[Change, Iterable[Moved]]],
         *,
         seconds: float = 0,
+        is_repeatable: bool = True,
     ) -> Canvas:
         kept: set[ArtifactId] = set()
 
@@ -131,10 +171,12 @@ class CanvasSteps:
 
         while True:
             try:
-                return (await self._changes.make(who, canvas_id, checked, seconds=seconds)).whole.canvas
+                made = await self._changes.make(who, canvas_id, checked, seconds=seconds, is_repeatable=is_repeatable)
             except _NeedsKeeping as lacking:
                 await self._artifacts.keep(who.user_id, lacking.moved)
                 kept |= {moved.artifact_id for moved in lacking.moved}
+            else:
+                return made.whole.canvas
 
     def _spec(self, canvas: Canvas) -> CanvasSpec:
         """Read once for each version."""

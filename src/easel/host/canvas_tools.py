@@ -4,13 +4,13 @@ Whoever calls them, and be it by a button that a person presses, they act as an 
 an agent may, and stands for nothing before a person accepts it. RS-59
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from easel.core.canvas.assets import decoded
+from easel.core.canvas.assets import content_of
 from easel.core.canvas.canvas import Canvas, WholeCanvas
 from easel.core.principal import Kind, Principal
 from easel.core.session.session import session_of_key
@@ -134,17 +134,13 @@ class _Author:
             owner_session_key=session_key,
             spec=args.get("spec"),
             state=args.get("state"),
-            assets=None if assets is None else {path: _bytes(path, asset) for path, asset in assets.items()},
+            assets=None if assets is None else {path: content_of(path, asset) for path, asset in assets.items()},
             expected_revision=args.get("expectedRevision"),
         )
         whole = await self._library.upsert(who, draft)
         spec = args.get("spec")
-        warnings = [] if spec is None else await self._library.warnings(who, spec)
+        warnings = [] if spec is None else await self._library.warnings(who, spec, None)
         return {**_shown(whole), "warnings": warnings, "viewUrl": _address(whole.canvas)}
-
-
-def _bytes(path: str, asset: str | Mapping[str, str]) -> bytes:
-    return asset.encode() if isinstance(asset, str) else decoded(asset["base64"], f"assets.{path[:200]}.base64")
 
 
 def _needed(args: Args, name: str) -> Any:

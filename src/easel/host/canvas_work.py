@@ -2,22 +2,24 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from easel.core.canvas.actions import CallTool, ResolvedCall, SendMessage
-from easel.core.canvas.execution import Execution
-from easel.core.canvas.pressing import Begun, Message
+from easel.core.canvas.execution import Awaited, Execution
+from easel.core.canvas.pressing import Begun, Message, Sent
 from easel.core.principal import Principal
 from easel.core.session.session import session_of_key
 from easel.core.stream.payload import to_json
 from easel.core.stream.view import WHOLE_RUN
 from easel.core.tool.context import ToolContext, Watched
-from easel.errors import HostError, TimedOut, ToolFailed, Unavailable
+from easel.errors import HostError, ToolFailed
 from easel.host.artifacts import Artifacts
+from easel.host.canvas_deadlines import Deadlines
+from easel.host.canvas_output import LiveOutput
 from easel.host.run_history import whole
 from easel.host.run_queue import RunQueue
 from easel.host.tails import Tails
@@ -32,6 +34,23 @@ class UnderWay:
     run_id: str | None = None
 
 
+@dataclass(slots=True)
+class AtWork:
+    """An execution that runs here."""
+
+    task: asyncio.Task[Any]
+    under_way: UnderWay = field(default_factory=UnderWay)
+    output: LiveOutput = field(init=False)
+    is_ending: bool = False  # its end is being stored: whether that is its end is decided there
+    is_over: bool = False  # somebody else has ended it
+
+    def give_up(self) -> None:
+        """Somebody else has ended it: its tool works for nobody any more."""
+        if not self.is_over and not self.is_ending:
+            self.task.cancel()
+        self.is_over = True
+
+
 class CanvasWork:
     def __init__(self, tools: Toolbox, queue: RunQueue, runs: Tails, artifacts: Artifacts, *, answer_seconds: float) -> None:
         self.tools = tools
@@ -39,16 +58,21 @@ class CanvasWork:
         self._runs = runs
         self._artifacts = artifacts
         self._seconds = answer_seconds
+        self.deadlines = Deadlines()
 
     async def done(self, who: Principal, begun: Begun, under_way: UnderWay) -> Any:
         """What came of it. Raises an error of ours where nothing did; who is cancelled leaves no tool running."""
         match begun.action, begun.work:
             case CallTool(), ResolvedCall(tool, args, session_key):
                 called = self.tools.call(tool, args, _context(who, session_key, begun.execution, under_way))
+                # The toolbox ends it before, unless it takes no notice of that.
+                limit_ms = begun.action.timeout_ms or (self.tools.timeout_seconds + self.deadlines.grace_seconds) * 1000
                 # As plain JSON that every database and every client can carry: what is answered is what is kept.
-                return msgspec.json.decode(to_json(await _within(begun.action.timeout_ms, tool, called)))
+                return msgspec.json.decode(to_json(await self.deadlines.within(limit_ms, tool, called)))
             case SendMessage(), Message():
                 return await self._sent(who, begun.action, begun.work, begun.execution.event_id, under_way)
+            case SendMessage(), Sent(session_key, awaited):
+                return await self._answered(who, begun.action, session_key, awaited, under_way)
             case _:
                 raise AssertionError("a patch of the state is done where it begins")
 
@@ -68,10 +92,15 @@ class CanvasWork:
             with contextlib.suppress(HostError):
                 under_way.run_id = (await starting).run_id
             raise
+        return await self._answered(who, action, message.session_key, Awaited(run.run_id, 0), under_way)
+
+    async def _answered(self, who: Principal, action: SendMessage, session_key: str, awaited: Awaited, under_way: UnderWay) -> Any:
+        run_id = awaited.run_id
         if action.saving is None:
-            return {"runId": run.run_id, "sessionKey": message.session_key}
-        under_way.run_id = run.run_id
-        return await _within(action.timeout_ms or self._seconds * 1000, f"Run {run.run_id}", self._answer_of(who, run.run_id))
+            return {"runId": run_id, "sessionKey": session_key}
+        under_way.run_id = run_id
+        limit_ms = action.timeout_ms or self._seconds * 1000
+        return await self.deadlines.within(limit_ms, f"Run {run_id}", self._answer_of(who, run_id), already_ms=awaited.seconds * 1000)
 
     async def _answer_of(self, who: Principal, run_id: str) -> str:
         """What the session's agent says when its run has ended: the log says it, wherever the run is worked on."""
@@ -84,27 +113,14 @@ class CanvasWork:
             finally:
                 viewer.close()
         if not said:
-            raise Unavailable(what=f"The log of run {run_id}")
+            raise ToolFailed(tool="session.send", reason=f"the log of its run {run_id} cannot be read; the run itself goes on.")
         if said["status"] != "completed":
             raise ToolFailed(tool="session.send", reason=f"its run {run_id} has {said['status']}: {said.get('error', 'it was stopped')}")
         return (await whole(self._artifacts, who.user_id, said))["text"]
 
 
 def _context(who: Principal, session_key: str, execution: Execution, under_way: UnderWay) -> ToolContext:
+    if under_way.hear is None:
+        return ToolContext(who, session_key)
     watched = Watched(execution.canvas_id, execution.event_id, execution.action_id, execution.owner_id or "")
     return ToolContext(who, session_key, on_output=under_way.hear, watched=watched)
-
-
-async def _within(milliseconds: float | None, what: str, work: Awaitable[Any]) -> Any:
-    """What takes longer is cancelled, and what it says all the same, when it comes to its end, is not heard. CV-23"""
-    limit = asyncio.timeout(None if milliseconds is None else milliseconds / 1000)
-    try:
-        async with limit:
-            result = await work
-    except (TimeoutError, HostError):
-        if not limit.expired():
-            raise
-    else:
-        if not limit.expired():
-            return result
-    raise TimedOut(what=what, seconds=f"{(milliseconds or 0) / 1000:g}")

@@ -11,7 +11,7 @@ from easel.core.artifact.artifact import Artifact, NewArtifact, Place, Swept
 from easel.core.audit.chain import End, Link
 from easel.core.audit.record import Entry, StorageClass
 from easel.core.canvas.canvas import Canvas, Decide, NewCanvas, Outcome, View, WholeCanvas
-from easel.core.canvas.execution import Execution
+from easel.core.canvas.execution import Awaited, Execution
 from easel.core.canvas.execution import Status as ExecutionStatus
 from easel.core.canvas.refresh import Due, Job
 from easel.core.canvas.retention import LogPlace, OldLogs
@@ -131,6 +131,10 @@ class CanvasActionStore(Protocol):
         """What is said to run and does not: its instance has not renewed in time, or is one of these. And what was asked so long ago."""
         ...
 
+    async def take_up(self, lost: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float) -> Awaited | None:
+        """What is lost is this owner's from now on, where a run was started for it; None: there is none, or it is not lost any more."""
+        ...
+
     async def others_at_work(self, owner_id: str) -> list[str]: ...
 
     async def prune(self, older_than_seconds: float) -> int:
@@ -156,7 +160,9 @@ class CanvasActionStore(Protocol):
         """After the clock was set back: no job waits longer than it was put off, and none is held longer than `seconds`."""
         ...
 
-    async def settle_refresh(self, owner_id: str, due: Due, *, failures: int, delay: float) -> None: ...
+    async def settle_refresh(
+        self, owner_id: str, due: Due, *, failures: int, delay: float, error: Mapping[str, Any] | None = None
+    ) -> None: ...
 
 
 class RunStore(Protocol):

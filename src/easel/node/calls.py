@@ -5,6 +5,7 @@ few frames and within bounds.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -71,17 +72,22 @@ class Calls:
     async def _do(self, call_id: str, name: str, args: Mapping[str, Any]) -> None:
         printed = _Printed(call_id, self._say)
         try:
-            answer = {"result": self._fitting(await self._used(name, args, printed.hear))}
-        except ToolFailed as problem:
-            answer = {"error": str(problem.details["reason"])}
-        except HostError as problem:
-            answer = {"error": problem.message}
-        except Exception as problem:
-            log.exception("node.tool_broke", tool=name)
-            answer = {"error": f"broke on the node ({type(problem).__name__})."}
+            answer = await self._answer(name, args, printed.hear)
+            await printed.tell_rest()
         finally:
             await printed.close()
         await self._say(RESULT, {"callId": call_id, **answer})
+
+    async def _answer(self, name: str, args: Mapping[str, Any], hear: Callable[[str], None]) -> dict[str, Any]:
+        try:
+            return {"result": self._fitting(await self._used(name, args, hear))}
+        except ToolFailed as problem:
+            return {"error": str(problem.details["reason"])}
+        except HostError as problem:
+            return {"error": problem.message}
+        except Exception as problem:
+            log.exception("node.tool_broke", tool=name)
+            return {"error": f"broke on the node ({type(problem).__name__})."}
 
     async def _used(self, name: str, args: Mapping[str, Any], hear: Callable[[str], None]) -> Any:
         tool = self._tools.get(name)
@@ -110,20 +116,29 @@ class _Printed:
         self._say = say
         self._text = ""
         self._telling: asyncio.Task[None] | None = None
+        self._is_last = asyncio.Event()
 
     def hear(self, text: str) -> None:
         self._text = (self._text + text)[-MOST_GATHERED:]
         if self._telling is None or self._telling.done():
             self._telling = asyncio.create_task(self._tell())
 
+    async def tell_rest(self) -> None:
+        """Before the answer, and without gathering more."""
+        self._is_last.set()
+        if self._telling is not None:
+            await asyncio.gather(self._telling, return_exceptions=True)
+
     async def close(self) -> None:
-        """Nothing is said of a call after its answer."""
+        """Nothing is said of a call after its answer, or after it was stopped."""
         if self._telling is not None:
             self._telling.cancel()
             await asyncio.gather(self._telling, return_exceptions=True)
 
     async def _tell(self) -> None:
         while self._text:
-            await asyncio.sleep(GATHER_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GATHER_SECONDS):
+                    await self._is_last.wait()
             text, self._text = self._text, ""
             await self._say(PROGRESS, {"callId": self._call_id, "text": text})

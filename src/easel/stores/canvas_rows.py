@@ -9,6 +9,7 @@ import msgspec
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import Canvas, Change, Outcome, View, WholeCanvas
 from easel.core.canvas.execution import Execution, Status, Step
+from easel.core.canvas.refresh import Failing
 from easel.core.canvas.retention import OldLogs
 from easel.core.stream.lightness import mentioned
 from easel.core.stream.payload import to_json
@@ -19,7 +20,8 @@ from easel.stores.rows import Row, Time, canvas_of
 def whole_of(row: Row, time: Time = None) -> WholeCanvas:
     assets = [Asset(*one) for one in msgspec.json.decode(row["assets"])]
     views = [View(view_id, client_id, held_by, bool(is_live)) for view_id, client_id, held_by, is_live in msgspec.json.decode(row["views"])]
-    return WholeCanvas(canvas_of(row, time), assets, views)
+    failing = [Failing(*one) for one in msgspec.json.decode(row["failing"])]
+    return WholeCanvas(canvas_of(row, time), assets, views, failing)
 
 
 def old_logs_of(rows: Sequence[Row], limit: int) -> OldLogs:

@@ -1,11 +1,12 @@
 // The shell's end of the bridge to a canvas's page, and the border between the two: whatever comes from there is a stranger's.
 //
 // A message counts if it comes from the frame itself, from an opaque origin, with the nonce that this document of the frame was given, is not too large,
-// does not come too fast and is one of the kinds below. Everything else is dropped, counted and reported. No kind names a tool:
-// a page can ask for actions of its spec, and the gateway decides about those. CV-05, U5
+// does not come too fast and is one of the kinds below. Everything else is dropped, counted and reported. No kind names a tool, and
+// none answers a question: a page can ask for actions of its spec, and the gateway decides about those; it can ask to stop what runs, and
+// the shell decides about that, by what this very page has pressed. CV-05, RS-59, U5
 //
 //   page → shell   hello | action {id, actionId, input} | cancel {id, eventId} | input {id, pointer, value, was} | problem {at, says} | broken {broken} | idle | here
-//   shell → page   welcome {nonce, info, state, revision, statuses} | state {…} | answer {id, ok, payload | error} | resolve {pointer, keep} | leaving | knock
+//   shell → page   welcome {nonce, info, state, revision, statuses, refreshes} | state {…} | answer {id, ok, payload | error} | resolve {pointer, keep} | leaving | knock
 
 const KINDS = new Set(["hello", "action", "cancel", "input", "problem", "broken", "idle", "here"]);
 const MOST_WEIGHT = 300_000; // characters and values of one message, roughly its bytes
@@ -23,6 +24,7 @@ export class Bridge {
   #refused = new Map();
   #timer = null;
   heard = 0; // messages that counted
+  pressed = new Set(); // requestIds of what this frame's page has pressed, and what may run yet
 
   /** `on` has a function for each kind, and refused(what, detail, count). */
   constructor(on) {
@@ -34,6 +36,7 @@ export class Bridge {
   attach(frame) {
     this.#frame = frame;
     this.#nonce = null;
+    this.pressed = new Set(); // another page takes nothing over: it may be another author's
   }
 
   get isGreeted() { return this.#nonce !== null; }
@@ -50,21 +53,21 @@ export class Bridge {
 
   #hear(event) {
     if (this.#frame === null || event.source !== this.#frame.contentWindow || event.origin !== "null") {
-      if (event.source !== window) this.#drop("source", "");
+      if (event.source !== window) this.drop("source", "");
       return;
     }
-    if (!this.#hasRoom()) return this.#drop("rate", "");
+    if (!this.#hasRoom()) return this.drop("rate", "");
     const { data } = event; // read only now: what is dropped before costs next to nothing
-    if (!isLight(data)) return this.#drop("size", "");
-    if (data?.gsv !== 1 || typeof data.kind !== "string") return this.#drop("kind", String(data?.kind ?? data?.type ?? data?.method ?? ""));
+    if (!isLight(data)) return this.drop("size", "");
+    if (data?.gsv !== 1 || typeof data.kind !== "string") return this.drop("kind", String(data?.kind ?? data?.type ?? data?.method ?? ""));
     if (data.kind === "hello") {
       this.#nonce = crypto.randomUUID();
       this.heard += 1;
       return this.on.hello();
     }
-    if (data.nonce !== this.#nonce) return this.#drop("nonce", data.kind);
+    if (data.nonce !== this.#nonce) return this.drop("nonce", data.kind);
     if (!KINDS.has(data.kind)) {
-      this.#drop("kind", data.kind);
+      this.drop("kind", data.kind);
       if (typeof data.id === "string") this.refuse(data.id, { code: 403, name: "FORBIDDEN", message: "A page can run the actions of its canvas, and nothing else." });
       return;
     }
@@ -81,7 +84,8 @@ export class Bridge {
     return true;
   }
 
-  #drop(what, detail) {
+  /** What is refused is counted, and told together with what else is refused in the same moment. */
+  drop(what, detail) {
     const { count } = this.#refused.get(what) ?? { count: 0 };
     this.#refused.set(what, { count: count + 1, detail: detail.slice(0, SHOWN) });
     this.#timer ??= setTimeout(() => {

@@ -3,6 +3,7 @@
 import { Accept } from "./canvas_accept.js";
 import { Bridge } from "./canvas_bridge.js";
 import { Consent } from "./canvas_consent.js";
+import { FailingJobs } from "./canvas_failing.js";
 import { Frame } from "./canvas_frame.js";
 import { Gateway, Refused } from "./canvas_gateway.js";
 import { Notes } from "./canvas_notes.js";
@@ -26,6 +27,7 @@ const conflicts = new Map(); // by pointer: what the person entered
 
 const notes = new Notes();
 const consent = new Consent();
+const failingJobs = new FailingJobs();
 const accept = new Accept(async (revision) => watch.take(await gateway.call("canvas.accept", { canvasId, revision })), () => watch.refresh());
 const gateway = new Gateway(`canvas-${crypto.randomUUID()}`, {
   state: tellLink,
@@ -39,7 +41,7 @@ const bridge = new Bridge({
     bridge.say("welcome", told({ state: true, info: true }));
   },
   action: (asked) => answered(asked, () => runAction(asked)),
-  cancel: (asked) => answered(asked, () => cancelAction(asked)),
+  cancel: (asked) => answered(asked, () => cancelFromPage(asked)),
   input: (asked) => answered(asked, () => enter(asked)),
   problem: ({ at: where, says }) => notes.add(String(where).slice(0, 300), String(says).slice(0, 1000)),
   broken: ({ broken }) => notes.broken(listOf(broken)),
@@ -56,8 +58,8 @@ function changed(_, { state, spec, assets, isAnew, failed }) {
   document.title = at("title").textContent = descriptor.title;
   at("revision").textContent = `revision ${revision}`;
   at("views").textContent = views.length === 1 ? "only you look at it" : `${views.length} look at it`;
-  at("running").textContent = watch.running.length ? `running: ${watch.running.join(", ")}` : "";
-  tellStops();
+  tellRunning();
+  failingJobs.tell([...watch.failing.values()], titleOf);
   if (failed) notes.add(`action ${failed.actionId}`, `It failed: ${failed.error?.message ?? "no reason was told."}`);
   accept.tell(watch.whole, spec || assets || isAnew);
   tellWaiting();
@@ -78,9 +80,10 @@ function pageNeeds() {
 const needsNewPage = () => pageSpec !== pageNeeds();
 
 function told({ state, info }) {
-  const { whole, statuses } = watch;
+  const { whole, statuses, failing } = watch;
   return {
-    statuses: Object.fromEntries(Object.entries(statuses).map(([actionId, { eventId, status, error, at: when }]) => [actionId, { eventId, status, error, at: when, output: watch.outputOf(actionId) }])),
+    statuses,
+    refreshes: Object.fromEntries([...failing].map(([refreshId, { actionId, failures, error, nextAt }]) => [refreshId, { actionId, failures, error, nextAt }])),
     ...(state && { state: whole.state, revision: whole.revision }),
     ...(info && { info: infoOf(whole) }),
   };
@@ -130,10 +133,14 @@ const isObject = (value) => typeof value === "object" && value !== null && !Arra
 /** Whether there is such an action, and whether it may run, is for the gateway to say: it refuses, and keeps a record of it. */
 async function runAction({ actionId, input }) {
   const name = String(actionId).slice(0, 200);
+  const { pressed } = bridge; // of the page that asks: another one may have taken its place when the answer is there
+  const requestId = crypto.randomUUID();
+  pressed.add(requestId);
+  let end = null;
   try {
-    const params = { canvasId, actionId: name, input: isObject(input) ? input : {}, requestId: crypto.randomUUID() };
+    const params = { canvasId, actionId: name, input: isObject(input) ? input : {}, requestId };
     const answer = await (gateway.isLive ? gateway.insist("canvas.action", params) : gateway.call("canvas.action", params));
-    const end = answer.status === "needs_confirmation" ? await decide({ actionId: name, ...answer }) : answer;
+    end = answer.status === "needs_confirmation" ? await decide({ actionId: name, ...answer }) : answer;
     if (end.revision) await watch.reach(end.revision).catch(() => {}); // a page that hears of the end has the state of the end
     return end;
   } catch (problem) {
@@ -141,22 +148,48 @@ async function runAction({ actionId, input }) {
       notes.add(`action ${name}`, problem instanceof Refused ? problem.message : "There is no connection to the server; nothing was run.");
     }
     throw problem;
+  } finally {
+    if (end?.status !== "needs_confirmation") pressed.delete(requestId); // else it may run yet
   }
 }
 
-/** Of this canvas alone, and only what runs: the gateway sees to both. */
+/** Of this canvas alone, and only what runs: what waits for a person is answered in the dialog, and nowhere else. The gateway sees to both. */
 async function cancelAction({ eventId }) {
-  return gateway.call("canvas.cancel", { canvasId, eventId: String(eventId).slice(0, 200) });
+  return gateway.call("canvas.cancel", { canvasId, eventId, onlyRunning: true });
 }
 
-let shownStops = "";
-/** Drawn anew only when something else runs: a button that moves is not pressed. */
-function tellStops() {
-  const running = watch.stoppable;
-  const now = JSON.stringify(running);
-  if (now === shownStops) return;
-  shownStops = now;
-  at("stops").replaceChildren(...running.map((one) => button("plain", `Stop ${titleOf(one.actionId)}`, () => cancelAction(one).catch((problem) => notes.add(`action ${one.actionId}`, problem.message)))));
+/**
+ * A page stops what it started itself. Whatever else runs it stops only while a person stands for the canvas: else a page that an agent put
+ * there would cut off what people have pressed and confirmed. RS-59
+ */
+async function cancelFromPage(asked) {
+  const eventId = String(asked.eventId).slice(0, 200);
+  const { pressed } = bridge;
+  const { records } = await gateway.call("canvas.records", { canvasId, status: "running", limit: 200 });
+  if (!records.some((one) => one.eventId === eventId && pressed.has(one.requestId))) {
+    await watch.refresh(); // as it is now: the page may be newer than what was read
+    if (!watch.whole.accepted) {
+      bridge.drop("stop", eventId);
+      throw new Refused({ code: 403, name: "FORBIDDEN", message: "Until a person accepts this canvas, its page stops only what it has started itself, and only while that runs." });
+    }
+  }
+  return cancelAction({ eventId });
+}
+
+let shownRunning = "";
+/** A line and a button for each execution. Drawn anew only when something else runs: a button that moves is not pressed. */
+function tellRunning() {
+  const rows = watch.running.map((one) => ({ ...one, title: titleOf(one.actionId) }));
+  const now = JSON.stringify(rows);
+  if (now === shownRunning) return;
+  shownRunning = now;
+  const timesOf = ({ actionId }) => rows.filter((one) => one.actionId === actionId).length;
+  const named = new Map(rows.map((one) => [one.actionId, timesOf(one) > 1 ? `${one.actionId} (${timesOf(one)} times)` : one.actionId]));
+  at("running").textContent = rows.length ? `running: ${[...named.values()].join(", ")}` : "";
+  at("stops").replaceChildren(...rows.map((one) => {
+    const since = timesOf(one) > 1 ? `, since ${new Date(one.at).toLocaleTimeString()}` : ""; // of two that are called the same
+    return button("plain", `Stop ${one.title}${since}`, () => cancelAction(one).catch((problem) => notes.add(`action ${one.actionId}`, problem.message)));
+  }));
 }
 
 /** One value at one place; the gateway holds it to what the spec lets a page write. RS-41 */
@@ -187,6 +220,7 @@ function pageRefused(what, detail, count) {
     size: "A message was too large, or not plain data.",
     rate: "The page sends more messages than it may.",
     kind: `The page asked for something that no page may${detail ? `: ${detail}` : ""}.`,
+    stop: "The page tried to stop what it has not started, and no person has accepted this canvas.",
   }[what];
   notes.add("bridge", `${says} Refused ${count === 1 ? "once" : `${count} times`}.`);
   gateway.call("canvas.report", { canvasId, what, detail, count }).catch(() => {}); // without a connection nothing could have been done with it
@@ -211,18 +245,29 @@ const titleOf = (actionId) => {
   return Object.hasOwn(actions, actionId) ? actions[actionId].title ?? actionId : actionId;
 };
 
+/** All of the call, as it would run: an event is light, and says of what is long only that it is. Nothing if it was answered meanwhile. */
+async function wholeCall(confirmationId) {
+  const { confirmations } = await gateway.call("canvas.confirmations", { canvasId });
+  return confirmations.find((one) => one.confirmationId === confirmationId)?.resolved;
+}
+
 /** Asks the person; the answer is what became of it, or that it still waits. */
-async function decide({ actionId, confirmationId, resolved }, isPressed = false) {
+async function decide({ actionId, confirmationId }, isPressed = false) {
   const waits = { status: "needs_confirmation", confirmationId };
-  watch.asked.set(confirmationId, { actionId, confirmationId, resolved });
+  watch.asked.set(confirmationId, { actionId, confirmationId });
   if (shownConsents.has(confirmationId) || !(isPressed || consent.isOpen)) {
     tellWaiting();
     return waits;
   }
   shownConsents.add(confirmationId);
-  const how = await consent.ask({ confirmationId, title: titleOf(actionId), resolved });
-  shownConsents.delete(confirmationId);
-  tellWaiting();
+  let how = "later";
+  try {
+    const resolved = await wholeCall(confirmationId);
+    if (resolved && shownConsents.has(confirmationId)) how = await consent.ask({ confirmationId, title: titleOf(actionId), resolved });
+  } finally {
+    shownConsents.delete(confirmationId);
+    tellWaiting();
+  }
   if (how === "later") return waits;
   try {
     return await gateway.call("canvas.confirm", { confirmationId, approve: how === "approve" });

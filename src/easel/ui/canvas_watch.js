@@ -6,17 +6,24 @@ import { Refused } from "./canvas_gateway.js";
 
 const PAUSE_MS = 80; // between two readings: of a canvas that changes all the time, each viewer reads twelve states a second
 const MOST_OUTPUT = 4_000; // characters of what a running tool says: its last lines, for a page to show
-const MOST_SAYING = 20; // actions of which that is kept
+const MOST_SAYING = 20; // executions of which that is kept
+const MOST_REPLAYED = 500; // events before the page was opened, for what was said so far by what runs: two minutes of an action that talks all the time
+const MOST_RUNNING = 200; // executions at once, as many as one answer has
 const RECORDS = 50; // executions of before, so that a page shows what is running and how the last one went
 
 export class CanvasWatch {
   #seq = null;
+  #readSeq = 0; // what is up to here was read when the page was opened: of the events before it only output is news
+  #telling = null;
   #isReading = false;
   #isStale = false;
   #marks = { spec: 0, assets: 0 }; // at which revision they changed, if that has not been read yet
+  #failingSeq = 0; // what is known of the jobs that fail is as new as this
+  #latest = new Map(); // by action: its latest execution, {eventId, status, error?, at}
+  #runs = new Map(); // by eventId: what runs, {actionId, eventId, at}; one action may run several times at once
+  #outputs = new Map(); // by eventId: what its tool has said so far
   whole = null;
-  statuses = {}; // by action: {eventId, status, error?, at}
-  #outputs = new Map(); // by action: {eventId, text}, of the latest execution that said something
+  failing = new Map(); // by refresh: the jobs that fail, {refreshId, actionId, failures, error?, nextAt}
   asked = new Map(); // what waits for a person, by confirmation
 
   constructor(gateway, canvasId, agentId, on) {
@@ -27,7 +34,7 @@ export class CanvasWatch {
   async begin() {
     const named = { canvasId: this.canvasId };
     try {
-      const whole = await this.gateway.call("canvas.get", named);
+      const whole = await this.#read();
       if (whole.descriptor.agentId !== this.agentId) throw new Refused({ code: 404, name: "NOT_FOUND", message: "This canvas belongs to another agent." });
       await this.gateway.call("canvas.open", named);
       await this.#readActions();
@@ -40,22 +47,31 @@ export class CanvasWatch {
   }
 
   async #readActions() {
-    const { records } = await this.gateway.call("canvas.records", { canvasId: this.canvasId, limit: RECORDS });
-    this.statuses = {};
-    for (const one of records.reverse()) this.#note(one.actionId, one.eventId, one.status, one.error, one.endedAt ?? one.startedAt);
+    const read = (more) => this.gateway.call("canvas.records", { canvasId: this.canvasId, ...more });
+    const [running, last] = [await read({ status: "running", limit: MOST_RUNNING }), await read({ limit: RECORDS })]; // in this order: what has ended in between is told as ended
+    this.#latest.clear();
+    this.#runs.clear();
+    for (const one of [...last.records, ...running.records].reverse()) this.#note(one.actionId, one.eventId, one.status, one.error, one.endedAt ?? one.startedAt);
     const { confirmations } = await this.gateway.call("canvas.confirmations", { canvasId: this.canvasId });
     this.asked = new Map(confirmations.map((one) => [one.confirmationId, one]));
   }
 
   async #subscribe() {
-    const { lastSeq } = this.whole.descriptor;
-    this.#seq ??= lastSeq;
+    const isFirst = this.#seq === null;
+    if (isFirst) {
+      this.#readSeq = this.whole.descriptor.lastSeq;
+      this.#seq = this.#runs.size ? Math.max(0, this.#readSeq - MOST_REPLAYED) : this.#readSeq;
+    }
     try {
       await this.gateway.call("canvas.subscribe", { canvasId: this.canvasId, afterSeq: this.#seq });
     } catch (problem) {
       if (problem.name !== "CURSOR_GONE") throw problem;
+      if (isFirst && problem.details?.oldest > 0) {
+        this.#seq = problem.details.oldest - 1; // so much of it is kept
+        return this.#subscribe();
+      }
       // The log holds our place no longer: what the canvas is now is all there is, and it is read once more.
-      const whole = await this.gateway.call("canvas.get", { canvasId: this.canvasId });
+      const whole = await this.#read();
       await this.#readActions();
       this.#seq = whole.descriptor.lastSeq;
       await this.gateway.call("canvas.subscribe", { canvasId: this.canvasId, afterSeq: this.#seq });
@@ -73,7 +89,16 @@ export class CanvasWatch {
       if (changes[name]) this.#marks[name] = 0;
     }
     this.whole = whole;
+    this.#takeFailing(whole);
     this.on.changed(this, { ...changes, ...what });
+  }
+
+  /** The jobs that fail, as a reading of the canvas tells them, unless an event has told something newer. */
+  #takeFailing({ failing, descriptor: { lastSeq } }) {
+    if (!failing || lastSeq < this.#failingSeq) return;
+    this.#failingSeq = lastSeq;
+    const isSame = (one, known) => known?.failures === one.failures && known.error === one.error?.message; // then its line stays as it is
+    this.failing = new Map(failing.map((one) => [one.refreshId, isSame(one, this.failing.get(one.refreshId)) ? this.failing.get(one.refreshId) : failingOf(one)]));
   }
 
   hear(name, payload, seq) {
@@ -86,10 +111,15 @@ export class CanvasWatch {
     if (seq !== undefined) {
       if (seq <= this.#seq) return;
       this.#seq = seq;
+      if (seq <= this.#readSeq) {
+        if (name === "canvas.action.output" && this.#runs.has(payload.eventId)) this.#said(payload);
+        return;
+      }
     }
     if (name === "canvas.updated") this.#updated(payload);
     else if (name === "canvas.action.output") this.#said(payload);
     else if (name.startsWith("canvas.action.")) this.#acted(name.slice("canvas.action.".length), payload);
+    else if (name.startsWith("canvas.refresh.")) this.#refreshed(name.slice("canvas.refresh.".length), payload, seq);
     else if (name === "canvas.view.updated") this.#viewed(payload);
   }
 
@@ -105,7 +135,10 @@ export class CanvasWatch {
   async reach(revision) { if (revision > this.whole.revision) await this.refresh(); }
 
   /** The canvas as it is now, whatever the events have told so far. */
-  async refresh() { this.take(await this.gateway.call("canvas.get", { canvasId: this.canvasId })); }
+  async refresh() { this.take(await this.#read()); }
+
+  /** Only this answer tells which jobs fail, if any do; those that tell of a change do not speak of them. */
+  async #read() { return { failing: [], ...(await this.gateway.call("canvas.get", { canvasId: this.canvasId })) }; }
 
   /** Once at a time: however many changes come meanwhile, the next reading has them all. */
   async #readAgain() {
@@ -125,18 +158,29 @@ export class CanvasWatch {
     }
   }
 
-  /** What the tool of an action's latest execution has said so far: its last lines. */
-  outputOf(actionId) {
-    const said = this.#outputs.get(actionId);
-    return said && Object.hasOwn(this.statuses, actionId) && this.statuses[actionId].eventId === said.eventId ? said.text : undefined;
+  /**
+   * How each action stands, for its button, by action: {eventId, status, error?, at, output?}. It is running as long as one execution of it
+   * runs: a button that says "done" while its command goes on would be pressed again. Of several that run the latest is named, and where none
+   * does, the one that began last: a person wants to know how their last press went, and not an older one that took longer.
+   */
+  get statuses() {
+    const shown = new Map(this.#latest);
+    for (const { actionId, eventId, at } of this.running) shown.set(actionId, { eventId, status: "running", at });
+    return Object.fromEntries([...shown].map(([actionId, one]) => [actionId, { ...one, output: this.#outputs.get(one.eventId) }]));
   }
 
-  #said({ actionId, eventId, text }) {
-    const before = this.#outputs.get(actionId);
-    if (before && before.eventId > eventId) return;
-    this.#outputs.set(actionId, { eventId, text: ((before?.eventId === eventId ? before.text : "") + String(text)).slice(-MOST_OUTPUT) });
-    if (this.#outputs.size > MOST_SAYING) this.#outputs.delete(this.#outputs.keys().next().value);
-    this.on.changed(this, {});
+  #said({ eventId, text }) {
+    this.#outputs.set(eventId, ((this.#outputs.get(eventId) ?? "") + String(text)).slice(-MOST_OUTPUT));
+    if (this.#outputs.size > MOST_SAYING) { // what neither runs nor is shown goes first
+      const shown = new Set([...this.#latest.values()].map((one) => one.eventId));
+      const isOver = (one) => !this.#runs.has(one) && !shown.has(one);
+      this.#outputs.delete([...this.#outputs.keys()].find(isOver) ?? this.#outputs.keys().next().value);
+    }
+    // All that comes at once is told at once.
+    this.#telling ??= setTimeout(() => {
+      this.#telling = null;
+      this.on.changed(this, {});
+    });
   }
 
   #acted(what, { actionId, eventId, error, endedAt, startedAt, ...more }) {
@@ -149,9 +193,19 @@ export class CanvasWatch {
   }
 
   #note(actionId, eventId, status, error, at) {
-    const now = Object.hasOwn(this.statuses, actionId) ? this.statuses[actionId] : null;
-    if (now && now.eventId > eventId) return; // of two at once the later one counts
-    Object.defineProperty(this.statuses, actionId, { value: { eventId, status, error: error?.message, at }, enumerable: true, configurable: true, writable: true });
+    if (status === "running") this.#runs.set(eventId, { actionId, eventId, at });
+    else this.#runs.delete(eventId);
+    if (this.#latest.get(actionId)?.eventId > eventId) return; // of two at once the later one counts
+    this.#latest.set(actionId, { eventId, status, error: error?.message, at });
+  }
+
+  /** A job that runs by itself has failed again, or works again. */
+  #refreshed(what, payload, seq) {
+    if (seq <= this.#failingSeq) return; // what was read since knows better
+    this.#failingSeq = seq;
+    if (what === "failed") this.failing.set(payload.refreshId, failingOf(payload));
+    else if (what === "recovered") this.failing.delete(payload.refreshId);
+    this.on.changed(this, {});
   }
 
   #viewed({ viewId, clientId, status }) {
@@ -160,8 +214,8 @@ export class CanvasWatch {
     this.on.changed(this, {});
   }
 
-  /** The executions that run: which action, and by which name they can be stopped. */
-  get stoppable() { return Object.entries(this.statuses).filter(([, { status }]) => status === "running").map(([actionId, { eventId }]) => ({ actionId, eventId })); }
-
-  get running() { return Object.entries(this.statuses).filter(([, { status }]) => status === "running").map(([actionId]) => actionId); }
+  /** The executions that run, in the order of their beginning: which action, since when, and by which name each can be stopped. */
+  get running() { return [...this.#runs.values()].sort((one, other) => (one.eventId < other.eventId ? -1 : 1)); }
 }
+
+const failingOf = ({ refreshId, actionId, failures, error, retryInMs }) => ({ refreshId, actionId, failures, error: error?.message, nextAt: Date.now() + retryInMs });

@@ -5,7 +5,7 @@
 
 const MOST_PROBLEMS = 50;
 
-const known = { state: frozen({}), revision: -1, info: null, statuses: {} };
+const known = { state: frozen({}), revision: -1, info: null, statuses: {}, refreshes: {} };
 const listeners = new Set();
 const asked = new Map();
 const early = []; // what is to be said before the shell has answered
@@ -45,17 +45,24 @@ class Refused extends Error {
   }
 }
 
-function take({ state, revision, info, statuses }) {
+function take({ state, revision, info, statuses, refreshes }) {
   if (info) known.info = info;
   if (statuses) {
-    known.statuses = statuses;
-    document.dispatchEvent(new CustomEvent("gsv:status", { detail: statuses }));
+    Object.assign(known, { statuses, refreshes });
+    tellHow();
   }
   const isNew = state !== undefined && revision >= known.revision;
   if (isNew) Object.assign(known, { state: frozen(state), revision });
   afterState();
   if (isNew) for (const listener of [...listeners]) call(listener);
 }
+
+/** How the actions stand, and which jobs fail. Once more when all scripts of the page are there: one that came late has missed what came early. */
+function tellHow() {
+  document.dispatchEvent(new CustomEvent("gsv:status", { detail: known.statuses }));
+  document.dispatchEvent(new CustomEvent("gsv:refresh", { detail: known.refreshes }));
+}
+document.addEventListener("DOMContentLoaded", tellHow);
 
 function call(listener) {
   try {

@@ -12,7 +12,10 @@ const api = {
   },
   /** Runs an action of this canvas; the promise is kept when it has ended. What needs consent is asked of the person by the shell. */
   runAction: (actionId, input) => runAction(actionId, input),
-  /** Stops what runs, by the `eventId` that the event `gsv:status` names: its tool ends, and nothing of it is saved. */
+  /**
+   * Stops what runs, by the `eventId` that the event `gsv:status` names: its tool ends, and nothing of it is saved. Until a person has accepted the
+   * canvas, only what this page has started. What waits for consent is the person's to answer.
+   */
   cancelAction: (eventId) => ask("cancel", { eventId: String(eventId) }),
 };
 Object.defineProperty(window, "gsvCanvas", { value: Object.freeze(api), enumerable: true });

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,6 +59,40 @@ def test_a_secret_that_comes_in_two_parts_is_hidden() -> None:
     first = shown(text.tell())
     text.hear("et-word and more\n")
     assert "s3cr" not in first + shown(text.tell(is_end=True))
+
+
+IN_PARTS = [
+    # what is said, look by look                                            what is shown of it
+    (("password: ", "hunter2hunter2\n", "fine\n"), "password: [redacted]\nfine\n"),
+    (("password:\n", "hunter2hunter2\n", "fine\n"), "password:\n[redacted]\nfine\n"),
+    (("pass", "word=", "hunter2 and more\n"), "password=[redacted] and more\n"),
+    (("API_TOKEN=abc", "def", "ghi\n", "fine\n"), "API_TOKEN=[redacted]\nfine\n"),
+    (("-----BEGIN PRIVATE KEY-----\n", "MIIEvQ\n", "abcd\n", "-----END PRIVATE KEY-----\n", "fine\n"), "[redacted]\nfine\n"),
+    (
+        ("-----BEGIN RSA PRIV", "ATE KEY-----\nMIIEvQ\n", "abcd", "\n-----END RSA PRIVATE KEY-----\nfine\n"),
+        "-----BEGIN RSA PRIV[redacted]\nfine\n",
+    ),
+    (("one ", "two ", "three\n"), "one two three\n"),
+]
+
+
+@rule("CC-14", "RS-15")
+@pytest.mark.parametrize("parts, is_shown", IN_PARTS)
+def test_a_secret_that_is_said_piece_by_piece_stays_hidden(parts: tuple[str, ...], is_shown: str) -> None:
+    text, told = heard(), list[Said]()
+    for part in parts:
+        text.hear(part)
+        told += text.tell()
+    told += text.tell(is_end=True)
+    assert shown(told) == is_shown
+
+
+def test_what_nobody_looks_at_takes_no_room_from_what_somebody_does() -> None:
+    text = heard("x" * 200 + "\n", most=100)
+    text.tell()
+    text.unseen()
+    text.hear("y" * 90)
+    assert shown(text.tell(is_end=True)) == MISSING + "y" * 90
 
 
 def test_it_ends_at_its_limit_and_says_so_once() -> None:

@@ -239,8 +239,8 @@ def test_a_small_patch_of_a_large_state_is_cheap() -> None:
     state = {"rows": [{"n": number, "text": "x" * 20} for number in range(50_000)], "status": "idle"}
     one = checked_patch([replace("/status", "busy")])
     many = checked_patch([add("/rows/0", 1)] * 1_000)
-    started = time.perf_counter()
+    started = time.process_time()
     for _ in range(1_000):
         applied(one, state)
     applied(many, state)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2

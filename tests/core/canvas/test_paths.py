@@ -12,6 +12,7 @@ from easel.core.canvas.paths import (
     MISSING,
     Changed,
     SaveMode,
+    check_names,
     check_saving,
     checked_path,
     found,
@@ -52,6 +53,39 @@ def test_what_is_no_path_is_refused_where_it_stands(text: Any) -> None:
 @pytest.mark.parametrize("text", ["logsTail", "assistant.plan", "a.0.b-c_d", "Größe.漢字", ".".join("a" * DEEPEST_PATH), "proto", "my__x"])
 def test_a_path_is_its_parts(text: str) -> None:
     assert ".".join(checked_path(text, "saveAs")) == text
+
+
+NAMED = [
+    # value                                       where its name stands
+    ({"__proto__": 1},                            "state: `__proto__`"),
+    ({"a": {"b": [0, [{"constructor": 1}]]}},     "state.a.b[1][0]: `constructor`"),
+    ({"a": [{"prototype": {}}]},                  "state.a[0]: `prototype`"),
+    ({"ok": 1, "a b": {"__class__": None}},       "state.a b: `__class__`"),
+    ({"a": {"__" + "x" * 10_000: 1}},             "state.a: `__" + "x" * 98 + "…`"),
+]  # fmt: skip
+
+
+@case("X7")
+@pytest.mark.parametrize("value, where", NAMED, ids=range(len(NAMED)))
+def test_a_name_that_no_path_may_have_is_refused_where_it_stands(value: Any, where: str) -> None:
+    with pytest.raises(BadInput) as problem:
+        check_names(value, "state")
+    assert problem.value.message == f"{where} may not be a name in a state."
+
+
+@case("X7")
+@given(states)
+def test_every_other_name_is_only_a_name(state: Any) -> None:
+    check_names(state, "state")
+
+
+@case("X7")
+def test_looking_for_names_costs_no_more_than_what_is_looked_at() -> None:
+    long, wide = "n" * 500_000, [{"a": {}} for _ in range(50_000)]
+    check_names({long: {long: wide}}, "state")  # where each of them stands would be 50 GB
+    with pytest.raises(BadInput) as problem:
+        check_names({long: {long: [*wide, {"__x": 1}]}}, "state")
+    assert len(problem.value.message) < 500
 
 
 FOUND = [

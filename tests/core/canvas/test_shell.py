@@ -209,13 +209,13 @@ def test_a_hostile_template_is_refused_quickly() -> None:
     signs = ["show " + "-=" * 9_000 + " {{state.x}}", "show " + "sh - " * 3_500 + "{{state.x}}", "eval a|" * 2_500 + "show {{state.x}}"]
     chain = ["".join(f'V{n}="$V{n - 1}";' for n in range(1_200, 0, -1)) + 'V0={{state.x}}; show "$V1200"']
     chain += [chain[0] + "eval '$a';" * 300]
-    started = time.perf_counter()
+    started = time.process_time()
     for text in (*signs, *chain, *nested, *long, *many):
         try:
             understood(template(text), "c")
         except BadInput:
             continue
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 # --- which arguments a shell reads --------------------------------------------------------------------------------------

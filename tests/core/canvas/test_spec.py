@@ -223,10 +223,10 @@ LARGE = [
 @pytest.mark.parametrize("raw, because", [row[1:] for row in LARGE], ids=[row[0] for row in LARGE])
 @case("R1")
 def test_what_is_too_much_is_refused_before_it_costs_anything(raw: Any, because: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises((BadInput, TooLarge), match=because.replace("[", r"\[")):
         checked_spec(raw)
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_limits_are_the_caller_s_to_set() -> None:

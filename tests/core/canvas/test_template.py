@@ -157,7 +157,7 @@ def test_a_value_named_often_does_not_grow_without_bound() -> None:
 
 
 def test_braces_without_end_are_read_quickly() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for text in (
         "{" * 300_000,
         "{{" + " " * 300_000,
@@ -171,7 +171,7 @@ def test_braces_without_end_are_read_quickly() -> None:
             lookalikes(text)
         except BadInput:
             continue
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 # --- what was moved out of the state ------------------------------------------------------------------------------------

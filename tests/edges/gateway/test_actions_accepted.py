@@ -96,6 +96,71 @@ async def test_what_a_person_writes_over_an_agents_spec_is_their_own(presser: Ga
     assert not await asks(board)
 
 
+PAGE = {"assets/index.html": b"<script>gsvCanvas.runAction('go')</script>"}
+
+
+@rule("RS-59")
+@pytest.mark.parametrize("saved", ["patch", "upsert", "upsert with all its assets"])
+async def test_who_saves_a_spec_accepts_no_page_that_an_agent_put_there_meanwhile(
+    presser: GatewayClient, bench: Bench, acting: LiveEasel, saved: str
+) -> None:
+    board = await Board.made(presser, {"go": calls(bench.act)})
+    assert not await asks(board)
+    await inside(acting, acting.instances[0].stories.canvases.upsert(AGENT, Draft(canvas_id=board.name, assets=PAGE)))
+    assert await asks(board)
+    spec = spec_of({"go": calls(bench.act, title="Go")})
+    mine = {"assets": {"assets/index.html": "mine"}} if saved.endswith("assets") else {}
+    answer = await presser.call(f"canvas.{saved.split(maxsplit=1)[0]}", canvasId=board.name, spec=spec, **mine)
+    assert answer["accepted"] is bool(mine)
+    assert ("Nobody has accepted the page" in str(answer.get("warnings"))) is not bool(mine)
+    assert await asks(board) is not bool(mine)
+    await presser.call("canvas.accept", canvasId=board.name, revision=answer["revision"])
+    answer = await presser.call("canvas.patch", canvasId=board.name, spec=spec)
+    assert answer["accepted"], "what is accepted stays so when a person goes on with it"
+
+
+@rule("RS-59")
+@pytest.mark.parametrize("verb", ["canvas.upsert", "canvas.patch"])
+async def test_who_sends_an_agents_spec_as_it_is_stands_for_it_and_that_is_told(
+    presser: GatewayClient, bench: Bench, acting: LiveEasel, verb: str
+) -> None:
+    board, spec = Board(presser, new_session()), spec_of({"go": calls(bench.act)})
+    await inside(acting, acting.instances[0].stories.canvases.create(AGENT, Draft(canvas_id=board.name, spec=spec)))
+    answer = await presser.call(verb, canvasId=board.name, spec=spec)
+    assert (answer["accepted"], answer["revision"]) == (True, 2)
+    assert (await board.log())[-1].payload["changedPaths"] == ["$accepted"]
+
+
+@rule("RS-59")
+async def test_an_agent_that_sends_the_very_same_spec_ends_no_acceptance_unless_it_takes_the_canvas_over(
+    presser: GatewayClient, bench: Bench, acting: LiveEasel
+) -> None:
+    library, board = acting.instances[0].stories.canvases, await Board.made(presser, {"go": calls(bench.act)})
+    same = Draft(canvas_id=board.name, spec=(await board.whole())["spec"])
+    before = await board.revision()
+    for draft in (same, replace(same, owner_session_key=(await board.whole())["descriptor"]["ownerSessionKey"])):
+        await inside(acting, library.upsert(AGENT, draft))
+    change = {"state_patch": None, "spec": same.spec, "title": None, "expected_revision": None}
+    await inside(acting, library.patch(AGENT, board.name, **change))
+    assert (await board.revision(), await asks(board)) == (before, False)
+    await inside(acting, library.upsert(AGENT, replace(same, owner_session_key="agent:main:elsewhere")))
+    assert await asks(board), "the same command in another folder is another one"
+
+
+@rule("RS-59")
+async def test_accepted_is_refused_where_what_is_sent_does_not_make_it_so(presser: GatewayClient, bench: Bench, acting: LiveEasel) -> None:
+    board = await Board.made(presser, {"go": calls(bench.act)})
+    same = {"canvasId": board.name, "accepted": True}
+    assert (await presser.call("canvas.upsert", **same))["accepted"], "it is so already"
+    await inside(acting, acting.instances[0].stories.canvases.upsert(AGENT, Draft(canvas_id=board.name, assets=PAGE)))
+    before = await board.whole()
+    for more in ({}, {"spec": before["spec"]}, {"assets": {"assets/index.html": "mine"}}):
+        problem = await refused(presser.call("canvas.upsert", **same, **more))
+        assert (problem.code, "canvas.accept" in problem.error["message"]) == (400, True)
+    assert await board.whole() == before
+    assert (await presser.call("canvas.upsert", **same, spec=before["spec"], assets={"assets/index.html": "mine"}))["accepted"]
+
+
 @rule("CV-45", "RS-59")
 async def test_accept_is_for_a_canvas_that_is_there(presser: GatewayClient) -> None:
     assert (await refused(presser.call("canvas.accept", canvasId="none", revision=1))).code == 404

@@ -139,6 +139,22 @@ async def test_a_tool_that_cannot_be_stopped_is_not_heard_either(presser: Gatewa
     assert (await board.state(), await board.revision()) == ({}, 1)
 
 
+@rule("CV-23")
+@case("X8")
+async def test_who_stops_a_tool_that_takes_no_notice_is_answered_and_so_is_who_pressed(presser: GatewayClient, bench: Bench) -> None:
+    name = new_session()
+    board = await Board.made(presser, {"go": calls(bench.stubborn, args={"name": name}, saveAs="x")})
+    press = asyncio.create_task(board.press("go"))
+    await bench.gate.entered(name)
+    [record] = await board.records()
+    answer = await presser.call("canvas.cancel", canvasId=board.name, eventId=record["eventId"])
+    assert answer["status"] == "cancelled"
+    assert (await refused(press)).code == 409
+    assert bench.gate.ended.get(name) == "cancelled", "it was told, and goes on"
+    bench.gate.let_go(name, "too late")
+    assert (await board.state(), [one["status"] for one in await board.records()]) == ({}, ["failed"])
+
+
 async def test_a_tool_that_is_cancelled_from_within_is_answered_all_the_same(presser: GatewayClient, bench: Bench) -> None:
     name = new_session()
     bench.problems[name] = asyncio.CancelledError()
@@ -310,6 +326,7 @@ async def test_one_request_is_one_execution_however_often_it_comes(presser: Gate
     problem = await refused(board.press("set", requestId="r1"))
     assert (problem.code, "n" in await board.state()) == (409, False)
     assert problem.error["name"] == "IDEMPOTENCY_CONFLICT"
+    assert problem.error["message"].startswith("The requestId r1 "), "in the words of whoever sent it"
     for another in ({"input": {"x": 2}}, {"input": {}, "expectedRevision": 99}):
         problem = await refused(board.press("go", requestId="r1", **another))
         assert problem.error["name"] == "IDEMPOTENCY_CONFLICT", "the same name for something else is no repetition"

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from easel.errors import Unavailable
-from tests.edges.gateway.acting import Board, calls, refused
+from tests.edges.gateway.acting import Board, audited, calls, refused
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
 from tests.support.gateway import GatewayClient, eventually
@@ -179,7 +179,97 @@ async def test_looking_after_actions_goes_on_after_something_broke(
     assert (broken, record["status"]) == ([True], "failed")
 
 
+@rule("CV-42", "CV-44")
+@case("D1")
+async def test_a_change_whose_answer_was_lost_is_not_told_as_if_nothing_was_changed(
+    hand: GatewayClient, bench: Bench, forgetful: Forgetful
+) -> None:
+    """What is safe to send twice may be sent again; the rest has to be looked at first."""
+    append = [{"op": "add", "path": "/list/-", "value": 1}]
+    board = await Board.made(hand, {"add": {"kind": "state.patch", "patch": append}}, state={"list": []})
+    name = {"canvasId": board.name}
+    for is_safe, method, params in (
+        (False, "canvas.patch", {"statePatch": append}),
+        (True, "canvas.patch", {"statePatch": append, "expectedRevision": 2}),
+        (False, "canvas.action", {"actionId": "add"}),
+        (True, "canvas.action", {"actionId": "add", "requestId": "r"}),
+        (True, "canvas.upsert", {"title": "Another"}),
+        (True, "canvas.asset.put", {"path": "assets/index.html", "text": "<b>"}),
+    ):
+        forgetful.at("canvas.updated")
+        problem = await refused(hand.call(method, **name, **params))
+        assert (problem.code, problem.details["mayBeStored"], problem.error.get("retryable", False)) == (503, True, is_safe), method
+        assert "may be stored" in problem.error["message"]
+    assert (await board.state())["list"] == [1, 1, 1, 1]
+    assert (await board.press("add", requestId="r"))["status"] == "completed"
+    assert (await board.state())["list"] == [1, 1, 1, 1], "it was safe to send again"
+
+
+@rule("CV-44")
+@case("D1")
+async def test_what_the_store_never_heard_of_is_told_as_not_changed(
+    hand: GatewayClient, bench: Bench, quick: LiveEasel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = await Board.made(hand, {"go": calls(bench.act)}, state={})
+    monkeypatch.setattr(quick.instances[0].opened.canvases, "change", is_away)
+    problem = await refused(hand.call("canvas.patch", canvasId=board.name, title="Another"))
+    assert (problem.error["retryable"], "nothing was changed" in problem.error["message"]) == (True, True)
+
+
+@rule("CV-48", "RS-15")
+async def test_what_runs_while_its_canvas_is_deleted_is_in_the_audit_trail_all_the_same(
+    hand: GatewayClient, bench: Bench, quick: LiveEasel
+) -> None:
+    """Its record has gone with the canvas, and whether the tool has done its work nobody knows: that it was called has to be known."""
+    name = new_session()
+    board = await Board.made(hand, {"go": calls(bench.hold, args={"name": name})})
+    press = asyncio.create_task(board.press("go"))
+    await bench.gate.entered(name)
+    await hand.call("canvas.delete", canvasId=board.name)
+    assert (await refused(press)).code == 404
+    assert bench.gate.ended[name] == "cancelled", "it works for nobody any more"
+
+    async def is_audited() -> bool:
+        return len(audited(quick, "canvas.action", board.name)) == 1
+
+    await eventually(is_audited)
+    [record] = audited(quick, "canvas.action", board.name)
+    details = record["details"]
+    assert (details["actionId"], details["tool"], details["status"], details["actor"]["name"]) == ("go", bench.hold.name, "failed", "owner")
+    assert "deleted" in details["problem"]
+
+
 # --- a store that is away -----------------------------------------------------------------------------------------------
+
+
+async def is_away(*_: Any, **__: Any) -> Any:
+    raise Unavailable(what="The database")
+
+
+@rule("CV-39", "CV-42", "CV-48")
+@case("D1")
+async def test_what_a_tool_has_done_is_not_told_as_undone_where_it_cannot_be_stored(
+    hand: GatewayClient, bench: Bench, quick: LiveEasel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever pressed and believed it would press again, and it would be done twice."""
+    name = new_session()
+    board = await Board.made(hand, {"go": calls(bench.hold, args={"name": name}, saveAs="x")})
+    press = asyncio.create_task(board.press("go", requestId="r"))
+    await bench.gate.entered(name)
+    with monkeypatch.context() as patched:
+        patched.setattr(quick.instances[0].opened.canvases, "change", is_away)
+        bench.gate.let_go(name, "deployed")
+        problem = await refused(press)
+    assert (problem.error["name"], "retryable" in problem.error) == ("ACTION_FAILED", False)
+    assert "The tool has done its work; its result could not be stored" in problem.error["message"]
+    [record] = await until_over(board)
+    assert record["error"]["message"] == problem.error["message"], "its instance has not stopped, and that is not said"
+    assert (await refused(board.press("go", requestId="r"))).error["message"] == problem.error["message"]
+
+    async def is_audited() -> bool:
+        return len(audited(quick, "canvas.action", board.name)) == 1
+
+    await eventually(is_audited)
 
 
 @pytest.fixture(scope="module")

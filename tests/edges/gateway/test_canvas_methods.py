@@ -221,6 +221,28 @@ async def test_an_empty_patch_changes_nothing_and_tells_nobody(client: GatewayCl
 
 
 @rule("CV-34")
+@pytest.mark.parametrize("verb", ["canvas.upsert", "canvas.patch"])
+async def test_the_very_same_spec_again_is_no_change_and_one_that_differs_by_a_type_is(
+    client: GatewayClient, canvas: str, verb: str
+) -> None:
+    spec = {"version": 1, "x-n": {"a": 1, "b": [True]}, "state": {"logo": "QUJD" * 1_000}}
+    stored = await client.call(verb, canvasId=canvas, spec=spec)
+    assert (await client.call(verb, canvasId=canvas, spec=dict(reversed(spec.items()))))["revision"] == stored["revision"]
+    other = await client.call(verb, canvasId=canvas, spec={**spec, "x-n": {"a": True, "b": [1]}})
+    assert (other["revision"], other["spec"]["x-n"]) == (stored["revision"] + 1, {"a": True, "b": [1]})
+    titled = await client.call(verb, canvasId=canvas, spec=other["spec"], title="Other")
+    assert (titled["revision"], titled["descriptor"]["title"]) == (other["revision"] + 1, "Other"), "what else is new counts"
+
+
+async def test_a_state_that_differs_by_a_type_alone_is_stored(client: GatewayClient, canvas: str) -> None:
+    for value in (1, True, [1], [True]):
+        assert (await client.call("canvas.upsert", canvasId=canvas, state={"n": value}))["state"]["n"] == value
+    again = await client.call("canvas.get", canvasId=canvas)
+    assert again["state"]["n"][0] is True
+    assert again["revision"] == 5
+
+
+@rule("CV-34")
 async def test_a_patch_is_all_or_nothing_and_names_what_does_not_fit(client: GatewayClient, canvas: str) -> None:
     before = await client.call("canvas.get", canvasId=canvas)
     for patch in (
@@ -236,6 +258,35 @@ async def test_a_patch_is_all_or_nothing_and_names_what_does_not_fit(client: Gat
     assert (await refused(client.call("canvas.patch", canvasId=new_session(), statePatch=[add("a", 1)]))).code == 404
     both = await client.call("canvas.patch", canvasId=canvas, statePatch=[add("a", 1)], title="New", spec={"x-n": 1})
     assert (both["state"], both["descriptor"]["title"], both["spec"], both["revision"]) == ({"n": 0, "a": 1}, "New", {"x-n": 1}, 2)
+
+
+HOLDS = {"a": [{"__proto__": {"polluted": True}}]}
+PATCH_IT = {"kind": "state.patch", "patch": [add("b", HOLDS)]}
+ENTERS = [
+    # method           with                                                    refused at
+    ("canvas.create",  {"state": HOLDS},                                       "state.a[0]"),
+    ("canvas.create",  {"spec": {"state": HOLDS}},                             "state.a[0]"),
+    ("canvas.create",  {"spec": {"actions": {"go": PATCH_IT}}},                "actions.go.patch[0].value.a[0]"),
+    ("canvas.upsert",  {"state": {"constructor": 1}},                          "state"),
+    ("canvas.upsert",  {"spec": {"state": HOLDS}},                             "state.a[0]"),
+    ("canvas.patch",   {"spec": {"state": HOLDS}},                             "state.a[0]"),
+    ("canvas.patch",   {"statePatch": [add("x", 1), add("b", HOLDS)]},         "statePatch[1].value.a[0]"),
+    ("canvas.input",   {"path": "/n", "value": HOLDS},                         "value.a[0]"),
+]  # fmt: skip
+
+
+@rule("CV-25")
+@case("X7")
+@pytest.mark.parametrize("method, params, at", ENTERS, ids=range(len(ENTERS)))
+async def test_a_name_that_no_path_may_have_does_not_get_into_a_state_whole_either(
+    client: GatewayClient, canvas: str, method: str, params: dict[str, Any], at: str
+) -> None:
+    before = await client.call("canvas.get", canvasId=canvas)
+    name = new_session() if method == "canvas.create" else canvas
+    given = {"spec": {}, **params} if method == "canvas.create" else params
+    problem = await refused(client.ask(method, {"canvasId": name, **given}))
+    assert (problem.code, problem.error["message"].split(": ")[0]) == (400, at)
+    assert await client.call("canvas.get", canvasId=canvas) == before
 
 
 @rule("CC-23")

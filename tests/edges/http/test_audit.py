@@ -95,7 +95,7 @@ def latest(easel: LiveEasel, action: str, **wanted: Any) -> dict[str, Any]:
     def found() -> list[dict[str, Any]]:
         return [one for one in records(easel, action=action) if wanted.items() <= {**one, **one.get("details", {})}.items()]
 
-    wait_until(lambda: bool(found()), within=5, what=f"{action} is recorded")
+    wait_until(lambda: bool(found()), within=20, what=f"{action} is recorded")
     return found()[0]
 
 
@@ -240,7 +240,7 @@ def test_a_thousand_guesses_are_a_few_records_that_count_them(tmp_path: Path) ->
         def counted() -> int:
             return sum(record["details"]["count"] for record in records(easel, action="sign_in.failed", limit=200))
 
-        wait_until(lambda: counted() == guesses, within=5, what="every guess is counted")
+        wait_until(lambda: counted() == guesses, within=20, what="every guess is counted")
         assert len(records(easel, action="sign_in.failed", limit=200)) <= time.monotonic() - began + 2
 
 
@@ -253,7 +253,7 @@ def test_what_a_guardrail_refused_is_recorded(easel: LiveEasel, headers: dict[st
     path = f"/api/runs/{new_run_id()}"
     assert easel.get(path, headers=headers).status_code in (403, 421)
     wait_until(
-        lambda: any(one["details"]["path"] == path for one in records(easel, action="guardrail.refused")), within=5, what="it is told"
+        lambda: any(one["details"]["path"] == path for one in records(easel, action="guardrail.refused")), within=20, what="it is told"
     )
     record = latest(easel, "guardrail.refused", path=path)
     assert (record["storage_class"], record["details"]["error"]) == ("audit", error)

@@ -274,12 +274,12 @@ BOMBS = [
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_no_page_takes_longer_than_its_length(bomb: bytes) -> None:
     def seconds(size: int) -> float:
-        began = time.perf_counter()
+        began = time.thread_time()
         ready(bomb * (size // len(bomb)), "/gsv.js")
-        return time.perf_counter() - began
+        return time.thread_time() - began
 
     small = min(seconds(100_000) for _ in range(3))
-    assert seconds(1_600_000) < 16 * small * 6 + 0.1
+    assert min(seconds(1_600_000) for _ in range(2)) < 16 * small * 6 + 0.1
 
 
 @rule("CV-06")

@@ -53,7 +53,7 @@ def test_a_page_writes_only_where_its_spec_lets_it_and_the_attempt_is_on_record(
     answer = call(easel, "canvas.input", canvasId=canvas, path="/other", value=2)
     assert (answer.status_code, answer.json()["error"]["name"]) == (403, "FORBIDDEN")
     assert call(easel, "canvas.get", canvasId=canvas).json()["revision"] == 1
-    wait_until(lambda: any(one["what"] == "input" for one in refusals(easel, canvas)), within=5, what="the refusal on record")
+    wait_until(lambda: any(one["what"] == "input" for one in refusals(easel, canvas)), within=20, what="the refusal on record")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_what_the_shell_refused_its_page_is_on_record(easel: LiveEasel, canvas: 
         lambda: any(
             (one["what"], one.get("detail"), one.get("refused")) == ("kind", "tool.call gsv__Bash", 3) for one in refusals(easel, canvas)
         ),
-        within=5,
+        within=20,
         what="the report on record",
     )
     assert call(easel, "canvas.report", canvasId=canvas, what="anything").status_code == 400

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.edges.http.live import LiveEasel
 
 AT_MOST_SECONDS = 0.1
-TRIES = 3
+TRIES = 10
 AT_MOST_GROWTH = 64 * 1024 * 1024
 RUN = '{{"session_id":"bombs","message":{}}}'
 CANVAS = '{{"method":"canvas.create","params":{{"canvasId":"bomb","state":{{"a":{}}}}}}}'
@@ -48,10 +48,16 @@ SAME_KEY_TWICE = [
 
 
 def post(easel: LiveEasel, path: str, text: str) -> int:
-    # The machine may be busy with something else: what can be quick is quick now and then.
-    answers = [timed(easel, path, text) for _ in range(TRIES)]
-    assert min(took for took, _ in answers) < AT_MOST_SECONDS, answers
-    answer = answers[-1][1]
+    took, answer = timed(easel, path, text)
+    tried = [(took, 0.0)]
+    while took >= AT_MOST_SECONDS and len(tried) < TRIES:
+        # The machine may be busy with something else: what can be quick is so now and then, or takes as long as any bytes do just now.
+        plain, _ = timed(easel, path, "x" * len(text))
+        took, answer = timed(easel, path, text)
+        tried.append((took, plain))
+        if took < 3 * plain:
+            break
+    assert took < max(AT_MOST_SECONDS, 3 * tried[-1][1]), f"seconds for it, and for as many bytes that mean nothing: {tried}"
     error = answer.json()["error"]
     assert error["name"] in ("BAD_INPUT", "TOO_LARGE"), error
     assert len(error["message"]) < 400

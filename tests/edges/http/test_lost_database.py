@@ -112,7 +112,7 @@ def test_a_stopping_instance_is_not_ready_and_ends_its_streams_in_order(tmp_path
         ended: list[bytes] = []
         reader = threading.Thread(target=lambda: ended.append(easel.stream(run_id).content))
         reader.start()
-        wait_until(lambda: 'easel_subscribers{log="run"} 1.0' in easel.get("/metrics").text, within=5, what="the reader is there")
+        wait_until(lambda: 'easel_subscribers{log="run"} 1.0' in easel.get("/metrics").text, within=20, what="the reader is there")
         easel.instances[0].stories.readiness.is_stopping = True
         assert easel.get("/readyz").status_code == 503
         easel.do(easel.instances[0].stories.tails.close())

@@ -57,6 +57,21 @@ _SIGNS_OF_SHAPES = (
 )
 
 
+_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
+_KEY_ENDS = re.compile(r"-----END [A-Z ]{0,40}PRIVATE KEY-----")
+LONGEST_UNFINISHED = 1_000  # characters of a line that whatever follows it is looked at with
+
+
+def unfinished(text: str) -> str:
+    """What of a text the words after it have to be looked at with: a key that has only begun; else its last line, whose value may be yet to come."""
+    begun = list(_KEY_BEGINS.finditer(text)) if "-----BEGIN" in text else []
+    if begun and not _KEY_ENDS.search(text, begun[-1].end()):
+        return begun[-1].group()
+    last = text[-LONGEST_UNFINISHED:]
+    words = last.rstrip()
+    return last[max(words.rfind("\n"), words.rfind("\r")) + 1 :]
+
+
 def is_secret_name(name: str) -> bool:
     """Whether what stands under this name is a secret, whatever it looks like: `api_key`, not `max_tokens`."""
     return _SECRET_NAME.search(name) is not None

@@ -7,7 +7,7 @@ out (up a folder, by an escape, by a look-alike, by letter case) is refused befo
 import base64
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -95,6 +95,11 @@ def decoded(encoded: str, place: str) -> bytes:
         return base64.b64decode(encoded, validate=True)
     except ValueError:
         raise BadInput(problem=f"{place}: is not Base64.") from None
+
+
+def content_of(path: str, asset: str | Mapping[str, str]) -> bytes:
+    """One of several assets as its author sends it: its text, or `{"base64": …}`."""
+    return asset.encode() if isinstance(asset, str) else decoded(asset["base64"], f"assets.{path[:200]}.base64")
 
 
 def asset_key(user_id: UserId, agent_id: str, canvas_id: CanvasId, name: str, path: str) -> str:

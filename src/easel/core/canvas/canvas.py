@@ -13,6 +13,7 @@ import msgspec
 
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.execution import Step
+from easel.core.canvas.refresh import Failing
 from easel.core.canvas.spec import Refresh
 from easel.core.session.session import is_session_key
 from easel.core.stream.envelope import Envelope
@@ -81,6 +82,7 @@ class WholeCanvas:
     canvas: Canvas
     assets: Sequence[Asset] = field(default_factory=list[Asset])
     views: Sequence[View] = field(default_factory=list[View])
+    failing: Sequence[Failing] = field(default_factory=list[Failing])  # as it was read: an outcome does not tell of them
 
     @property
     def live_views(self) -> list[View]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from easel.core.canvas.actions import fingerprint
 from easel.core.canvas.paths import pointer
 from easel.core.stream.envelope import Envelope, Provenance, seal
 from easel.core.stream.payload import to_json
@@ -43,6 +44,9 @@ class CanvasEvents:
     def refresh_failed(self, revision: int, told: Mapping[str, Any]) -> Envelope:
         return self._seal("canvas.refresh.failed", revision, dict(told))
 
+    def refresh_recovered(self, revision: int, told: Mapping[str, Any]) -> Envelope:
+        return self._seal("canvas.refresh.recovered", revision, dict(told))
+
     def _view(self, revision: int, view_id: str, client_id: str, what: str, count: int) -> Envelope:
         told = {"viewId": view_id, "clientId": client_id, "status": what, "views": count}
         return self._seal("canvas.view.updated", revision, told)
@@ -79,5 +83,6 @@ def _size(paths: Sequence[str]) -> int:
 
 
 def spread(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Which members a whole new state has changed."""
-    return [pointer((name,)) for name in {**before, **after} if name not in before or name not in after or before[name] != after[name]]
+    """Which members a whole new state has changed. For Python 1 and true are one, for JSON they are not."""
+    kept = {name for name in before if name in after and fingerprint(before[name]) == fingerprint(after[name])}
+    return [pointer((name,)) for name in {**before, **after} if name not in kept]

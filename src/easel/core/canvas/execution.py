@@ -16,7 +16,7 @@ from typing import Any
 
 from easel.core.principal import Kind, Principal
 from easel.errors import TooMany
-from easel.ids import CanvasId, UserId
+from easel.ids import CanvasId, RunId, UserId
 
 
 class Status(StrEnum):
@@ -58,6 +58,14 @@ class Execution:
         """What every event of it says."""
         tool = {"tool": self.tool} if self.tool else {}
         return {"actionId": self.action_id, "eventId": self.event_id, "actor": dict(self.actor), **tool}
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """The run that an execution has started, and how many seconds ago that began."""
+
+    run_id: RunId
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,21 @@
 """What a tool says while its action runs, on its way into the canvas's log: gathered for a moment, and never more than so much of it.
 
-Owns what of it is told and where it is cut. A line that has only begun waits for its rest, so that what has to be hidden in it is seen
-whole; it waits no longer than until it is looked for again. Base64 over 2 KB is named and not shown. Pure: whoever calls brings the time.
+Owns what of it is told and where it is cut. A line that has only begun waits for its rest, if there are whole lines before it, until it is
+looked for again. What has to be hidden is hidden across looks, too: the next words are looked at together with the line that they go on with, and
+with a key that has begun. Base64 over 2 KB is named and not shown. Pure: whoever calls brings the time.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from easel.core.canvas.canvas import Change, WholeCanvas
+from easel.core.audit.redaction import unfinished
+from easel.core.canvas.canvas import Change, Decide, WholeCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, Status, Step
 from easel.core.run.pace import DELTA_BYTES, Flow
 from easel.core.stream.envelope import Envelope
 
-GATHER_SECONDS = 0.25  # a person who watches sees it at once, and a log grows by four events a second at most
+GATHER_SECONDS = 0.25  # a person who watches sees it at once, and a log is written to four times a second at most
 MISSING = "\n… some of it could not be shown live …\n"
 
 
@@ -33,6 +35,8 @@ class LiveText:
         self._redact = redact
         self._heard: list[str] = []
         self._before = ""  # what the next words are told after
+        self._unfinished = ""  # what the next words are looked at with
+        self._looked = 0  # bytes of what was told last, as they were heard
         self._flow = Flow()
         self._is_cut = self._is_over = not most_bytes  # there is more than is told; and that was said
 
@@ -40,13 +44,19 @@ class LiveText:
         if self._is_cut or not text:
             return
         part = _beginning(text, self._left)
-        self._left -= len(part.encode("utf-8", "surrogatepass"))
+        self._left -= _size(part)
         self._is_cut = len(part) < len(text)
         if part:
             self._heard.append(part)
 
     def lost(self) -> None:
         """What was told last did not arrive, or nobody knows whether it did: it is not told twice."""
+        self._before = MISSING
+
+    def unseen(self) -> None:
+        """Nobody looked when it was told: it is in no log, and has taken no room from what somebody will see."""
+        self._left += self._looked
+        self._is_cut = self._is_over = not self._most
         self._before = MISSING
 
     @property
@@ -59,13 +69,25 @@ class LiveText:
         is_last = is_end or self._is_cut
         end = len(heard) if is_last else max(heard.rfind("\n"), heard.rfind("\r")) + 1 or len(heard)
         self._heard = [heard[end:]] if end < len(heard) else []
+        self._looked = _size(heard[:end])
         before, self._before = (self._before, "") if heard else ("", self._before)
-        told = self._flow.tell(before + self._redact(heard[:end]), is_end=is_last or not heard)
+        told = self._flow.tell(before + self._hidden(heard[:end]), is_end=is_last or not heard)
         said = [Said(_light(piece)) for piece in told]
         if self._is_cut and not self._is_over:
             self._is_over = True
             said.append(Said(f"\n… over {self._most} bytes: the rest is not shown live …\n", is_cut=True))
         return said
+
+    def _hidden(self, text: str) -> str:
+        """Of these words what may be shown, after what was shown before them."""
+        whole = self._unfinished + text
+        shown = self._redact(whole).removeprefix(self._redact(self._unfinished))
+        self._unfinished = unfinished(whole)
+        return shown
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _beginning(text: str, most_bytes: int) -> str:
@@ -88,17 +110,27 @@ def events_of(execution: Execution, revision: int, said: Sequence[Said]) -> Iter
         yield events.action("output", revision, {"actionId": execution.action_id, "eventId": execution.event_id, "text": one.text, **cut})
 
 
-def saying(execution: Execution, said: Sequence[Said]) -> Callable[[WholeCanvas], Change]:
-    """As long as it runs, and is run by whom it says: nothing is told after its end. The canvas itself stays as it is."""
+def saying(execution: Execution, said: Sequence[Said], *, is_followed: bool) -> Decide:
+    """As long as it runs, and is run by whom it says: nothing is told after its end, nor where nobody looks. The canvas itself stays as it is."""
     step = Step(replace(execution, status=Status.RUNNING), out_of=Status.RUNNING)
-    return lambda whole: Change(events=list(events_of(execution, whole.canvas.revision, said)), is_mutation=False, step=step)
+
+    def decide(whole: WholeCanvas) -> Change | None:
+        if not is_followed and not whole.live_views:
+            return None
+        return Change(events=list(events_of(execution, whole.canvas.revision, said)), is_mutation=False, step=step)
+
+    return decide
 
 
-def after_saying(execution: Execution, said: Sequence[Said], decide: Callable[[WholeCanvas], Change]) -> Callable[[WholeCanvas], Change]:
-    """Its last words and its end, in one."""
+def after_saying(
+    execution: Execution, said: Sequence[Said], decide: Callable[[WholeCanvas], Change], *, is_followed: bool
+) -> Callable[[WholeCanvas], Change]:
+    """Its last words, where somebody looks, and its end, in one."""
 
     def both(whole: WholeCanvas) -> Change:
         change = decide(whole)
+        if not is_followed and not whole.live_views:
+            return change
         return replace(change, events=[*events_of(execution, whole.canvas.revision, said), *change.events])
 
     return both if said else decide

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
-from easel.core.canvas.paths import MISSING, Changed, as_index, found, is_too_deep_at, is_unsafe_name, pointer
+from easel.core.canvas.paths import MISSING, Changed, as_index, check_names, found, is_too_deep_at, is_unsafe_name, pointer
 from easel.core.tool.nesting import DEEPEST
 from easel.errors import BadInput
 
@@ -51,6 +51,12 @@ def checked_patch(raw: Any, at: str = "patch") -> Patch:
     if len(operations) > MOST_OPERATIONS:
         raise BadInput(problem=f"{at}: has {len(operations)} operations; {MOST_OPERATIONS} is the limit.")
     return tuple(_checked(operation, f"{at}[{number}]") for number, operation in enumerate(operations))
+
+
+def check_patch_names(patch: Patch, at: str = "patch") -> None:
+    """What is put into a state has no name that a path could not have. Asked when a patch is stored or sent, not when it is read again."""
+    for number, operation in enumerate(patch):
+        check_names(operation.value, f"{at}[{number}].value")
 
 
 def unchecked(patch: Patch) -> list[dict[str, Any]]:

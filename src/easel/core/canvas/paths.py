@@ -9,7 +9,7 @@ in its place, and a template finds nothing there.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any, Final, cast
@@ -20,6 +20,7 @@ from easel.errors import BadInput
 Path = tuple[str, ...]
 
 DEEPEST_PATH = 32
+LONGEST_SHOWN = 100  # characters of a name in a refusal
 LONGEST_PATH = 1_000  # characters; a longer one is not even looked at
 PART = r"[\w-]{1,128}"
 _PART = re.compile(PART)
@@ -57,6 +58,36 @@ class Changed:
 def is_unsafe_name(name: str) -> bool:
     """Names that lead to something other than data in some language that reads our states. Case X7"""
     return name.startswith("__") or name in {"constructor", "prototype"}
+
+
+def check_names(value: Any, at: str) -> None:
+    """Refuses a value that has such a name anywhere, since no patch and no template could reach it; says where. Case X7"""
+    # Where something stands is put together only once it is needed: a step holds the one before it.
+    left: list[tuple[Any, tuple[Any, ...] | None]] = [(value, None)]
+    while left:
+        one, steps = left.pop()
+        inner: Iterable[tuple[str | int, Any]] = ()
+        if isinstance(one, dict):
+            inner = cast("dict[str, Any]", one).items()
+        elif isinstance(one, list):
+            inner = enumerate(cast("list[Any]", one))
+        for part, there in inner:
+            if isinstance(part, str) and is_unsafe_name(part):
+                raise BadInput(problem=f"{at}{_place(steps)}: `{_short(part)}` may not be a name in a state.")
+            if isinstance(there, (dict, list)):
+                left.append((cast("Any", there), (part, steps)))
+
+
+def _place(steps: tuple[Any, ...] | None) -> str:
+    parts: list[str] = []
+    while steps is not None:
+        part, steps = steps
+        parts.append(f"[{part}]" if isinstance(part, int) else f".{_short(part)}")
+    return _short("".join(reversed(parts)), 2 * LONGEST_SHOWN)
+
+
+def _short(text: str, most: int = LONGEST_SHOWN) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def checked_path(text: Any, at: str) -> Path:

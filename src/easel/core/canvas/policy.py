@@ -61,6 +61,11 @@ def needs_consent(action: Action, definition: ToolDefinition | None, *, floor: C
             return not is_harmless(definition) if isinstance(action, CallTool) else isinstance(action, SendMessage) and not is_accepted
 
 
+def may_run_by_itself(action: Action, definition: ToolDefinition | None, *, floor: Confirm, is_accepted: bool) -> bool:
+    """Nobody is there to be asked; and an agent's canvas that nobody has accepted does not change itself behind everybody's back. RS-59"""
+    return not needs_consent(action, definition, floor=floor, is_accepted=is_accepted) and (is_accepted or isinstance(action, CallTool))
+
+
 def is_harmless(definition: ToolDefinition | None) -> bool:
     return definition is not None and definition.read_only and not definition.destructive
 
@@ -85,8 +90,9 @@ def check_templates(spec: CanvasSpec, definitions: Definitions, *, floor: Confir
         known = definitions.get(action.tool) if isinstance(action, CallTool) else None
         is_known = known is not None or not isinstance(action, CallTool) or action.confirm is Confirm.ALWAYS
         if is_known and needs_consent(action, known, floor=floor):
+            where = "" if needs_consent(action, known) else " on this server (EASEL_APPROVAL_MODE)"
             raise BadInput(
-                problem=f"refresh[{number}].action: `{refresh.action_id}` needs a person's consent, and a refresh has none to ask."
+                problem=f"refresh[{number}].action: `{refresh.action_id}` needs a person's consent{where}, and a refresh has none to ask."
             )
     return list(_warnings(spec, definitions))
 

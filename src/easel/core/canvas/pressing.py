@@ -6,7 +6,7 @@ a state that somebody has changed meanwhile is acted on. Whoever calls brings th
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from easel.core.canvas.actions import (
     Action,
@@ -21,10 +21,10 @@ from easel.core.canvas.actions import (
 )
 from easel.core.canvas.canvas import Canvas, Change, WholeCanvas, expect
 from easel.core.canvas.events import CanvasEvents
-from easel.core.canvas.execution import Execution, Status, Step, Waiting
+from easel.core.canvas.execution import Awaited, Execution, Status, Step, Waiting
 from easel.core.canvas.patch import Patch, applied, checked_patch, unchecked
 from easel.core.canvas.paths import SaveMode, check_saving, outcome, saved
-from easel.core.canvas.policy import Definitions, admit, definition_of, needs_consent
+from easel.core.canvas.policy import Definitions, admit, definition_of, may_run_by_itself, needs_consent
 from easel.core.canvas.spec import CanvasSpec, check_state_size
 from easel.core.canvas.template import Values
 from easel.core.principal import Principal
@@ -45,6 +45,14 @@ class Message:
 
     session_key: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a session was sent by an instance that is gone: there is only its answer to wait for."""
+
+    session_key: str
+    awaited: Awaited
 
 
 Work = ResolvedCall | Message | Patch  # what is to be done: all that an action's declaration has become
@@ -89,7 +97,7 @@ class Begun:
     change: Change
     execution: Execution
     action: Action
-    work: Work
+    work: Work | Sent
     moved: tuple[Moved, ...] = ()
     problem: HostError | None = None
 
@@ -133,10 +141,10 @@ def _begun(canvas: Canvas, execution: Execution, action: Action, press: Press, r
     definition = definition_of(action, rules.definitions or {}) if isinstance(action, CallTool) else None
     work = _resolved(canvas, action, press, rules)
     _check_saving(canvas, action)
+    if not press.is_attended and not may_run_by_itself(action, definition, floor=rules.floor, is_accepted=canvas.is_accepted):
+        why = "" if canvas.is_accepted else " No person has accepted this spec yet."
+        raise Forbidden(problem=f"a person has to confirm `{press.action_id}`, and what runs by itself has none to ask.{why}")
     if needs_consent(action, definition, floor=rules.floor, is_accepted=canvas.is_accepted):
-        if not press.is_attended:
-            why = "" if canvas.is_accepted else " No person has accepted this spec yet."
-            raise Forbidden(problem=f"a person has to confirm `{press.action_id}`, and what runs by itself has none to ask.{why}")
         return _asked(canvas, execution, action, work, press=press, waits=rules.waiting)
     return _started(canvas, Step(execution), action, work, press=press, state_bytes=rules.state_bytes)
 
@@ -150,7 +158,7 @@ def agreed(whole: WholeCanvas, spec: CanvasSpec, execution: Execution, press: Pr
     work = work_of({"sessionKey": canvas.session_key, **shown})
     if action is None or not is_same or _kind(action) is not type(work):
         raise ConfirmationOver(id=execution.event_id, problem="the canvas has changed, and has no such action any more.")
-    if _saving_shown(action) != {name: shown[name] for name in ("saveAs", "saveMode") if name in shown}:
+    if not _is_saved_as(action, shown):
         raise ConfirmationOver(id=execution.event_id, problem="the canvas has changed, and its answer would lie elsewhere.")
     admit(spec, execution.action_id)
     if isinstance(action, CallTool):
@@ -160,6 +168,11 @@ def agreed(whole: WholeCanvas, spec: CanvasSpec, execution: Execution, press: Pr
     _check_saving(canvas, action)
     running = replace(execution, status=Status.RUNNING, owner_id=press.owner_id, confirmed_by=press.who.name)
     return _started(canvas, Step(running, out_of=Status.ASKED), action, work, press=press, state_bytes=rules.state_bytes)
+
+
+def may_be_awaited(action: Action | None, execution: Execution) -> TypeGuard[SendMessage]:
+    """Its instance is gone, and its run is not: whether the canvas still says where the answer lies, and as it was agreed to. CV-43, X6"""
+    return isinstance(action, SendMessage) and (execution.resolved is None or _is_saved_as(action, execution.resolved))
 
 
 def _check_same(event_id: str, work: Work, definition: ToolDefinition) -> None:
@@ -248,7 +261,7 @@ def _kind(action: Action) -> type:
 # --- what a person is shown ---------------------------------------------------------------------------------------------
 
 
-def resolved_as_shown(work: Work, action: Action) -> dict[str, Any]:
+def resolved_as_shown(work: Work | Sent, action: Action) -> dict[str, Any]:
     """What is stored until somebody agrees, and what they are shown: one and the same. Where it works and what it writes is part of it."""
     match work:
         case ResolvedCall(tool, args, session_key):
@@ -257,6 +270,8 @@ def resolved_as_shown(work: Work, action: Action) -> dict[str, Any]:
             return {**call, **shell, **_saving_shown(action)}
         case Message(session_key, text):
             return {"kind": "session.send", "sessionKey": session_key, "message": text, **_saving_shown(action)}
+        case Sent():
+            raise AssertionError("what was sent was agreed to before")
         case _:
             return {"kind": "state.patch", "patch": unchecked(work)}
 
@@ -264,6 +279,10 @@ def resolved_as_shown(work: Work, action: Action) -> dict[str, Any]:
 def _saving_shown(action: Action) -> dict[str, Any]:
     saving = None if isinstance(action, PatchState) else action.saving
     return {"saveAs": ".".join(saving.path), "saveMode": saving.mode.value} if saving else {}
+
+
+def _is_saved_as(action: Action, shown: Mapping[str, Any]) -> bool:
+    return _saving_shown(action) == {name: shown[name] for name in ("saveAs", "saveMode") if name in shown}
 
 
 def work_of(shown: Mapping[str, Any]) -> Work:

@@ -1,6 +1,8 @@
 """Jobs that run an action by themselves: when the next time is, and how failures slow one down. CV-19, X9"""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from easel.ids import CanvasId, UserId
 
@@ -26,6 +28,17 @@ class Due:
     @property
     def job(self) -> Job:
         return self.user_id, self.canvas_id, self.refresh_id
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A job whose last time has failed: how often in a row, when it is tried again, and what was told of it."""
+
+    refresh_id: str
+    action_id: str
+    failures: int
+    retry_seconds: float  # less than nothing: it is due
+    error: Mapping[str, Any] | None
 
 
 def next_delay(every_ms: int, failures: int, dice: float) -> float:

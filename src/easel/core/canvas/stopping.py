@@ -20,6 +20,11 @@ def may_stop(who: Principal) -> bool:
     return who.kind in (Kind.USER, Kind.SERVICE)
 
 
+def may_withdraw(who: Principal, asked: Execution) -> bool:
+    """A person, who could refuse it as well; or the program whose question it is."""
+    return who.is_person or (may_stop(who) and (asked.actor.get("kind"), asked.actor.get("name")) == (who.kind.value, who.name))
+
+
 def lapsed(execution: Execution, now_ms: int) -> Callable[[WholeCanvas], Change]:
     """A question that nobody answered: as if it had been refused, but by nobody. CV-22"""
     over = replace(execution, status=Status.REFUSED)

@@ -64,6 +64,7 @@ EVENT_TYPES: Mapping[str, EventType] = {
         EventType("canvas.action.failed", _VISUALS, _PUBLIC),
         EventType("canvas.action.refused", _VISUALS, _PUBLIC),
         EventType("canvas.refresh.failed", _VISUALS, _PUBLIC),
+        EventType("canvas.refresh.recovered", _VISUALS, _PUBLIC),
     )
 }
 

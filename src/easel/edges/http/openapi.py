@@ -10,7 +10,7 @@ from easel import __version__
 from easel.edges.http.calls import Access
 from easel.edges.http.routes import ROUTES, Row
 from easel.edges.http.wire import ErrorAnswer
-from easel.errors import HostError, IdempotencyConflict, NotSignedIn
+from easel.errors import HostError, NotSignedIn
 
 _PLACE = re.compile(r"\{(\w+)\}")
 _REF = "#/components/schemas/{name}"
@@ -42,7 +42,7 @@ def _operation(row: Row) -> dict[str, Any]:
     operation: dict[str, Any] = {"summary": row.says, "operationId": row.handler.__name__, "parameters": _parameters(row)}
     if row.body is not None:
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(row.body)}}}
-    if IdempotencyConflict in row.errors:
+    if row.body is not None and "idempotency_key" in row.body.__struct_fields__:
         operation["parameters"].append({"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"}})
     if row.takes_file:
         operation["requestBody"] = {"required": True, "content": _FILE}

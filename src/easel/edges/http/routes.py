@@ -23,19 +23,26 @@ from easel.edges.http.sessions import (
 from easel.edges.http.sockets import SocketRow
 from easel.edges.http.wire import ListRuns, RunPage, RunStarted, RunView, StartRun, ToolList, Watch
 from easel.errors import (
+    ActionFailed,
     AlreadyThere,
     BadInput,
     BoardFull,
+    Cancelled,
+    ConfirmationOver,
     CursorGone,
     Damaged,
     Forbidden,
     HostError,
     IdempotencyConflict,
+    InputConflict,
     NotFound,
+    NotRunning,
     OutOfRange,
     RevisionConflict,
     RunFinished,
+    TimedOut,
     TooLarge,
+    ToolFailed,
     TooMany,
     Unavailable,
     VersionConflict,
@@ -59,6 +66,10 @@ class Row:
 
 
 _OPEN, _ADMIN = Access.OPEN, Access.ADMIN
+_RPC_REFUSALS = (
+    BadInput, Forbidden, NotFound, AlreadyThere, RevisionConflict, InputConflict, IdempotencyConflict, ConfirmationOver, NotRunning, Cancelled,
+    TooLarge, TooMany, ActionFailed, ToolFailed, Damaged, Unavailable, TimedOut,
+)  # fmt: skip
 _BOARD_REFUSALS = (BadInput, NotFound, RunFinished, VersionConflict, TooLarge, BoardFull, Unavailable)
 
 API: tuple[Row, ...] = (
@@ -100,7 +111,7 @@ API: tuple[Row, ...] = (
     Row("POST", "/api/chat/{session_id}", sessions.chat_over_http, "For older clients: start a run and stream its log.", body=ChatMessage,
         answer="text/event-stream", errors=(BadInput, IdempotencyConflict, TooLarge, TooMany, Unavailable)),
     Row("POST", "/api/rpc", rpc.rpc, "A method of the gateway, such as canvas.get: its payload.", body=RpcCall,
-        answer="application/json", errors=(BadInput, NotFound, AlreadyThere, RevisionConflict, TooLarge, Damaged, Unavailable)),
+        answer="application/json", errors=_RPC_REFUSALS),
     Row("POST", "/api/canvases/{canvas_id}/snapshots", canvases.add_snapshot, "Keep a picture of a canvas and tell its viewers.",
         takes_file=True, status=201, answer=SnapshotView, errors=(BadInput, NotFound, TooLarge, Unavailable)),
     Row("GET", "/api/tools", runs.list_tools, "The tools that agents can call.", answer=ToolList),

@@ -1,10 +1,11 @@
 """Executions of canvases' actions, and what runs by itself, in Postgres. How an execution goes on is in `canvases`, with its canvas."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from easel.core.canvas.execution import Execution, Status
+from easel.core.canvas.execution import Awaited, Execution, Status
 from easel.core.canvas.refresh import Due, Job
+from easel.core.stream.payload import to_json
 from easel.ids import CanvasId, UserId
 from easel.stores import named_sql
 from easel.stores.canvas_rows import execution_of
@@ -38,6 +39,11 @@ class PostgresCanvasActions:
     async def lost(self, owner_ids: Sequence[str], asked_seconds: float, limit: int) -> list[Execution]:
         return await self._some("lost_executions", owner_ids=list(owner_ids), asked_seconds=asked_seconds, limit=limit)
 
+    async def take_up(self, lost: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float) -> Awaited | None:
+        which = {"user_id": lost.user_id, "event_id": lost.event_id, "owner_ids": list(owner_ids)}
+        row = await self._database.row(SQL["take_up_execution"], owner_id=owner_id, seconds=seconds, **which)
+        return Awaited(row["run_id"], row["seconds"]) if row else None
+
     async def others_at_work(self, owner_id: str) -> list[str]:
         return [row["owner_id"] for row in await self._database.rows(SQL["others_at_work"], owner_id=owner_id)]
 
@@ -59,9 +65,10 @@ class PostgresCanvasActions:
     async def pull_in_refreshes(self, seconds: float) -> None:
         await self._database.rows(SQL["pull_in_refreshes"], seconds=seconds)
 
-    async def settle_refresh(self, owner_id: str, due: Due, *, failures: int, delay: float) -> None:
+    async def settle_refresh(self, owner_id: str, due: Due, *, failures: int, delay: float, error: Mapping[str, Any] | None = None) -> None:
         whose = {"user_id": due.user_id, "canvas_id": due.canvas_id, "refresh_id": due.refresh_id}
-        await self._database.rows(SQL["settle_refresh"], owner_id=owner_id, failures=failures, delay=delay, **whose)
+        how = {"failures": failures, "error": None if error is None else to_json(error)}
+        await self._database.rows(SQL["settle_refresh"], owner_id=owner_id, delay=delay, **how, **whose)
 
     async def _one(self, name: str, **given: Any) -> Execution | None:
         return next(iter(await self._some(name, **given)), None)

@@ -64,7 +64,7 @@ class PostgresRuns:
         if row is None:
             return None
         if row["request_digest"] != new.request_digest:
-            raise IdempotencyConflict(key=new.idempotency_key)
+            raise IdempotencyConflict(what="idempotency key", key=new.idempotency_key)
         return Enqueued(run_of(row), is_new=False)
 
     async def get(self, user_id: UserId, run_id: RunId) -> Run | None:

@@ -1,10 +1,10 @@
 """Executions of canvases' actions, and what runs by itself, in SQLite. How an execution goes on is in `canvases`, with its canvas."""
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from easel.core.canvas.execution import Execution, Status
+from easel.core.canvas.execution import Awaited, Execution, Status
 from easel.core.canvas.refresh import Due, Job
 from easel.core.stream.payload import to_json
 from easel.ids import CanvasId, UserId
@@ -43,6 +43,11 @@ class SqliteCanvasActions:
         asked_before = self._database.clock() - microseconds(asked_seconds)
         return await self._some("lost_executions", owner_ids=to_json(list(owner_ids)), asked_before=asked_before, limit=limit)
 
+    async def take_up(self, lost: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float) -> Awaited | None:
+        which = {"user_id": lost.user_id, "event_id": lost.event_id, "owner_ids": to_json(list(owner_ids))}
+        rows = await self._write("take_up_execution", owner_id=owner_id, **which, **self._until(seconds))
+        return Awaited(rows[0]["run_id"], rows[0]["seconds"]) if rows else None
+
     async def others_at_work(self, owner_id: str) -> list[str]:
         return [row["owner_id"] for row in await self._read("others_at_work", owner_id=owner_id)]
 
@@ -66,10 +71,11 @@ class SqliteCanvasActions:
     async def pull_in_refreshes(self, seconds: float) -> None:
         await self._write("pull_in_refreshes", **self._until(seconds))
 
-    async def settle_refresh(self, owner_id: str, due: Due, *, failures: int, delay: float) -> None:
+    async def settle_refresh(self, owner_id: str, due: Due, *, failures: int, delay: float, error: Mapping[str, Any] | None = None) -> None:
         whose = {"user_id": due.user_id, "canvas_id": due.canvas_id, "refresh_id": due.refresh_id}
         now = self._database.clock()
-        await self._write("settle_refresh", owner_id=owner_id, failures=failures, next_at=now + microseconds(delay), now=now, **whose)
+        how = {"failures": failures, "error": None if error is None else to_json(error)}
+        await self._write("settle_refresh", owner_id=owner_id, next_at=now + microseconds(delay), now=now, **how, **whose)
 
     def _until(self, seconds: float) -> dict[str, int]:
         now = self._database.clock()

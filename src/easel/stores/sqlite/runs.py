@@ -177,7 +177,7 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued:
         earlier = _row(connection, "run_by_key", user_id=new.user_id, idempotency_key=new.idempotency_key)
         if earlier is not None:
             if earlier["request_digest"] != new.request_digest:
-                raise IdempotencyConflict(key=new.idempotency_key)
+                raise IdempotencyConflict(what="idempotency key", key=new.idempotency_key)
             return Enqueued(_run(earlier), is_new=False)
     whose = _whose(new)
     question = new.question

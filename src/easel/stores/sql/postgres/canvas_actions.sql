@@ -44,6 +44,16 @@ select * from (
     from canvas_actions where status = 'asked' and created_at <= clock_timestamp() - make_interval(secs => :asked_seconds)
    order by created_at limit :limit) as unanswered;
 
+-- name: take_up_execution
+-- What another instance has left, where a run was started for it: from now on this one waits for that run. The execution's name is the run's key.
+update canvas_actions a
+   set owner_id = :owner_id, lease_until = clock_timestamp() + make_interval(secs => :seconds)
+  from runs r
+ where a.user_id = :user_id and a.event_id = :event_id and a.status = 'running'
+   and (a.lease_until <= clock_timestamp() or a.owner_id = any(:owner_ids::text[]))
+   and r.user_id = a.user_id and r.idempotency_key = a.event_id
+returning r.run_id, extract(epoch from clock_timestamp() - a.started_at)::float8 as seconds;
+
 -- name: others_at_work
 -- Who else is said to run something.
 select distinct owner_id from canvas_actions where status = 'running' and owner_id <> :owner_id;
@@ -96,8 +106,8 @@ update canvas_refreshes
  where put_off_at > clock_timestamp() or lease_until > clock_timestamp() + make_interval(secs => :seconds);
 
 -- name: settle_refresh
--- A job has run; when it is due again.
+-- A job has run; when it is due again, and why it failed if it did.
 update canvas_refreshes
-   set owner_id = null, lease_until = null, failures = :failures,
+   set owner_id = null, lease_until = null, failures = :failures, error = :error::text,
        next_at = clock_timestamp() + make_interval(secs => :delay), put_off_at = clock_timestamp()
  where user_id = :user_id and canvas_id = :canvas_id and refresh_id = :refresh_id and owner_id = :owner_id;

@@ -37,13 +37,16 @@ select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spe
 select from canvases where user_id = :user_id and canvas_id = :canvas_id for update;
 
 -- name: get_canvas
--- One canvas of this user with its assets and those who look at it, as they are at one moment. CV-46
+-- One canvas of this user with its assets, those who look at it and its jobs that fail, as they are at one moment. CV-46
 select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state, revision, last_seq, spec_revision,
        is_accepted, created_at, updated_at,
        (select coalesce(json_agg(json_build_array(path, blob_key, size) order by path collate "C"), '[]')::text
           from canvas_assets a where a.user_id = c.user_id and a.canvas_id = c.canvas_id) as assets,
        (select coalesce(json_agg(json_build_array(view_id, client_id, connection_id, expires_at > clock_timestamp()) order by view_id), '[]')::text
-          from canvas_views v where v.user_id = c.user_id and v.canvas_id = c.canvas_id) as views
+          from canvas_views v where v.user_id = c.user_id and v.canvas_id = c.canvas_id) as views,
+       (select coalesce(json_agg(json_build_array(refresh_id, action_id, failures, extract(epoch from next_at - clock_timestamp())::float8, error::json)
+                                 order by refresh_id collate "C"), '[]')::text
+          from canvas_refreshes r where r.user_id = c.user_id and r.canvas_id = c.canvas_id and failures > 0) as failing
   from canvases c where user_id = :user_id and canvas_id = :canvas_id;
 
 -- name: list_canvases

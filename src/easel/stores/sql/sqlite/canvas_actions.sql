@@ -44,6 +44,16 @@ select * from (
     from canvas_actions where status = 'asked' and created_at <= :asked_before
    order by created_at limit :limit) as unanswered;
 
+-- name: take_up_execution
+-- What another instance has left, where a run was started for it: from now on this one waits for that run. The execution's name is the run's key.
+update canvas_actions
+   set owner_id = :owner_id, lease_until = :until
+ where user_id = :user_id and event_id = :event_id and status = 'running'
+   and (lease_until <= :now or owner_id in (select value from json_each(:owner_ids)))
+   and exists (select 1 from runs r where r.user_id = canvas_actions.user_id and r.idempotency_key = canvas_actions.event_id)
+returning (select run_id from runs r where r.user_id = canvas_actions.user_id and r.idempotency_key = canvas_actions.event_id) as run_id,
+          (:now - started_at) / 1e6 as seconds;
+
 -- name: others_at_work
 -- Who else is said to run something.
 select distinct owner_id from canvas_actions where status = 'running' and owner_id <> :owner_id;
@@ -94,7 +104,7 @@ update canvas_refreshes
  where put_off_at > :now or lease_until > :until;
 
 -- name: settle_refresh
--- A job has run; when it is due again.
+-- A job has run; when it is due again, and why it failed if it did.
 update canvas_refreshes
-   set owner_id = null, lease_until = null, failures = :failures, next_at = :next_at, put_off_at = :now
+   set owner_id = null, lease_until = null, failures = :failures, error = :error, next_at = :next_at, put_off_at = :now
  where user_id = :user_id and canvas_id = :canvas_id and refresh_id = :refresh_id and owner_id = :owner_id;

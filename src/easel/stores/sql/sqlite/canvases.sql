@@ -9,12 +9,14 @@ on conflict do nothing
 returning *;
 
 -- name: get_canvas
--- One canvas of this user with its assets and those who look at it, as they are at one moment. CV-46
+-- One canvas of this user with its assets, those who look at it and its jobs that fail, as they are at one moment. CV-46
 select *,
        (select json_group_array(json_array(path, blob_key, size))
           from (select * from canvas_assets a where a.user_id = c.user_id and a.canvas_id = c.canvas_id order by path)) as assets,
        (select json_group_array(json_array(view_id, client_id, connection_id, expires_at > :now))
-          from (select * from canvas_views v where v.user_id = c.user_id and v.canvas_id = c.canvas_id order by view_id)) as views
+          from (select * from canvas_views v where v.user_id = c.user_id and v.canvas_id = c.canvas_id order by view_id)) as views,
+       (select json_group_array(json_array(refresh_id, action_id, failures, (next_at - :now) / 1e6, json(error)))
+          from (select * from canvas_refreshes r where r.user_id = c.user_id and r.canvas_id = c.canvas_id and failures > 0 order by refresh_id)) as failing
   from canvases c where user_id = :user_id and canvas_id = :canvas_id;
 
 -- name: list_canvases

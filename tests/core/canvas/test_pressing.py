@@ -18,7 +18,7 @@ from easel.core.canvas.spec import checked_spec
 from easel.core.principal import Kind
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadInput, ConfirmationOver, Forbidden, HostError, NotFound, RevisionConflict, TooLarge, Unavailable
-from tests.core.button import ACTS, ANN, NOW, READS, RULES, STATE, acting, actions, canvas, press, told, types
+from tests.core.canvas.button import ACTS, ANN, NOW, READS, RULES, STATE, acting, actions, canvas, press, told, types
 from tests.requirements import case, rule
 
 # --- the order of the checks --------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from easel.core.canvas.execution import Status
 from easel.core.canvas.pressing import completed, failed
 from easel.core.stream.marker import is_marker
 from easel.errors import BadInput, TooLarge, ToolFailed
-from tests.core.button import ANN, NOW, READS, STATE, acting, actions, canvas, told, types
+from tests.core.canvas.button import ANN, NOW, READS, STATE, acting, actions, canvas, told, types
 from tests.requirements import rule
 
 if TYPE_CHECKING:
