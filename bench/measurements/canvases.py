@@ -128,11 +128,13 @@ async def _pressing_together_seconds(client: ClientConnection, count: int) -> fl
 
 
 async def _echo_seconds(bare: ClientConnection, count: int) -> float:
-    frame = json.dumps({"type": "req", "id": "1", "method": "canvas.action", "params": {"canvasId": "c", "actionId": "set"}})
+    """By a client that does the same as ours: it writes a request and reads an answer."""
     began = time.perf_counter()
-    for _ in range(count):
-        await bare.send(frame)
-        await bare.recv()
+    for number in range(count):
+        asked = {"type": "req", "id": str(number), "method": "canvas.action", "params": {"canvasId": "c", "actionId": "set"}}
+        await bare.send(json.dumps(asked))
+        if json.loads(await bare.recv())["id"] != asked["id"]:
+            raise RuntimeError("the echo said something else")
     return (time.perf_counter() - began) / count
 
 

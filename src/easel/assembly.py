@@ -230,8 +230,7 @@ def host(on: Ground, tools: Toolbox) -> Host:
             window=settings.tail_window,
         )
 
-    runs, canvas_tails = tails(RUNS, opened.runs), tails(CANVASES, opened.canvases)
-    on.outputs.is_followed = canvas_tails.is_followed
+    runs = tails(RUNS, opened.runs)
     instance_id = new_worker_id()
     actions = CanvasActions(
         opened.canvas_actions,
@@ -267,7 +266,7 @@ def host(on: Ground, tools: Toolbox) -> Host:
         ),
         tails=runs,
         threads=tails(THREADS, opened.sessions),
-        canvas_tails=canvas_tails,
+        canvas_tails=tails(CANVASES, opened.canvases),
         readiness=Readiness(opened.runs),
         tools=tools,
         nodes=on.nodes,

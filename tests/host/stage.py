@@ -46,7 +46,6 @@ class Stage:
         at_once: int = 20,
     ) -> None:
         self.bench = bench
-        self.is_followed = True  # whether somebody has subscribed to the canvas on this instance
         database = bench.database
         bell, audit, instance = database.bell, bench.audit, new_worker_id()
         blobs = open_blobs(str(database.path.parent / "blobs"))
@@ -66,7 +65,7 @@ class Stage:
             changes,
             work,
             bench.artifacts,
-            outputs=LiveOutputs(changes, audit, most_output, LEASE_SECONDS, is_followed=lambda _: self.is_followed),
+            outputs=LiveOutputs(changes, audit, most_output, LEASE_SECONDS),
             bell=bell,
             audit=audit,
             limits=action_limits,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.canvas.output import GATHER_SECONDS, MISSING
+from easel.core.canvas.output import MISSING
 from easel.core.principal import THE_OWNER
 from easel.errors import ToolFailed, Unavailable
 from easel.host import canvas_output
@@ -141,24 +141,6 @@ async def test_what_runs_by_itself_is_not_told_live(stage: Stage, talker: Talker
     talker.end()
     assert (await press).result == "done"
     assert await types(stage) == ["started", "updated", "finished"]
-
-
-@rule("CV-35", "CV-37")
-async def test_it_is_told_while_somebody_looks_and_not_before_or_after(stage: Stage, talker: Talker) -> None:
-    stage.is_followed = False
-    press = await started(stage, talker)
-    talker.say("x" * 1_999 + "\n")  # as much as may be told at all
-    await asyncio.sleep(2 * GATHER_SECONDS)
-    assert await said(stage) == ""
-    view, _ = await stage.views.open(THE_OWNER, "c", "test", "connection")
-    talker.say("seen\n")
-    await until_said(stage, "seen\n")
-    assert await said(stage) == f"{MISSING}seen\n"
-    await stage.views.close(THE_OWNER, "c", "connection", view.view_id)
-    talker.say("last words\n")
-    talker.end()
-    assert (await press).result == "done"
-    assert await said(stage) == f"{MISSING}seen\n"
 
 
 async def test_it_is_told_up_to_its_limit_and_the_rest_is_not_kept(stage: Stage, talker: Talker) -> None:

@@ -107,7 +107,7 @@ async def test_the_same_key_for_another_request_is_refused_and_leaves_nothing(ru
     await runs.enqueue(a_run("talk", key="k", digest="d"))
     with pytest.raises(IdempotencyConflict) as refused:
         await runs.enqueue(a_run("elsewhere", key="k", digest="other"))
-    assert refused.value.details == {"key": "k"}
+    assert (refused.value.details["what"], refused.value.details["key"]) == ("idempotency key", "k")
     assert [row["session_id"] for row in await store.sql("select session_id from sessions")] == ["talk"]
 
 

@@ -1,8 +1,8 @@
 """What a tool says while an action runs, told to whoever watches the canvas: as events of its log, so that every transport has them.
 
 Owns the pace and the way into the log. A tool never waits for it and never fails by it: a store that is slow gets more at a time, one that is
-away misses some of it, and that is said. It goes into the log only where somebody looks: has the canvas open, or follows its log on this instance. What is said goes in only while the execution runs, in the same transaction that sees that it does;
-the last of it goes in with the end.
+away misses some of it, and that is said. It goes in only while the execution runs, in the same transaction that sees that it does; the last of it
+goes in with the end.
 """
 
 import asyncio
@@ -19,7 +19,6 @@ from easel.core.run.pace import HELD_SECONDS
 from easel.errors import HostError
 from easel.host.audit import Audit
 from easel.host.canvas_changes import CanvasChanges
-from easel.ids import owned
 
 LAST_SECONDS = 1.0  # how long an end waits for what is on its way into the log, so that nothing before it is missing
 
@@ -28,11 +27,6 @@ log = structlog.get_logger("actions")
 
 def nobody_cares() -> None:
     """For where it makes no difference that an execution has ended elsewhere."""
-
-
-def nobody_follows(_: str) -> bool:
-    """Where there are no streams."""
-    return False
 
 
 class LiveOutput:
@@ -54,7 +48,7 @@ class LiveOutput:
 
     async def before(self, decide: Callable[[WholeCanvas], Change]) -> Callable[[WholeCanvas], Change]:
         """This end, with what was said before it."""
-        return after_saying(self._execution, await self._ended(), decide, is_followed=self._is_followed)
+        return after_saying(self._execution, await self._ended(), decide)
 
     def resume(self) -> None:
         """It was not its end. What was to go in with that may have been stored, and is not told twice."""
@@ -105,16 +99,10 @@ class LiveOutput:
             self._pump = None
             self._wait(GATHER_SECONDS if said else HELD_SECONDS)
 
-    @property
-    def _is_followed(self) -> bool:
-        return self._outputs.is_followed(owned(self._execution.user_id, self._execution.canvas_id))
-
     async def _tell(self, said: Sequence[Said]) -> None:
         try:
-            decide = saying(self._execution, said, is_followed=self._is_followed)
-            told = await self._outputs.changes.make(self._who, self._execution.canvas_id, decide, seconds=self._outputs.seconds)
-            if not told.is_changed:
-                self._text.unseen()
+            decide = saying(self._execution, said)
+            await self._outputs.changes.make(self._who, self._execution.canvas_id, decide, seconds=self._outputs.seconds)
         except Overtaken:
             self.drop()
             self._on_over()
@@ -132,7 +120,6 @@ class LiveOutputs:
     audit: Audit
     most_bytes: int  # of one execution
     seconds: float  # how long an execution is believed to run; whoever hears it say something knows that it does
-    is_followed: Callable[[str], bool] = nobody_follows  # whether somebody on this instance reads the log of this canvas as it grows
 
     def open(self, who: Principal, execution: Execution, on_over: Callable[[], None] = nobody_cares) -> LiveOutput:
         return LiveOutput(self, who, execution, LiveText(self.most_bytes, self.audit.redacted), on_over)

@@ -235,10 +235,6 @@ class Tails:
         self._note(tail, bounds.newest)
         return viewer
 
-    def is_followed(self, key: str) -> bool:
-        """Whether somebody on this instance reads this log as it grows."""
-        return key in self._tails
-
     def leave(self, tail: LogTail, viewer: Subscription) -> None:
         if viewer not in tail.viewers:
             return

@@ -87,14 +87,6 @@ def test_a_secret_that_is_said_piece_by_piece_stays_hidden(parts: tuple[str, ...
     assert shown(told) == is_shown
 
 
-def test_what_nobody_looks_at_takes_no_room_from_what_somebody_does() -> None:
-    text = heard("x" * 200 + "\n", most=100)
-    text.tell()
-    text.unseen()
-    text.hear("y" * 90)
-    assert shown(text.tell(is_end=True)) == MISSING + "y" * 90
-
-
 def test_it_ends_at_its_limit_and_says_so_once() -> None:
     text = heard("x" * 90, "y" * 20, "z" * 20, most=100)
     *plain, last = text.tell()

@@ -133,17 +133,6 @@ async def test_a_flood_of_words_is_cut_and_the_result_has_both_ends(hand: Gatewa
     assert answer["result"]["output"].endswith("20000\n")
 
 
-@rule("CV-35", "CV-37")
-async def test_what_nobody_looks_at_leaves_nothing_in_the_log(hand: GatewayClient, bashing: LiveEasel) -> None:
-    board = await Board.made(hand, {"go": runs("echo one; sleep 0.6; echo two")})
-    await board.press("go")
-    assert types(await board.log()) == ["created", "started", "finished"]
-    async with GatewayClient.connected(bashing.base_url, bashing.token, new_session()) as looking:
-        await looking.call("canvas.open", canvasId=board.name)
-        await board.press("go")
-        assert text(await board.log()) == "one\ntwo\n", "a view counts, wherever it is"
-
-
 @rule("CV-23", "CV-42", "CV-48")
 @case("X10")
 async def test_a_stop_ends_the_command_with_all_that_it_started(hand: GatewayClient, bashing: LiveEasel) -> None:

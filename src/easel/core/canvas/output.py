@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from easel.core.audit.redaction import unfinished
-from easel.core.canvas.canvas import Change, Decide, WholeCanvas
+from easel.core.canvas.canvas import Change, WholeCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, Status, Step
 from easel.core.run.pace import DELTA_BYTES, Flow
@@ -36,7 +36,6 @@ class LiveText:
         self._heard: list[str] = []
         self._before = ""  # what the next words are told after
         self._unfinished = ""  # what the next words are looked at with
-        self._looked = 0  # bytes of what was told last, as they were heard
         self._flow = Flow()
         self._is_cut = self._is_over = not most_bytes  # there is more than is told; and that was said
 
@@ -53,12 +52,6 @@ class LiveText:
         """What was told last did not arrive, or nobody knows whether it did: it is not told twice."""
         self._before = MISSING
 
-    def unseen(self) -> None:
-        """Nobody looked when it was told: it is in no log, and has taken no room from what somebody will see."""
-        self._left += self._looked
-        self._is_cut = self._is_over = not self._most
-        self._before = MISSING
-
     @property
     def has_more(self) -> bool:
         return bool(self._heard) or self._flow.is_holding or (self._is_cut and not self._is_over)
@@ -69,7 +62,6 @@ class LiveText:
         is_last = is_end or self._is_cut
         end = len(heard) if is_last else max(heard.rfind("\n"), heard.rfind("\r")) + 1 or len(heard)
         self._heard = [heard[end:]] if end < len(heard) else []
-        self._looked = _size(heard[:end])
         before, self._before = (self._before, "") if heard else ("", self._before)
         told = self._flow.tell(before + self._hidden(heard[:end]), is_end=is_last or not heard)
         said = [Said(_light(piece)) for piece in told]
@@ -110,27 +102,17 @@ def events_of(execution: Execution, revision: int, said: Sequence[Said]) -> Iter
         yield events.action("output", revision, {"actionId": execution.action_id, "eventId": execution.event_id, "text": one.text, **cut})
 
 
-def saying(execution: Execution, said: Sequence[Said], *, is_followed: bool) -> Decide:
-    """As long as it runs, and is run by whom it says: nothing is told after its end, nor where nobody looks. The canvas itself stays as it is."""
+def saying(execution: Execution, said: Sequence[Said]) -> Callable[[WholeCanvas], Change]:
+    """As long as it runs, and is run by whom it says: nothing is told after its end. The canvas itself stays as it is."""
     step = Step(replace(execution, status=Status.RUNNING), out_of=Status.RUNNING)
-
-    def decide(whole: WholeCanvas) -> Change | None:
-        if not is_followed and not whole.live_views:
-            return None
-        return Change(events=list(events_of(execution, whole.canvas.revision, said)), is_mutation=False, step=step)
-
-    return decide
+    return lambda whole: Change(events=list(events_of(execution, whole.canvas.revision, said)), is_mutation=False, step=step)
 
 
-def after_saying(
-    execution: Execution, said: Sequence[Said], decide: Callable[[WholeCanvas], Change], *, is_followed: bool
-) -> Callable[[WholeCanvas], Change]:
-    """Its last words, where somebody looks, and its end, in one."""
+def after_saying(execution: Execution, said: Sequence[Said], decide: Callable[[WholeCanvas], Change]) -> Callable[[WholeCanvas], Change]:
+    """Its last words and its end, in one."""
 
     def both(whole: WholeCanvas) -> Change:
         change = decide(whole)
-        if not is_followed and not whole.live_views:
-            return change
         return replace(change, events=[*events_of(execution, whole.canvas.revision, said), *change.events])
 
     return both if said else decide
