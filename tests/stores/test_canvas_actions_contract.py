@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from easel.core.canvas.canvas import Change, NewCanvas, View, WholeCanvas
+from easel.core.canvas.canvas import Change, NewCanvas, WholeCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, Overtaken, Repeated, Status, Step
 from easel.core.canvas.output import Said, saying
 from easel.core.stream.lightness import light_value
-from easel.ids import OWNER, CanvasId, UserId, new_event_id, new_view_id
+from easel.ids import OWNER, CanvasId, UserId, new_event_id
 from tests.requirements import case, rule
 from tests.stores.harness import REFUSED, Store, a_run
 from tests.support.artifacts import new as an_artifact
@@ -282,8 +282,7 @@ async def test_what_is_said_is_told_only_while_it_runs(canvases: CanvasStore, ac
     execution = await begin(canvases)
 
     async def say(one: Execution, text: str) -> None:
-        decide = saying(one, [Said(text)], is_followed=True)
-        assert await canvases.change(one.user_id, one.canvas_id, decide, seconds=LEASE) is not None
+        assert await canvases.change(one.user_id, one.canvas_id, saying(one, [Said(text)]), seconds=LEASE) is not None
 
     await say(execution, "one")
     with pytest.raises(Overtaken):
@@ -299,26 +298,6 @@ async def test_what_is_said_is_told_only_while_it_runs(canvases: CanvasStore, ac
     told = msgspec.json.decode(events[2].data)
     assert (told["text"], told["actionId"], told["eventId"], told["revision"]) == ("one", "deploy", execution.event_id, 1)
     assert told["provenance"] == {"agent_id": OWNER, "node_id": "deploy", "run_id": execution.event_id}
-
-
-@rule("CV-35", "CV-37")
-async def test_what_is_said_is_told_only_where_somebody_has_the_canvas_open(canvases: CanvasStore) -> None:
-    await made(canvases)
-    execution = await begin(canvases)
-
-    async def is_told() -> bool:
-        outcome = await canvases.change(OWNER, NAME, saying(execution, [Said("one")], is_followed=False), seconds=LEASE)
-        return outcome is not None and outcome.is_changed
-
-    async def look(seconds: float) -> None:
-        view = View(new_view_id(), "client", "connection")
-        await canvases.change(OWNER, NAME, lambda _: Change(events=[], is_mutation=False, opened=view), seconds=seconds)
-
-    assert not await is_told()
-    await look(-1)
-    assert not await is_told(), "that view has run out"
-    await look(60)
-    assert await is_told()
 
 
 @rule("CV-42")
