@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import http.client
 import json
@@ -251,11 +252,12 @@ RAW = [
 @case("R4")
 @pytest.mark.parametrize("says, sent", RAW, ids=[row[0] for row in RAW])
 def test_what_is_not_http_is_refused_and_the_connection_closed(small_easel: LiveEasel, says: str, sent: bytes) -> None:
-    with socket.create_connection(small_easel.address, timeout=10) as connection:
+    head = b""
+    with socket.create_connection(small_easel.address, timeout=10) as connection, contextlib.suppress(ConnectionError):
         connection.sendall(sent)
         head = connection.recv(65_536).split(b"\r\n")[0]
-    status = int(head.split()[1])
-    assert 400 <= status < 500, head
+    is_cut = not head and len(sent) > 1_000_000  # who still sends when they are refused may be cut before they read it
+    assert is_cut or 400 <= int(head.split()[1]) < 500, head
     assert small_easel.get("/healthz").status_code == 200
 
 
