@@ -73,6 +73,7 @@ async def test_a_question_that_somebody_else_s_press_brings_is_shown_whole(page:
     await page.get_by_role("button", name="Look at it").click()
     call = page.locator("#consent-call")
     await expect(call).to_contain_text("rm -rf everything")
+    await expect(call).to_contain_text(f"301 lines, {len(long)} characters: scroll to see all of it.")
     await expect(call).not_to_contain_text("sha256")
     await page.locator("#consent-refuse").click()
     await expect(page.locator("#consent")).to_be_hidden()

@@ -7,6 +7,8 @@ import { at, element } from "./values.js";
 
 const REST_MS = 3_000; // after a refusal nothing is put before a person's eyes for so long: it waits in its line
 export const PAUSE_MS = 700; // a press that was on its way to something else does not count
+const SHOWN_LINES = 12; // of one value
+const SHOWN_LENGTH = 500; // characters
 const ODD = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu;
 
 export class Consent {
@@ -81,12 +83,22 @@ export function called({ kind, tool, args, sessionKey, message, patch, saveAs, .
     "session.send": [["To the session", sessionKey], ["Message", message], ...kept],
     "state.patch": [["Changes the state", patch]],
   }[kind] ?? Object.entries({ kind, tool, args, sessionKey, message, patch, saveAs, ...rest });
-  return rows.flatMap(([name, value]) => [element("dt", "", ...exact(name)), element("dd", "", element("pre", "", ...exact(value)))]);
+  return rows.flatMap(([name, value]) => [element("dt", "", ...exact(name), ...howLong(value)), element("dd", "", element("pre", "", ...exact(value)))]);
+}
+
+const textOf = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "nothing");
+
+/** Of what is not in sight at once: that there is more, and how much. */
+function howLong(value) {
+  const text = textOf(value);
+  const lines = text.split("\n").length;
+  const isLong = lines > SHOWN_LINES || text.length > SHOWN_LENGTH;
+  return isLong ? [element("p", "faint", `${lines} ${lines === 1 ? "line" : "lines"}, ${text.length} characters: scroll to see all of it.`)] : [];
 }
 
 /** Text as it is; whatever is no plain sign stands there by its number. */
 export function exact(value) {
-  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "nothing";
+  const text = textOf(value);
   const parts = [];
   let done = 0;
   for (const { 0: sign, index } of text.matchAll(ODD)) {
