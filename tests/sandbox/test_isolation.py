@@ -323,13 +323,12 @@ from pathlib import Path
 from tests.sandbox.conftest import Machine
 from easel.sandbox.modes import choose
 machine = Machine(Path({str(machine.root)!r}), choose("bwrap"))
-asyncio.run(machine.bash("echo $$ > started; exec sleep 4242"))
+asyncio.run(machine.bash("exec sleep 4242"))
 """
     worker = await asyncio.create_subprocess_exec(sys.executable, "-c", script, cwd=PROGRAM.parents[1])
     async with asyncio.timeout(20):
-        while not (machine.folder() / "started").exists():  # noqa: ASYNC110 - a poll with a deadline
+        while not sleepers(4242):  # noqa: ASYNC110 - a poll with a deadline
             await asyncio.sleep(0.01)
-        assert sleepers(4242)
         worker.kill()
         await worker.wait()
         while sleepers(4242):  # noqa: ASYNC110
