@@ -177,9 +177,8 @@ async def test_a_store_that_is_away_costs_words_and_not_the_tool(stage: Stage, t
     assert (await press).result == "done"
 
 
-@case("D1")
-async def test_a_store_that_hangs_does_not_hold_the_tool_up(stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch) -> None:
-    press = await started(stage, talker)
+async def ended_in_the_middle_of_a_look(stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Something is on its way into the log until the event is set, something is behind it, and the tool has ended."""
     canvases: Any = stage.bench.database.canvases
     change, entered, let_go = canvases.change, asyncio.Event(), asyncio.Event()
 
@@ -194,6 +193,13 @@ async def test_a_store_that_hangs_does_not_hold_the_tool_up(stage: Stage, talker
     await asyncio.wait_for(entered.wait(), PATIENCE_SECONDS)
     talker.say("behind it\n")
     talker.end()
+    return let_go
+
+
+@case("D1")
+async def test_a_store_that_hangs_does_not_hold_the_tool_up(stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch) -> None:
+    press = await started(stage, talker)
+    let_go = await ended_in_the_middle_of_a_look(stage, talker, monkeypatch)
     assert (await asyncio.wait_for(press, PATIENCE_SECONDS)).result == "done"
     let_go.set()
     await asyncio.sleep(0)
@@ -204,20 +210,7 @@ async def test_a_store_that_hangs_does_not_hold_the_tool_up(stage: Stage, talker
 async def test_the_end_waits_for_what_is_on_its_way_into_the_log(stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(canvas_output, "LAST_SECONDS", PATIENCE_SECONDS)
     press = await started(stage, talker)
-    canvases: Any = stage.bench.database.canvases
-    change, entered, let_go = canvases.change, asyncio.Event(), asyncio.Event()
-
-    async def slow(*args: Any, **more: Any) -> Any:
-        if not entered.is_set():
-            entered.set()
-            await let_go.wait()
-        return await change(*args, **more)
-
-    monkeypatch.setattr(canvases, "change", slow)
-    talker.say("on its way\n")
-    await asyncio.wait_for(entered.wait(), PATIENCE_SECONDS)
-    talker.say("behind it\n")
-    talker.end()
+    let_go = await ended_in_the_middle_of_a_look(stage, talker, monkeypatch)
     ended, _ = await asyncio.wait([press], timeout=0.2)
     assert not ended, "the end comes after what was said before it"
     let_go.set()

@@ -9,7 +9,7 @@ from easel.core.canvas.pressing import Press
 from easel.core.principal import Principal
 from easel.core.tool.nesting import DEEPEST, is_too_deep
 from easel.errors import BadInput
-from easel.host.canvas_endings import now_ms
+from easel.host.canvas_changes import now_ms
 from easel.ids import new_event_id
 
 LONGEST_REQUEST_ID = 200

@@ -1,6 +1,7 @@
 """Changing canvases: decided under the canvas's lock, told to whoever watches, and tidied up after. All stories of canvases do it so."""
 
 import contextlib
+import time
 from collections.abc import Iterable
 
 from easel.core.canvas.canvas import Change, Decide, Outcome, WholeCanvas
@@ -58,6 +59,10 @@ class CanvasChanges:
         for key in keys:
             with contextlib.suppress(Unavailable):
                 await self._blobs.delete(key)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def named(canvas_id: str) -> CanvasId:

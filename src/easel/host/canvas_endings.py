@@ -6,7 +6,6 @@ at the same time; who comes second answers with what the first one has stored. C
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,7 @@ from easel.core.run.pace import shortened
 from easel.errors import ActionFailed, Cancelled, HostError, NotFound, NotRunning, Unavailable
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
-from easel.host.canvas_changes import CanvasChanges
+from easel.host.canvas_changes import CanvasChanges, now_ms
 from easel.host.canvas_output import LiveOutput
 from easel.host.canvas_steps import CanvasSteps
 from easel.host.metrics import ACTIONS_ENDED
@@ -166,10 +165,7 @@ class CanvasEndings:
         """CV-48, RS-15: beside the record that lies with the canvas, a link of the chain."""
         ACTIONS_ENDED.labels(status).inc()
         details = {"actionId": execution.action_id, "eventId": execution.event_id, "tool": execution.tool, "status": status, **more}
-        # Not now but next: the record of it is stored, and whoever asked is answered first.
-        asyncio.get_running_loop().call_soon(
-            lambda: self._audit.note(who, "canvas.action", subject=execution.canvas_id, details={**details, "actor": dict(execution.actor)})
-        )
+        self._audit.note(who, "canvas.action", subject=execution.canvas_id, details={**details, "actor": dict(execution.actor)})
 
 
 def _problem(execution: Execution, answer: Any) -> HostError:
@@ -190,10 +186,6 @@ def unstored(problem: Unavailable) -> ActionFailed:
     """What is done is done, and is not told as if it were not: whoever presses again does it again."""
     result = "it is not known whether its result is stored" if "mayBeStored" in problem.details else "its result could not be stored"
     return ActionFailed(problem=f"The tool has done its work; {result}: {problem.details['what']} could not be reached in time.")
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class Records:
