@@ -34,6 +34,7 @@ POOL = 3
 ANSWERED_WITHIN_SECONDS = 10.0
 # "answers 503 + Retry-After, not hang": the database's time limit and a little.
 RECOVERY_SECONDS = 10.0
+SUPERVISED_SECONDS = 30.0
 NOTICED_SECONDS = 5.0
 # How old the answer of /readyz may be, and the time it may take to find out.
 
@@ -181,6 +182,17 @@ async def use_up_the_log(database_url: str) -> None:
         raise AssertionError("the full disk took 100 MB of log")
 
 
+async def is_served(server: Postgres, database_url: str) -> bool:
+    """As a supervisor sees to it. A database that found no room for its log ends all its sessions, looks for room once more and then ends
+    itself: it may do so only after there is room again, and so after a first look at whether it runs."""
+    await asyncio.to_thread(server.start)
+    with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        connection = await asyncpg.connect(database_url, timeout=5)
+        await connection.close(timeout=5)
+        return True
+    return False
+
+
 async def is_ready(api: EaselProcess, status: int) -> bool:
     return await asyncio.to_thread(api.answers, "/readyz", ANSWERED_WITHIN_SECONDS) == status
 
@@ -212,7 +224,7 @@ async def test_a_full_disk_under_postgres_is_a_503_and_work_goes_on_when_there_i
             assert api.answers("/healthz") == 200
 
             disk.free()
-            await asyncio.to_thread(server.start)  # a database that found no room for its log ends itself; its supervisor starts it again
+            await eventually(lambda: is_served(server, url), within=SUPERVISED_SECONDS, what="the database answers again")
             await eventually(lambda: is_ready(api, 200), within=RECOVERY_SECONDS, what="the API is ready again")
             promised.append(await client.start_surely(script(say("after")), within=RECOVERY_SECONDS))
             await ledger.wait_until_all_ended([*promised, running], within=30)
