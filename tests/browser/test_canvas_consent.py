@@ -132,6 +132,22 @@ async def test_after_a_refusal_nothing_that_was_queued_is_put_before_a_persons_e
     await desk.until(lambda: desk.state(name).get("said"), "the second action")
 
 
+@rule("CV-05", "CV-22")
+async def test_what_a_page_has_asked_too_often_is_refused_with_one_press(page: Page, easel: LiveEasel, desk: Desk) -> None:
+    """A page can fill all places of its canvas; whoever looks at it does not have to empty them one by one."""
+    name = desk.make(MINIMAL, TWO)
+    await show(page, easel, name)
+    for _ in range(20):
+        desk.rpc("canvas.action", canvasId=name, actionId="first")
+    await expect(page.locator("#waiting")).to_contain_text("… and 15 more.")
+    await page.get_by_role("button", name="Refuse all 20").click()
+    await expect(page.locator("#waiting")).to_be_hidden()
+    assert {one["status"] for one in desk.records(name)} == {"refused"}
+    frame = await the_frame(page)
+    await frame.evaluate("void gsvCanvas.runAction('second')")
+    await expect(page.locator("#consent-call")).to_contain_text("the second")
+
+
 @rule("CV-05")
 async def test_a_question_that_the_browser_closed_by_itself_is_left_for_later(page: Page, easel: LiveEasel, desk: Desk) -> None:
     """After one Escape a browser may close the next dialog without asking its page."""

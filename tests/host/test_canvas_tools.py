@@ -14,6 +14,7 @@ from easel.core.tool.context import ToolContext
 from easel.errors import BadInput, Forbidden, NotFound, RevisionConflict, ToolFailed
 from easel.ids import UserId
 from tests.host.conftest import TestTool
+from tests.host.refreshing import fired, polling
 from tests.host.stage import Stage
 from tests.host.working import at_work, ended, script
 from tests.requirements import case, rule
@@ -80,6 +81,22 @@ async def test_get_list_open_and_close_say_what_there_is(stage: Stage) -> None:
     opened = await canvas(stage, "open", canvasId="c")
     assert (await canvas(stage, "close", canvasId="c", viewId=opened["viewId"]))["closed"] == [opened["viewId"]]
     assert (await canvas(stage, "get", canvasId="c"))["views"] == 0
+
+
+@rule("CV-49")
+async def test_an_agent_sees_which_of_its_jobs_fail_and_why(bench: Bench) -> None:
+    async def breaks(_: Mapping[str, Any]) -> Any:
+        raise ToolFailed(tool="poke", reason="nobody is at home")
+
+    stage = Stage(bench, TestTool("poke", breaks, read_only=True))
+    await stage.create(polling({"kind": "tool.call", "tool": "poke"}, tools=("poke",)))
+    assert "failing" not in await canvas(stage, "get", canvasId="c")
+    bench.clock.ahead += 60
+    await fired(stage)
+    [job] = (await canvas(stage, "get", canvasId="c"))["failing"]
+    assert (job["refreshId"], job["actionId"], job["failures"]) == ("poll", "look", 1)
+    assert "nobody is at home" in job["error"]["message"]
+    await stage.close()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from easel.core.principal import THE_OWNER
 from easel.core.tool.definition import ToolDefinition
-from easel.errors import ActionFailed, Cancelled, TimedOut, ToolFailed, TooMany
+from easel.errors import ActionFailed, Cancelled, TimedOut, ToolFailed, TooMany, Unavailable
 from easel.host.canvas_deadlines import Deadlines
 from easel.host.canvas_endings import Records
 from easel.host.metrics import OVERDUE
@@ -122,6 +122,28 @@ async def test_what_nobody_waits_for_still_takes_its_room(bench: Bench) -> None:
 
     await until(has_ended)
     assert (await stage.press("go")).result == "too late", "in time, now"
+    await stage.close()
+
+
+@rule("CV-42")
+@case("D1")
+async def test_a_message_that_may_have_been_sent_is_not_told_as_if_it_were_not(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is there, and only the answer to its start was lost: whoever presses again would send it twice."""
+    stage = Stage(bench)
+    await stage.create({"actions": {"send": {"kind": "session.send", "message": "hello", "confirm": "never"}}})
+    enqueue = bench.database.runs.enqueue
+
+    async def forgets(new: Any) -> Any:
+        await enqueue(new)
+        raise Unavailable(what="The database")
+
+    monkeypatch.setattr(bench.database.runs, "enqueue", forgets)
+    with pytest.raises(Unavailable, match="may be stored") as told:
+        await stage.press("send")
+    assert (told.value.details["mayBeStored"], told.value.retry_after) == (True, None)
+    [(_, failed)] = await stage.log("canvas.action.failed")
+    assert "may be stored" in failed["error"]["message"]
+    assert len(await bench.queue.list_runs(THE_OWNER, None, [], None, 10)) == 1
     await stage.close()
 
 

@@ -33,7 +33,7 @@ from easel.edges.params import (
     content,
     draft,
 )
-from easel.edges.shapes import answer_view, asked_view, asset_view, canvas_view, descriptor, failing_view, node_view, record_view, tool_view
+from easel.edges.shapes import answer_view, asked_view, asset_view, canvas_view, descriptor, node_view, record_view, tool_view
 from easel.errors import BadInput, NotFound
 from easel.host.canvas_ask import Ask
 from easel.host.canvas_views import NO_CONNECTION
@@ -84,8 +84,7 @@ async def list_canvases(caller: Caller, asked: ListCanvases) -> Any:
 
 
 async def get_canvas(caller: Caller, asked: NamedCanvas) -> Any:
-    whole = await caller.host.canvases.get(caller.who, asked.canvasId)
-    return {**canvas_view(whole), **({"failing": [failing_view(job) for job in whole.failing]} if whole.failing else {})}
+    return canvas_view(await caller.host.canvases.get(caller.who, asked.canvasId))
 
 
 async def create_canvas(caller: Caller, asked: WriteCanvas) -> Any:

@@ -6,7 +6,6 @@ from typing import Any
 from easel.core.canvas.assets import ENTRY, Asset
 from easel.core.canvas.canvas import Canvas, WholeCanvas
 from easel.core.canvas.execution import Execution, Status
-from easel.core.canvas.refresh import Failing
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import LOCAL, LocalNode, Node
 from easel.host.canvas_endings import Answer
@@ -41,14 +40,8 @@ def canvas_view(whole: WholeCanvas) -> dict[str, Any]:
         "accepted": canvas.is_accepted,
         "views": [{"viewId": view.view_id, "clientId": view.client_id} for view in whole.live_views],
         "revision": canvas.revision,
+        **({"failing": [job.shown for job in whole.failing]} if whole.failing else {}),
     }
-
-
-def failing_view(job: Failing) -> dict[str, Any]:
-    """As `canvas.refresh.failed` told it, with the time that is left until it is tried again."""
-    told = {"refreshId": job.refresh_id, "actionId": job.action_id, "failures": job.failures}
-    error = {} if job.error is None else {"error": job.error}
-    return {**told, **error, "retryInMs": max(0, round(job.retry_seconds * 1000))}
 
 
 def answer_view(answer: Answer) -> dict[str, Any]:

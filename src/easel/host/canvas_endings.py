@@ -159,7 +159,9 @@ class CanvasEndings:
 
     def _shown(self, execution: Execution, problem: HostError) -> HostError:
         details = {name: value for name, value in problem.details.items() if name not in ("problem", "reason")}
-        return type(problem).as_told(told(self._audit, problem), **details, eventId=execution.event_id)
+        shown = type(problem).as_told(told(self._audit, problem), **details, eventId=execution.event_id)
+        shown.retry_after = problem.retry_after
+        return shown
 
     def tell_audit(self, who: Principal, execution: Execution, status: str, **more: Any) -> None:
         """CV-48, RS-15: beside the record that lies with the canvas, a link of the chain."""

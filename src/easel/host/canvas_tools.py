@@ -170,6 +170,7 @@ def _shown(whole: WholeCanvas) -> dict[str, Any]:
         "assets": [asset.path for asset in whole.assets],
         "accepted": canvas.is_accepted,
         "views": len(whole.live_views),
+        **({"failing": [job.shown for job in whole.failing]} if whole.failing else {}),
     }
 
 

@@ -16,7 +16,7 @@ from easel.core.session.session import session_of_key
 from easel.core.stream.payload import to_json
 from easel.core.stream.view import WHOLE_RUN
 from easel.core.tool.context import ToolContext, Watched
-from easel.errors import HostError, ToolFailed
+from easel.errors import HostError, ToolFailed, Unavailable
 from easel.host.artifacts import Artifacts
 from easel.host.canvas_deadlines import Deadlines
 from easel.host.canvas_output import LiveOutput
@@ -88,6 +88,8 @@ class CanvasWork:
         starting = asyncio.create_task(self._queue.start(who, session_of_key(message.session_key), message.text, event_id))
         try:
             run = await asyncio.shield(starting)
+        except Unavailable as problem:
+            raise Unavailable.after_sending(problem.details["what"], is_repeatable=False) from problem
         except asyncio.CancelledError:
             with contextlib.suppress(HostError):
                 under_way.run_id = (await starting).run_id

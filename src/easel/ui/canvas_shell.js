@@ -260,6 +260,7 @@ async function decide({ actionId, confirmationId }, isPressed = false) {
     return waits;
   }
   shownConsents.add(confirmationId);
+  tellWaiting();
   let how = "later";
   try {
     const resolved = await wholeCall(confirmationId);
@@ -286,7 +287,20 @@ function tellWaiting() {
   const rows = [...watch.asked.values()].filter((one) => !shownConsents.has(one.confirmationId ?? one.eventId));
   at("waiting").hidden = !rows.length;
   at("waiting").replaceChildren(...rows.slice(0, MOST_WAITING).map((one) => element("p", "", element("strong", "", titleOf(one.actionId)), " waits for your consent. ",
-    button("", "Look at it", () => decide(one, true).catch(() => {})))), rows.length > MOST_WAITING ? `… and ${rows.length - MOST_WAITING} more.` : "");
+    button("", "Look at it", () => decide(one, true).catch(() => {})))),
+    ...(rows.length > MOST_WAITING ? [element("p", "", `… and ${rows.length - MOST_WAITING} more.`)] : []),
+    ...(rows.length > 1 ? [element("p", "", button("plain", `Refuse all ${rows.length}`, () => refuseAll(rows)))] : []));
+}
+
+/** A page that asks and asks fills the places of its canvas; then whoever looks at it has them back with one press. */
+async function refuseAll(rows) {
+  for (const { actionId, confirmationId, eventId } of rows) {
+    try {
+      await gateway.call("canvas.confirm", { confirmationId: confirmationId ?? eventId, approve: false });
+    } catch (problem) {
+      notes.add(`action ${actionId}`, problem.message);
+    }
+  }
 }
 
 // --- entries that contradict each other -------------------------------------------------------------------------------

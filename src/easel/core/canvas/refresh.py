@@ -40,6 +40,13 @@ class Failing:
     retry_seconds: float  # less than nothing: it is due
     error: Mapping[str, Any] | None
 
+    @property
+    def shown(self) -> dict[str, Any]:
+        """As `canvas.refresh.failed` told it, with the time that is left until it is tried again."""
+        named = {"refreshId": self.refresh_id, "actionId": self.action_id, "failures": self.failures}
+        error = {} if self.error is None else {"error": self.error}
+        return {**named, **error, "retryInMs": max(0, round(self.retry_seconds * 1000))}
+
 
 def next_delay(every_ms: int, failures: int, dice: float) -> float:
     """Seconds until a job's next time. `dice` is between 0 and 1: it is never early, and up to a tenth of its interval late."""
