@@ -37,9 +37,14 @@ if TYPE_CHECKING:
 class TurnableClock:
     def __init__(self) -> None:
         self.ahead = 0.0
+        self._stopped_at: int | None = None
+
+    def stop(self) -> None:
+        """From now on it moves by `ahead` alone: what is not due yet stays so, however slow the machine is."""
+        self._stopped_at = wall_clock()
 
     def __call__(self) -> int:
-        return wall_clock() + int(self.ahead * 1_000_000)
+        return (wall_clock() if self._stopped_at is None else self._stopped_at) + int(self.ahead * 1_000_000)
 
 
 @dataclass

@@ -14,7 +14,7 @@ from easel.errors import BadInput, Damaged, NotFound, RevisionConflict, TooLarge
 from easel.host.canvas_assets import AssetLimits, CanvasAssets
 from easel.host.canvas_changes import CanvasChanges
 from easel.host.canvas_library import CanvasLibrary, Draft
-from easel.host.canvas_views import CanvasViews
+from easel.host.canvas_views import NO_CONNECTION, CanvasViews
 from easel.host.native_tools import native_tools
 from easel.host.toolbox import Toolbox
 from easel.stores.blobs import open_blobs
@@ -80,6 +80,21 @@ async def test_views_of_an_instance_that_died_run_out_and_another_one_tells_so(s
         ("canvas.view.updated", "closed", 1),
     ]
     assert await dead.once() == 0, "told once"
+
+
+@rule("CV-35")
+async def test_who_comes_back_to_another_instance_looks_at_it_once(studio: Studio, bench: Bench) -> None:
+    """The instance that died has not run out yet: nobody is counted twice for that. What came on no connection is somebody's own."""
+    dead, alive = studio.views, Studio(bench).views
+    await dead.open(THE_OWNER, "c", "browser", "con_dead")
+    other, _ = await dead.open(THE_OWNER, "c", "phone", "con_other")
+    single, _ = await alive.open(THE_OWNER, "c", "browser", NO_CONNECTION)
+    back, whole = await alive.open(THE_OWNER, "c", "browser", "con_back")
+    again, _ = await alive.open(THE_OWNER, "c", "browser", "con_back")
+    assert {view.view_id for view in whole.live_views} == {other.view_id, single.view_id, back.view_id}
+    kinds = [(data["status"], data["views"]) for kind, data in await studio.log() if kind == "canvas.view.updated"]
+    assert kinds == [("opened", 1), ("opened", 2), ("opened", 3), ("closed", 2), ("opened", 3), ("opened", 4)]
+    assert await alive.close(THE_OWNER, "c", "con_back", None) == [back.view_id, again.view_id]
 
 
 @rule("CV-35")

@@ -75,6 +75,7 @@ async def test_a_new_spec_that_keeps_a_job_does_not_put_it_off(stage: Stage, clo
 @rule("CV-19")
 @case("X9")
 async def test_of_many_instances_one_fires_and_a_job_that_still_runs_is_not_started_again(bench: Bench, clock: TurnableClock) -> None:
+    clock.stop()
     slow = Slow()
     stages = [Stage(bench, slow.tool) for _ in range(3)]
     await stages[0].create(slow.spec)
@@ -106,6 +107,7 @@ async def test_a_job_whose_instance_died_moves_on(bench: Bench, clock: TurnableC
 
 @rule("CV-51")
 async def test_a_job_that_fails_is_told_and_tried_more_rarely_until_it_works_again(bench: Bench, clock: TurnableClock) -> None:
+    clock.stop()
     works: list[bool] = []
 
     async def moody(_: Mapping[str, Any]) -> Any:

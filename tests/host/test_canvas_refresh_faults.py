@@ -69,6 +69,7 @@ async def test_what_is_slower_than_its_interval_follows_itself_when_it_ends_and_
 
 @case("X9")
 async def test_after_a_jump_of_the_clock_what_still_runs_here_is_not_started_a_second_time(bench: Bench, clock: TurnableClock) -> None:
+    clock.stop()
     slow = Slow()
     stage = Stage(bench, slow.tool)
     await stage.create(slow.spec)
@@ -127,6 +128,7 @@ async def _only(stage: Stage, canvas_id: str) -> bool:
 async def test_a_job_that_breaks_us_is_tried_more_rarely_and_does_not_end(
     stage: Stage, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    clock.stop()
     await stage.create(polling(ECHO))
 
     async def bug(*_: Any) -> None:
@@ -145,6 +147,7 @@ async def test_a_job_that_breaks_us_is_tried_more_rarely_and_does_not_end(
 
 @rule("CV-19")
 async def test_a_clock_that_was_set_back_does_not_put_a_job_off(stage: Stage, clock: TurnableClock) -> None:
+    clock.stop()
     day = 86_400
     clock.ahead += day
     await stage.create(polling(ECHO))

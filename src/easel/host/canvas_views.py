@@ -1,7 +1,7 @@
 """View bindings: which clients display a canvas now. CV-35
 
 A view goes with the connection it was opened on. An instance renews the views of its connections; if it dies, they run out, and any
-other instance tells so.
+other instance tells so; or, before that, whoever comes back takes the place of what they had.
 """
 
 import asyncio
@@ -35,10 +35,12 @@ class CanvasViews:
         events = events_of(who, canvas_id)
 
         def decide(whole: WholeCanvas) -> Change:
-            count = len(whole.live_views) + 1
-            return Change(
-                events=[events.view_opened(whole.canvas.revision, view.view_id, client_id, count)], is_mutation=False, opened=view
-            )
+            left = [one for one in whole.views if _is_left(one, view)]
+            count = sum(one not in left for one in whole.live_views)
+            revision = whole.canvas.revision
+            closed = [events.view_closed(revision, one.view_id, one.client_id, count) for one in left]
+            opened = events.view_opened(revision, view.view_id, client_id, count + 1)
+            return Change(events=[*closed, opened], is_mutation=False, closed=[one.view_id for one in left], opened=view)
 
         if connection_id != NO_CONNECTION:
             self._held.add(connection_id)
@@ -103,6 +105,12 @@ class CanvasViews:
             with contextlib.suppress(NotFound):
                 closed += await self._close(_of(user_id), canvas_id, view, only_dead=True)
         return closed
+
+
+def _is_left(there: View, opened: View) -> bool:
+    """A client has one connection: a view of the same one on another is left of an instance that died, or is about to be closed."""
+    is_other = NO_CONNECTION not in (there.connection_id, opened.connection_id) and there.connection_id != opened.connection_id
+    return is_other and there.client_id == opened.client_id
 
 
 def _of(user_id: UserId) -> Principal:
