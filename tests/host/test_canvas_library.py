@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,7 +33,7 @@ class Studio:
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         store, self.blobs = bench.database.canvases, open_blobs(str(bench.database.path.parent / "blobs"))
-        changes = CanvasChanges(store, self.blobs, bench.database.bell)
+        self.changes = changes = CanvasChanges(store, self.blobs, bench.database.bell)
         self.assets = CanvasAssets(store, changes, self.blobs, AssetLimits(1_000, 3))
         self.library = CanvasLibrary(
             store,
@@ -80,6 +81,28 @@ async def test_views_of_an_instance_that_died_run_out_and_another_one_tells_so(s
         ("canvas.view.updated", "closed", 1),
     ]
     assert await dead.once() == 0, "told once"
+
+
+@rule("CV-35")
+async def test_one_look_at_the_views_that_breaks_is_not_the_last(studio: Studio, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = bench.database.canvases
+    expired, broken = store.expired_views, list[bool]()
+
+    async def breaks_once(limit: int) -> Any:
+        if not broken:
+            broken.append(True)
+            raise RuntimeError("something nobody thought of")
+        return await expired(limit)
+
+    monkeypatch.setattr(store, "expired_views", breaks_once)
+    views = CanvasViews(store, studio.changes, view_seconds=0.03)
+    await views.open(THE_OWNER, "c", "browser", NO_CONNECTION)
+    views.start()
+    async with asyncio.timeout(10):
+        while (await studio.library.get(THE_OWNER, "c")).views:  # noqa: ASYNC110 - the store tells nobody
+            await asyncio.sleep(0.01)
+    assert broken
+    await views.stop()
 
 
 @rule("CV-35")

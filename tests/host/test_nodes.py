@@ -202,7 +202,7 @@ async def test_a_call_ends_at_the_node_when_its_time_is_over(bench: Bench) -> No
     """Whoever asked has died without a word."""
     here = Instance(bench)
     one, link, _ = await here.connect()
-    new = NewCall(new_call_id(), OWNER, one.node.connection_id, "tool.invoke", '{"tool":"Echo","args":{}}', 0.3)
+    new = NewCall(new_call_id(), OWNER, one.node.connection_id, "tool.invoke", '{"tool":"Echo","args":{}}', 0.3, heard_seconds=30)
     assert await bench.database.nodes.place(new)
     async with asyncio.timeout(10):
         call_id, _, _ = await link.asked.get()
@@ -214,7 +214,7 @@ async def test_a_call_ends_at_the_node_when_its_time_is_over(bench: Bench) -> No
 async def test_what_a_newer_instance_asks_and_we_do_not_know_is_answered(bench: Bench) -> None:
     here = Instance(bench)
     one, _, _ = await here.connect()
-    new = NewCall(new_call_id(), OWNER, one.node.connection_id, "tool.dance", "{}", 20)
+    new = NewCall(new_call_id(), OWNER, one.node.connection_id, "tool.dance", "{}", 20, heard_seconds=30)
     assert await bench.database.nodes.place(new)
     found: dict[CallId, str | None] = {}
 
@@ -326,6 +326,60 @@ async def test_a_cancelled_call_is_stopped_wherever_it_has_got_to(pair: tuple[In
         return not rows and link.asked.qsize() == link.cancelled.qsize()
 
     await until(nothing_is_left)
+
+
+@rule("CV-23")
+@case("X8")
+async def test_what_an_instance_asked_that_died_is_stopped_at_the_node(pair: tuple[Instance, Instance], clock: TurnableClock) -> None:
+    """And not one moment too soon: as long as it says that it waits, the command goes on."""
+    holder, caller = pair
+    clock.stop()
+    _, link, _ = await holder.connect()
+    call = asyncio.create_task(caller.use())
+    async with asyncio.timeout(10):
+        call_id, _, _ = await link.asked.get()
+    for _ in range(4):
+        clock.ahead += LIMITS.seconds / 3
+        await caller.nodes._elsewhere.renew()
+        await holder.nodes.renew()
+        await holder.nodes._errands.once({one.node.connection_id: one for one in holder.nodes._here.values()})
+    assert link.cancelled.empty()
+    caller.store.away = {"collect", "renew_calls", "cancel"}  # as if it were not there any more
+    clock.ahead += LIMITS.seconds
+    await holder.nodes.renew()
+    async with asyncio.timeout(10):
+        assert await link.cancelled.get() == call_id
+    caller.store.away = set()
+    await caller.nodes._elsewhere.renew()
+    assert "was not heard of for too long" in await why(call), "it was not dead after all, and does not wait in vain"
+
+
+@case("D2")
+async def test_a_store_that_was_away_has_heard_of_nobody_and_nothing_is_stopped_for_that(bench: Bench, clock: TurnableClock) -> None:
+    limits = replace(LIMITS, call_seconds=600)
+    holder, caller = Instance(bench, limits), Instance(bench, limits)
+    one, link, _ = await holder.connect()
+    call = asyncio.create_task(caller.use())
+    async with asyncio.timeout(10):
+        call_id, _, _ = await link.asked.get()
+    here = {one.node.connection_id: one}
+    caller.store.away = {"collect", "renew_calls"}
+    holder.store.away = {"withdrawn"}
+    refused = holder.store.refused
+    async with asyncio.timeout(10):
+        while holder.store.refused == refused:  # noqa: ASYNC110 - the duty has no event for it
+            await asyncio.sleep(0.01)
+    clock.ahead += LIMITS.seconds + 1
+    holder.store.away = set()
+    await holder.nodes.renew()
+    await holder.nodes._errands.once(here)
+    assert link.cancelled.empty()
+    caller.store.away = set()
+    await caller.nodes._elsewhere.renew()
+    assert one.answered(call_id, Answer("done"))
+    assert await call == "done"
+    for instance in (holder, caller):
+        await instance.nodes.close()
 
 
 async def test_a_process_that_ends_leaves_no_task_behind(bench: Bench) -> None:

@@ -55,7 +55,9 @@ async def entered(nodes: NodeStore, node: Node, seconds: float = LONG, most: int
 
 
 def a_call(node: Node, *, seconds: float = LONG, user: UserId = OWNER) -> NewCall:
-    return NewCall(new_call_id(), user, node.connection_id, "tool.invoke", '{"tool":"Bash","args":{"command":"ls"}}', seconds)
+    return NewCall(
+        new_call_id(), user, node.connection_id, "tool.invoke", '{"tool":"Bash","args":{"command":"ls"}}', seconds, heard_seconds=6
+    )
 
 
 async def run_out(store: Store, node: Node) -> None:
@@ -246,15 +248,37 @@ async def test_a_cancelled_call_is_dropped_before_it_began_and_stopped_after(nod
     await nodes.take([node.connection_id])
     await nodes.place(waiting)
     assert await nodes.cancel(mallory, under_way.call_id) is None
-    assert await nodes.withdrawn([node.connection_id]) == [], "and nobody cancels what is another's"
+    assert await nodes.withdrawn([node.connection_id], unheard=True) == [], "and nobody cancels what is another's"
     assert await nodes.cancel(OWNER, waiting.call_id) is None
     assert await nodes.take([node.connection_id]) == []
     assert await nodes.cancel(OWNER, under_way.call_id) == node.connection_id
     assert not await nodes.answer(under_way.call_id, node.connection_id, '{"result":1}')
-    assert await nodes.withdrawn(["con_other"]) == []
-    assert await nodes.withdrawn([node.connection_id]) == [under_way.call_id]
-    assert await nodes.withdrawn([node.connection_id]) == []
+    assert await nodes.withdrawn(["con_other"], unheard=True) == []
+    assert await nodes.withdrawn([node.connection_id], unheard=True) == [under_way.call_id]
+    assert await nodes.withdrawn([node.connection_id], unheard=True) == []
     assert await store.sql("select * from calls") == []
+
+
+@rule("RX-34")
+async def test_a_call_whose_caller_is_not_heard_of_is_not_begun_and_is_stopped(nodes: NodeStore, store: Store) -> None:
+    """Whoever made it has died: what it asked for does not go on for nobody until its deadline."""
+    node = a_node()
+    await entered(nodes, node)
+    here = [node.connection_id]
+    heard, unheard, waiting = a_call(node), a_call(node), a_call(node)
+    for call in (heard, unheard):
+        await nodes.place(call)
+    assert len(await nodes.take(here)) == 2
+    await nodes.place(waiting)
+    await store.sql(f"update calls set heard_until = {store.ago(1)}")
+    assert await nodes.take(here) == []
+    assert await nodes.renew_calls([heard.call_id, new_call_id()], 6) == {heard.call_id}
+    assert await nodes.withdrawn(here, unheard=False) == [], "nobody could be heard of"
+    assert await nodes.withdrawn(["con_other"], unheard=True) == []
+    assert await nodes.withdrawn(here, unheard=True) == [unheard.call_id]
+    assert await nodes.withdrawn(here, unheard=True) == []
+    assert not await nodes.answer(unheard.call_id, node.connection_id, '{"result":1}')
+    assert await nodes.answer(heard.call_id, node.connection_id, '{"result":1}')
 
 
 async def test_what_nobody_fetched_is_swept(nodes: NodeStore, store: Store) -> None:

@@ -92,8 +92,12 @@ class CanvasViews:
     async def _keep_forever(self) -> None:
         while True:
             await asyncio.sleep(self._seconds / 3)
-            with contextlib.suppress(Unavailable):
+            try:
                 await self.once()
+            except Unavailable:
+                log.info("views.no_database")
+            except Exception:  # one canvas that breaks it must not end it for all
+                log.exception("views.broke")
 
     async def once(self) -> int:
         """Renew what is ours, and close what ran out, whosever it was; how many that were."""

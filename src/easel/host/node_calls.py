@@ -1,11 +1,12 @@
 """Calls to a node that another instance has: a durable row, picked up there by the bell, answered once. DESIGN §5
 
 Owns the caller's side. All that wait share one look at the store: when the bell says that an answer came, and else once a poll.
-Whoever stops waiting leaves nothing running at the node.
+Whoever stops waiting leaves nothing running at the node; nor does an instance that dies, since it no longer says that it waits.
 """
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,7 +17,7 @@ import structlog
 from easel.core.stream.lightness import light_value
 from easel.core.stream.payload import to_json
 from easel.core.stream.ring import CallAnswered, CallWaits
-from easel.core.tool.call import LOST, NOT_ASKED, Answer, NewCall
+from easel.core.tool.call import LOST, NOT_ASKED, UNHEARD, Answer, NewCall
 from easel.core.tool.context import Watched
 from easel.core.tool.node import Node, parts_of
 from easel.errors import HostError, Unavailable
@@ -30,19 +31,27 @@ INVOKE = "tool.invoke"
 log = structlog.get_logger("nodes")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Waiting:
     user_id: UserId
     answer: "asyncio.Future[Answer]"
+    is_placed: bool = False
+
+    def tell(self, answer: Answer) -> None:
+        if not self.answer.done():
+            self.answer.set_result(answer)
 
 
 class CallsElsewhere:
-    def __init__(self, store: NodeStore, keeper: Keeper, bell: Bell, *, poll_seconds: float, call_seconds: float) -> None:
+    def __init__(
+        self, store: NodeStore, keeper: Keeper, bell: Bell, *, poll_seconds: float, call_seconds: float, heard_seconds: float
+    ) -> None:
         self._store = store
         self._keeper = keeper
         self._bell = bell
         self._poll = poll_seconds
         self._seconds = call_seconds
+        self._heard = heard_seconds
         self._waiting: dict[CallId, _Waiting] = {}
         self._wake = asyncio.Event()
         self._collecting: asyncio.Task[None] | None = None
@@ -52,7 +61,7 @@ class CallsElsewhere:
         """What it says while it runs is told by the instance that hears it, to those who watch."""
         told = {} if watched is None else {"watched": asdict(watched)}
         params = await light(self._keeper, node.user_id, {"tool": parts_of(name)[1], "args": args, **told})
-        new = NewCall(new_call_id(), node.user_id, node.connection_id, INVOKE, params, self._seconds)
+        new = NewCall(new_call_id(), node.user_id, node.connection_id, INVOKE, params, self._seconds, self._heard)
         waiting = _Waiting(node.user_id, asyncio.get_running_loop().create_future())
         self._waiting[new.call_id] = waiting
         # A task of its own: what is half placed cannot be cancelled, and must not be left.
@@ -60,6 +69,7 @@ class CallsElsewhere:
         try:
             if not await asyncio.shield(placing):
                 return NOT_ASKED
+            waiting.is_placed = True
             self._bell.ring(CallWaits(node.connection_id))
             self._start()
             return await waiting.answer
@@ -93,13 +103,18 @@ class CallsElsewhere:
 
     async def _collect(self) -> None:
         """As long as somebody waits."""
+        often = self._heard / 3
+        renew_at = time.monotonic() + often
         while self._waiting:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._poll):
+                async with asyncio.timeout(min(self._poll, often)):
                     await self._wake.wait()
             self._wake.clear()
             try:
                 await self.once()
+                if time.monotonic() >= renew_at:
+                    renew_at = time.monotonic() + often
+                    await self.renew()
             except Unavailable:
                 log.debug("nodes.no_answers_now")  # the next look is as good
             except Exception:
@@ -110,10 +125,15 @@ class CallsElsewhere:
         found = await self._store.collect(list(self._waiting)) if self._waiting else {}
         for call_id, stored in found.items():
             if (waiting := self._waiting.get(call_id)) is not None:
-                answer = LOST if stored is None else await self._read(waiting.user_id, stored)
-                if not waiting.answer.done():
-                    waiting.answer.set_result(answer)
+                waiting.tell(LOST if stored is None else await self._read(waiting.user_id, stored))
         return len(found)
+
+    async def renew(self) -> None:
+        """Say that these are waited for; what was stopped meanwhile, since nothing was heard of us, is waited for in vain."""
+        placed = {call_id: waiting for call_id, waiting in self._waiting.items() if waiting.is_placed and not waiting.answer.done()}
+        there = await self._store.renew_calls(list(placed), self._heard) if placed else set[CallId]()
+        for call_id in placed.keys() - there:
+            placed[call_id].tell(UNHEARD)
 
     async def _read(self, user_id: UserId, stored: str) -> Answer:
         try:

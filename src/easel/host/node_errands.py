@@ -1,9 +1,11 @@
 """What other instances ask of the nodes that are connected here: taken, passed on, answered once. DESIGN §5
 
-Owns the holder's side of `node_calls`. A call that nobody waits for any more is stopped at the node, and its answer is dropped.
+Owns the holder's side of `node_calls`. A call that nobody waits for any more is stopped at the node, and its answer is dropped; so is one
+whose caller has not been heard of for too long, unless the store was away: then nobody could be heard of.
 """
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -42,19 +44,23 @@ def outcome(name: str, answer: Answer) -> Any:
 
 
 class Errands:
-    def __init__(self, store: NodeStore, keeper: Keeper, bell: Bell, outputs: LiveOutputs | None, *, result_bytes: int) -> None:
+    def __init__(
+        self, store: NodeStore, keeper: Keeper, bell: Bell, outputs: LiveOutputs | None, *, result_bytes: int, heard_seconds: float
+    ) -> None:
         self._store = store
         self._keeper = keeper
         self._bell = bell
         self._outputs = outputs
         self._most = result_bytes
+        self._heard = heard_seconds
+        self._patient_until = 0.0
         self._running: dict[CallId, asyncio.Task[None]] = {}
 
     async def once(self, nodes: Mapping[str, ConnectedNode]) -> int:
         """Begin what is asked of these nodes, by their connections, and stop what is not wanted any more; how many were begun."""
         targets = list(nodes)
         if self._running:
-            for call_id in await self._store.withdrawn(targets):
+            for call_id in await self._store.withdrawn(targets, unheard=time.monotonic() > self._patient_until):
                 if (task := self._running.get(call_id)) is not None:
                     task.cancel()
         taken = await self._store.take(targets)
@@ -62,6 +68,10 @@ class Errands:
             task = self._running[call.call_id] = asyncio.create_task(self._do(call, nodes[call.target]))
             task.add_done_callback(lambda _, call_id=call.call_id: self._running.pop(call_id, None))
         return len(taken)
+
+    def store_was_away(self) -> None:
+        """Whoever waits gets the time to say so again."""
+        self._patient_until = time.monotonic() + self._heard
 
     async def close(self) -> None:
         for task in self._running.values():

@@ -90,8 +90,12 @@ class NodeStore(Protocol):
         """Nobody waits for it any more. The connection at which it is under way, if it is."""
         ...
 
-    async def withdrawn(self, targets: Sequence[str]) -> list[CallId]:
-        """What was cancelled while these connections were at it: each once."""
+    async def renew_calls(self, call_ids: Sequence[CallId], seconds: float) -> set[CallId]:
+        """Whoever made them waits for so long at least; which of them there are still."""
+        ...
+
+    async def withdrawn(self, targets: Sequence[str], *, unheard: bool) -> list[CallId]:
+        """What was cancelled while these connections were at it, each once; with `unheard` also that whose caller has not been heard of."""
         ...
 
     async def collect(self, call_ids: Sequence[CallId]) -> dict[CallId, str | None]:

@@ -41,7 +41,7 @@ log = structlog.get_logger("nodes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLimits:
-    seconds: float  # a node is believed to be there for so long when its instance is not heard of
+    seconds: float  # a node, and who calls one, is believed to be there for so long when its instance is not heard of
     poll_seconds: float
     call_seconds: float
     calls: int  # under way at one node
@@ -83,8 +83,9 @@ class Nodes:
         self._here: dict[tuple[UserId, str], ConnectedNode] = {}
         self._known: dict[UserId, _Known] = {}
         self._changes = 0  # rings heard: what was read before one of them may be old
-        self._elsewhere = CallsElsewhere(store, keeper, bell, poll_seconds=limits.poll_seconds, call_seconds=limits.call_seconds)
-        self._errands = Errands(store, keeper, bell, outputs, result_bytes=limits.result_bytes)
+        times = {"poll_seconds": limits.poll_seconds, "call_seconds": limits.call_seconds, "heard_seconds": limits.seconds}
+        self._elsewhere = CallsElsewhere(store, keeper, bell, **times)
+        self._errands = Errands(store, keeper, bell, outputs, result_bytes=limits.result_bytes, heard_seconds=limits.seconds)
         self._wake = asyncio.Event()
         self._is_doubtful = False  # somebody else says to have a node that is here
         self._duty: asyncio.Task[None] | None = None
@@ -245,6 +246,7 @@ class Nodes:
                     await self.renew()
                 await self._errands.once({one.node.connection_id: one for one in self._here.values()})
             except Unavailable:
+                self._errands.store_was_away()
                 await asyncio.sleep(self._limits.poll_seconds)
             except Exception:
                 log.exception("nodes.duty_broke")

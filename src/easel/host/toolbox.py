@@ -5,6 +5,7 @@ Owns the one way to a tool, for an agent's call and for a canvas's action alike:
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -14,6 +15,7 @@ from easel.core.stream.payload import to_json
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.nesting import DEEPEST, is_too_deep
+from easel.core.tool.offer import parts_of_schema, values_in
 from easel.errors import HostError, ToolFailed
 from easel.host.audit import Audit
 from easel.host.ports import Tool, ToolSource
@@ -25,8 +27,20 @@ if TYPE_CHECKING:
     import jsonschema_rs
 
 MOST_CHECKS = 10_000  # schemas that are kept ready; nodes come and go under many names
+MOST_CHECKING = 5_000_000  # parts of a schema for each value of a call's arguments: a tenth of a second, in which nobody else is served
 
 log = structlog.get_logger("tools")
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    schema: Mapping[str, Any]
+    validator: "jsonschema_rs.Validator"
+    parts: int
+
+    @classmethod
+    def of(cls, schema: Mapping[str, Any]) -> "_Check":
+        return cls(schema, checker(schema), parts_of_schema(schema))
 
 
 class Toolbox:
@@ -43,7 +57,7 @@ class Toolbox:
         self._own: Mapping[str, ToolDefinition] = {}  # what they say of themselves
         self.add(tools)
         self._sources = sources
-        self._checks: dict[str, tuple[Mapping[str, Any], jsonschema_rs.Validator]] = {}
+        self._checks: dict[str, _Check] = {}
         self._audit = audit
         self.timeout_seconds = timeout_seconds
         self._most = max_result_bytes
@@ -111,13 +125,15 @@ class Toolbox:
     def _check(self, definition: ToolDefinition, args: Mapping[str, Any]) -> None:
         if is_too_deep(args):
             raise ToolFailed(tool=definition.name, reason=f"its arguments are nested deeper than {DEEPEST} levels.")
-        schema, check = self._checks.get(definition.name, (None, None))
-        if check is None or schema != definition.schema:  # a node may come back with another version of its tool
-            check = checker(definition.schema)
+        check = self._checks.get(definition.name)
+        if check is None or check.schema != definition.schema:  # a node may come back with another version of its tool
             if len(self._checks) >= MOST_CHECKS:
                 self._checks.clear()
-            self._checks[definition.name] = (definition.schema, check)
-        if wrong := next(check.iter_errors(args), None):
+            check = self._checks[definition.name] = _Check.of(definition.schema)
+        if check.parts * (values := values_in(args)) > MOST_CHECKING:
+            reason = f"its arguments have {values} values, which is too much to check against its schema of {check.parts} parts; send less."
+            raise ToolFailed(tool=definition.name, reason=reason)
+        if wrong := next(check.validator.iter_errors(args), None):
             place = "/".join(str(step) for step in wrong.instance_path) or "the arguments"
             raise ToolFailed(tool=definition.name, reason=f"{place}: {wrong.message}")
 

@@ -53,6 +53,18 @@ async def test_a_bad_frame_gets_a_400_and_the_connection_stays(small_easel: Live
         assert (await client.call("tools.list"))["tools"]
 
 
+@rule("CV-01")
+@case("R5")
+async def test_no_depth_of_a_frame_ends_the_connection(small_easel: LiveEasel) -> None:
+    """Readers differ in how deep they go: where one has gone further than the next one can, that must not be the end of all requests."""
+    async with GatewayClient.connected(small_easel.base_url, small_easel.token, new_session()) as client:
+        for depth in (*range(400, 1_100, 7), *range(960, 1_000)):
+            await client.send('{"type":"req","id":"7","method":"tools.list","params":{"a":' + "[" * depth + '":"' + "]" * depth + "}}")
+            res = await client.stray()
+            assert (res["ok"], res["error"]["code"]) == (False, 400), depth
+        assert (await client.call("tools.list"))["tools"]
+
+
 @case("R5")
 async def test_a_bad_frame_before_connect_gets_its_400_too(small_easel: LiveEasel) -> None:
     async with GatewayClient.open(small_easel.base_url, None) as client:

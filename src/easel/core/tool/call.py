@@ -40,6 +40,7 @@ class NewCall:
     method: str
     params: str  # JSON, light
     seconds: float  # until nobody waits any more
+    heard_seconds: float  # who made it is believed to wait for so long when nothing is heard of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,4 +70,8 @@ class Answer:
 
 
 LOST = Answer(is_lost=True)
+UNHEARD = Answer(
+    error="nothing is known of the call any more: this instance was not heard of for too long, so it was stopped, or its answer was lost on "
+    "the way; what it was asked may or may not have been done."
+)
 NOT_ASKED = Answer(error="its node is not connected any more; it was not asked.")

@@ -5,10 +5,10 @@ from typing import Any, cast
 DEEPEST = 100
 
 
-def is_too_deep(value: Any) -> bool:
+def is_too_deep(value: Any, deepest: int = DEEPEST) -> bool:
     """Looked at level by level, so that no depth can exhaust the stack."""
     level: list[Any] = [value]
-    for _ in range(DEEPEST + 1):
+    for _ in range(deepest + 1):
         inner: list[Any] = []
         for one in level:
             if isinstance(one, dict):

@@ -30,7 +30,7 @@ DIALECTS = (
     "https://json-schema.org/draft/2019-09/schema",
     "http://json-schema.org/draft-07/schema",
 )
-MOST_PARTS = 20_000  # of one schema, with every reference written out: so much does checking one call cost at most
+MOST_PARTS = 20_000  # of one schema, with every reference written out: so much does checking one value cost at most
 _ELSEWHERE = ("$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor", "$vocabulary")
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,62}[A-Za-z0-9.:-])?")
@@ -101,6 +101,14 @@ def check_schema(schema: Mapping[str, Any], at: str) -> None:
             if isinstance(part.get(word), (str, bool)):
                 refuse(at, f"{word} is not taken; a schema is whole by itself, with $ref to its own $defs.")
     _Unfolding(schema, at).count(schema)
+
+
+def parts_of_schema(schema: Mapping[str, Any]) -> int:
+    return _Unfolding(schema, "schema").count(schema)
+
+
+def values_in(value: Any) -> int:
+    return 1 + sum(len(part) for part in _inside(value))
 
 
 class _Unfolding:

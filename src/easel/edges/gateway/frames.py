@@ -6,10 +6,12 @@ from typing import Any, cast
 import msgspec
 
 from easel.core.stream.log import LoggedEvent
+from easel.core.tool.nesting import is_too_deep
 from easel.edges.replies import all_keys_once, error_detail
 from easel.errors import BadInput, HostError
 
 LONGEST_ID = 200
+DEEPEST = 500  # levels: what a verb takes is shallower, and says so; this is so that no reader's stack decides
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ def read(text: str | None) -> Request:
     named = frame.get("id")
     id_ = named if isinstance(named, str) and 0 < len(named) <= LONGEST_ID else None
     try:
+        if is_too_deep(frame, DEEPEST):
+            raise BadInput(problem=f"The frame is nested deeper than {DEEPEST} levels.")
         all_keys_once(text, frame)
         return _request(frame, id_)
     except BadInput as problem:

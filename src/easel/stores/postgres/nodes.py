@@ -59,6 +59,7 @@ class PostgresNodes:
             method=new.method,
             params=new.params,
             seconds=new.seconds,
+            heard_seconds=new.heard_seconds,
         )
         return placed is not None
 
@@ -75,8 +76,13 @@ class PostgresNodes:
         row = await self._database.row(SQL["cancel_call"], **whose)
         return row["target"] if row else None
 
-    async def withdrawn(self, targets: Sequence[str]) -> list[CallId]:
-        return [CallId(row["call_id"]) for row in await self._database.rows(SQL["withdrawn_calls"], targets=list(targets))]
+    async def renew_calls(self, call_ids: Sequence[CallId], seconds: float) -> set[CallId]:
+        rows = await self._database.rows(SQL["renew_calls"], call_ids=list(call_ids), seconds=seconds)
+        return {CallId(row["call_id"]) for row in rows}
+
+    async def withdrawn(self, targets: Sequence[str], *, unheard: bool) -> list[CallId]:
+        rows = await self._database.rows(SQL["withdrawn_calls"], targets=list(targets), unheard=unheard)
+        return [CallId(row["call_id"]) for row in rows]
 
     async def collect(self, call_ids: Sequence[CallId]) -> dict[CallId, str | None]:
         rows = await self._database.rows(SQL["collect_calls"], call_ids=list(call_ids))

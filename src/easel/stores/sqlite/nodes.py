@@ -73,6 +73,7 @@ class SqliteNodes:
             method=new.method,
             params=new.params,
             deadline=self._until(new.seconds),
+            heard_until=self._until(new.heard_seconds),
         )
         return bool(placed)
 
@@ -89,8 +90,12 @@ class SqliteNodes:
         rows = await self._change("cancel_call", **whose)
         return rows[0]["target"] if rows else None
 
-    async def withdrawn(self, targets: Sequence[str]) -> list[CallId]:
-        return [CallId(row["call_id"]) for row in await self._change("withdrawn_calls", targets=_listed(targets))]
+    async def renew_calls(self, call_ids: Sequence[CallId], seconds: float) -> set[CallId]:
+        rows = await self._change("renew_calls", call_ids=_listed(call_ids), heard_until=self._until(seconds))
+        return {CallId(row["call_id"]) for row in rows}
+
+    async def withdrawn(self, targets: Sequence[str], *, unheard: bool) -> list[CallId]:
+        return [CallId(row["call_id"]) for row in await self._change("withdrawn_calls", targets=_listed(targets), unheard=unheard)]
 
     async def collect(self, call_ids: Sequence[CallId]) -> dict[CallId, str | None]:
         return {CallId(row["call_id"]): row["answer"] for row in await self._change("collect_calls", call_ids=_listed(call_ids))}

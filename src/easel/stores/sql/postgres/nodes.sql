@@ -42,8 +42,9 @@ select user_id, node_id, connection_id, instance_id, version, platform, tools::t
 
 -- name: place_call
 -- Ask something of a connection, if it is there. Its row cannot go before this is stored, so whoever removes it sees the call. DESIGN §5
-insert into calls (call_id, user_id, target, method, params, status, deadline)
-select :call_id, user_id, connection_id, :method, :params::text::json, 'asked', clock_timestamp() + make_interval(secs => :seconds)
+insert into calls (call_id, user_id, target, method, params, status, deadline, heard_until)
+select :call_id, user_id, connection_id, :method, :params::text::json, 'asked', clock_timestamp() + make_interval(secs => :seconds),
+       clock_timestamp() + make_interval(secs => :heard_seconds)
   from nodes where user_id = :user_id and connection_id = :target and expires_at > clock_timestamp()
    for key share
 returning call_id;
@@ -51,7 +52,7 @@ returning call_id;
 -- name: take_calls
 -- What is asked of the connections of this instance, each once, unless nobody waits for it any more.
 update calls set status = 'taken'
- where target = any(:targets::text[]) and status = 'asked' and deadline > clock_timestamp()
+ where target = any(:targets::text[]) and status = 'asked' and deadline > clock_timestamp() and heard_until > clock_timestamp()
 returning call_id, user_id, target, method, params::text as params, extract(epoch from deadline - clock_timestamp())::float8 as seconds_left;
 
 -- name: answer_call
@@ -69,8 +70,14 @@ delete from calls where call_id = :call_id and user_id = :user_id and status <> 
 update calls set cancelled_at = clock_timestamp() where call_id = :call_id and user_id = :user_id and status = 'taken' returning target;
 
 -- name: withdrawn_calls
--- What this instance is to stop.
-delete from calls where target = any(:targets::text[]) and status = 'taken' and cancelled_at is not null returning call_id;
+-- What this instance is to stop: nobody waits for it, or, where that counts, whoever did has not been heard of for too long.
+delete from calls
+ where target = any(:targets::text[]) and status = 'taken' and (cancelled_at is not null or (:unheard::bool and heard_until <= clock_timestamp()))
+returning call_id;
+
+-- name: renew_calls
+-- Whoever made these calls still waits; which of them there are still.
+update calls set heard_until = clock_timestamp() + make_interval(secs => :seconds) where call_id = any(:call_ids::text[]) returning call_id;
 
 -- name: collect_calls
 -- The answers that have come to these calls, and those to which none will come, since their connection has gone with its instance.

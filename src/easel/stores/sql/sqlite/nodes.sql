@@ -40,15 +40,15 @@ select * from nodes where user_id = :user_id and expires_at > :now order by node
 
 -- name: place_call
 -- Ask something of a connection, if it is there. DESIGN §5
-insert into calls (call_id, user_id, target, method, params, status, deadline)
-select :call_id, user_id, connection_id, :method, :params, 'asked', :deadline
+insert into calls (call_id, user_id, target, method, params, status, deadline, heard_until)
+select :call_id, user_id, connection_id, :method, :params, 'asked', :deadline, :heard_until
   from nodes where user_id = :user_id and connection_id = :target and expires_at > :now
 returning call_id;
 
 -- name: take_calls
 -- What is asked of these connections, each once, unless nobody waits for it any more.
 update calls set status = 'taken'
- where target in (select value from json_each(:targets)) and status = 'asked' and deadline > :now
+ where target in (select value from json_each(:targets)) and status = 'asked' and deadline > :now and heard_until > :now
 returning call_id, user_id, target, method, params, (deadline - :now) / 1000000.0 as seconds_left;
 
 -- name: answer_call
@@ -66,8 +66,14 @@ delete from calls where call_id = :call_id and user_id = :user_id and status <> 
 update calls set cancelled_at = :now where call_id = :call_id and user_id = :user_id and status = 'taken' returning target;
 
 -- name: withdrawn_calls
--- What this instance is to stop.
-delete from calls where target in (select value from json_each(:targets)) and status = 'taken' and cancelled_at is not null returning call_id;
+-- What this instance is to stop: nobody waits for it, or, where that counts, whoever did has not been heard of for too long.
+delete from calls
+ where target in (select value from json_each(:targets)) and status = 'taken' and (cancelled_at is not null or (:unheard and heard_until <= :now))
+returning call_id;
+
+-- name: renew_calls
+-- Whoever made these calls still waits; which of them there are still.
+update calls set heard_until = :heard_until where call_id in (select value from json_each(:call_ids)) returning call_id;
 
 -- name: collect_calls
 -- The answers that have come to these calls, and those to which none will come, since their connection has gone.
