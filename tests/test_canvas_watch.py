@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import time
 from typing import TYPE_CHECKING, Any
@@ -225,6 +226,43 @@ def test_a_folder_is_taken_when_it_is_at_rest(server: EaselProcess, folder: Path
     assert revision(server, folder) == before + 1
 
 
+def test_a_file_that_changes_while_it_is_read_is_nobody_s_version(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, real, page = files.scan(folder), os.fstat, folder / "assets" / "index.html"
+    inode = page.stat().st_ino
+
+    def fstat(number: int) -> os.stat_result:
+        found = real(number)
+        if found.st_ino == inode:
+            page.write_bytes(b"written after the first look")
+        return found
+
+    monkeypatch.setattr(os, "fstat", fstat)
+    with pytest.raises(files.Moving):
+        files.read(folder, seen, most_bytes=1_000_000)
+
+
+def test_a_folder_that_changes_while_it_is_read_is_taken_when_it_is_at_rest(
+    server: EaselProcess, folder: Path, author: Author, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a page would be shown without what was saved with it."""
+    before, real, reads = revision(server, folder), files.read, 0
+
+    def read(*args: Any, **how: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        found = real(*args, **how)
+        if reads == 1:
+            written(folder, {"assets/late.js": b"late"})
+        return found
+
+    monkeypatch.setattr(files, "read", read)
+    written(folder, {"assets/index.html": b"needs late.js"})
+    assert not author.look()
+    assert not author.look(), "it was read, and had changed"
+    assert (reads, revision(server, folder)) == (1, before)
+    assert author.settle() == [f"assets/index.html, assets/late.js saved; revision {before + 1}"]
+
+
 def test_a_folder_that_is_never_at_rest_is_taken_all_the_same(server: EaselProcess, folder: Path, author: Author) -> None:
     looks = 0
     while looks < 30:
@@ -389,6 +427,85 @@ def test_assets_that_others_put_there_meanwhile_stay(server: EaselProcess, folde
     written(folder, {"assets/index.html": b"new", "assets/index.js": b"2"})
     author.settle()
     assert content(server, folder.name)["assets"] == {"assets/index.html": "new", "assets/index.js": "2", "assets/theirs.css": "theirs"}
+
+
+TOGETHER: list[dict[str, Any]] = [
+    {"assets/index.html": b"new", "assets/new.css": b"b{}"},
+    {"assets/index.html": b"new", "spec.json": {**SPEC, "description": "New"}},
+]
+
+
+@pytest.mark.parametrize("saved", TOGETHER, ids=["two assets", "an asset and the spec"])
+def test_an_asset_that_others_changed_meanwhile_is_theirs_until_the_author_saves_it(
+    server: EaselProcess, folder: Path, author: Author, saved: dict[str, Any]
+) -> None:
+    def there() -> str:
+        return content(server, folder.name)["assets"]["assets/index.js"]
+
+    written(folder, {"assets/a.css": b"a", "assets/b.css": b"b"})
+    author.settle()
+    rpc(server, "canvas.asset.put", canvasId=folder.name, path="assets/index.js", text="theirs")
+    written(folder, saved)
+    said = author.settle()
+    assert said[0] == "assets/index.js was changed on the canvas by others and stays so until you save it."
+    assert "saved; revision" in said[1]
+    assert (there(), content(server, folder.name)["assets"]["assets/index.html"]) == ("theirs", "new")
+    written(folder, {"assets/a.css": b"aa", "assets/b.css": b"bb"})
+    assert [line for line in author.settle() if "others" in line] == [], "that was told"
+    assert there() == "theirs"
+    written(folder, {"assets/index.js": b"mine", "assets/a.css": b"aaa"})
+    author.settle()
+    assert there() == "mine"
+    before = revision(server, folder)
+    written(folder, {"assets/b.css": b"bbb", "assets/a.css": b"aaaa"})
+    assert author.settle() == [f"assets/a.css, assets/b.css saved; revision {before + 1}"], "and all is one change again"
+
+
+def test_a_save_of_many_files_takes_nothing_back_that_came_in_at_the_last_moment(
+    server: EaselProcess, folder: Path, author: Author, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often: the last try goes file by file."""
+    real, times = Server.call, 0
+
+    def call(self: Server, method: str, **params: Any) -> Any:
+        nonlocal times
+        if method == "canvas.upsert" and "assets" in params:
+            times += 1
+            rpc(server, "canvas.asset.put", canvasId=folder.name, path="assets/index.js", text=f"theirs {times}")
+        return real(self, method, **params)
+
+    written(folder, {"assets/a.css": b"a"})
+    author.settle()
+    monkeypatch.setattr(Server, "call", call)
+    written(folder, {"assets/index.html": b"new", "assets/a.css": b"aa"})
+    author.settle()
+    assert times >= 1
+    assert content(server, folder.name)["assets"] == {
+        "assets/a.css": "aa",
+        "assets/index.html": "new",
+        "assets/index.js": f"theirs {times}",
+    }
+
+
+def test_whoever_works_alone_has_nothing_read_again(
+    server: EaselProcess, folder: Path, author: Author, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, asked = Server.call, list[str]()
+
+    def call(self: Server, method: str, **params: Any) -> Any:
+        asked.append(method)
+        return real(self, method, **params)
+
+    written(folder, {"assets/index.html": b"0", "assets/a.css": b"0"})
+    author.settle()
+    monkeypatch.setattr(Server, "call", call)
+    for number in (b"1", b"2"):
+        written(folder, {"assets/index.html": number})
+        author.settle()
+        written(folder, {"assets/index.html": number * 2, "assets/a.css": number})
+        author.settle()
+    assert "canvas.asset.get" not in asked
+    assert asked.count("canvas.upsert") == 2
 
 
 def test_a_title_is_saved_and_another_s_descriptor_is_not(server: EaselProcess, folder: Path, author: Author) -> None:

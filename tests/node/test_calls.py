@@ -89,6 +89,23 @@ async def test_nothing_is_said_twice_or_out_of_order_however_it_is_gathered(monk
     await desk.calls.close()
 
 
+async def test_it_does_so_much_at_once_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_calls, "AT_ONCE", 2)
+    answers: asyncio.Queue[Mapping[str, Any]] = asyncio.Queue()
+
+    async def say(_: str, params: Mapping[str, Any]) -> None:
+        answers.put_nowait(params)
+
+    calls = Calls([Printer()], say, Limits())
+    for name in ("first", "second", "third"):
+        calls.begin(name, "Print", {"lines": [], "end": "never"})
+    async with asyncio.timeout(SECONDS):
+        refused = await answers.get()
+    assert refused == {"callId": "third", "error": "this node does 2 things at once, and no more."}
+    await calls.close()
+    assert answers.empty(), "the others were under way"
+
+
 @rule("CV-23")
 @pytest.mark.usefixtures("slow")
 async def test_of_a_call_that_is_stopped_nothing_more_is_said() -> None:

@@ -434,6 +434,22 @@ async def test_a_refusal_that_time_does_not_mend_ends_it(code: int) -> None:
             await node.ended()
 
 
+@pytest.mark.parametrize("code, is_long", [(401, True), (503, False)])
+async def test_a_token_that_is_not_known_is_given_time(monkeypatch: pytest.MonkeyPatch, code: int, is_long: bool) -> None:
+    """It will not be known in a moment; a server that is busy may not be so in a moment."""
+    monkeypatch.setattr(node_patience, "FIRST_SECONDS", 0.001)
+    monkeypatch.setattr(node_patience, "LONGEST_SECONDS", 0.4)
+
+    async def play(socket: ServerConnection) -> None:
+        await socket.recv()
+        await socket.send(json.dumps({"type": "res", "id": "0", "ok": False, "error": {"code": code, "message": "not now"}}))
+        await socket.wait_closed()
+
+    async with played(play) as url, running(url) as node:
+        await node.has_said("Trying again in")
+    assert ("Trying again in 0.0 s" not in node.said[0]) is is_long
+
+
 @pytest.mark.parametrize("code", [401, 429, 500, 503])
 async def test_a_refusal_that_time_may_mend_does_not(code: int) -> None:
     async def play(socket: ServerConnection) -> None:

@@ -32,8 +32,8 @@ class Desk:
         self.outside.mkdir()
         (self.outside / "secret").write_text("of the host")
         self.notes: list[tuple[str, Mapping[str, Any]]] = []
-        place = Place((Root("/workspace", self.folder),), "s", temporary="/workspace/.tmp")
-        self.tools: dict[str, MachineTool] = {one.bare_name: one for one in machine_tools("", Fixed(place), None, note=self._note)}
+        self.place = Place((Root("/workspace", self.folder),), "s", temporary="/workspace/.tmp")
+        self.tools: dict[str, MachineTool] = {one.bare_name: one for one in machine_tools("", Fixed(self.place), None, note=self._note)}
 
     def _note(self, who: object, action: str, /, *, subject: str | None, details: Mapping[str, Any]) -> None:
         self.notes.append((action, details))
@@ -57,17 +57,25 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-@pytest.fixture(params=["by the kernel", "step by step"])
+@pytest.fixture(params=["by the kernel", "step by step", "refused by the kernel"])
 def walking(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways to walk a path: an old kernel has only ours."""
+    """Both ways to walk a path: an old kernel has only ours, and so has a container that does not let the new call through."""
     if request.param == "step by step":
         monkeypatch.setattr(beneath, "_syscall", None)
+    if request.param == "refused by the kernel":
+        monkeypatch.setattr(beneath, "_syscall", refused)
     return request.param
+
+
+def refused(*_: object) -> int:
+    ctypes.set_errno(errno.EPERM)
+    return -1
 
 
 # --- what they do -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("walking")
 async def test_what_is_written_can_be_read(desk: Desk) -> None:
     assert await desk.use("Write", path="deep/er/note.txt", content="one\ntwö\n") == {"path": "deep/er/note.txt", "bytes": 9}
     assert await desk.use("Read", path="/workspace/deep/er/note.txt") == {
@@ -130,12 +138,33 @@ async def test_an_edit_replaces_what_is_there_exactly_once(desk: Desk) -> None:
     assert "same" in await desk.refusal("Edit", path="code.py", old_string="a", new_string="a")
 
 
+async def test_what_overlaps_itself_is_there_more_than_once(desk: Desk) -> None:
+    (desk.folder / "a").write_text("aaa")
+    assert "more than once" in await desk.refusal("Edit", path="a", old_string="aa", new_string="b")
+    assert (desk.folder / "a").read_text() == "aaa"
+    assert (await desk.use("Edit", path="a", old_string="aa", new_string="b", replace_all=True))["replacements"] == 1
+    assert (desk.folder / "a").read_text() == "ba"
+
+
 async def test_a_file_keeps_its_permissions(desk: Desk) -> None:
     script = desk.folder / "run.sh"
     script.write_text("echo one")
     script.chmod(0o750)
     await desk.use("Edit", path="run.sh", old_string="one", new_string="two")
     assert script.stat().st_mode & 0o777 == 0o750
+
+
+async def test_a_node_that_is_root_leaves_a_file_to_whom_it_belongs(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, given = desk.folder / "text", list[tuple[int, int]]()
+    text.write_text("one")
+    found = text.stat()
+    monkeypatch.setattr(os, "fchown", lambda _, *whom: given.append(whom))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    await desk.use("Edit", path="text", old_string="one", new_string="two")
+    assert given == [], "it is ours"
+    monkeypatch.setattr(os, "geteuid", lambda: found.st_uid + 1)
+    await desk.use("Edit", path="text", old_string="two", new_string="three")
+    await desk.use("Write", path="new", content="of whoever makes it")
+    assert given == [(found.st_uid, found.st_gid)]
 
 
 async def test_a_write_that_fails_leaves_what_was_there(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,6 +191,7 @@ REFUSALS = [
     ("Write", "file/x", "no folder"),
     ("Write", "inside", "no file"),
     ("Write", "x" * 300, "too long"),
+    ("Read", "half \ud800", "half of a character"),
 ]
 
 

@@ -23,7 +23,7 @@ from tests.requirements import rule
 from tests.sandbox.conftest import context
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 DAY = 86_400.0
 
@@ -192,6 +192,51 @@ async def test_whoever_comes_while_a_folder_is_cleaned_gets_a_new_one(folders: S
     assert lock_of(folder).exists()
 
 
+def while_locking(monkeypatch: pytest.MonkeyPatch, how: int, happen: Callable[[], object]) -> None:
+    """Something happens once between the opening of a lock and the taking of it."""
+    real, happened = fcntl.flock, False
+
+    def flock(lock: int, operation: int) -> None:
+        nonlocal happened
+        if operation & how and not happened:
+            happened = True
+            happen()
+        real(lock, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+
+@rule("SB-12")
+async def test_a_lock_that_a_clean_up_removed_meanwhile_protects_nothing_and_is_taken_anew(
+    folders: SessionFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = await visit(folders)
+    while_locking(monkeypatch, fcntl.LOCK_SH, lambda: folders.clean(time.time() + 2 * DAY))
+    async with folders.enter(context("agent:main:s")):
+        await visit(folders)  # another call of the session comes and goes, with a lock at the same place
+        assert folders.clean(time.time() + 2 * DAY).removed == 0
+        assert folder.is_dir()
+
+
+@rule("SB-12")
+async def test_a_folder_that_was_used_while_a_clean_up_came_to_it_stays(folders: SessionFolders, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = await visit(folders)
+    os.utime(lock_of(folder), (0, 0))
+    while_locking(monkeypatch, fcntl.LOCK_EX, lambda: os.utime(lock_of(folder)))
+    assert folders.clean().removed == 0
+    assert (folder / "note").exists()
+
+
+@rule("SB-12")
+async def test_the_time_to_live_begins_at_the_end_of_a_use(folders: SessionFolders) -> None:
+    """A command may take longer than its folder lives."""
+    async with folders.enter(context()) as place:
+        folder = place.roots[0].folder
+        os.utime(lock_of(folder), (0, 0))
+    assert folders.clean().removed == 0
+    assert folder.is_dir()
+
+
 async def test_cleaning_and_working_at_once_lose_no_folder_in_use(folders: SessionFolders) -> None:
     """The lock is made to look old the moment it is taken: nothing but the lock itself protects the folder."""
     stop = False
@@ -261,6 +306,60 @@ async def test_the_duty_cleans_at_once(folders: SessionFolders) -> None:
     await asyncio.gather(duty, return_exceptions=True)
 
 
+# --- for another user ---------------------------------------------------------------------------------------------------
+
+
+def deepen(folder: Path, levels: int) -> None:
+    """Deeper than any path may be long, and than Python may recurse."""
+    at = os.open(folder, os.O_DIRECTORY)
+    for _ in range(levels):
+        os.mkdir("d", dir_fd=at)
+        deeper = os.open("d", os.O_DIRECTORY, dir_fd=at)
+        os.close(at)
+        at = deeper
+    os.close(at)
+
+
+@pytest.fixture
+def given_away(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is given to somebody else, by its name: only root may really do that."""
+    given: list[str] = []
+
+    def chown(name: str, uid: int, gid: int, *, dir_fd: int, follow_symlinks: bool) -> None:
+        assert (uid, gid, follow_symlinks) == (64_321, 64_321, False)
+        assert os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+        given.append(name)
+
+    monkeypatch.setattr(os, "chown", chown)
+    monkeypatch.setattr(os, "fchown", lambda _, uid, gid: given.append("the folder itself") if uid == gid == 64_321 else None)  # pyright: ignore[reportUnknownLambdaType]
+    return given
+
+
+@rule("SB-12")
+async def test_a_folder_of_an_earlier_setting_is_its_user_s_however_deep(
+    folders: SessionFolders, tmp_path: Path, given_away: list[str]
+) -> None:
+    folder = await visit(folders)
+    (folder / "e" / "f").mkdir(parents=True)
+    (folder / "e" / "file").write_text("")
+    deepen(folder, 1_500)
+    await visit(SessionFolders(folders.root, owner=64_321))
+    assert sorted(given_away) == sorted([".tmp", "note", "e", "f", "file", *["d"] * 1_500, "the folder itself"])
+    assert given_away[-1] == "the folder itself", "so that what was not finished is done again"
+    remove(folder)
+
+
+@rule("SB-12", "SB-19")
+async def test_what_has_a_name_outside_too_is_not_given_away(folders: SessionFolders, tmp_path: Path, given_away: list[str]) -> None:
+    """Without isolation a command can give any file that it may write a second name, in its folder."""
+    folder = await visit(folders)
+    (tmp_path / "database").write_text("of Easel")
+    (folder / "mine").hardlink_to(tmp_path / "database")
+    (folder / "link").symlink_to(tmp_path / "database")
+    await visit(SessionFolders(folders.root, owner=64_321))
+    assert sorted(given_away) == [".tmp", "link", "note", "the folder itself"]
+
+
 # --- removing ---------------------------------------------------------------------------------------------------------
 
 
@@ -286,18 +385,7 @@ def test_removing_follows_no_link(doomed: Path, tmp_path: Path) -> None:
 
 
 def test_removing_copes_with_what_a_session_can_leave(doomed: Path) -> None:
-    at = doomed
-    for depth in range(1_500):  # deeper than any path may be long, and than Python may recurse
-        at = at / "d" if depth < 100 else at
-        if depth < 100:
-            at.mkdir()
-    top = os.open(at, os.O_DIRECTORY)
-    for _ in range(1_500):
-        os.mkdir("d", dir_fd=top)
-        deeper = os.open("d", os.O_DIRECTORY, dir_fd=top)
-        os.close(top)
-        top = deeper
-    os.close(top)
+    deepen(doomed, 1_600)
     closed = doomed / "closed"
     (closed / "inner").mkdir(parents=True)
     (closed / "inner" / "file").write_text("")

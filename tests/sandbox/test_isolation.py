@@ -110,10 +110,12 @@ async def test_what_an_agent_works_with_is_there(machine: Machine) -> None:
         cat <(echo through a pipe)
         ps -o pid= | head -1 > /dev/null
         mktemp > /dev/null
+        echo an error > /dev/stderr
+        echo both | tee /dev/stderr
     """
     said = await machine.says(script)
     assert "first" in said
-    assert said.endswith("1 a\n2 b\n10\nthrough a pipe\n")
+    assert said.endswith("1 a\n2 b\n10\nthrough a pipe\nan error\nboth\nboth\n")
 
 
 @rule("SB-04", "SB-13")

@@ -6,6 +6,7 @@ import asyncio
 import statistics
 import time
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -89,6 +90,17 @@ async def test_hogs_do_not_disturb_the_others(machine: Machine) -> None:
     assert [task.result()["exit_code"] for task in at_work] == [137] * 4
     assert len(lateness) > 3
     assert statistics.median(lateness) < 2
+
+
+@rule("SB-06")
+async def test_a_command_that_takes_the_disk_s_reserve_is_stopped(
+    tmp_path: Path, bubblewrap: Choice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = count()
+    monkeypatch.setattr("easel.sandbox.shell._free_bytes", lambda _: MB if next(looks) == 0 else 0)  # pyright: ignore[reportUnknownLambdaType]
+    machine = Machine(tmp_path / "sandbox", bubblewrap, replace(SMALL, free_bytes=MB))
+    ran = await machine.bash("sleep 60", timeout=30_000)
+    assert (ran["stopped"], ran["exit_code"]) == ("disk", 137)
 
 
 @rule("SB-06")

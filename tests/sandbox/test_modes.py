@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,8 @@ import pytest
 
 from easel import assembly, settings
 from easel.errors import BadSettings
-from easel.sandbox.bubblewrap import Bubblewrap
+from easel.sandbox import keeper
+from easel.sandbox.bubblewrap import MARK, Bubblewrap
 from easel.sandbox.logical import Logical
 from easel.sandbox.modes import MODES, choose
 from easel.sandbox.places import FixedRoots
@@ -106,6 +108,12 @@ def test_without_bubblewrap_logical_is_what_is_left_and_only_by_the_users_own_wo
     choice = choose("logical")
     assert choice.mode == "logical"
     assert "WITHOUT isolation" in choice.says
+
+
+def test_logical_needs_a_python_that_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(BadSettings, match="EASEL_SANDBOX_MODE=logical cannot be used: /nowhere/python may not be started"):
+        choose("logical")
 
 
 @rule("SB-11")
@@ -206,6 +214,66 @@ async def test_logical_ends_a_command_with_all_that_it_started(logical: Machine)
     with pytest.raises(asyncio.CancelledError):
         await task
     assert sleepers(4101) == []
+
+
+ESCAPED = "env -i setsid sleep {0} & (env -i setsid setsid sleep {0} &) ; setsid sleep {0} & sleep {0} & "
+
+
+@case("X8")
+@rule("SB-06")
+@pytest.mark.parametrize("ends", ["by itself", "by being stopped", "by its time"])
+async def test_logical_ends_what_hid_from_its_group_and_dropped_its_environment(logical: Machine, ends: str) -> None:
+    started = ESCAPED.format(4111)
+    if ends == "by itself":
+        assert (await logical.bash(f"{started} sleep 0.1; exit 3"))["exit_code"] == 3
+    elif ends == "by its time":
+        assert (await logical.bash(f"{started} wait", timeout=500))["stopped"] == "time"
+    else:
+        task = asyncio.create_task(logical.bash(f"{started} wait"))
+        await until_there_are(4, 4111)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert sleepers(4111) == []
+
+
+@case("X8")
+@rule("SB-06")
+async def test_logical_ends_a_command_when_whoever_started_it_is_killed(logical: Machine) -> None:
+    """As bubblewrap does: nobody is told that a node went away, and presses again, while its command goes on."""
+    script = f"""
+import asyncio
+from pathlib import Path
+from tests.sandbox.conftest import Machine
+from easel.sandbox.modes import choose
+asyncio.run(Machine(Path({str(logical.root)!r}), choose("logical")).bash({ESCAPED.format(4112) + "wait"!r}))
+"""
+    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", script, cwd=Path(__file__).parents[2])
+    await until_there_are(4, 4112)
+    worker.kill()
+    await worker.wait()
+    await until_there_are(0, 4112)
+
+
+@rule("SB-06")
+async def test_logical_counts_what_dropped_its_environment(logical: Machine) -> None:
+    ran = await logical.bash("for i in $(seq 100); do env -i setsid sleep 4113 & done; wait", timeout=60_000)
+    assert (ran["stopped"], sleepers(4113)) == ("processes", [])
+
+
+async def test_a_command_that_kills_its_keeper_ends_all_the_same(logical: Machine) -> None:
+    """A command of the same user can do that; what it left is known by its mark."""
+    ran = await logical.bash("setsid sleep 4114 & kill -9 $PPID; sleep 4114")
+    assert (ran["exit_code"], sleepers(4114)) == (137, [])
+    assert keeper.KEPT == ("PATH", MARK)
+
+
+async def test_under_a_keeper_a_command_is_what_it_would_be_without(logical: Machine) -> None:
+    """Signals as usual, its own group, and the exit code of a signal."""
+    assert await logical.says("grep SigIgn /proc/self/status") == "SigIgn:\t0000000000000000\n"
+    assert await logical.says("yes | head -1; echo ${PIPESTATUS[0]}") == "y\n141\n"
+    assert (await logical.bash("kill -TERM $$"))["exit_code"] == 143
+    assert (await logical.bash("trap '' TERM; kill -TERM 0; exit 6"))["exit_code"] == 6
 
 
 @rule("SB-06")

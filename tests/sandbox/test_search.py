@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import random
 import re
 import threading
 import time
@@ -67,7 +69,7 @@ FITS = [
 @pytest.mark.parametrize("pattern, found", FITS)
 async def test_a_glob_finds_files_by_their_names(library: Library, pattern: str, found: list[str]) -> None:
     library.has(a_dot_py="", b_dot_txt="", src__c_dot_py="", src__deep__d_dot_py="", _dot_git__config="")
-    assert await library.glob(pattern) == {"paths": found, "truncated": False}
+    assert await library.glob(pattern) == {"paths": found, "truncated": False, "files_passed_over": 0}
 
 
 @given(st.text(st.sampled_from("ab*?[]!^{},/.\\-+()|$"), max_size=12))
@@ -107,6 +109,17 @@ async def test_what_is_no_text_or_too_large_is_passed_over_and_counted(library: 
     assert found["files_passed_over"] == 2
 
 
+async def test_what_has_a_name_that_cannot_be_told_is_passed_over_and_counted(library: Library) -> None:
+    """Bytes that are no UTF-8: in an answer they could not stand, and whatever stood for them could not be opened."""
+    (library.folder / os.fsdecode(b"d\xfe")).mkdir()
+    for name in (b"n\xff.txt", b"d\xfe/inner.txt", "größe.txt".encode()):
+        (library.folder / os.fsdecode(name)).write_text("find me")
+    assert await library.glob("**") == {"paths": ["größe.txt"], "truncated": False, "files_passed_over": 2}
+    assert (await library.glob("?????.txt"))["paths"] == ["größe.txt"]
+    found = await library.grep("find")
+    assert ([one["path"] for one in found["matches"]], found["files_passed_over"]) == (["größe.txt"], 2)
+
+
 async def test_of_a_long_line_the_place_is_shown(library: Library) -> None:
     library.has(wide="x" * 50_000 + "needle" + "y" * 50_000)
     [match] = (await library.grep("needle"))["matches"]
@@ -125,6 +138,98 @@ async def test_answers_are_in_bounds_and_say_so(library: Library, monkeypatch: p
     assert (await library.glob("nothing"))["truncated"] is True
     monkeypatch.setattr(search, "MOST_READ", 50)
     assert (await library.grep("nothing"))["truncated"] is True
+
+
+WITHIN_A_LINE = [
+    # pattern          lines of the text below
+    (r"^two", [2]),
+    (r"one$", [1]),
+    (r"one\stwo", []),
+    (r"one[^x]two", []),
+    (r"(?s)one.two", []),
+    ("one\\ntwo", []),
+    (r"^$", [3]),
+    (r"$", [1, 2, 3, 4]),
+    (r"\bfour\b|o", [1, 2, 4]),
+]
+
+
+@pytest.mark.parametrize("ends", ["\n", ""], ids=["with a last line end", "without"])
+@pytest.mark.parametrize("pattern, lines", WITHIN_A_LINE)
+async def test_what_is_found_is_within_a_line(library: Library, pattern: str, lines: list[int], ends: str) -> None:
+    library.has(text="one\ntwo\n\nfour" + ends)
+    assert [one["line"] for one in (await library.grep(pattern))["matches"]] == lines
+
+
+@given(
+    st.text(st.sampled_from("ab\n"), max_size=60),
+    st.sampled_from(["a", "^a", "b$", "^$", "a*b", r"a\sb", "[^a]b", r"\bb", "ab|ba", "$"]),
+    st.integers(2, 9),
+)
+def test_a_text_is_searched_in_pieces_as_it_would_be_line_by_line(text: str, pattern: str, piece: int) -> None:
+    expected = [number for number, line in enumerate(text.removesuffix("\n").split("\n"), 1) if re.search(pattern, line)] if text else []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "PIECE", piece)
+        patch.setattr(search, "LONGEST_PIECE", piece + 1)
+        patch.setattr(search, "OVERLAP", 2)  # what these patterns need, at most
+        found = search._lines(search.compiled(pattern, lines=True), text.encode(), threading.Event())  # pyright: ignore[reportPrivateUsage]
+        assert [number for number, _ in found] == expected
+
+
+async def test_a_long_line_is_searched_to_its_end(library: Library) -> None:
+    library.has(wide="x" * 200_000 + "needle", wider="y" * 1_000_000 + "needle")
+    assert [one["path"] for one in (await library.grep("x{99}needle$|y{99}needle$"))["matches"]] == ["wide", "wider"]
+    assert [one["path"] for one in (await library.grep("^.*needle$"))["matches"]] == ["wide"], "as a whole, up to 256 KB"
+
+
+@rule("SB-06")
+async def test_millions_of_lines_take_no_longer_than_their_bytes(library: Library) -> None:
+    (library.folder / "many").write_bytes(b"a\n" * (search.LARGEST_FILE // 2 - 4) + b"needle\n")
+    began = time.process_time()
+    [match] = (await library.grep("needle"))["matches"]
+    assert match == {"path": "many", "line": search.LARGEST_FILE // 2 - 3, "text": "needle"}
+    assert (await library.tools["Read"].use({"path": "many", "offset": match["line"]}, None))["text"] == "needle\n"
+    assert time.process_time() - began < 0.5, "line by line it is seconds"
+
+
+def expensive(library: Library) -> str:
+    """A text and a pattern that RE2 needs tens of seconds for."""
+    chance = random.Random(1)
+    (library.folder / "dear").write_bytes(b"".join(bytes(chance.choices(b"ab", k=2_000)) + b"\n" for _ in range(1_000)))
+    return "a.{800}q"
+
+
+@rule("SB-06")
+async def test_a_search_that_takes_too_long_tells_what_it_has(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    pattern = expensive(library)
+    library.has(cheap="a" + "b" * 800 + "q")
+    monkeypatch.setattr(search, "MOST_SECONDS", 0.3)
+    async with asyncio.timeout(10):
+        found = await library.grep(pattern)
+    assert ([one["path"] for one in found["matches"]], found["truncated"]) == (["cheap"], True)
+
+
+@rule("SB-06", "SB-02")
+async def test_another_session_does_not_wait_for_the_searches_of_one(
+    library: Library, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pattern, other = expensive(library), Library(tmp_path_factory.mktemp("other"))
+    other.has(note="find me")
+    monkeypatch.setattr(search, "MOST_SECONDS", 20)
+    hogs = [asyncio.create_task(library.grep(pattern)) for _ in range(12)]
+    try:
+        async with asyncio.timeout(5):
+            await asyncio.sleep(0.2)
+            assert (await other.tools["Read"].use({"path": "note"}, None))["text"] == "find me"
+            assert len((await other.grep("find"))["matches"]) == 1
+            assert await asyncio.to_thread(lambda: "others' threads are theirs")
+        assert not any(one.done() for one in hogs)
+    finally:
+        for one in hogs:
+            one.cancel()
+        began = time.monotonic()
+        await asyncio.gather(*hogs, return_exceptions=True)
+    assert time.monotonic() - began < 5, "told to stop, they stop, and not only at the end of a file"
 
 
 BOMBS = [r"(a+)+$", r"(a|a)*$", r"(a|aa)+$", r"(.*a){12}$", r"^(\w+\s?)*$", r"(x+x+)+y"]

@@ -20,7 +20,7 @@ from easel.errors import BadInput
 MOST_TRIES = 3  # at reading a canvas at one revision, while people work on it
 RECORDS_AT_ONCE = 200
 UPSERT = "canvas.upsert"
-TOO_LARGE, NOT_FOUND = "TOO_LARGE", "NOT_FOUND"
+TOO_LARGE, NOT_FOUND, CONFLICT = "TOO_LARGE", "NOT_FOUND", "REVISION_CONFLICT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,7 @@ class Carried:
     removed: Sequence[str]
     is_new: bool = False
     warnings: Sequence[str] = ()
+    calls: int = 0  # that changed it
 
 
 # --- from the server ----------------------------------------------------------------------------------------------------
@@ -80,6 +81,20 @@ def held(server: Server, canvas_id: str) -> Held | None:
         raise NobodyThere(f"The assets of {plain(canvas_id)} are being changed all the time; try again in a moment.")
     fetched = {name: server.artifact(name) for name in heavy_in(view)}
     return Held(from_view(view, {path: assets[path] for path in sorted(assets)}, fetched), view["descriptor"])
+
+
+def changed_there(server: Server, canvas_id: str, assets: Mapping[str, bytes]) -> list[str]:
+    """Those of these assets that are others on the server, or not there any more."""
+    found: list[str] = []
+    for path, content in assets.items():
+        try:
+            is_other = _asset(server, canvas_id, path) != content
+        except Refused as problem:
+            if problem.name != NOT_FOUND:
+                raise
+            is_other = True
+        found += [path] if is_other else []
+    return found
 
 
 def _look(server: Server, canvas_id: str) -> Any:
@@ -113,17 +128,30 @@ def records(server: Server, canvas_id: str, most: int) -> list[Mapping[str, Any]
 
 
 def steps(
-    old: FolderCanvas | None, new: FolderCanvas, *, most_bytes: int, others: Sequence[str] = (), is_accepted: bool = True
+    old: FolderCanvas | None,
+    new: FolderCanvas,
+    *,
+    most_bytes: int,
+    others: Sequence[str] = (),
+    is_accepted: bool = True,
+    revision: int | None = None,
 ) -> list[Step]:
     """What makes `old`, as the server has it, into `new`. `others` are assets of the server's that neither speaks of; they stay.
 
-    What is not accepted is so from the first call on, and its buttons run nothing without asking.
+    What is not accepted is so from the first call on, and its buttons run nothing without asking. A call that says all assets at once, and
+    so replaces those too that are not new, is for this `revision` alone.
     """
     planned = _steps(old, new, most_bytes=most_bytes, others=others)
+    if revision is not None:
+        planned = [replace(step, params={**step.params, "expectedRevision": revision}) if is_all(step) else step for step in planned]
     if is_accepted or not planned:
         return planned
     first = [] if planned[0].method == UPSERT else [_upsert(new, {}, [])]
     return [replace(step, params={**step.params, "accepted": False}) if step.method == UPSERT else step for step in (*first, *planned)]
+
+
+def is_all(step: Step) -> bool:
+    return step.method == UPSERT and "assets" in step.params
 
 
 def _steps(old: FolderCanvas | None, new: FolderCanvas, *, most_bytes: int, others: Sequence[str]) -> list[Step]:
@@ -229,9 +257,10 @@ def carry(
     most_bytes: int,
     others: Sequence[str] = (),
     is_accepted: bool = True,
+    revision: int | None = None,
 ) -> Carried | None:
     """All of it or nothing; None if there is nothing to do."""
-    planned = steps(old, new, most_bytes=most_bytes, others=others, is_accepted=is_accepted)
+    planned = steps(old, new, most_bytes=most_bytes, others=others, is_accepted=is_accepted, revision=revision)
     try:
         return _done(server, old, new, planned)
     except Refused as problem:
@@ -262,14 +291,16 @@ def _done(server: Server, old: FolderCanvas | None, new: FolderCanvas, planned: 
         return None
     gone = [path for path in _assets(old) if path not in new.assets]
     about = dict.fromkeys(path for step in done for path in step.about if path not in gone)
-    return Carried(answer["revision"], list(about), gone, old is None, warnings)
+    return Carried(answer["revision"], list(about), gone, old is None, warnings, len(done))
 
 
-def accept(server: Server, canvas_id: str) -> None:
-    """Whoever imports it stands for all of it, as it lies there now."""
+def accept(server: Server, canvas_id: str) -> tuple[int, int]:
+    """Whoever imports it stands for all of it, as it lies there now; its revision before and after."""
     view = server.call("canvas.get", canvasId=canvas_id)
+    before = view["revision"]
     if not view["accepted"]:
-        server.call("canvas.accept", canvasId=canvas_id, revision=view["revision"])
+        view = server.call("canvas.accept", canvasId=canvas_id, revision=before)
+    return before, view["revision"]
 
 
 def _taken_back(server: Server, done: Sequence[Step]) -> str:

@@ -5,7 +5,7 @@ folder is taken when two looks in a row found it the same, and only as a whole o
 told once and waits for its next save: the canvas keeps the last good one, and everything else goes on.
 
 People work on the canvas meanwhile. Their state is theirs: it is replaced only when the folder's own was changed. So are assets that
-never were in the folder.
+never were in the folder, and those that they changed and the author did not save since.
 """
 
 import time
@@ -16,11 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from easel.canvas_folder import files
-from easel.canvas_folder.carrying import NOT_FOUND, Carried, accept, carry, checked_agent, held
+from easel.canvas_folder.carrying import (
+    CONFLICT,
+    MOST_TRIES,
+    NOT_FOUND,
+    Carried,
+    accept,
+    carry,
+    changed_there,
+    checked_agent,
+    held,
+    is_all,
+    steps,
+)
 from easel.canvas_folder.files import Mark, Moving, Place, Scan
+from easel.canvas_folder.parts import JSON_PARTS, part, speaks, with_all, with_part, without
 from easel.canvas_folder.server import NobodyThere, Refused, Server
 from easel.core.canvas.assets import FOLDER
-from easel.core.canvas.folder import DESCRIPTOR, SPEC, STATE, FolderCanvas, Problem, is_same, plain, read
+from easel.core.canvas.folder import STATE, FolderCanvas, Problem, is_same, plain, read
 from easel.errors import BadInput
 
 LOOK_SECONDS = 0.2
@@ -28,10 +41,9 @@ LONGEST_WAIT_SECONDS = 2.0  # for a folder that is never quiet; then it is taken
 RETRY_SECONDS = 1.0
 FIND_SECONDS = 1.0  # how often to look for canvases that are new in the folder
 SHOWN_FILES = 4
+MOST_COMPARED = 40  # assets that are looked at before all are sent at once; with more, what was saved goes file by file
 ENDS_IT = frozenset({"NOT_SIGNED_IN", "FORBIDDEN"})  # no save will change that
 LEFTOVERS = ("~", "___jb_tmp___", "___jb_old___")  # of editors, beside the file that they save
-
-JSON_PARTS: Mapping[str, Sequence[str]] = {DESCRIPTOR: ("title", "owner_session_key"), SPEC: ("spec",), STATE: ("state",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +72,8 @@ class Watch:
         self._tell = tell
         self._now = now
         self._sent = self._nothing()  # what the server has of this folder
+        self._known: int | None = None  # the revision at which its assets were those
+        self._kept: Sequence[str] = ()  # of its assets, those that others have changed since
         self._refused: dict[str, Mark | None] = {}  # by file, as it was when the server did not take it
         self._dealt: Scan | None = None  # with what was found then
         self._seen = Scan()
@@ -156,26 +170,54 @@ class Watch:
         news = self._news(canvas)
         if news == replace(self._nothing(), assets=self._sent.assets):
             return
-        try:
-            view = self._server.call("canvas.get", canvasId=canvas.canvas_id)
-        except Refused as problem:
-            if problem.name != NOT_FOUND:
-                raise
-            self._tell("The canvas was deleted; it is made anew.")
-            self._sent, self._refused = self._nothing(), {}
-            self._send(None, canvas)
-            return
+        for left in reversed(range(MOST_TRIES)):
+            try:
+                view = self._server.call("canvas.get", canvasId=canvas.canvas_id)
+            except Refused as problem:
+                if problem.name != NOT_FOUND:
+                    raise
+                self._tell("The canvas was deleted; it is made anew.")
+                self._sent, self._refused = self._nothing(), {}
+                self._send(None, canvas)
+                return
+            try:
+                self._update(view, news, is_last=not left)
+            except Refused as problem:
+                if problem.name != CONFLICT:
+                    raise
+            else:
+                return
+
+    def _update(self, view: Mapping[str, Any], news: FolderCanvas, *, is_last: bool) -> None:
+        """Raises `Refused` with CONFLICT where somebody else was faster, unless it is the last try."""
         mine = {path: content for path, content in self._sent.assets.items() if path in view["assets"]}
-        there = FolderCanvas(
-            canvas_id=canvas.canvas_id,
-            agent_id=canvas.agent_id,
+        there = replace(
+            self._nothing(),
             title=view["descriptor"]["title"],
             owner_session_key=view["descriptor"]["ownerSessionKey"],
             spec=view["spec"],
             state=view["state"],
             assets=mine,
         )
-        self._send(there, news, [path for path in view["assets"] if path not in mine and path not in news.assets])
+        others = [path for path in view["assets"] if path not in mine and path not in news.assets]
+        kept = self._of_others(view["revision"], there, news, others)
+        self._send(without(there, kept), without(news, kept), [*others, *kept], revision=view["revision"], is_last=is_last)
+        self._sent = replace(self._sent, assets={**{path: mine[path] for path in kept}, **self._sent.assets})
+
+    def _of_others(self, revision: int, there: FolderCanvas, news: FolderCanvas, others: Sequence[str]) -> Sequence[str]:
+        """Assets that were not saved since they were sent, and that sending all at once would take back from whoever changed them."""
+        planned = steps(there, news, most_bytes=self._limits.request_bytes, others=others)
+        if revision == self._known or not any(map(is_all, planned)):
+            return ()
+        same = {path: content for path, content in there.assets.items() if news.assets.get(path) == content}
+        if len(same) > MOST_COMPARED:
+            return list(same)
+        kept = changed_there(self._server, there.canvas_id, same)
+        for path in kept:
+            if path not in self._kept:
+                self._tell(f"{plain(path)} was changed on the canvas by others and stays so until you save it.")
+        self._kept, self._known = kept, None if kept else revision
+        return kept
 
     def _news(self, canvas: FolderCanvas) -> FolderCanvas:
         """Without what is as it was sent, or was refused and not saved since."""
@@ -183,29 +225,37 @@ class Watch:
         self._refused = {file: mark for file, mark in self._refused.items() if marks.get(file) == mark}
         news = canvas
         for file in JSON_PARTS:
-            if file in self._refused or is_same(_part(canvas, file), _part(self._sent, file)):
-                news = _with_part(news, file, self._nothing())
+            if file in self._refused or is_same(part(canvas, file), part(self._sent, file)):
+                news = with_part(news, file, self._nothing())
         for path in canvas.assets:
             if path in self._refused:
-                news = _with_part(news, path, self._sent)
+                news = with_part(news, path, self._sent)
         return news
 
-    def _send(self, there: FolderCanvas | None, news: FolderCanvas, others: Sequence[str] = ()) -> None:
+    def _send(
+        self,
+        there: FolderCanvas | None,
+        news: FolderCanvas,
+        others: Sequence[str] = (),
+        *,
+        revision: int | None = None,
+        is_last: bool = True,
+    ) -> None:
         """All of it at once; if that is refused, each file by itself, so that one that is wrong holds up no other."""
         try:
-            self._say(self._carried(there, news, others))
+            self._say(self._carried(there, news, others, revision))
         except Refused as problem:
-            if problem.name in ENDS_IT:
+            if problem.name in ENDS_IT or (problem.name == CONFLICT and not is_last):
                 raise
         else:
-            self._sent = _with_all(self._sent, news)
+            self._sent = with_all(self._sent, news)
             return
-        said = [file for file in JSON_PARTS if _speaks(news, file)]
+        said = [file for file in JSON_PARTS if speaks(news, file)]
         if there is None:
             there = self._made(news, said)
-            said = [file for file in said if not _speaks(there, file)]
+            said = [file for file in said if not speaks(there, file)]
         for file in [*said, *(path for path in there.assets if path not in news.assets), *news.assets]:
-            only = _with_part(replace(self._nothing(), assets=there.assets), file, news)
+            only = with_part(replace(self._nothing(), assets=there.assets), file, news)
             try:
                 self._say(self._carried(there, only, others))
             except Refused as problem:
@@ -214,13 +264,27 @@ class Watch:
                 self._refused[file] = self._seen.marks.get(file)
                 self._tell(f"{_about(file, problem.message)} The canvas keeps what it has.")
                 continue
-            self._sent, there = _with_part(self._sent, file, news), _with_all(there, only)
+            self._sent, there = with_part(self._sent, file, news), with_all(there, only)
 
-    def _carried(self, there: FolderCanvas | None, news: FolderCanvas, others: Sequence[str] = ()) -> Carried | None:
-        most_bytes = self._limits.request_bytes
-        carried = carry(self._server, there, news, most_bytes=most_bytes, others=others, is_accepted=self._is_accepted)
+    def _carried(
+        self, there: FolderCanvas | None, news: FolderCanvas, others: Sequence[str] = (), revision: int | None = None
+    ) -> Carried | None:
+        before, self._known = self._known, None
+        carried = carry(
+            self._server,
+            there,
+            news,
+            most_bytes=self._limits.request_bytes,
+            others=others,
+            is_accepted=self._is_accepted,
+            revision=revision,
+        )
+        known = before if carried is None else carried.revision
         if self._is_accepted:
-            accept(self._server, news.canvas_id)
+            at, after = accept(self._server, news.canvas_id)
+            known = after if at == known else None
+        if before is not None and (carried is None or carried.revision == before + carried.calls):  # nobody came in between
+            self._known = known
         return carried
 
     def _made(self, news: FolderCanvas, said: Sequence[str]) -> FolderCanvas:
@@ -228,14 +292,14 @@ class Watch:
         for some in (files_ for most in range(len(said), -1, -1) for files_ in combinations(said, most)):
             made = self._nothing()
             for file in some:
-                made = _with_part(made, file, news)
+                made = with_part(made, file, news)
             try:
                 self._say(self._carried(None, made))
             except Refused as problem:
                 if problem.name in ENDS_IT or not some:
                     raise
             else:
-                self._sent = _with_all(self._sent, made)
+                self._sent = with_all(self._sent, made)
                 return made
         raise AssertionError("the last try, with no file at all, ends it")
 
@@ -333,27 +397,3 @@ def _about(file: str, message: str) -> str:
 
 def _said(problem: OSError | BadInput | NobodyThere) -> str:
     return problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
-
-
-def _part(canvas: FolderCanvas, file: str) -> Any:
-    """What one file says of the canvas."""
-    return [getattr(canvas, name) for name in JSON_PARTS[file]] if file in JSON_PARTS else canvas.assets.get(file)
-
-
-def _speaks(canvas: FolderCanvas, file: str) -> bool:
-    """Whether it says anything of what is in this file, which is none of its assets."""
-    return any(getattr(canvas, name) is not None for name in JSON_PARTS[file])
-
-
-def _with_part(canvas: FolderCanvas, file: str, of: FolderCanvas) -> FolderCanvas:
-    """The canvas with this one file of the other's."""
-    if file in JSON_PARTS:
-        return replace(canvas, **{name: getattr(of, name) for name in JSON_PARTS[file]})
-    rest = {path: content for path, content in canvas.assets.items() if path != file}
-    return replace(canvas, assets={**rest, file: of.assets[file]} if file in of.assets else rest)
-
-
-def _with_all(canvas: FolderCanvas, news: FolderCanvas) -> FolderCanvas:
-    """The canvas with all that the other speaks of."""
-    said = {name: getattr(news, name) for names in JSON_PARTS.values() for name in names}
-    return replace(canvas, **{name: value for name, value in said.items() if value is not None}, assets=news.assets)

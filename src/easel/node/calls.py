@@ -20,6 +20,7 @@ from easel.errors import HostError, ToolFailed
 
 RESULT, PROGRESS = "tool.result", "tool.progress"
 AT_ONCE = 64
+NO_ROOM = "this node does {} things at once, and no more."
 GATHER_SECONDS = 0.1  # what a command prints within this time is one frame
 MOST_GATHERED = 16_384  # characters of it; of more, the end
 ROOM = 1_024  # what a frame has around its result
@@ -55,7 +56,8 @@ class Calls:
     def begin(self, call_id: str, tool: str, args: Mapping[str, Any]) -> None:
         if call_id in self._running:
             return  # it is under way, and once is enough
-        task = self._running[call_id] = asyncio.create_task(self._do(call_id, tool, args))
+        has_room = len(self._running) < AT_ONCE  # now, and not when it comes to be done, together with others
+        task = self._running[call_id] = asyncio.create_task(self._do(call_id, tool, args, has_room=has_room))
         task.add_done_callback(lambda _: self._running.pop(call_id, None))
 
     def cancel(self, call_id: str) -> None:
@@ -69,10 +71,10 @@ class Calls:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _do(self, call_id: str, name: str, args: Mapping[str, Any]) -> None:
+    async def _do(self, call_id: str, name: str, args: Mapping[str, Any], *, has_room: bool) -> None:
         printed = _Printed(call_id, self._say)
         try:
-            answer = await self._answer(name, args, printed.hear)
+            answer = await self._answer(name, args, printed.hear) if has_room else {"error": NO_ROOM.format(AT_ONCE)}
             await printed.tell_rest()
         finally:
             await printed.close()
@@ -93,8 +95,6 @@ class Calls:
         tool = self._tools.get(name)
         if tool is None:
             raise ToolFailed(tool=name, reason=f"this node has no such tool; it has {', '.join(sorted(self._tools))}.")
-        if len(self._running) > AT_ONCE:
-            raise ToolFailed(tool=name, reason=f"this node does {AT_ONCE} things at once, and no more.")
         if is_too_deep(args):
             raise ToolFailed(tool=name, reason=f"arguments are nested deeper than {DEEPEST} levels.")
         if (wrong := next(self._checks[name].iter_errors(dict(args)), None)) is not None:

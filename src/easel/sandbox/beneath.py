@@ -10,8 +10,11 @@ import os
 import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from threading import Lock
 from typing import IO
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
 from easel.sandbox.places import Outside, Place
 
@@ -21,6 +24,12 @@ _RACES = 20  # how often a path is walked again that somebody moved under our fe
 _OLD_KERNEL = {errno.ENOSYS, errno.EPERM, errno.E2BIG}
 FOLDER = os.O_DIRECTORY | getattr(os, "O_PATH", 0)  # to open what is in it, not to read it
 DRAFT = ".easel-draft-"
+TURN_SECONDS = 10.0  # how long to wait for those who change the same file; longer only where a disk hangs
+# What shows that a file is another one, or has been written to.
+_TELLING = ("st_dev", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns")
+
+_turns: "WeakValueDictionary[tuple[int, int, str], Lock]" = WeakValueDictionary()  # of those who are changing a file, or wait to
+_turns_changing = Lock()
 
 
 class _How(ctypes.Structure):
@@ -60,35 +69,70 @@ def opened_file(place: Place, path: str) -> Generator[IO[bytes]]:
 
 def replace(place: Place, path: str, content: bytes) -> None:
     """The file has this content, or what it had: never a part of it. Folders on the way are made."""
+    with held(place, path, make=True) as spot:
+        spot.put(content)
+
+
+@contextmanager
+def held(place: Place, path: str, *, make: bool = False) -> Generator["Spot"]:
+    """A name in a folder, for one at a time in this process, by whatever way it is reached; `make`: and the folders on the way."""
     root, way = place.find(path)
     *folders, name = way.split("/")
     if name == ".":
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     top = os.open(root.folder, FOLDER)
     try:
-        folder = _made(top, folders, place.owner)
+        folder = _made(top, folders, place.owner) if make else open_beneath(top, "/".join(folders) or ".", FOLDER)
     finally:
         os.close(top)
     try:
-        there = _there(name, folder)
+        with _turn_at(folder, name):
+            yield Spot(folder, name, place.owner)
+    finally:
+        os.close(folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    folder: int
+    name: str
+    owner: int | None
+
+    def put(self, content: bytes, instead_of: os.stat_result | None = None) -> None:
+        """Raises `Changed` where another file is there, or the same with other content, than the one that was to be replaced."""
+        there = _there(self.name, self.folder)
         mode = stat.S_IMODE(there.st_mode) & 0o777 if there else 0o644
         draft = DRAFT + uuid4().hex
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=folder)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=self.folder)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                if place.owner is not None:
-                    os.fchown(descriptor, place.owner, place.owner)
+                if self.owner is not None:
+                    os.fchown(descriptor, self.owner, self.owner)
                 elif there is not None and there.st_uid != os.geteuid():
                     os.fchown(descriptor, there.st_uid, there.st_gid)  # a node that is root leaves files to whom they belong
                 os.fchmod(descriptor, mode)
                 file.write(content)
-            os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+            # Commands and other programs take no turns: all we can do is to look at the last moment.
+            if instead_of is not None and not _is_as_it_was(instead_of, _there(self.name, self.folder)):
+                raise Changed
+            os.rename(draft, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
         except BaseException:
             with suppress(OSError):
-                os.unlink(draft, dir_fd=folder)
+                os.unlink(draft, dir_fd=self.folder)
             raise
+
+
+@contextmanager
+def _turn_at(folder: int, name: str) -> Generator[None]:
+    found = os.fstat(folder)
+    with _turns_changing:
+        turn = _turns.setdefault((found.st_dev, found.st_ino, name), Lock())
+    if not turn.acquire(timeout=TURN_SECONDS):
+        raise OSError(errno.EBUSY, "others are changing it, and have not come to an end")
+    try:
+        yield
     finally:
-        os.close(folder)
+        turn.release()
 
 
 def open_beneath(top: int, way: str, flags: int, *, follow: bool = True) -> int:
@@ -155,12 +199,20 @@ def _there(name: str, folder: int) -> os.stat_result | None:
         return None
 
 
+def _is_as_it_was(before: os.stat_result, now: os.stat_result | None) -> bool:
+    return now is not None and all(getattr(before, field) == getattr(now, field) for field in _TELLING)
+
+
 def _regular(found: os.stat_result) -> os.stat_result:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(found.st_mode):
         raise NotAFile
     return found
+
+
+class Changed(Exception):
+    """A file is not what it was when it was read."""
 
 
 class NotAFile(Exception):

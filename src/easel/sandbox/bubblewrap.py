@@ -77,13 +77,21 @@ class Launch:
     """What to start, with the descriptors it needs, which are closed when the block ends."""
 
     def __init__(
-        self, argv: Sequence[str], descriptors: Sequence[int] = (), status: int | None = None, cwd: str = "/", mark: str = ""
+        self,
+        argv: Sequence[str],
+        descriptors: Sequence[int] = (),
+        status: int | None = None,
+        *,
+        cwd: str = "/",
+        mark: str = "",
+        lifeline: int | None = None,
     ) -> None:
         self.argv = argv
         self.descriptors = descriptors  # handed to the child
         self.status = status  # where bubblewrap tells of its child; whoever reads it closes it
         self.cwd = cwd
         self.mark = mark  # in the environment of all its processes, where no namespace holds them together
+        self.lifeline = lifeline  # all of it ends when this is closed, as it is when we die; whoever runs it does that
 
     def __enter__(self) -> "Launch":
         return self

@@ -3,7 +3,9 @@
 Text is UTF-8; what is not is shown with replacement and kept byte for byte by an edit elsewhere in the file.
 """
 
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import IO, Any
 
 from easel.sandbox import beneath
@@ -13,7 +15,9 @@ MOST_LINES = 2_000
 MOST_TEXT = 100_000  # characters of one answer
 LONGEST_LINE = 2_000  # characters; what is longer is cut, with a mark
 MOST_SCANNED = 64 * 1024 * 1024  # bytes that are passed over to get to a line
+COUNTED_AT_ONCE = 64 * 1024  # bytes of those
 MOST_EDITED = 10 * 1024 * 1024  # bytes of a file that is edited
+EDIT_TRIES = 10  # of a file that others write while it is edited
 LOOKED_AT = 8_192  # bytes at the beginning that show whether it is text
 
 
@@ -49,19 +53,31 @@ def edit(place: Place, args: Mapping[str, Any]) -> Any:
     path, old, new = args["path"], _encoded(args["old_string"]), _encoded(args["new_string"])
     if old == new:
         raise Refused("old_string and new_string are the same.")
-    with beneath.opened_file(place, path) as file:
-        content = file.read(MOST_EDITED + 1)
+    for _ in range(EDIT_TRIES):
+        with beneath.held(place, path) as spot:
+            with beneath.opened_file(place, path) as file:
+                seen = os.fstat(file.fileno())
+                content = file.read(MOST_EDITED + 1)
+            count = _replaceable(path, content, old, new, everywhere=args.get("replace_all", False))
+            with suppress(beneath.Changed):
+                spot.put(content.replace(old, new), instead_of=seen)
+                return {"path": path, "replacements": count}
+    raise Refused(f"{path} is being written by something else all the time; nothing was changed. Let that come to its end first.")
+
+
+def _replaceable(path: str, content: bytes, old: bytes, new: bytes, *, everywhere: bool) -> int:
+    """How often it will be replaced."""
     if len(content) > MOST_EDITED:
         raise Refused(f"{path} is larger than {MOST_EDITED} bytes.")
     count = content.count(old)
     if count == 0:
         raise Refused(f"old_string is not in {path}; read it again, and mind blanks and line ends.")
-    if count > 1 and not args.get("replace_all", False):
-        raise Refused(f"old_string is in {path} {count} times; give more of what stands around it, or set replace_all.")
+    if not everywhere and content.find(old, content.find(old) + 1) >= 0:  # counted are those that do not overlap
+        times = f"{count} times" if count > 1 else "more than once, overlapping itself"
+        raise Refused(f"old_string is in {path} {times}; give more of what stands around it, or set replace_all.")
     if len(content) + count * (len(new) - len(old)) > MOST_EDITED:
         raise Refused(f"{path} would be larger than {MOST_EDITED} bytes.")
-    beneath.replace(place, path, content.replace(old, new))
-    return {"path": path, "replacements": count}
+    return count
 
 
 def is_binary(beginning: bytes) -> bool:
@@ -85,11 +101,19 @@ def next_line(file: IO[bytes]) -> str:
 
 
 def _pass_over(file: IO[bytes], lines: int) -> None:
-    scanned = 0
-    while lines and (part := file.readline(1024 * 1024)):
-        scanned += len(part)
-        lines -= part.endswith(b"\n")
-        if scanned > MOST_SCANNED:
+    """Counted, and not read one by one: a file may have millions of them."""
+    begin = 0
+    while lines and (part := file.read(COUNTED_AT_ONCE)):
+        here = part.count(b"\n")
+        if here >= lines:
+            end = -1
+            for _ in range(lines):
+                end = part.index(b"\n", end + 1)
+            file.seek(begin + end + 1)
+            return
+        lines -= here
+        begin += len(part)
+        if begin > MOST_SCANNED:
             raise Refused("That line is more than 64 MB into the file; use Bash to look at a part of it.")
 
 

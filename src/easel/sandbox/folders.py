@@ -6,6 +6,7 @@ alone, moves the folder aside and only then removes it. What is removed is never
 """
 
 import asyncio
+import errno
 import fcntl
 import hashlib
 import os
@@ -32,6 +33,7 @@ ASIDE = ".removed"  # where folders go to be removed
 TAKE_SECONDS = 10.0  # how long to wait for a clean-up to move a folder aside
 TRY_SECONDS = 0.02
 CLEAN_SECONDS = 300.0  # between two clean-ups
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 Count = Callable[[int], None]
 
 log = structlog.get_logger("sandbox")
@@ -238,11 +240,43 @@ def _unlocked(name: str, at: int, *, close: bool = False) -> int:
 
 
 def _give(top: int, owner: int) -> None:
-    """All that is in a folder to its owner, who was somebody else under another setting."""
-    for _, folders, files, at in os.fwalk(".", dir_fd=top, follow_symlinks=False):
-        for name in (*folders, *files):
-            os.chown(name, owner, owner, dir_fd=at, follow_symlinks=False)
+    """All that is in a folder to its owner, who was somebody else under another setting. However deep: one folder is open at a time."""
+    here = os.open(".", _DIRECTORY, dir_fd=top)
+    try:
+        way = [(os.fstat(here), _give_entries(here, owner))]  # from the top to where we are, each with what is still to be entered there
+        while way:
+            _, ahead = way[-1]
+            if ahead:
+                here = _entered(here, ahead.pop())
+                way.append((os.fstat(here), _give_entries(here, owner)))
+                continue
+            way.pop()
+            if way:
+                here = _entered(here, "..")
+                if not os.path.samestat(os.fstat(here), way[-1][0]):
+                    raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))  # moved meanwhile
+    finally:
+        os.close(here)
     os.fchown(top, owner, owner)
+
+
+def _entered(folder: int, name: str) -> int:
+    """Another folder, open in the place of this one."""
+    entered = os.open(name, _DIRECTORY, dir_fd=folder)
+    os.close(folder)
+    return entered
+
+
+def _give_entries(folder: int, owner: int) -> list[str]:
+    """The folders among them. A file that has another name elsewhere is not the session's alone, and is left to whom it belongs."""
+    inner: list[str] = []
+    for name in os.listdir(folder):
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISDIR(found.st_mode):
+            inner.append(name)
+        if stat.S_ISDIR(found.st_mode) or found.st_nlink == 1:
+            os.chown(name, owner, owner, dir_fd=folder, follow_symlinks=False)
+    return inner
 
 
 def _folders(at: Path, *, hidden: bool = False) -> list[Path]:

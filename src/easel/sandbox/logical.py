@@ -1,15 +1,22 @@
 """How a command is started with no isolation at all: in its folder, with an empty environment and limits, as whoever Easel is.
 
-Its environment has one word more than under bubblewrap, by which what it leaves behind is found and ended. Only where the user's setting says so. It can read and write whatever Easel's own user can, and reach the network.
+A keeper (`keeper.py`) ends what it leaves behind, and all of it when Easel dies. Its environment has one word more than under
+bubblewrap, by which that is found should the keeper itself be gone. Only where the user's setting says so: it can read and write whatever
+Easel's own user can, and reach the network.
 """
 
+import os
 import shutil
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from uuid import uuid4
 
 from easel.sandbox.bubblewrap import FIRST, Launch, limited
 from easel.sandbox.limits import Limits
 from easel.sandbox.places import Place
+
+KEEPER = Path(__file__).with_name("keeper.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +27,17 @@ class Logical:
 
     def launch(self, command: str, place: Place, cwd: str, limits: Limits, *, network: bool) -> Launch:  # noqa: ARG002 - it has one anyway
         root, way = place.find(cwd)
+        kept, lifeline = os.pipe()
+        argv = [sys.executable, "-I", "-S", str(KEEPER), str(kept), "/bin/sh", "-c", FIRST, "sh"]
         # No limit on processes: the kernel would count all that this user runs. The watch adds up what this command started.
-        argv = ["/bin/sh", "-c", FIRST, "sh", self.bash, "--noprofile", "--norc", "-c", limited(limits, processes=False), "bash", command]
-        return Launch(argv, cwd=str(root.folder / way), mark=uuid4().hex)
+        argv += [self.bash, "--noprofile", "--norc", "-c", limited(limits, processes=False), "bash", command]
+        return Launch(argv, [kept], cwd=str(root.folder / way), mark=uuid4().hex, lifeline=lifeline)
 
 
 def find() -> Logical | str:
     bash = shutil.which("bash")
-    return Logical(bash) if bash else "bash is not installed"
+    if bash is None:
+        return "bash is not installed"
+    if not os.access(sys.executable, os.X_OK):  # for the keeper
+        return f"{sys.executable or 'python'} may not be started by this user"
+    return Logical(bash)

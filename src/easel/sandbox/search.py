@@ -1,12 +1,14 @@
 """Glob and Grep: which files of a place have a name, or a line, that fits. They wait for a disk, so they are called in threads.
 
-Patterns are matched in time that grows with the text alone (RE2), so that none can hang. Links are not followed, `.git` is left
-out, and how much is looked at, and told, has bounds.
+Patterns are matched in time that grows with the text alone (RE2), so that none can hang; but a bad one takes ten thousand times as
+long as a good one, so there is an end to the time too. Links are not followed, `.git` is left out, and how much is looked at, and
+told, has bounds.
 """
 
 import os
 import posixpath
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import IO, Any, Protocol
@@ -24,9 +26,14 @@ MOST_TEXT = 100_000  # characters of one answer
 MOST_READ = 64 * 1024 * 1024  # bytes of all files together
 LARGEST_FILE = 8 * 1024 * 1024  # larger ones are passed over, and counted
 DEEPEST = 64
+MOST_SECONDS = 10.0  # then what was found is told, as cut
+PIECE = 64 * 1024  # bytes that are matched at once: between two, there is a look at the time
+LONGEST_PIECE = 256 * 1024  # of a line that is longer; one that is longer than this is taken in pieces too
+OVERLAP = 4 * 1024  # of the pieces of a line: what fits is found across them if it is not longer than this
 LONGEST_PATTERN = 1_000
 SHOWN = 400  # characters of a line that are shown around what was found
 
+_NEW_LINE = 0x0A
 _PLAIN = {"*": "[^/]*", "?": "[^/]"}
 
 
@@ -36,11 +43,26 @@ class Stop(Protocol):
     def is_set(self) -> bool: ...
 
 
+class Patience:
+    """Ends when whoever asked does not want to know any more, or when it took too long."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+        self._until = time.monotonic() + MOST_SECONDS
+
+    def is_set(self) -> bool:
+        return self._stop.is_set() or time.monotonic() > self._until
+
+
 class Walk:
-    """The files beneath a folder, in order, each as its path from there. Says whether it had to leave some out."""
+    """The files beneath a folder, in order, each as its path from there. Says whether it had to leave some out.
+
+    Names that are no UTF-8 cannot be told, and so not be asked for either: what has one is passed over, and counted.
+    """
 
     def __init__(self, place: Place, path: str, stop: Stop) -> None:
         self.was_cut = False
+        self.passed_over = 0
         self._place = place
         self._path = path
         self._stop = stop
@@ -77,6 +99,9 @@ class Walk:
                     if self._visited > MOST_VISITED or self._stop.is_set():
                         self.was_cut = True
                         break
+                    if not _can_be_told(entry.name):
+                        self.passed_over += 1
+                        continue
                     with suppress(OSError):
                         mode = entry.stat(follow_symlinks=False).st_mode
                         if stat.S_ISDIR(mode) or stat.S_ISREG(mode):
@@ -89,7 +114,7 @@ class Walk:
 def glob(place: Place, args: Mapping[str, Any], stop: Stop) -> Any:
     path = args.get("path", ".")
     fits = compiled(as_expression(args["pattern"]))
-    walk = Walk(place, path, stop)
+    walk = Walk(place, path, Patience(stop))
     paths: list[str] = []
     room = MOST_TEXT
     for inside in walk:
@@ -101,13 +126,14 @@ def glob(place: Place, args: Mapping[str, Any], stop: Stop) -> Any:
             walk.was_cut = True
             break
         paths.append(shown)
-    return {"paths": paths, "truncated": walk.was_cut}
+    return {"paths": paths, "truncated": walk.was_cut, "files_passed_over": walk.passed_over}
 
 
 def grep(place: Place, args: Mapping[str, Any], stop: Stop) -> Any:
     path, most = args.get("path", "."), args.get("limit", 100)
-    fits = compiled(args["pattern"], ignore_case=args.get("ignore_case", False))
+    fits = compiled(args["pattern"], ignore_case=args.get("ignore_case", False), lines=True)
     names = compiled(as_expression(_anywhere(args["glob"]))) if "glob" in args else None
+    stop = Patience(stop)
     walk, passed_over = Walk(place, path, stop), 0
     matches: list[dict[str, Any]] = []
     budget, room = MOST_READ, MOST_TEXT
@@ -120,7 +146,7 @@ def grep(place: Place, args: Mapping[str, Any], stop: Stop) -> Any:
             passed_over += 1
             continue
         budget -= len(content)
-        for number, text in _lines(fits, content):
+        for number, text in _lines(fits, content, stop):
             room -= len(text)
             if len(matches) == most or room < 0:
                 walk.was_cut = True
@@ -129,17 +155,20 @@ def grep(place: Place, args: Mapping[str, Any], stop: Stop) -> Any:
         if walk.was_cut or budget < 0 or stop.is_set():
             walk.was_cut = True
             break
-    return {"matches": matches, "truncated": walk.was_cut, "files_passed_over": passed_over}
+    return {"matches": matches, "truncated": walk.was_cut, "files_passed_over": passed_over + walk.passed_over}
 
 
-def compiled(expression: str, *, ignore_case: bool = False) -> "re2.Regexp":
+def compiled(expression: str, *, ignore_case: bool = False, lines: bool = False) -> "re2.Regexp":
+    """`lines`: it is matched against a whole text, and what fits is within a line."""
     if len(expression) > LONGEST_PATTERN:
         raise Refused(f"A pattern has at most {LONGEST_PATTERN} characters.")
     options = re2.Options()
     options.log_errors = False
     options.case_sensitive = not ignore_case
+    options.never_nl = lines
+    options.never_capture = True
     try:
-        return re2.compile(os.fsencode(expression), options)
+        return re2.compile(os.fsencode(f"(?m){expression}" if lines else expression), options)
     except (re2.error, UnicodeEncodeError) as problem:
         raise Refused(f"The pattern cannot be understood: {_said(problem)} (syntax: RE2).") from None
 
@@ -185,7 +214,11 @@ def _anywhere(pattern: str) -> str:
 
 
 def shown_path(path: str, inside: str) -> str:
-    return posixpath.normpath(posixpath.join(path, inside)).encode("utf-8", "replace").decode()
+    return posixpath.normpath(posixpath.join(path, inside))
+
+
+def _can_be_told(name: str) -> bool:
+    return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)
 
 
 def _one_file(place: Place, path: str) -> list[str] | None:
@@ -211,14 +244,36 @@ def _text_of(file: IO[bytes]) -> bytes | None:
     return None if len(content) > LARGEST_FILE else content
 
 
-def _lines(fits: "re2.Regexp", content: bytes) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(content.split(b"\n"), 1):
-        if (found := fits.search(line)) is not None:
-            if len(line) <= LONGEST_LINE:
-                yield number, line.decode(errors="replace").rstrip("\r")
-            else:
-                start = max(0, found.start() - SHOWN // 2)
-                yield number, f"… {line[start : start + SHOWN].decode(errors='replace')} …"
+def _lines(fits: "re2.Regexp", content: bytes, stop: Stop) -> Iterator[tuple[int, str]]:
+    """Found in the whole and not line by line: a text may have millions of them, and most do not fit."""
+    at, number, counted = 0, 1, 0
+    while at < len(content) and not stop.is_set():
+        end = _piece_end(content, at)
+        found = fits.search(content, at, end)
+        if found is None or (found.start() == len(content) and content[-1] == _NEW_LINE):  # behind the last line end there is no line
+            at = end if end == len(content) or content[end - 1] == _NEW_LINE else end - OVERLAP
+            continue
+        first = content.rfind(b"\n", 0, found.start()) + 1
+        last = content.find(b"\n", found.start())
+        line = content[first : last if last >= 0 else len(content)]
+        number, counted = number + content.count(b"\n", counted, first), first
+        yield number, _shown(line, found.start() - first)
+        at = first + len(line) + 1
+
+
+def _piece_end(content: bytes, at: int) -> int:
+    """After whole lines, as many as a piece has room for, or else after one."""
+    if at + PIECE >= len(content):
+        return len(content)
+    whole = content.rfind(b"\n", at, at + PIECE) + 1 or content.find(b"\n", at, at + LONGEST_PIECE) + 1
+    return whole or min(at + LONGEST_PIECE, len(content))
+
+
+def _shown(line: bytes, at: int) -> str:
+    if len(line) <= LONGEST_LINE:
+        return line.decode(errors="replace").rstrip("\r")
+    start = max(0, at - SHOWN // 2)
+    return f"… {line[start : start + SHOWN].decode(errors='replace')} …"
 
 
 def _said(problem: Exception) -> str:

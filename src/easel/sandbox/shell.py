@@ -16,6 +16,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from easel.sandbox.bubblewrap import MARK, PATH, Launch
+from easel.sandbox.child import Child, ended, reader
 from easel.sandbox.limits import Limits, Stopped
 from easel.sandbox.output import Hear, Output
 from easel.sandbox.places import Place
@@ -90,7 +91,7 @@ class _Running:
         self.output = output
         self._place = place
         self._limits = limits
-        self._process: asyncio.subprocess.Process | None = None
+        self._child: Child | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._stop: asyncio.Future[Stopped] = asyncio.get_running_loop().create_future()
         self._is_namespace = False
@@ -101,11 +102,12 @@ class _Running:
         self._handle: int | None = None  # of that process, which no other can take over
         self._told: int | None = None  # the exit code, as bubblewrap tells it
         self._mark = b""  # by which its processes are known where no namespace holds them together
+        self._lifeline: int | None = None  # what its keeper holds on to there
 
     @property
     def exit_code(self) -> int | None:
         """None: the command never began."""
-        returned = self._process.returncode if self._process else None
+        returned = self._child.returned if self._child else None
         if self._told is not None or returned is None:
             return self._told
         if returned < 0:
@@ -115,25 +117,18 @@ class _Running:
     async def start(self, launch: Launch) -> None:
         self._is_namespace = launch.status is not None
         self._mark = launch.mark.encode()
+        self._lifeline = launch.lifeline
         if launch.status is not None:
-            self._status, self._status_pipe = await _reader(launch.status)
-        self._process = await asyncio.create_subprocess_exec(
-            *launch.argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            pass_fds=launch.descriptors,
-            env={"PATH": PATH} | ({MARK: launch.mark} if launch.mark else {}),
-            cwd=launch.cwd,
-            start_new_session=True,
-        )
-        duties = [self._read(), self._watch(), *([self._listen(self._status)] if self._status else [])]
+            self._status, self._status_pipe = await reader(os.fdopen(launch.status, "rb", 0))
+        env = {"PATH": PATH} | ({MARK: launch.mark} if launch.mark else {})
+        self._child = await Child.started(launch.argv, descriptors=launch.descriptors, env=env, cwd=launch.cwd, owner=self._place.owner)
+        duties = [self._read(self._child), self._watch(), *([self._listen(self._status)] if self._status else [])]
         self._tasks = [asyncio.create_task(duty) for duty in duties]
 
     async def until_over(self, timeout_seconds: float) -> Stopped | None:
         """None: it came to its end by itself."""
-        assert self._process is not None
-        waiting = asyncio.create_task(self._process.wait())
+        assert self._child is not None
+        waiting = asyncio.create_task(self._child.wait())
         try:
             done, _ = await asyncio.wait({waiting, self._stop}, timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -146,8 +141,8 @@ class _Running:
     async def end(self) -> None:
         """Everything is gone when it returns, and every word of it was heard."""
         try:
-            if self._process is not None:
-                await self._kill(self._process)
+            if self._child is not None:
+                await self._kill(self._child)
                 [reading, watching, *listening] = self._tasks
                 watching.cancel()
                 await asyncio.wait(self._tasks, timeout=END_SECONDS)
@@ -155,6 +150,9 @@ class _Running:
                     task.cancel()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
         finally:
+            self._let_go()
+            if self._child is not None:
+                self._child.close()
             if self._status_pipe is not None:
                 self._status_pipe.close()
             if self._handle is not None:
@@ -163,10 +161,8 @@ class _Running:
 
     # -- while it runs ---------------------------------------------------------------------------------------------
 
-    async def _read(self) -> None:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        while chunk := await self._process.stdout.read(CHUNK):
+    async def _read(self, child: Child) -> None:
+        while chunk := await child.said.read(CHUNK):
             if not self._stop.done():  # what it says while it is being ended is read, since it could not end otherwise, and dropped
                 self.output.add(chunk)
             if self.output.size > self._limits.output_bytes:
@@ -189,10 +185,15 @@ class _Running:
             await asyncio.sleep(pause)
             began = time.monotonic()
             looks += 1
-            seen = look_for(self._mark) if self._mark else look_below(self._top) if self._top else []
-            if reason := self._exceeded(seen, with_disk=looks % 10 == 0):
+            if reason := self._exceeded(self._look(), with_disk=looks % 10 == 0):
                 self._stop_by(reason)
             pause = max(LOOK_SECONDS, LOOKING_SHARE * (time.monotonic() - began))
+
+    def _look(self) -> list[Seen]:
+        if not self._mark:
+            return look_below(self._top) if self._top else []
+        kept = look_below(self._child.pid) if self._child else []
+        return list({one.pid: one for one in (*kept, *look_for(self._mark))}.values())
 
     def _exceeded(self, seen: list[Seen], *, with_disk: bool) -> Stopped | None:
         limits = self._limits
@@ -218,52 +219,41 @@ class _Running:
 
     # -- its end ---------------------------------------------------------------------------------------------------
 
-    async def _kill(self, process: asyncio.subprocess.Process) -> None:
+    async def _kill(self, child: Child) -> None:
         if self._is_namespace:
             # The first process of a namespace takes all others with it; then bubblewrap itself goes, and is waited for.
             await at_most(BIRTH_SECONDS, self._born.wait())
             self._kill_top()
         else:
-            self._kill_group(process.pid)
-        if not await at_most(END_SECONDS, process.wait()):
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await at_most(END_SECONDS, process.wait())
+            self._let_go()
+        if not await at_most(END_SECONDS, child.wait()):
+            child.kill()
+            await at_most(END_SECONDS, child.wait())
+        if self._mark:
+            self._kill_marked()
         if self._is_namespace and self._handle is not None:
             self._kill_top()
-            await at_most(END_SECONDS, _gone(self._handle))
+            await at_most(END_SECONDS, ended(self._handle))
 
     def _kill_top(self) -> None:
         with contextlib.suppress(OSError):
             if self._handle is not None:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
-    def _kill_group(self, pid: int) -> None:
-        """The group, and what left it with our mark: without a namespace that is the best there is."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
+    def _let_go(self) -> None:
+        """The keeper ends what it keeps, and then itself."""
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+
+    def _kill_marked(self) -> None:
+        """What a keeper left that was killed itself: a command of the same user can do that."""
         for _ in range(MOST_ROUNDS):
             if not (left := marked(self._mark)):
                 return
             for one in left:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(one, signal.SIGKILL)
-
-
-async def _reader(descriptor: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
-    reader, loop = asyncio.StreamReader(), asyncio.get_running_loop()
-    pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0))
-    return reader, pipe
-
-
-async def _gone(handle: int) -> None:
-    """A handle can be read once its process has ended, and with the first of a namespace all others have."""
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(handle, ended.set)
-    try:
-        await ended.wait()
-    finally:
-        loop.remove_reader(handle)
 
 
 def _free_bytes(place: Place) -> int:

@@ -37,17 +37,20 @@ from easel.sandbox.limits import Limits, Stopped
 from easel.sandbox.output import Hear
 from easel.sandbox.places import Outside, Place, Workplace
 from easel.sandbox.shell import KILLED, NotStarted, Ran, Shell
-from easel.sandbox.waiting import in_thread
+from easel.sandbox.waiting import Threads
 
 Args = Mapping[str, Any]
 Work = Callable[[Place, Args, Event], Any]
 
-FILE_WORK: Mapping[str, Work] = {
-    "Read": lambda place, args, _: files.read(place, args),
-    "Write": lambda place, args, _: files.write(place, args),
-    "Edit": lambda place, args, _: files.edit(place, args),
-    "Glob": search.glob,
-    "Grep": search.grep,
+# One file is soon done with; a search may take its time, and has threads of its own.
+FILES, SEARCHES = Threads("easel-files", 16, each=4), Threads("easel-search", 4, each=2)
+
+FILE_WORK: Mapping[str, tuple[Threads, Work]] = {
+    "Read": (FILES, lambda place, args, _: files.read(place, args)),
+    "Write": (FILES, lambda place, args, _: files.write(place, args)),
+    "Edit": (FILES, lambda place, args, _: files.edit(place, args)),
+    "Glob": (SEARCHES, search.glob),
+    "Grep": (SEARCHES, search.grep),
 }
 
 
@@ -82,6 +85,8 @@ class MachineTool:
             raise self._failed(str(problem)) from None
         except beneath.NotAFile:
             raise self._failed(f"{args['path']} is a link, a pipe or a device, and no file.") from None
+        except UnicodeEncodeError:
+            raise self._failed("what was asked has half of a character (a lone surrogate) in it.") from None
         except OSError as problem:
             raise self._failed(_said(args, problem)) from problem
 
@@ -89,7 +94,8 @@ class MachineTool:
         try:
             if self.bare_name == "Bash":
                 return await self._run(args, place, context, hear)
-            return await in_thread(partial(FILE_WORK[self.bare_name], place, args))
+            threads, work = FILE_WORK[self.bare_name]
+            return await threads.run(str(place.roots[0].folder), partial(work, place, args))
         except Outside:
             path = str(args.get("path", args.get("workdir", "")))[:500]
             self._violated(context, place, "path", {"path": path})
@@ -111,8 +117,6 @@ class MachineTool:
             )
         except NotStarted as problem:
             raise self._failed(f"the sandbox could not be set up ({problem}).") from None
-        except UnicodeEncodeError:
-            raise self._failed("the command has half of a character (a lone surrogate) in it.") from None
         except asyncio.CancelledError:
             self._record(context, place, {"exit_code": KILLED, "cancelled": True})
             raise
