@@ -21,7 +21,7 @@ from tests.host.working import until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from easel.host.connected_node import ConnectedNode
     from tests.host.conftest import Bench, TurnableClock
@@ -65,6 +65,37 @@ class Weather:
     async def _refuse(self, *_: Any, **__: Any) -> Any:
         self.refused += 1
         raise Unavailable(what="The database")
+
+
+def watched(store: Any, name: str, mark: Callable[[], Any]) -> asyncio.Queue[Any]:
+    """What the mark was whenever this was asked of the store, each once it is done."""
+    done: asyncio.Queue[Any] = asyncio.Queue()
+    real = getattr(store, name)
+
+    async def ask(*given: Any, **named: Any) -> Any:
+        began = mark()
+        answer = await real(*given, **named)
+        done.put_nowait(began)
+        return answer
+
+    setattr(store, name, ask)
+    return done
+
+
+def held(store: Any, name: str, *, is_done: bool) -> tuple[asyncio.Event, asyncio.Event]:
+    """The next time this is asked of the store, the first event says so, and it goes on with the second: after it is done, or before."""
+    begun, may_go_on = asyncio.Event(), asyncio.Event()
+    real = getattr(store, name)
+
+    async def ask(*given: Any, **named: Any) -> Any:
+        delattr(store, name)  # once
+        answer = await real(*given, **named) if is_done else None
+        begun.set()
+        await may_go_on.wait()
+        return answer if is_done else await real(*given, **named)
+
+    setattr(store, name, ask)
+    return begun, may_go_on
 
 
 class Instance:
@@ -227,6 +258,59 @@ async def test_what_a_newer_instance_asks_and_we_do_not_know_is_answered(bench: 
     await here.nodes.close()
 
 
+@pytest.mark.parametrize("change", ["it comes", "it goes"])
+async def test_what_was_read_before_a_node_came_or_went_is_not_believed_after(bench: Bench, change: str) -> None:
+    """The answer of the store was on its way when the bell rang: it is of before."""
+    limits = replace(LIMITS, poll_seconds=600)  # what is believed is believed for long
+    here, there = Instance(bench, limits), Instance(bench, limits)
+    arrival = None if change == "it comes" else (await here.connect())[2]
+    begun, may_go_on = held(there.store, "list_nodes", is_done=True)
+    reading = asyncio.create_task(there.names())
+    async with asyncio.timeout(10):
+        await begun.wait()
+        if arrival is None:
+            await here.connect()
+        else:
+            await here.nodes.leave(arrival)
+
+        async def was_heard() -> bool:
+            return there.nodes._changes > (change == "it goes")
+
+        await until(was_heard)
+        may_go_on.set()
+        before, after = ([], ["laptop__Echo"]) if change == "it comes" else (["laptop__Echo"], [])
+        assert await reading == before
+        assert await there.names() == after
+    for instance in (here, there):
+        await instance.nodes.close()
+
+
+async def test_a_result_beyond_the_limit_is_not_stored_for_another_instance(pair: tuple[Instance, Instance], bench: Bench) -> None:
+    here, there = pair
+    one, link, _ = await here.connect()
+    fits = "x" * (LIMITS.result_bytes - 2)  # with its quotes
+    call = asyncio.create_task(there.use())
+    await answered(one, link, fits)
+    assert await call == fits
+    there.store.away = {"collect"}
+    call = asyncio.create_task(there.use())
+    await answered(one, link, fits + "x")
+
+    async def stored() -> list[Any]:
+        return await bench.database.read(
+            lambda connection: connection.execute("select answer from calls where answer is not null").fetchall()
+        )
+
+    async def is_answered() -> bool:
+        return bool(await stored())
+
+    await until(is_answered)
+    [row] = await stored()
+    assert len(row["answer"]) < 200
+    there.store.away = set()
+    assert f"its result of {LIMITS.result_bytes + 1} bytes is over the limit of {LIMITS.result_bytes}" in await why(call)
+
+
 # --- when the store is away ---------------------------------------------------------------------------------------------
 
 
@@ -380,6 +464,75 @@ async def test_a_store_that_was_away_has_heard_of_nobody_and_nothing_is_stopped_
     assert await call == "done"
     for instance in (holder, caller):
         await instance.nodes.close()
+
+
+@case("D2")
+async def test_patience_with_a_store_that_was_away_has_an_end(bench: Bench, clock: TurnableClock) -> None:
+    """Who is not heard of for so long after it is back has died."""
+    limits = replace(LIMITS, seconds=0.2, call_seconds=600)
+    holder, caller = Instance(bench, limits), Instance(bench, limits)
+    clock.stop()
+    _, link, _ = await holder.connect()
+    call = asyncio.create_task(caller.use())
+    async with asyncio.timeout(10):
+        call_id, _, _ = await link.asked.get()
+        caller.store.away = {"collect", "renew_calls", "cancel"}  # as if it were not there any more
+        holder.store.away = {"withdrawn"}
+        refused = holder.store.refused
+
+        async def was_away() -> bool:
+            return holder.store.refused > refused
+
+        await until(was_away)
+        clock.ahead += limits.seconds + 1
+        holder.store.away = set()
+        assert await link.cancelled.get() == call_id
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    for instance in (holder, caller):
+        await instance.nodes.close()
+
+
+@rule("CV-23")
+@case("X8")
+async def test_as_long_as_somebody_waits_that_is_said_by_itself(bench: Bench, clock: TurnableClock) -> None:
+    """However rarely the store is looked at otherwise."""
+    limits = replace(LIMITS, seconds=0.06, poll_seconds=600, call_seconds=600)
+    holder, caller = Instance(bench, limits), Instance(bench, limits)
+    clock.stop()
+    one, link, _ = await holder.connect()
+    waits = watched(caller.store, "renew_calls", lambda: clock.ahead)
+    lives = watched(holder.store, "renew", lambda: clock.ahead)
+    looks = watched(holder.store, "withdrawn", lambda: clock.ahead)
+    call = asyncio.create_task(caller.use())
+    async with asyncio.timeout(10):
+        call_id, _, _ = await link.asked.get()
+        for _ in range(4):
+            clock.ahead += limits.seconds / 2
+            for said in (waits, lives, looks):
+                while await said.get() < clock.ahead:
+                    pass
+    assert link.cancelled.empty()
+    assert one.answered(call_id, Answer("done")), "after twice the time for which nobody is believed without a word"
+    async with asyncio.timeout(10):
+        assert await call == "done"
+    for instance in (holder, caller):
+        await instance.nodes.close()
+
+
+async def test_a_call_that_is_being_placed_is_not_missed_yet(pair: tuple[Instance, Instance]) -> None:
+    """Another one is waited for meanwhile, and the store knows nothing of this one."""
+    here, there = pair
+    one, link, _ = await here.connect()
+    assert await there.names() == ["laptop__Echo"]
+    begun, may_go_on = held(there.store, "place", is_done=False)
+    call = asyncio.create_task(there.use())
+    async with asyncio.timeout(10):
+        await begun.wait()
+        await there.nodes._elsewhere.renew()
+        may_go_on.set()
+    await answered(one, link)
+    assert await call == "done"
 
 
 async def test_a_process_that_ends_leaves_no_task_behind(bench: Bench) -> None:

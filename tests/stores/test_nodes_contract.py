@@ -13,8 +13,10 @@ from easel.core.tool.call import CALL_MOVES, LOST, Answer, CallStatus, NewCall
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import Node
 from easel.ids import OWNER, CallId, UserId, new_call_id, new_connection_id, new_token_id
+from easel.stores.postgres.nodes import SQL
 from tests.requirements import rule
 from tests.stores.harness import REFUSED, Store
+from tests.stores.test_artifacts_contract import ON_POSTGRES, hand_of, wait_until_someone_waits
 
 if TYPE_CHECKING:
     from easel.host.node_ports import NodeStore, TokenStore
@@ -302,6 +304,41 @@ async def test_leaving_and_placing_at_once_leaves_no_call_behind(nodes: NodeStor
         placed, lost = await asyncio.gather(asyncio.gather(*(nodes.place(call) for call in calls)), nodes.leave(node.connection_id))
         assert sorted(lost) == sorted(call.call_id for call, there in zip(calls, placed, strict=True) if there)
         await store.sql("delete from calls")
+
+
+async def by_hand(hand: Any, name: str, **given: Any) -> list[Any]:
+    """A statement of the store, in the transaction that the test leads."""
+    return await hand.fetch(SQL[name].sql, *SQL[name].arguments(given))
+
+
+@ON_POSTGRES
+@pytest.mark.parametrize("way", ["it leaves", "it connects again"])
+async def test_a_connection_that_ends_waits_for_the_call_that_is_being_placed_and_loses_it(
+    nodes: NodeStore, store: Store, way: str
+) -> None:
+    """Else the call would be stored after the look at what is to be lost: nobody would ring for it, and its caller would learn of it late."""
+    node, hand = a_node(), hand_of(store)
+    await entered(nodes, node)
+    call = a_call(node)
+    async with hand.transaction():
+        assert await by_hand(hand, "place_call", **{name: getattr(call, name) for name in NewCall.__slots__})
+        ending = asyncio.create_task(nodes.leave(node.connection_id) if way == "it leaves" else entered(nodes, a_node()))
+        await wait_until_someone_waits(hand)
+    assert await ending == [call.call_id]
+
+
+@ON_POSTGRES
+async def test_a_call_waits_for_the_connection_that_is_ending_and_is_not_placed(nodes: NodeStore, store: Store) -> None:
+    """Else it would be told as lost, as if it might have been done; so it is asked of the node by its newer connection."""
+    node, hand = a_node(), hand_of(store)
+    await entered(nodes, node)
+    async with hand.transaction():
+        await by_hand(hand, "leave_node", connection_id=node.connection_id)
+        assert await by_hand(hand, "lose_calls", target=node.connection_id) == []
+        placing = asyncio.create_task(nodes.place(a_call(node)))
+        await wait_until_someone_waits(hand)
+    assert not await placing
+    assert await store.sql("select * from calls") == []
 
 
 @pytest.mark.parametrize("status", [*CallStatus, "odd"])

@@ -29,6 +29,7 @@ BAD: list[tuple[str | bytes, str | None]] = [
     ('{"type":"req","method":"tools.list"}', None),
     ('{"type":"req","id":7,"method":"tools.list"}', None),
     ('{"type":"req","id":"","method":"tools.list"}', None),
+    (f'{{"type":"req","id":"{"x" * 201}","method":"tools.list"}}', None),
     ('{"id":"7","method":"tools.list"}', "7"),
     ('{"type":"REQ","id":"7","method":"tools.list"}', "7"),
     ('{"type":"evt","id":"7","event":"x"}', "7"),
@@ -161,3 +162,12 @@ def test_a_refusal_without_an_id_says_null() -> None:
     with pytest.raises(frames.BadFrame) as bad:
         frames.read("{")
     assert json.loads(frames.refusal(bad.value.id, bad.value.problem))["id"] is None
+
+
+def test_an_id_is_of_any_text_up_to_its_longest() -> None:
+    """What a client calls its request is told back to it, so it has a bound."""
+    longest = "ü" * frames.LONGEST_ID
+    assert frames.read(json.dumps({"type": "req", "id": longest, "method": "x"})).id == longest
+    with pytest.raises(frames.BadFrame, match="text of 1 to 200 characters") as bad:
+        frames.read(json.dumps({"type": "req", "id": longest + "ü", "method": "x"}))
+    assert bad.value.id is None, "and is not told back in the refusal either"

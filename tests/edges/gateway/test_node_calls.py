@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.core.tool.node import parts_of
+from easel.edges.gateway.node_side import LONGEST_ERROR
 from easel.errors import ToolFailed
 from tests.edges.gateway.node_peer import NodePeer, a_tool, names_of, using
 from tests.edges.http.live import LiveEasel as Live
@@ -260,6 +261,17 @@ async def test_a_result_beyond_the_limits_is_refused_and_the_node_stays(small: L
         call = using(small, "laptop__Echo")
         await node.echo_one()
         await call
+
+
+async def test_of_an_error_so_much_is_told_on_and_no_more(place: tuple[LiveEasel, int]) -> None:
+    """It goes into a conversation, into a record and to whoever pressed."""
+    easel, at = place
+    name = new_session()
+    async with NodePeer.connected(easel, name) as node:
+        for error, told in (("x" * LONGEST_ERROR, "x" * 4_000), ("x" * 100_000, "x" * 4_000), ("", "failed.")):
+            call = using(easel, f"{name}__Echo", at=at)
+            assert await node.answer((await node.invoked())["callId"], error=error) == {"ok": True}
+            assert await said(call) == f"{name}__Echo: {told}"
 
 
 async def test_a_large_result_from_elsewhere_is_refused_before_it_is_stored(apart: LiveEasel) -> None:

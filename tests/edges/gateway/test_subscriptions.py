@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from easel.edges.gateway.connection import Connection
+from easel.edges.gateway.hello import ENDED
 from tests.edges.http.live import LiveEasel, new_session
 from tests.edges.http.test_canvases import png, snap, watched
 from tests.requirements import rule
@@ -134,6 +136,31 @@ async def test_who_watches_a_canvas_that_is_deleted_is_told(client: GatewayClien
     await client.call("canvas.create", canvasId=canvas)
     await client.call("canvas.subscribe", canvasId=canvas)
     assert (await client.event()).event == "canvas.created"
+
+
+async def test_who_is_told_of_the_end_can_subscribe_anew_at_once(
+    client: GatewayClient, easel: LiveEasel, canvas: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However late whoever told it goes on: the frame is with its reader before that."""
+    may_go_on = asyncio.Event()
+    send = Connection._send
+
+    async def send_and_wait(self: Connection, text: str) -> None:
+        await send(self, text)
+        if ENDED in text:
+            await may_go_on.wait()
+
+    await client.call("canvas.subscribe", canvasId=canvas, afterSeq=1)
+    monkeypatch.setattr(Connection, "_send", send_and_wait)
+    await client.call("canvas.delete", canvasId=canvas)
+    assert (await client.event()).event == ENDED
+    await client.call("canvas.create", canvasId=canvas)
+    await client.call("canvas.subscribe", canvasId=canvas)
+    assert (await client.event()).event == "canvas.created"
+    easel._loop.call_soon_threadsafe(may_go_on.set)
+    await client.call("canvas.patch", canvasId=canvas, statePatch=[add("a", 1)])
+    assert (await client.event()).event == "canvas.updated", "and the end of the older one is not that of the newer"
+    await client.call("canvas.unsubscribe", canvasId=canvas)
 
 
 async def test_one_connection_watches_so_many_canvases_and_no_more(small_easel: LiveEasel) -> None:
