@@ -80,6 +80,24 @@ async def test_a_question_that_somebody_else_s_press_brings_is_shown_whole(page:
     await expect(page.locator("#waiting")).to_be_hidden()
 
 
+@rule("CV-22")
+async def test_on_a_phone_what_is_asked_comes_into_sight_first_and_the_answers_stay_there(page: Page, easel: LiveEasel, desk: Desk) -> None:
+    await page.set_viewport_size({"width": 375, "height": 600})
+    long = {f"part{number}": "echo word\n" * 20 for number in range(4)}
+    name = desk.make(
+        MINIMAL, {**TWO, "actions": {"write": {**ECHO, "args": {"value": long}, "confirm": "always", "title": "Write it all"}}}
+    )
+    await show(page, easel, name)
+    await (await the_frame(page)).evaluate("void gsvCanvas.runAction('write')")
+    await expect(page.locator("#consent-title")).to_be_in_viewport(ratio=1)
+    for answer in ("Refuse", "Approve"):
+        await expect(page.get_by_role("button", name=answer)).to_be_in_viewport(ratio=1)
+    await expect(page.locator("#consent-refuse")).to_be_focused()
+    assert await page.evaluate("document.getElementById('consent').scrollTop") == 0
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#consent")).to_be_hidden()
+
+
 @rule("CV-05")
 async def test_the_pause_of_a_question_is_its_own(page: Page, easel: LiveEasel, desk: Desk) -> None:
     """The time that a person looked at one question is no time that they looked at the next.
@@ -158,6 +176,50 @@ async def test_a_question_that_the_browser_closed_by_itself_is_left_for_later(pa
     await page.get_by_role("button", name="Look at it").last.click()
     await page.get_by_role("button", name="Refuse").click()
     await desk.until(lambda: "refused" in [one["status"] for one in desk.records(name)], "the refusal")
+
+
+@rule("CV-05", "CV-22")
+async def test_who_has_decided_by_keyboard_goes_on_where_they_were(page: Page, easel: LiveEasel, desk: Desk) -> None:
+    name = desk.make("<!doctype html><button>Other</button><button data-gsv-action=first>First</button>", TWO)
+    frame = await show(page, easel, name)
+    button, why = frame.get_by_role("button", name="First"), page.locator("#consent-why")
+    await button.focus()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#consent-refuse")).to_be_focused()
+    await expect(why).to_have_text("You pressed something here a moment ago, and the page asks for this. It needs your consent.")
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#consent")).to_be_hidden()
+    await expect(page.locator("#stage iframe")).to_be_focused()
+    await expect(button).to_be_focused()
+    await page.keyboard.press("Enter")  # so soon after an Escape it is not asked, and the line says why
+    await expect(page.locator("#waiting")).to_contain_text("you had put another question away a moment before")
+    await expect(page.locator("#spoken")).to_contain_text("first waits for your consent.")
+    look = page.get_by_role("button", name="Look at it")
+    await look.first.focus()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#consent-refuse")).to_be_focused()
+    await expect(why).to_contain_text("owner asked for this at ")
+    await page.keyboard.press("Enter")
+    await expect(look).to_have_count(1)
+    await expect(look).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#consent-refuse")).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#waiting")).to_be_hidden()
+    await expect(page.locator("#stage iframe")).to_be_focused()
+    assert {one["status"] for one in desk.records(name)} == {"refused"}
+
+
+@rule("CV-05")
+async def test_a_page_that_asks_without_a_press_is_said_to_do_so(page: Page, easel: LiveEasel, desk: Desk) -> None:
+    """Only the browser knows, and no page can say otherwise. (To this one all that a test does is a press, so it is told for it.)"""
+    await page.add_init_script("Object.defineProperty(navigator, 'userActivation', {value: {isActive: false}})")
+    asks = "<!doctype html><script>gsvCanvas.subscribe(() => { window.asked ??= gsvCanvas.runAction('first') })</script>"
+    await show(page, easel, desk.make(asks, TWO))
+    await expect(page.locator("#consent-why")).to_have_text(
+        "The page of this canvas asks for this by itself: nothing was pressed here a moment ago."
+    )
+    await page.get_by_role("button", name="Refuse").click()
 
 
 # --- accepting what an agent wrote --------------------------------------------------------------------------------------

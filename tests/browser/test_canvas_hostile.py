@@ -208,9 +208,11 @@ async def test_a_page_reaches_the_origins_that_its_policy_lists_and_works_as_any
 
 async def test_a_page_that_left_its_place_can_be_shown_again(page: Page, server: EaselProcess, desk: Desk) -> None:
     name = desk.make(f"{EMPTY}<p data-gsv-text=state.service></p><script src=index.js></script>")
-    desk.put(name, "assets/index.js", "addEventListener('click', () => { location.href = 'https://example.com/' })")
+    desk.put(
+        name, "assets/index.js", "addEventListener('click', () => { location.href = 'https://example.com/' }); document.body.id = 'ready'"
+    )
     frame = await show(page, server, name)
-    await frame.locator("body").click()
+    await frame.locator("#ready").click()
     await expect(page.locator("#stage .left")).to_contain_text("went somewhere else")
     await page.get_by_role("button", name="Show the canvas again").click()
     await expect(inside(page).locator("p")).to_have_text("api")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -38,6 +39,13 @@ SPEC: dict[str, Any] = {
             "args": {"command": "echo {{input.word}}; sleep {{input.seconds}}"},
             "confirm": "never",
             "title": "Say and wait",
+        },
+        "fail": {
+            "kind": "tool.call",
+            "tool": "local__Bash",
+            "args": {"command": "echo so far; exit 3"},
+            "confirm": "never",
+            "saveAs": "failed",
         },
         "note": {"kind": "state.patch", "patch": [{"op": "add", "path": "/noted", "value": True}]},
     },
@@ -81,7 +89,9 @@ async def test_the_generated_page_shows_the_last_lines_and_a_stop_button_while_i
     await expect(frame.locator("[data-outcome=deploy]")).to_have_text("running…")
     await expect(page.locator("#stops")).to_have_text("Stop Deploy it")
     await stop.click()
-    await expect(frame.locator("[data-outcome=deploy]")).to_contain_text("failed: owner stopped it")
+    await expect(frame.locator("[data-outcome=deploy]")).to_have_text("stopped")
+    await expect(frame.locator("[data-outcome=deploy]")).to_have_attribute("title", re.compile("owner stopped it"))
+    await expect(page.locator("#notes")).to_be_hidden()  # whoever wanted it has no problem
     await expect(stop).to_be_hidden()
     await expect(said).to_contain_text("three")  # what a failed one said stays
     await expect(page.locator("#stops")).to_be_empty()
@@ -108,9 +118,40 @@ async def test_a_page_that_is_opened_in_the_middle_shows_what_was_said_so_far(pa
     await expect(frame.locator("[data-said=quick]")).to_be_hidden()
     await expect(later.locator("#notes")).to_be_hidden()
     await frame.locator("[data-stop=deploy]").click()
-    await expect(frame.locator("[data-outcome=deploy]")).to_contain_text("failed: owner stopped it")
+    await expect(frame.locator("[data-outcome=deploy]")).to_have_text("stopped")
     await expect(frame.locator("[data-said=deploy]")).to_have_text("one\n30%\n<b>three</b>\n")  # once
     await later.close()
+
+
+@rule("CV-30")
+async def test_the_generated_page_says_how_a_command_ended_and_asks_for_what_an_action_takes(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
+    name = desk.make(None, {**SPEC, "state": {"failed": None, "text": "مرحبا", "long": "x" * 100, "on": True, "count": 1}})
+    frame = await show(page, server, name)
+    await frame.get_by_role("button", name="Fail").click()
+    outcome = frame.locator("[data-outcome=fail]")
+    await expect(outcome).to_have_text("done, exit code 3")
+    await expect(outcome).to_have_class("outcome failed")
+    await expect(frame.locator("[data-member=failed]")).to_contain_text("exit code 3 · finished")
+    await expect(frame.locator("[data-member=failed] pre")).to_have_text("so far\n")
+
+    await frame.get_by_label("Word").fill("typed 'so'")
+    await frame.get_by_label("Seconds").fill("0")
+    await frame.get_by_label("Seconds").press("Enter")
+    await expect(frame.locator("[data-outcome=by]")).to_have_text("done")
+    assert desk.records(name)[0]["actionId"] == "by"
+    await frame.get_by_label("Seconds").fill("60")
+    await frame.get_by_role("button", name="Say and wait").click()
+    await expect(frame.locator("[data-said=by]")).to_have_text("typed 'so'\n")
+    await frame.locator("[data-stop=by]").click()
+    await expect(frame.locator("[data-outcome=by]")).to_have_text("stopped")
+
+    await expect(frame.get_by_label("Text")).to_have_css("direction", "rtl")
+    [long, part] = [await frame.locator(one).bounding_box() for one in ("label.long", ".part.fields")]
+    assert long
+    assert part
+    assert long["width"] > 0.9 * part["width"] - 40, "a long text has the row to itself"
 
 
 @rule("CV-37", "CV-30")
@@ -124,7 +165,7 @@ async def test_of_two_executions_of_one_action_both_are_shown_and_each_can_be_st
     await holds(frame, "told.at(-1)?.output === 'first\\n'")
     await frame.evaluate(press % (0, "quick"))
     await desk.until(lambda: [one["status"] for one in desk.records(name)] == ["completed", "running"], "the second has ended")
-    await expect(page.locator("#running")).to_have_text("running: by")
+    await expect(page.locator("#running")).to_have_text("running: Say and wait")
     await expect(page.locator("#stops button")).to_have_text(["Stop Say and wait"])
     first = desk.records(name)[-1]["eventId"]
     await holds(
@@ -133,7 +174,7 @@ async def test_of_two_executions_of_one_action_both_are_shown_and_each_can_be_st
     await expect(inside(page).locator("button")).to_have_attribute("aria-busy", "true")
 
     await frame.evaluate(press % (60, "third"))
-    await expect(page.locator("#running")).to_have_text("running: by (2 times)")
+    await expect(page.locator("#running")).to_have_text("running: Say and wait (2 times)")
     await expect(page.locator("#stops button")).to_have_count(2)
     await holds(frame, "told.at(-1).output === 'third\\n'")  # of two that run the later one is named
     await expect(page.locator("#stops button").first).to_contain_text("Stop Say and wait, since ")
@@ -150,7 +191,7 @@ async def test_what_runs_is_shown_however_much_has_run_since(page: Page, server:
     name = desk.make(None, SPEC)
     await show(page, server, name)
     await inside(page).get_by_role("button", name="Deploy it").click()
-    await expect(page.locator("#running")).to_have_text("running: deploy")
+    await expect(page.locator("#running")).to_have_text("running: Deploy it")
     for _ in range(60):
         desk.rpc("canvas.action", canvasId=name, actionId="note")
     later = await page.context.new_page()

@@ -394,6 +394,48 @@ async def test_a_canvas_without_a_page_is_a_form_with_buttons_and_tables(page: P
     await expect(frame.locator("[data-outcome=fail]")).to_contain_text("failed: ")
 
 
+@rule("CV-30")
+async def test_a_generated_field_stays_under_the_fingers_whatever_changes_around_it(page: Page, server: EaselProcess, desk: Desk) -> None:
+    state = {"name": "Ada", "n": 3, "note": "short", "rows": [{"a": 1}], "deep": {"region": "eu", "list": [1]}}
+    name = desk.make(None, {"state": state})
+    frame = await show(page, server, name)
+    field = frame.get_by_label("Name")
+    await field.click()
+    await page.keyboard.press("End")
+    await page.keyboard.type(" Love")
+    desk.patch(name, "/rows/-", {"a": 2})  # a list, a member that comes, one that goes
+    desk.patch(name, "/more", {"text": "new"})
+    desk.rpc("canvas.patch", canvasId=name, statePatch=[{"op": "remove", "path": "/note"}])
+    await expect(frame.locator("[data-member=rows] tbody tr")).to_have_count(2)
+    await expect(frame.locator("[data-member=more]")).to_contain_text("new")
+    await expect(frame.get_by_label("Note")).to_have_count(0)
+    await expect(field).to_be_focused()
+    await page.keyboard.type("lace" + "x" * 90 + "END")  # longer than what is drawn in one line
+    await desk.until(lambda: desk.state(name)["name"] == "Ada Lovelace" + "x" * 90 + "END", "all of it")
+    await expect(field).to_be_focused()
+
+    number = frame.get_by_label("N", exact=True)
+    await number.fill("")
+    await expect(frame.locator(".wrong")).to_have_text("This is no number, and is not stored.")
+    await expect(number).to_be_focused()
+    await number.press_sequentially("5")
+    await desk.until(lambda: desk.state(name)["n"] == 5, "a number as before")
+    desk.patch(name, "/n", None)
+    await page.reload()
+    await expect(inside(page).get_by_label("N", exact=True)).to_have_attribute("type", "number")
+
+    region = inside(page).get_by_label("Region")
+    await region.click()
+    release = await held(page)
+    await page.keyboard.type("west-")
+    desk.rpc("canvas.patch", canvasId=name, statePatch=[{"op": "remove", "path": "/deep"}])
+    await holds(await the_frame(page), "!('deep' in gsvCanvas.getState())")
+    await expect(region).to_be_focused()  # what was typed is the person's, also when its place is gone
+    await release()
+    desk.patch(name, "/name", "two\nlines")
+    await expect(inside(page).locator("textarea")).to_have_value("two\nlines")
+
+
 async def test_an_empty_canvas_says_what_it_lacks(page: Page, server: EaselProcess, desk: Desk) -> None:
     name = desk.make(None, {})
     frame = await show(page, server, name)

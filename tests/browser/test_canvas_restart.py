@@ -50,7 +50,12 @@ async def test_a_page_outlives_a_killed_server_and_shows_what_it_missed(page: Pa
         await expect(page.locator("#link")).to_have_text(AWAY)
         await frame.get_by_text("Refresh Logs").click()  # an action is not kept for later: somebody would have forgotten it by then
         await expect(page.locator("#notes-list")).to_contain_text("no connection to the server; nothing was run")
+        await page.locator("#notes summary").click()
+        await page.get_by_role("button", name="Clear").click()
         await frame.locator("input").fill("typed while it was away")
+        await frame.get_by_text("Refresh Logs").click()  # nor is it while something that was typed waits for the server
+        await expect(page.locator("#notes-list")).to_contain_text("no connection to the server; nothing was run")
+        await expect(frame.get_by_text("Refresh Logs")).not_to_have_attribute("aria-busy", "true")
         server = await started(launcher, server)
         with Desk(server) as desk:
             desk.patch(name, "/service", "back")
@@ -65,6 +70,42 @@ async def test_a_page_outlives_a_killed_server_and_shows_what_it_missed(page: Pa
             desk.rpc("canvas.delete", canvasId=name)
             await expect(page.locator("#over")).to_have_text("This canvas was deleted.")
             await expect(page.locator("#stage iframe")).to_have_count(0)
+
+
+@rule("CV-22", "CV-46")
+@pytest.mark.parametrize("has_arrived", [True, False], ids=["it runs", "it has not arrived"])
+async def test_of_what_was_approved_nothing_is_said_before_it_is_known(page: Page, tmp_path: Path, *, has_arrived: bool) -> None:
+    """The connection breaks behind the answer or in front of it. Who reads "nothing was run" of something that runs presses again."""
+    sleeps = {"kind": "tool.call", "tool": "gsv__Sleep", "args": {"ms": 3_000}, "confirm": "always", "title": "Take a while"}
+    with Launcher(tmp_path) as launcher:
+        server = await started(launcher)
+        with Desk(server) as desk:
+            name = desk.make(None, {"toolPolicy": {"allow": ["gsv__Sleep"]}, "actions": {"nap": sleeps}})
+            async with Wire(server.base_url) as wire:
+                frame = await show(page, server, name, base_url=wire.base_url)
+
+                async def break_off() -> None:
+                    await page.context.set_offline(True)
+                    wire.cut()
+                    await expect(page.locator("#link")).to_have_text(AWAY)
+
+                await frame.get_by_role("button", name="Take a while").click()
+                await expect(page.locator("#consent-call")).to_contain_text("gsv__Sleep")
+                if not has_arrived:
+                    await break_off()
+                await page.get_by_role("button", name="Approve").click()
+                if has_arrived:
+                    await desk.until(lambda: desk.records(name)[0]["status"] == "running", "it runs")
+                    await break_off()
+                await expect(page.locator("#waiting")).to_contain_text("Take a while: the connection broke before the server had answered")
+                await expect(page.locator("#notes")).to_be_hidden()
+                await page.context.set_offline(False)
+                await page.evaluate("dispatchEvent(new Event('focus'))")
+                await expect(page.locator("#link")).to_have_text("connected")
+                await expect(frame.locator("[data-outcome=nap]")).to_have_text("done")
+                await expect(page.locator("#waiting")).to_be_hidden()
+                await expect(page.locator("#notes")).to_be_hidden()
+                assert [one["status"] for one in desk.records(name)] == ["completed"], "once"
 
 
 @rule("RS-34")

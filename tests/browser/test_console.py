@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.async_api import Page, expect
 
+from easel.edges.methods import METHODS
 from tests.browser.console import Outside, answer, enter, expect_ended, say, script, status, turn
 from tests.requirements import rule
 
@@ -48,12 +49,18 @@ async def test_sessions_are_found_renamed_and_deleted(page: Page, server: EaselP
     await page.keyboard.press("Enter")
     await expect(rows.first).to_contain_text(f"{name} <b>horses</b>")
     await expect(page.locator("#title")).to_have_text(f"{name} <b>horses</b>")
-    await page.get_by_role("button", name="Rename").click()
+    await expect(page.get_by_role("button", name="Rename")).to_be_focused()  # who has finished goes on where they were
+    await page.keyboard.press("Enter")
     await page.keyboard.press("Escape")
     await expect(page.locator("#title")).to_be_visible()
+    await expect(page.get_by_role("button", name="Rename")).to_be_focused()
 
     await page.get_by_role("button", name="Delete", exact=True).click()
     await page.get_by_role("button", name="Keep", exact=True).click()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("button", name="Keep", exact=True)).to_be_focused()
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#delete")).to_be_focused()
     await expect(rows).to_have_count(1)
     await page.get_by_role("button", name="Delete", exact=True).click()
     await page.locator("#delete-for-good").click()
@@ -162,8 +169,9 @@ async def test_an_address_with_an_unknown_run_says_so(page: Page, server: EaselP
 async def test_a_canvas_is_made_and_its_newest_picture_appears_by_reference(page: Page, server: EaselProcess) -> None:
     await enter(page, server)
     canvas = f"c-{secrets.token_hex(3)}"
+    await page.get_by_text("Pictures of a canvas").click()
     await page.get_by_label("Canvas id").fill(canvas)
-    await page.get_by_role("button", name="Open", exact=True).click()
+    await page.get_by_role("button", name="Show", exact=True).click()
     await expect(page.locator("#canvas-missing")).to_contain_text(f"There is no canvas {canvas} yet")
     other = await page.context.new_page()
     await other.goto(page.url)
@@ -173,6 +181,7 @@ async def test_a_canvas_is_made_and_its_newest_picture_appears_by_reference(page
     await expect(page.locator("#canvas-link")).to_have_text("live")
     await expect(other.locator("#canvas-link")).to_have_text("live")
     await other.close()
+    await expect(page.locator("#canvas-title")).to_have_attribute("href", f"/canvas/main/{canvas}")
     await expect(page.locator("#no-snapshot")).to_be_visible()
     picture = page.locator("#snapshot img")
     with Outside(server) as outside:
@@ -210,9 +219,10 @@ async def test_in_a_narrow_window_everything_is_within_reach(page: Page, server:
 
     await expect(answer(page)).to_be_in_viewport()
     await fits("Send", "Stop", "Sign out", "Rename", "Delete", "Chat")
-    await page.get_by_role("button", name="Run and canvas").click()
-    await expect(status(page)).to_be_in_viewport()
-    await fits("Open" if height > 700 else "Chat")
+    await page.get_by_role("button", name="Canvases and run").click()
+    await expect(page.locator("#places-head")).to_be_in_viewport()
+    await status(page).scroll_into_view_if_needed()
+    await fits("Chat")
     if width < 700:
         await page.get_by_role("button", name="Sessions", exact=True).click()
     await fits("New")
@@ -228,5 +238,12 @@ async def test_the_api_page_shows_every_operation(page: Page, server: EaselProce
     count = sum(len(methods) for methods in described["paths"].values())
     await expect(page.locator("section")).to_have_count(count)
     await expect(page.locator("#problem")).to_be_empty()
-    assert "undefined" not in await page.locator("main").inner_text()
-    assert "[object" not in await page.locator("main").inner_text()
+    shown = await page.locator("main").inner_text()
+    assert "undefined" not in shown
+    assert "[object" not in shown
+    assert "`" not in shown
+    for name in METHODS:
+        await expect(page.locator("#method-list").get_by_role("cell", name=name, exact=True)).to_be_visible()
+    await page.get_by_label("Search operations").fill("get blackboard")
+    await expect(page.locator("section:visible")).to_have_count(1)
+    await expect(page.locator("section:visible")).to_contain_text("string, optional Of the blackboard")

@@ -96,6 +96,7 @@ async def test_signing_out_ends_the_canvases_of_all_tabs_and_their_views(page: P
     await page.get_by_role("button", name="Sign out").click()
     await expect(page.get_by_label("Token")).to_be_visible()
     await expect(canvas.locator("#signed-out")).to_be_visible()
+    await expect(canvas.locator("#stage iframe")).to_have_count(0)  # nothing of it is left for whoever comes next
     assert (await page.request.get(view)).status == 404
 
 

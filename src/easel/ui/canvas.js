@@ -1,12 +1,13 @@
-// A canvas as its viewers see it: the newest picture of it, by reference.
+// The pictures of one canvas: the newest of it, by reference. Nothing is looked for before somebody has named a canvas.
 
 import { at, attempt, call, element, time } from "./values.js";
 
 const PICTURE_URI = /^\/api\/artifacts\/art_[0-9a-f]{64}$/;
 
 export class CanvasPanel {
-  /** `on` has: open(canvasId), created(canvasId). */
+  /** `on` has: open(canvasId), created(canvasId), pageOf(canvasId) if it is known. */
   constructor(on) {
+    this.on = on;
     this.canvasId = null;
     this.isMissing = false;
     at("canvas-form").onsubmit = (event) => {
@@ -26,9 +27,11 @@ export class CanvasPanel {
 
   begin(canvasId) {
     this.canvasId = canvasId;
-    at("canvas-id").value = canvasId;
+    at("canvas-id").value = canvasId ?? "";
+    at("pictures").open = canvasId !== null || at("pictures").open;
     at("canvas-problem").textContent = "";
     this.startAnew();
+    if (canvasId === null) this.tell({ is: "none" });
   }
 
   startAnew() {
@@ -38,7 +41,7 @@ export class CanvasPanel {
 
   hear({ seq, type, ts, data }) {
     if (data.visibility !== "public") return;
-    if (type === "canvas.created") at("canvas-title").textContent = data.title ?? "";
+    if (type === "canvas.created") at("canvas-title").textContent = data.title || this.canvasId;
     if (type === "canvas.snapshot") this.#show(data.media_payload?.sidecars?.[0]?.uri, seq, ts);
   }
 
@@ -54,11 +57,19 @@ export class CanvasPanel {
     at("snapshot").replaceChildren(link, element("figcaption", "faint", "Snapshot of ", time(ts)));
   }
 
+  /** Its title leads to its page, as soon as that is known. */
+  tellPage() {
+    const page = this.isMissing ? null : this.on.pageOf(this.canvasId);
+    if (page) at("canvas-title").href = page;
+    else at("canvas-title").removeAttribute("href");
+  }
+
   tell(state) {
     this.isMissing = state.is === "missing";
     const isThere = state.is === "live" || state.is === "waiting" || state.is === "resting";
     at("canvas-missing").hidden = !this.isMissing;
     at("canvas-name").textContent = this.canvasId;
+    this.tellPage();
     at("add-picture").hidden = !isThere;
     at("no-snapshot").hidden = !isThere || at("snapshot").childElementCount > 0;
     at("canvas-link").textContent = { live: "live", waiting: "reconnecting…", resting: "resting: other tabs are in use", refused: state.says }[state.is] ?? "";

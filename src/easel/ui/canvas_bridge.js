@@ -5,8 +5,8 @@
 // none answers a question: a page can ask for actions of its spec, and the gateway decides about those; it can ask to stop what runs, and
 // the shell decides about that, by what this very page has pressed. CV-05, RS-59, U5
 //
-//   page → shell   hello | action {id, actionId, input} | cancel {id, eventId} | input {id, pointer, value, was} | problem {at, says} | broken {broken} | idle | here
-//   shell → page   welcome {nonce, info, state, revision, statuses, refreshes} | state {…} | answer {id, ok, payload | error} | resolve {pointer, keep} | leaving | knock
+//   page → shell   hello | action {id, actionId, input, isUnsaved} | cancel {id, eventId} | input {id, pointer, value, was} | problem {at, says} | broken {broken} | idle | here
+//   shell → page   welcome {nonce, info, state, revision, statuses, refreshes} | state {…} | answer {id, ok, payload | error} | resolve {pointer, keep} | link {isLive} | focus | leaving | knock
 
 const KINDS = new Set(["hello", "action", "cancel", "input", "problem", "broken", "idle", "here"]);
 const MOST_WEIGHT = 300_000; // characters and values of one message, roughly its bytes

@@ -16,8 +16,11 @@ export class Consent {
   #shown = null;
   #pause = null;
   #refusedAt = -Infinity;
+  #from = null; // where the person was before the first of the questions
 
-  constructor() {
+  /** `on` has: closed(from) when no question is left, so that a person goes on where they were. */
+  constructor(on) {
+    this.on = on;
     at("consent-approve").onclick = () => this.#decide("approve");
     at("consent-refuse").onclick = () => this.#decide("refuse");
     at("consent-later").onclick = () => this.#decide("later");
@@ -33,9 +36,9 @@ export class Consent {
   get isOpen() { return !this.#queue.length && performance.now() - this.#refusedAt > REST_MS; }
 
   /** `approve`, `refuse` or `later`; what was answered elsewhere meanwhile is `later` too. */
-  ask({ confirmationId, title, resolved }) {
+  ask({ confirmationId, title, why, resolved, from = null }) {
     return new Promise((resolve) => {
-      this.#queue.push({ confirmationId, title, resolved, resolve });
+      this.#queue.push({ confirmationId, title, why, resolved, from, resolve });
       this.#next();
     });
   }
@@ -49,14 +52,16 @@ export class Consent {
   #next() {
     if (this.#shown || !this.#queue.length) return;
     this.#shown = this.#queue.shift();
-    const { title, resolved } = this.#shown;
+    const { title, why, resolved, from } = this.#shown;
+    this.#from ??= from ?? document.activeElement; // while it is open a frame is inert, and forgets what was focused in it
     at("consent-title").textContent = `Run “${title}”?`;
-    at("consent-why").textContent = "Somebody pressed this on the canvas, and it needs your consent.";
+    at("consent-why").textContent = why;
     at("consent-call").replaceChildren(...called(resolved));
     const approve = at("consent-approve");
     approve.disabled = true;
     at("consent").showModal();
-    at("consent-refuse").focus();
+    at("consent-refuse").focus({ preventScroll: true }); // what is asked comes into sight first
+    at("consent").scrollTop = 0;
     this.#pause = setTimeout(() => { approve.disabled = false; }, PAUSE_MS);
   }
 
@@ -72,14 +77,18 @@ export class Consent {
       for (const one of this.#queue.splice(0)) one.resolve("later");
     }
     this.#next();
+    if (this.#shown) return;
+    const from = this.#from;
+    this.#from = null;
+    this.on.closed(from);
   }
 }
 
 /** A resolved call, all of it. */
 export function called({ kind, tool, args, sessionKey, message, patch, saveAs, ...rest }) {
-  const kept = saveAs ? [["Its result goes into the state, at", saveAs]] : [];
+  const kept = saveAs ? [["Keeps its result as", saveAs]] : [];
   const rows = {
-    "tool.call": [["Tool", tool], ...Object.entries(args ?? {}), ["In the folder of the session", sessionKey], ...kept],
+    "tool.call": [["Tool", tool], ...Object.entries(args ?? {}), ["Works in the folder of", sessionKey], ...kept],
     "session.send": [["To the session", sessionKey], ["Message", message], ...kept],
     "state.patch": [["Changes the state", patch]],
   }[kind] ?? Object.entries({ kind, tool, args, sessionKey, message, patch, saveAs, ...rest });

@@ -122,10 +122,13 @@ export class Gateway {
     });
   }
 
+  /** When there is a connection. */
+  live() { return this.isLive ? Promise.resolve() : new Promise((resolve) => this.#waiting.push(resolve)); }
+
   /** As `call`, for what may be asked twice: it waits for a connection, and asks again when it ended in between. */
   async insist(method, params) {
     for (;;) {
-      if (!this.isLive) await new Promise((resolve) => this.#waiting.push(resolve));
+      await this.live();
       try {
         return await this.call(method, params);
       } catch (problem) {

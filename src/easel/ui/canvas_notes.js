@@ -1,8 +1,10 @@
 // What the canvas's author, and whoever uses it, is told when something does not work: where, and what. Always as text.
 
+import { speak } from "./canvas_spoken.js";
 import { at, element, shorten } from "./values.js";
 
 const MOST = 100;
+const SPOKEN = 200; // characters of it that are read out
 
 export class Notes {
   #notes = []; // {at, says}
@@ -18,6 +20,7 @@ export class Notes {
   add(where, says) {
     this.#notes = [...this.#notes.filter((one) => one.at !== where || one.says !== says), { at: where, says }].slice(-MOST);
     this.#draw();
+    speak(`${where}: ${shorten(says, SPOKEN)}`);
   }
 
   /** What is bound to nothing, as it is now: what was mended is gone. */

@@ -1,18 +1,19 @@
 // The page around a canvas: it holds the sign-in, the connection and the last word; the canvas's own page, in its frame, holds none of them.
 
 import { Accept } from "./canvas_accept.js";
+import { Asking, whyAsked } from "./canvas_asking.js";
 import { Bridge } from "./canvas_bridge.js";
-import { Consent } from "./canvas_consent.js";
 import { FailingJobs } from "./canvas_failing.js";
 import { Frame } from "./canvas_frame.js";
-import { Gateway, Refused } from "./canvas_gateway.js";
+import { Away, Gateway, Refused } from "./canvas_gateway.js";
 import { Notes } from "./canvas_notes.js";
+import { speak } from "./canvas_spoken.js";
 import { CanvasWatch } from "./canvas_watch.js";
 import { at, button, element, glimpse } from "./values.js";
 
 const { view, until, canvas: canvasId, agent: agentId } = document.body.dataset;
 const MOST_AT_ONCE = 16; // questions of a page that are under way
-const MOST_WAITING = 5; // lines of what waits for consent
+const STOPPED = "CANCELLED"; // somebody wanted it to end: no problem of anybody's
 const SAYS = {
   connecting: "connecting…",
   live: "connected",
@@ -26,7 +27,6 @@ let unsaved = 0;
 const conflicts = new Map(); // by pointer: what the person entered
 
 const notes = new Notes();
-const consent = new Consent();
 const failingJobs = new FailingJobs();
 const accept = new Accept(async (revision) => watch.take(await gateway.call("canvas.accept", { canvasId, revision })), () => watch.refresh());
 const gateway = new Gateway(`canvas-${crypto.randomUUID()}`, {
@@ -35,10 +35,12 @@ const gateway = new Gateway(`canvas-${crypto.randomUUID()}`, {
   event: (name, payload, seq) => watch.hear(name, payload, seq),
 });
 const watch = new CanvasWatch(gateway, canvasId, agentId, { changed, over });
+const asking = new Asking(gateway, watch, canvasId, { titleOf, note: (actionId, says) => notes.add(`action ${titleOf(actionId)}`, says), closed: backTo });
 const bridge = new Bridge({
   hello: () => {
     pageLeft(false);
     bridge.say("welcome", told({ state: true, info: true }));
+    bridge.say("link", { isLive: gateway.isLive });
   },
   action: (asked) => answered(asked, () => runAction(asked)),
   cancel: (asked) => answered(asked, () => cancelFromPage(asked)),
@@ -59,11 +61,11 @@ function changed(_, { state, spec, assets, isAnew, failed }) {
   at("revision").textContent = `revision ${revision}`;
   at("views").textContent = views.length === 1 ? "only you look at it" : `${views.length} look at it`;
   tellRunning();
-  failingJobs.tell([...watch.failing.values()], titleOf);
-  if (failed) notes.add(`action ${failed.actionId}`, `It failed: ${failed.error?.message ?? "no reason was told."}`);
+  // What may not run before somebody accepts the canvas does not fail: the panel says what waits for that.
+  failingJobs.tell([...watch.failing.values()].filter((one) => watch.whole.accepted !== false || one.errorName !== "FORBIDDEN"), titleOf);
+  if (failed && failed.error?.name !== STOPPED) notes.add(`action ${titleOf(failed.actionId)}`, `It failed: ${failed.error?.message ?? "no reason was told."}`);
   accept.tell(watch.whole, spec || assets || isAnew);
-  tellWaiting();
-  for (const one of [...shownConsents]) if (!watch.asked.has(one)) withdraw(one);
+  asking.tell();
   if (!frame.isThere) frame.show(told({ state: true, info: true }));
   else if (assets || isAnew || (spec && needsNewPage())) reload();
   else bridge.say("state", told({ state, info: state || spec }));
@@ -130,8 +132,12 @@ async function answered({ id }, work) {
 
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** Whether there is such an action, and whether it may run, is for the gateway to say: it refuses, and keeps a record of it. */
-async function runAction({ actionId, input }) {
+/**
+ * Whether there is such an action, and whether it may run, is for the gateway to say: it refuses, and keeps a record of it. Without a connection,
+ * and while something that was entered has not reached the server for want of one, nothing is run: nobody waits for a press of minutes ago.
+ */
+async function runAction({ actionId, input, isUnsaved }) {
+  const isTheirs = navigator.userActivation?.isActive; // whatever a page says, a browser knows whether somebody did something
   const name = String(actionId).slice(0, 200);
   const { pressed } = bridge; // of the page that asks: another one may have taken its place when the answer is there
   const requestId = crypto.randomUUID();
@@ -139,13 +145,16 @@ async function runAction({ actionId, input }) {
   let end = null;
   try {
     const params = { canvasId, actionId: name, input: isObject(input) ? input : {}, requestId };
-    const answer = await (gateway.isLive ? gateway.insist("canvas.action", params) : gateway.call("canvas.action", params));
-    end = answer.status === "needs_confirmation" ? await decide({ actionId: name, ...answer }) : answer;
+    if (!gateway.isLive || isUnsaved) throw new Away();
+    const ask = () => gateway.insist("canvas.action", params); // the same request is one press, however often it is sent
+    const answer = await ask();
+    end = answer.status === "needs_confirmation" ? await asking.decide({ actionId: name, ...answer }, { why: whyAsked(isTheirs), ask }) : answer;
     if (end.revision) await watch.reach(end.revision).catch(() => {}); // a page that hears of the end has the state of the end
+    if (end.status === "completed") speak(`${titleOf(name)}: done.`);
     return end;
   } catch (problem) {
     if (!problem.details?.eventId) { // else an event tells of it, to everybody who looks
-      notes.add(`action ${name}`, problem instanceof Refused ? problem.message : "There is no connection to the server; nothing was run.");
+      notes.add(`action ${titleOf(name)}`, problem instanceof Refused ? problem.message : "There is no connection to the server; nothing was run.");
     }
     throw problem;
   } finally {
@@ -184,11 +193,11 @@ function tellRunning() {
   if (now === shownRunning) return;
   shownRunning = now;
   const timesOf = ({ actionId }) => rows.filter((one) => one.actionId === actionId).length;
-  const named = new Map(rows.map((one) => [one.actionId, timesOf(one) > 1 ? `${one.actionId} (${timesOf(one)} times)` : one.actionId]));
+  const named = new Map(rows.map((one) => [one.actionId, timesOf(one) > 1 ? `${one.title} (${timesOf(one)} times)` : one.title]));
   at("running").textContent = rows.length ? `running: ${[...named.values()].join(", ")}` : "";
   at("stops").replaceChildren(...rows.map((one) => {
     const since = timesOf(one) > 1 ? `, since ${new Date(one.at).toLocaleTimeString()}` : ""; // of two that are called the same
-    return button("plain", `Stop ${one.title}${since}`, () => cancelAction(one).catch((problem) => notes.add(`action ${one.actionId}`, problem.message)));
+    return button("plain", `Stop ${one.title}${since}`, () => cancelAction(one).catch((problem) => notes.add(`action ${one.title}`, problem.message)));
   }));
 }
 
@@ -204,6 +213,7 @@ async function enter({ pointer, value, was }) {
   } catch (problem) {
     if (problem.name === "INPUT_CONFLICT") {
       conflicts.set(path, value);
+      speak(`${name} was changed by somebody else while you changed it.`);
       await watch.refresh();
       tellConflicts();
     } else notes.add(name, `It could not be saved: ${problem.message}`);
@@ -239,68 +249,21 @@ const listOf = (broken) => (Array.isArray(broken) ? broken.slice(0, 50).map((one
 
 // --- consent ----------------------------------------------------------------------------------------------------------
 
-const shownConsents = new Set();
-const titleOf = (actionId) => {
-  const actions = watch.whole.spec.actions ?? {};
+function titleOf(actionId) {
+  const actions = watch.whole?.spec.actions ?? {};
   return Object.hasOwn(actions, actionId) ? actions[actionId].title ?? actionId : actionId;
-};
-
-/** All of the call, as it would run: an event is light, and says of what is long only that it is. Nothing if it was answered meanwhile. */
-async function wholeCall(confirmationId) {
-  const { confirmations } = await gateway.call("canvas.confirmations", { canvasId });
-  return confirmations.find((one) => one.confirmationId === confirmationId)?.resolved;
 }
 
-/** Asks the person; the answer is what became of it, or that it still waits. */
-async function decide({ actionId, confirmationId }, isPressed = false) {
-  const waits = { status: "needs_confirmation", confirmationId };
-  watch.asked.set(confirmationId, { actionId, confirmationId });
-  if (shownConsents.has(confirmationId) || !(isPressed || consent.isOpen)) {
-    tellWaiting();
-    return waits;
-  }
-  shownConsents.add(confirmationId);
-  tellWaiting();
-  let how = "later";
-  try {
-    const resolved = await wholeCall(confirmationId);
-    if (resolved && shownConsents.has(confirmationId)) how = await consent.ask({ confirmationId, title: titleOf(actionId), resolved });
-  } finally {
-    shownConsents.delete(confirmationId);
-    tellWaiting();
-  }
-  if (how === "later") return waits;
-  try {
-    return await gateway.call("canvas.confirm", { confirmationId, approve: how === "approve" });
-  } catch (problem) {
-    notes.add(`action ${actionId}`, problem.message);
-    throw problem;
-  }
-}
-
-function withdraw(confirmationId) {
-  shownConsents.delete(confirmationId);
-  consent.withdraw(confirmationId);
-}
-
-function tellWaiting() {
-  const rows = [...watch.asked.values()].filter((one) => !shownConsents.has(one.confirmationId ?? one.eventId));
-  at("waiting").hidden = !rows.length;
-  at("waiting").replaceChildren(...rows.slice(0, MOST_WAITING).map((one) => element("p", "", element("strong", "", titleOf(one.actionId)), " waits for your consent. ",
-    button("", "Look at it", () => decide(one, true).catch(() => {})))),
-    ...(rows.length > MOST_WAITING ? [element("p", "", `… and ${rows.length - MOST_WAITING} more.`)] : []),
-    ...(rows.length > 1 ? [element("p", "", button("plain", `Refuse all ${rows.length}`, () => refuseAll(rows)))] : []));
-}
-
-/** A page that asks and asks fills the places of its canvas; then whoever looks at it has them back with one press. */
-async function refuseAll(rows) {
-  for (const { actionId, confirmationId, eventId } of rows) {
-    try {
-      await gateway.call("canvas.confirm", { confirmationId: confirmationId ?? eventId, approve: false });
-    } catch (problem) {
-      notes.add(`action ${actionId}`, problem.message);
-    }
-  }
+/** A person who has decided goes on where they were: in the page of the canvas, or in the lines of what waits. */
+function backTo(from) {
+  const page = at("stage").querySelector("iframe");
+  setTimeout(() => { // the lines are drawn anew first
+    if (from === at("waiting")) (from.querySelector("button") ?? page)?.focus();
+    else if (from instanceof HTMLIFrameElement && page) {
+      page.focus();
+      bridge.say("focus"); // while a dialog is open a frame is inert, and forgets what was focused in it
+    } else if (from?.isConnected) from.focus();
+  });
 }
 
 // --- entries that contradict each other -------------------------------------------------------------------------------
@@ -335,12 +298,25 @@ function tellLink(is) {
   at("link").className = `link ${is === "signed-out" ? "waiting" : is}`;
   at("try-now").hidden = is !== "waiting";
   at("signed-out").hidden = is !== "signed-out";
+  bridge.say("link", { isLive: gateway.isLive });
+  if (is === "signed-out" && !unsaved) bare(); // what is shown may belong to somebody who has signed out; what they typed is kept for them to see
   if (is === "live" && frame.hasFailed) frame.show(told({ state: true, info: true }));
+}
+
+/** Nothing of the canvas is left to be seen, or to be answered. */
+function bare() {
+  frame.remove();
+  watch.asked.clear();
+  asking.tell();
+  document.body.classList.add("bare");
+  const home = element("a", "", "All canvases");
+  home.href = "/";
+  at("stage").append(element("div", "left", element("p", "", home)));
 }
 
 function over(why) {
   gateway.end("over");
-  frame.remove();
+  bare();
   at("over").hidden = false;
   at("over").textContent = why;
 }

@@ -19,11 +19,11 @@ export class CanvasWatch {
   #isStale = false;
   #marks = { spec: 0, assets: 0 }; // at which revision they changed, if that has not been read yet
   #failingSeq = 0; // what is known of the jobs that fail is as new as this
-  #latest = new Map(); // by action: its latest execution, {eventId, status, error?, at}
+  #latest = new Map(); // by action: its latest execution, {eventId, status, error?, errorName?, at}
   #runs = new Map(); // by eventId: what runs, {actionId, eventId, at}; one action may run several times at once
   #outputs = new Map(); // by eventId: what its tool has said so far
   whole = null;
-  failing = new Map(); // by refresh: the jobs that fail, {refreshId, actionId, failures, error?, nextAt}
+  failing = new Map(); // by refresh: the jobs that fail, {refreshId, actionId, failures, error?, errorName?, nextAt}
   asked = new Map(); // what waits for a person, by confirmation
 
   constructor(gateway, canvasId, agentId, on) {
@@ -159,7 +159,7 @@ export class CanvasWatch {
   }
 
   /**
-   * How each action stands, for its button, by action: {eventId, status, error?, at, output?}. It is running as long as one execution of it
+   * How each action stands, for its button, by action: {eventId, status, error?, errorName?, at, output?}. It is running as long as one execution of it
    * runs: a button that says "done" while its command goes on would be pressed again. Of several that run the latest is named, and where none
    * does, the one that began last: a person wants to know how their last press went, and not an older one that took longer.
    */
@@ -196,7 +196,7 @@ export class CanvasWatch {
     if (status === "running") this.#runs.set(eventId, { actionId, eventId, at });
     else this.#runs.delete(eventId);
     if (this.#latest.get(actionId)?.eventId > eventId) return; // of two at once the later one counts
-    this.#latest.set(actionId, { eventId, status, error: error?.message, at });
+    this.#latest.set(actionId, { eventId, status, error: error?.message, errorName: error?.name, at });
   }
 
   /** A job that runs by itself has failed again, or works again. */
@@ -218,4 +218,4 @@ export class CanvasWatch {
   get running() { return [...this.#runs.values()].sort((one, other) => (one.eventId < other.eventId ? -1 : 1)); }
 }
 
-const failingOf = ({ refreshId, actionId, failures, error, retryInMs }) => ({ refreshId, actionId, failures, error: error?.message, nextAt: Date.now() + retryInMs });
+const failingOf = ({ refreshId, actionId, failures, error, retryInMs }) => ({ refreshId, actionId, failures, error: error?.message, errorName: error?.name, nextAt: Date.now() + retryInMs });

@@ -99,6 +99,7 @@ async function runAction(actionId, input = {}) {
   try {
     await settled();
   } catch (problem) {
+    if (problem.name === "UNAVAILABLE") return ask("action", { actionId: String(actionId), input, isUnsaved: true }); // the shell refuses it, and says why
     complain(`action ${actionId}`, `It was not run, for ${problem.message}`);
     throw problem;
   }

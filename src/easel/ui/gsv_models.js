@@ -17,6 +17,7 @@ class Model {
   base = null; // what the state had when the typing began
   isConflict = false;
   problem = null;
+  isNumber = false; // whether a text that is entered here is a number
   #timer = null;
   #since = 0;
 
@@ -36,6 +37,9 @@ class Model {
     if (this.draft !== NONE) return this.draft;
     return this.sending === NONE ? this.stored : this.sending;
   }
+
+  /** What the state has there says what an entry is; while it has nothing, or somebody is at it, what it had before does. */
+  look() { if (!this.isDirty && this.stored !== null) this.isNumber = typeof this.stored === "number"; }
 
   enter(value, isTyping) {
     if (!this.isDirty) this.base = this.stored;
@@ -89,17 +93,16 @@ function modelOf(parts) {
 
 const isField = (element) => element.matches("input, select, textarea");
 
-/** What a field says; `MISSING` while that is nothing yet, as half a number. */
-function entryOf(field, stored) {
+/** What a field says; `MISSING` while that is nothing yet, as half a number, or none where one is required. */
+function entryOf(field, stored, isNumber = typeof stored === "number") {
   if (field.type === "checkbox") {
     if (!Array.isArray(stored)) return field.checked;
     const others = stored.filter((one) => one !== field.value);
     return field.checked ? [...others, field.value] : others;
   }
   if (field.type === "select-multiple") return [...field.selectedOptions].map((option) => option.value);
-  const isNumber = field.type === "number" || field.type === "range" || typeof stored === "number";
-  if (!isNumber) return field.value;
-  if (field.value.trim() === "") return field.validity.badInput ? MISSING : null;
+  if (!isNumber && field.type !== "number" && field.type !== "range") return field.value;
+  if (field.value.trim() === "") return field.validity.badInput || (field.required && stored !== null) ? MISSING : null;
   return NUMBER.test(field.value) ? Number(field.value) : MISSING;
 }
 
@@ -149,13 +152,14 @@ function showModel(field) {
   const parts = parsed(field.dataset.gsvModel);
   if (!parts?.length || !isField(field)) return;
   const model = modelOf(parts);
+  model.look();
   const isOpen = !known.info || known.info.writable.some((place) => begins(parts, place));
   if (isOpen === field.hasAttribute("data-gsv-shut")) shut(field, !isOpen);
   field.toggleAttribute("data-gsv-unsaved", model.isDirty);
   field.toggleAttribute("data-gsv-conflict", model.isConflict);
   field.toggleAttribute("data-gsv-problem", model.problem !== null);
   // Nothing is put under the fingers of who types: neither over what is not stored yet, nor another spelling of the same ("1.50").
-  const isTheirs = field === document.activeElement && (model.isDirty || isSame(entryOf(field, model.value), model.value));
+  const isTheirs = field === document.activeElement && (model.isDirty || isSame(entryOf(field, model.value, model.isNumber), model.value));
   if (!isTheirs && !composing.has(field) && field.dataset.gsvHalf === undefined) show(field, model.value);
 }
 
@@ -163,7 +167,8 @@ function entered(field, isTyping) {
   const parts = parsed(field.dataset.gsvModel);
   if (!parts?.length || !isField(field) || (field.type === "radio" && !field.checked)) return;
   const model = modelOf(parts);
-  const value = entryOf(field, typeof model.base === "number" && model.isDirty ? model.base : model.stored);
+  model.look();
+  const value = entryOf(field, model.stored, model.isNumber);
   field.toggleAttribute("data-gsv-half", value === MISSING);
   if (value === MISSING) return;
   const isNews = model.isDirty ? !isSame(model.value, value) : !isSame(model.stored, value) && !(model.stored === null && value === "");
@@ -197,9 +202,15 @@ document.addEventListener("focusout", (event) => {
 // --- waiting until all is stored --------------------------------------------------------------------------------------
 
 const settling = new Set();
+let isAway = false; // there is no connection: what is entered waits for the next one, and nothing else does
 const unsettled = () => [...models.values()].filter((model) => model.isDirty);
 
-/** When everything that was entered is stored; refused where something is left that a person has to see to. */
+function linked(isLive) {
+  isAway = !isLive;
+  settledMaybe();
+}
+
+/** When everything that was entered is stored; refused where something is left that a person has to see to, or that cannot be stored now. */
 function settled() {
   for (const model of models.values()) model.send();
   if (!unsettled().length) return Promise.resolve();
@@ -212,9 +223,10 @@ function settled() {
 function settledMaybe() {
   const left = unsettled();
   const stuck = left.find((model) => model.isConflict || model.problem);
-  if (left.length && !stuck) return;
+  if (left.length && !stuck && !isAway) return;
   for (const one of settling) {
-    if (!stuck) one.resolve();
+    if (!left.length) one.resolve();
+    else if (!stuck) one.reject(new Refused({ name: "UNAVAILABLE", code: 503, message: "There is no connection to the server." }));
     else one.reject(new Refused({ name: "NOT_SAVED", code: 409, message: `state.${stuck.parts.join(".")} is not saved: ${stuck.problem ?? "somebody else changed it too."}` }));
   }
   settling.clear();

@@ -48,9 +48,15 @@ document.addEventListener("securitypolicyviolation", (event) => {
   complain(event.sourceFile ? `${placeOf(event.sourceFile)}:${event.lineNumber}` : "index.html", `Blocked by the page's policy (${event.effectiveDirective}): ${what}.${hint}`);
 });
 
-onMessage = ({ kind, pointer: place, keep }) => {
+// What the person was at last: a dialog over the page makes a browser forget it.
+let wasAt = null;
+document.addEventListener("focusin", ({ target }) => { wasAt = target; }, true);
+
+onMessage = ({ kind, pointer: place, keep, isLive }) => {
   if (kind === "resolve") models.get(place)?.resolve(keep);
   if (kind === "knock") say("here");
+  if (kind === "link") linked(isLive);
+  if (kind === "focus" && document.activeElement === document.body && wasAt?.isConnected) wasAt.focus({ preventScroll: true });
   if (kind === "leaving") settled().catch(() => {}).then(() => say("idle"));
 };
 

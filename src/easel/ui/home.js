@@ -28,11 +28,11 @@ const EXAMPLES = {
   "Fail": script({ say: "This will not end well." }, { fail: "as you asked" }),
 };
 const FIRST_SESSION = "main";
-const FIRST_CANVAS = "main";
+const DRAFT = "easel-draft-"; // and the session: what was typed there and not sent outlives a reload
 const DEBUG = "easel-debug"; // kept for this tab only: no link switches it on for somebody else
 const GATHER_MS = 60; // a thread that is told from its beginning asks for the same again and again
 
-const shown = { session: null, run: null, canvas: null };
+const shown = { session: null, run: null, canvas: undefined };
 const links = { chat: null, run: null, canvas: null };
 let activeRun; // undefined: not known yet; null: none
 let asking = 0;
@@ -42,18 +42,18 @@ const watching = new Watching({ told });
 const sessions = new SessionList({ choose: (session) => go({ session, run: null, view: "chat" }), changed: () => watching.tellOthers("sessions"), gone: leaveDeleted });
 const chat = new Chat({ changed: chatChanged, show: (run) => go({ run, view: "state" }), cancel: cancelRun, sayAgain: (key) => links.chat.sayAgain(key), unsay: (key) => links.chat.unsay(key) });
 const run = new RunPanel({ restarted: (runId, ts) => chat.restarted(runId, ts), changed: () => lookAtRuns() });
-const places = new Places();
-const canvas = new CanvasPanel({ open: (id) => go({ canvas: id }), created: canvasMade });
+const places = new Places({ made: () => watching.tellOthers("canvases") });
+const canvas = new CanvasPanel({ open: (id) => go({ canvas: id }), created: canvasMade, pageOf: (id) => places.pageOf(id) });
 
 // --- what is chosen ---------------------------------------------------------------------------------------------------
 
 function chosen() {
   const asked = new URLSearchParams(location.hash.slice(1));
-  return { session: asked.get("session") || shown.session || sessions.newest || FIRST_SESSION, run: asked.get("run"), canvas: asked.get("canvas") || FIRST_CANVAS };
+  return { session: asked.get("session") || shown.session || sessions.newest || FIRST_SESSION, run: asked.get("run"), canvas: asked.get("canvas") || null };
 }
 
 function address({ session, run: runId, canvas: canvasId }) {
-  return `#${new URLSearchParams({ session, ...(runId && { run: runId }), ...(canvasId !== FIRST_CANVAS && { canvas: canvasId }) })}`;
+  return `#${new URLSearchParams({ session, ...(runId && { run: runId }), ...(canvasId && { canvas: canvasId }) })}`;
 }
 
 function go({ view, ...change }) {
@@ -79,8 +79,9 @@ function openChat(session) {
   links.chat?.leave();
   chat.begin(session, at("debug").checked);
   at("chat-problem").textContent = "";
+  at("message").value = sessionStorage.getItem(DRAFT + session) ?? "";
   sessions.choose(session);
-  links.chat = watching.watch("chat", session, hearChat, { wantsInternal: at("debug").checked });
+  links.chat = watching.watch("chat", session, hearChat, { wantsInternal: at("debug").checked, isNew: sessions.lacks(session) });
 }
 
 function hearChat(message) {
@@ -102,8 +103,13 @@ function lookAround() {
     looking = null;
     lookAtRuns();
     sessions.refresh();
-    places.refresh();
+    lookAtPlaces();
   }, GATHER_MS);
+}
+
+async function lookAtPlaces() {
+  await places.refresh();
+  canvas.tellPage();
 }
 
 function tellLink(state) {
@@ -195,7 +201,7 @@ function openCanvas(canvasId) {
   shown.canvas = canvasId;
   links.canvas?.leave();
   canvas.begin(canvasId);
-  links.canvas = watching.watch("canvas", canvasId, (message) => {
+  links.canvas = canvasId && watching.watch("canvas", canvasId, (message) => {
     if (message.what === "anew") canvas.startAnew();
     for (const event of message.events ?? []) canvas.hear(event);
     if (message.what === "event") canvas.hear(message.event);
@@ -205,7 +211,7 @@ function openCanvas(canvasId) {
 
 function canvasMade(canvasId) {
   openCanvas(canvasId);
-  places.refresh();
+  lookAtPlaces();
   watching.tellOthers("canvases");
 }
 
@@ -214,12 +220,17 @@ function canvasMade(canvasId) {
 function told(what) {
   if (what === "sessions") sessions.refresh();
   if (what === "runs") lookAtRuns();
-  if (what === "canvases") places.refresh();
+  if (what === "canvases") lookAtPlaces();
   if (what === "canvases" && canvas.isMissing) openCanvas(shown.canvas);
 }
 
 function signedOut() {
   at("signed-out").hidden = false;
+}
+
+function keepDraft() {
+  if (at("message").value) sessionStorage.setItem(DRAFT + shown.session, at("message").value);
+  else sessionStorage.removeItem(DRAFT + shown.session);
 }
 
 function setView(view) {
@@ -233,7 +244,9 @@ at("composer").onsubmit = (event) => {
   if (!text.trim()) return;
   say(text);
   at("message").value = "";
+  keepDraft();
 };
+at("message").oninput = keepDraft;
 at("message").onkeydown = (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
   event.preventDefault();
@@ -255,7 +268,7 @@ at("sign-out").onsubmit = () => watching.signOut();
 for (const one of document.querySelectorAll("#views button")) one.onclick = () => setView(one.dataset.view);
 for (const [place, [name, message]] of Object.entries(EXAMPLES).entries()) {
   at(place ? "examples" : "first-example").append(button(place ? "" : "main", name, () => sayExample(name, message)));
-  at("more-examples").append(button("", name, () => { at("message").value = message; at("message").focus(); }));
+  at("more-examples").append(button("", name, () => { at("message").value = message; keepDraft(); at("message").focus(); }));
 }
 document.addEventListener("signed-out", signedOut);
 addEventListener("beforeunload", (event) => { if (chat.hasUnsent) event.preventDefault(); });

@@ -169,16 +169,18 @@ export class EventLink extends Link {
 export class ChatLink extends Link {
   #thread;
   #wantsInternal;
+  #isNew; // nothing was said in it yet, as far as its tab knows: the log alone tells what there is
   #socket = null;
   #isKnown = false; // whether the thread's beginning was told
   #fromOldest = false;
   #refusals = 0;
   outbox = []; // {key, text, is: "waiting" | "sent" | "refused", says?}
 
-  constructor(thread, wantsInternal, hear) {
+  constructor(thread, wantsInternal, isNew, hear) {
     super(hear);
     this.#thread = thread;
     this.#wantsInternal = wantsInternal;
+    this.#isNew = isNew;
   }
 
   hangUp() {
@@ -199,6 +201,10 @@ export class ChatLink extends Link {
 
   /** The newest messages, whole, and from where on the log tells the rest; nothing where there is no further try. */
   async #beginning(turn) {
+    if (this.#isNew) {
+      this.#isNew = false; // if that was not so, the next try finds out
+      return { history: { messages: [], next: null }, cursor: null };
+    }
     const answer = await fetch(`/api/sessions/${this.#thread}/messages?limit=${HISTORY}`, { cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
     if (answer.status === 404) return { history: { messages: [], next: null }, cursor: null }; // its first message will make it
     if (!answer.ok) {

@@ -8,6 +8,7 @@ export class SessionList {
   #asked = 0;
   #rows = [];
   #next = null;
+  #isWhole = false; // whether the rows are all there are
   #timer = null;
 
   /** `on` has: choose(sessionId), changed(), gone(sessionId). */
@@ -25,10 +26,11 @@ export class SessionList {
       event.preventDefault();
       attempt(at("chat-problem"), () => this.#rename(at("new-title").value));
     };
-    at("new-title").onkeydown = (event) => { if (event.key === "Escape") this.#editTitle(false); };
-    at("keep-title").onclick = () => this.#editTitle(false);
+    at("new-title").onkeydown = (event) => { if (event.key === "Escape") this.#endTitle(); };
+    at("keep-title").onclick = () => this.#endTitle();
     at("delete").onclick = () => this.#askToDelete(true);
-    at("keep").onclick = () => this.#askToDelete(false);
+    at("keep").onclick = () => this.#keep();
+    at("delete-form").onkeydown = (event) => { if (event.key === "Escape") this.#keep(); };
     at("delete-for-good").onclick = () => attempt(at("chat-problem"), () => this.#delete());
   }
 
@@ -42,6 +44,7 @@ export class SessionList {
     if (asked !== this.#asked) return; // a newer answer is on its way
     this.#rows = before ? [...this.#rows, ...sessions] : sessions;
     this.#next = next;
+    this.#isWhole = !search && next === null;
     at("more-sessions").hidden = next === null;
     at("no-sessions").hidden = this.#rows.length > 0;
     at("no-sessions").textContent = search ? "No session has this in its title or id." : "None yet. The first message makes one.";
@@ -54,6 +57,9 @@ export class SessionList {
     this.#askToDelete(false);
     this.#show();
   }
+
+  /** Whether it is certain that there is no such session: then nobody needs to be asked for what was said in it. */
+  lacks(sessionId) { return this.#isWhole && !this.#rows.some((one) => one.session_id === sessionId); }
 
   get newest() { return this.#rows[0]?.session_id ?? null; }
 
@@ -79,7 +85,7 @@ export class SessionList {
   /** A session that is not in the list as it is now: further down, not searched for, or not there yet. */
   async #lookUp(sessionId) {
     if (!sessionId) return;
-    const found = await call("GET", `/api/sessions/${encodeURIComponent(sessionId)}`).catch(() => null);
+    const found = this.lacks(sessionId) ? null : await call("GET", `/api/sessions/${encodeURIComponent(sessionId)}`).catch(() => null);
     if (sessionId === this.chosen) this.#name(found ? titleOf(found) : sessionId, found !== null);
   }
 
@@ -89,6 +95,7 @@ export class SessionList {
     const { session_id: made } = unused ?? (await call("POST", "/api/sessions", {}));
     await this.#changed();
     this.on.choose(made);
+    at("message").focus();
   }
 
   /** A session that has no name yet is called after the example that it begins with: the script's own text would say little. */
@@ -101,7 +108,7 @@ export class SessionList {
 
   async #rename(title) {
     await call("PATCH", this.#path(), { title });
-    this.#editTitle(false);
+    this.#endTitle();
     await this.#changed();
   }
 
@@ -111,6 +118,7 @@ export class SessionList {
     this.#askToDelete(false);
     await this.#changed();
     this.on.gone(gone);
+    at("message").focus();
   }
 
   #path() { return `/api/sessions/${encodeURIComponent(this.chosen)}`; }
@@ -126,6 +134,18 @@ export class SessionList {
     if (!isOn) return;
     at("new-title").value = at("title").textContent;
     at("new-title").select();
+  }
+
+  // Who has finished goes on where they were.
+
+  #endTitle() {
+    this.#editTitle(false);
+    at("rename").focus();
+  }
+
+  #keep() {
+    this.#askToDelete(false);
+    at("delete").focus();
   }
 
   #askToDelete(isOn) {

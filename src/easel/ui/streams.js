@@ -11,8 +11,8 @@ const JOIN_MS = 1_000; // deltas nearer to each other than this are kept as one
 const OVER = new Set(["ended", "missing", "refused", "signed-out"]);
 
 class Stream {
-  constructor(kind, id, wantsInternal, changed) {
-    Object.assign(this, { kind, id, wantsInternal, changed, watches: new Map(), looked: 0 }); // watches: whose number it is, to its tab
+  constructor(kind, id, { wantsInternal, isNew }, changed) {
+    Object.assign(this, { kind, id, wantsInternal, isNew, changed, watches: new Map(), looked: 0 }); // watches: whose number it is, to its tab
     this.restart();
   }
 
@@ -21,7 +21,7 @@ class Stream {
     Object.assign(this, { history: null, kept: [], state: { is: "connecting" } });
     const hear = (message) => this.#hear(message);
     const name = encodeURIComponent(this.id);
-    this.link = this.kind === "chat" ? new ChatLink(name, this.wantsInternal, hear) : new EventLink(`/sse/${this.kind}/${name}`, hear);
+    this.link = this.kind === "chat" ? new ChatLink(name, this.wantsInternal, this.isNew, hear) : new EventLink(`/sse/${this.kind}/${name}`, hear);
   }
 
   get isOver() { return OVER.has(this.state.is); }
@@ -102,9 +102,9 @@ export class Streams {
     }
   }
 
-  #watch(tab, { number, kind, id, wantsInternal = false }) {
+  #watch(tab, { number, kind, id, wantsInternal = false, isNew = false }) {
     const key = `${kind} ${id} ${wantsInternal}`;
-    const stream = this.#streams.get(key) ?? new Stream(kind, id, wantsInternal, (changed) => this.#changed(changed));
+    const stream = this.#streams.get(key) ?? new Stream(kind, id, { wantsInternal, isNew }, (changed) => this.#changed(changed));
     this.#streams.set(key, stream);
     stream.looked = ++this.#looks;
     stream.join(number, tab);

@@ -51,11 +51,11 @@ export class Watching {
   }
 
   /** Hear what there is and what comes. The answer is what can be done with it: leave, and for a chat say and stop. */
-  watch(kind, id, hear, { wantsInternal = false } = {}) {
+  watch(kind, id, hear, { wantsInternal = false, isNew = false } = {}) {
     const number = `${this.#name}.${(this.#count += 1)}`;
     const ask = (asked) => this.#port.postMessage({ ...asked, number });
     this.#watches.set(number, hear);
-    ask({ do: "watch", kind, id, wantsInternal });
+    ask({ do: "watch", kind, id, wantsInternal, isNew });
     return {
       leave: () => { this.#watches.delete(number); ask({ do: "leave" }); },
       say: (text) => ask({ do: "say", text, key: `${number}.${(this.#count += 1)}` }),

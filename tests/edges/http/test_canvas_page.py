@@ -307,7 +307,7 @@ def test_a_canvas_without_a_page_gets_one_in_which_nothing_of_the_spec_is_html(s
     assert answer.text.count("<title>") == 1
     assert 'data-gsv-action="run.it"' in answer.text
     assert ">Refresh logs</button>" in answer.text
-    assert '{"writable": [["service"]], "results": [["lastRun"]]}' in answer.text
+    assert '{"writable": [["service"]], "results": [["lastRun"]], "saves": {"run.it": ["lastRun"]}, "numbers": []}' in answer.text
 
 
 # --- tokens -------------------------------------------------------------------------------------------------------------

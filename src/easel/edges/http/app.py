@@ -27,6 +27,7 @@ from easel.edges.http import audit
 from easel.edges.http.calls import Access, Call, caller, read_body, refuse_nodes, shaped, shaped_query
 from easel.edges.http.canvas_policy import VIEW_HEADERS, VIEWS, Places, may_come_from, without_token
 from easel.edges.http.openapi import document
+from easel.edges.http.pages import is_read_by_a_person, refusal_page
 from easel.edges.http.routes import ROUTES, SOCKETS, Row
 from easel.edges.http.sockets import SocketRow, refuse, serve_socket
 from easel.edges.http.wire import error_answer
@@ -205,6 +206,8 @@ class HttpEdge:
             headers["www-authenticate"] = "Bearer"
         if isinstance(problem, OutOfRange):
             headers["content-range"] = f"bytes */{problem.details['size']}"
+        if isinstance(problem, NotFound | NotSignedIn) and is_read_by_a_person(scope):
+            return refusal_page(problem, headers=headers)
         return Response(error_answer(problem), problem.http, headers, "application/json")
 
 

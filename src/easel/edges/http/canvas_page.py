@@ -19,7 +19,7 @@ from easel.edges.http.calls import Call, visitor
 from easel.edges.http.canvas_generated import generated
 from easel.edges.http.canvas_html import ready
 from easel.edges.http.canvas_policy import VIEWS, Places, file_headers, page_headers, shell_policy
-from easel.edges.http.pages import sign_in_page
+from easel.edges.http.pages import refusal_page, sign_in_page
 from easel.errors import NotFound
 from easel.host.canvas_pages import View
 
@@ -52,7 +52,7 @@ async def canvas_page(call: Call) -> Response:
         if canvas.agent_id != call.path["agent_id"]:
             raise NotFound(what="canvas", id=canvas.canvas_id)
     except NotFound as problem:
-        return HTMLResponse(_file("canvas_missing.html").replace("{{problem}}", html.escape(problem.message)), 404)
+        return refusal_page(problem, "No such canvas")
     token, until = call.host.pages.new_token(who, canvas.canvas_id, time.time())
     view = f"{_places(call).views(call.request)}{VIEWS}{token}/"
     filled = {"view": view, "until": str(until), "canvas": canvas.canvas_id, "agent": canvas.agent_id, "title": canvas.title}

@@ -1,22 +1,30 @@
-"""The pages: sign-in, home, the API's description. Plain files with nothing filled in but what is said here."""
+"""The pages: sign-in, home, the API's description, and what is said where there is none. Plain files with nothing filled in but what is said here."""
 
+import html
 import re
 import time
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from urllib.parse import parse_qs
 
+import msgspec
+from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.types import Scope
 
 from easel.core.principal import NOBODY
 from easel.edges.http.audit import where_from
 from easel.edges.http.calls import COOKIE, Call, json_answer, read_body, set_cookie, visitor
-from easel.errors import NotFound
+from easel.edges.http.canvas_policy import VIEWS
+from easel.edges.methods import METHODS
+from easel.errors import NotFound, NotSignedIn
 
 FORM_LIMIT = 4_096
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _CANVAS = re.compile(r"(?:/canvas(?:/[A-Za-z0-9][A-Za-z0-9._:-]{0,127}){2})")  # where a sign-in may lead to beside the home page
 _NOT_IT = "That token is not the right one. The link that easel up prints has it."
+_NO_PERSON = "That token is for a program or a machine. A person signs in with one of their own, or by the link that easel up prints."
 
 
 @cache
@@ -54,7 +62,7 @@ async def _signed_in(call: Call, token: str, by: str, goes_on: str = "/") -> Res
     who = await call.host.sign_in.by_token(token)
     if who is None or not who.is_person:  # a program or a machine shows its token each time
         call.host.audit.tally(NOBODY, "sign_in.failed", details=told)
-        return sign_in_page(_NOT_IT, goes_on)
+        return sign_in_page(_NOT_IT if who is None else _NO_PERSON, goes_on)
     await call.host.audit.record(who, "sign_in.succeeded", details=told)
     answer = RedirectResponse(goes_on if _CANVAS.fullmatch(goes_on) else "/", 303, {"cache-control": "no-store"})
     before = await visitor(call.request, call.host.sign_in, time.time())
@@ -66,6 +74,26 @@ def sign_in_page(problem: str, goes_on: str = "/") -> Response:
     """Whoever was on the way to a canvas gets there."""
     page = _file("sign_in.html").replace("{{problem}}", problem).replace("{{next}}", goes_on if _CANVAS.fullmatch(goes_on) else "/")
     return HTMLResponse(page, 401 if problem else 200, {"cache-control": "no-store"})
+
+
+def is_read_by_a_person(scope: Scope) -> bool:
+    """Whether a browser goes there itself: then it names HTML before everything else. A program gets JSON, and a frame nothing to read."""
+    first = HTTPConnection(scope).headers.get("accept", "").partition(",")[0].partition(";")[0].strip()
+    return scope["method"] in ("GET", "HEAD") and not scope["path"].startswith(VIEWS) and first == "text/html"
+
+
+def refusal_page(problem: NotFound | NotSignedIn, title: str = "", headers: Mapping[str, str] | None = None) -> Response:
+    """For a person at an address that shows them nothing: what is the matter, and where to go on."""
+    is_missing = isinstance(problem, NotFound)
+    filled = {
+        "title": title or ("There is nothing here" if is_missing else "You are not signed in"),
+        "leads-to": "All canvases" if is_missing else "Sign in",
+        "problem": problem.message,
+    }
+    page = _file("refusal.html")
+    for name, value in filled.items():
+        page = page.replace(f"{{{{{name}}}}}", html.escape(value))
+    return HTMLResponse(page, problem.http, headers)
 
 
 async def ui_file(call: Call) -> Response:
@@ -82,4 +110,12 @@ async def openapi_json(call: Call) -> Response:
 
 
 async def api_page(_: Call) -> Response:
-    return HTMLResponse(_file("api.html"))
+    return HTMLResponse(_file("api.html").replace("{{methods}}", _methods()))
+
+
+@cache
+def _methods() -> str:
+    """The gateway's methods and what they take, as JSON that cannot end the element it stands in."""
+    shapes, components = msgspec.json.schema_components([one.params for one in METHODS.values()], ref_template="#/{name}")
+    described = {"methods": list(zip(METHODS, shapes, strict=True)), "schemas": components}
+    return msgspec.json.encode(described).decode().replace("<", "\\u003c")
