@@ -46,12 +46,13 @@ MAY_KNOW: dict[str, frozenset[str]] = {
     "assembly": frozenset({"core", "host", "stores", "llm", "sandbox", "node", "edges", *EDGES, "settings", "ground", "demo"}),
     "logs": frozenset(),
     "demo": frozenset(),
-    "checkup": frozenset({"assembly", "settings"}),
+    "checkup": frozenset({"assembly", "ground", "settings"}),
     "terminal": frozenset({"logs", "settings"}),
     "cli_nodes": frozenset({"assembly", "terminal"}),
     # Canvases as folders, carried to a running Easel by its own API: it stands beside the server and knows nothing of what is in it.
     "canvas_folder": frozenset({"core", "settings", "terminal"}),
-    "cli": frozenset({"assembly", "canvas_folder", "checkup", "demo", "terminal", "cli_nodes", "settings"}),
+    "early": frozenset(),
+    "cli": frozenset({"assembly", "canvas_folder", "checkup", "demo", "early", "terminal", "cli_nodes", "settings"}),
     "__main__": frozenset({"cli"}),
 }
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import os
 import re
+import shlex
 import signal
 import socket
+import sqlite3
 import subprocess
 import threading
 import time
@@ -33,15 +36,53 @@ FIRST_PAGE_SECONDS = 3.0
 MOST_RSS_BYTES = 150 * 1024 * 1024
 END_SECONDS = 60.0  # who waits longer has found a hang
 SECRET = "a-very-secret-word"
+AWAY = f"postgresql://u:{SECRET}@127.0.0.1:1/d"  # nothing listens there
+
+
+def environment_of(**variables: str) -> dict[str, str]:
+    """Settings are given without their prefix."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("EASEL_")}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), environment.get("PYTHONPATH")]))
+    return environment | {f"EASEL_{name}": value for name, value in variables.items()}
+
+
+@contextlib.contextmanager
+def begun(*arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    """A command under way; what it prints, and where to, is one stream."""
+    with subprocess.Popen(
+        [*EASEL, *arguments],
+        env=environment_of(**variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def until_it_says(process: subprocess.Popen[str], words: str) -> str:
+    said = ""
+    assert process.stdout
+    for line in process.stdout:
+        said += line
+        if words in line:
+            return said
+    raise AssertionError(f"It ended without saying {words!r}: {said}")
 
 
 def easel(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """One command to its end. Settings are given without their prefix."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("EASEL_")}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), environment.get("PYTHONPATH")]))
-    environment |= {f"EASEL_{name}": value for name, value in variables.items()}
+    """One command to its end."""
     return subprocess.run(
-        [*EASEL, *arguments], env=environment, capture_output=True, text=True, timeout=END_SECONDS, check=False, stdin=subprocess.DEVNULL
+        [*EASEL, *arguments],
+        env=environment_of(**variables),
+        capture_output=True,
+        text=True,
+        timeout=END_SECONDS,
+        check=False,
+        stdin=subprocess.DEVNULL,
     )
 
 
@@ -73,6 +114,22 @@ def test_every_verb_of_the_contract_is_there_and_no_other() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "words", [*([verb] for verb in VERBS), ["token", "revoke"], ["audit", "verify"], ["canvas", "export"]], ids=" ".join
+)
+def test_help_speaks_of_what_is_given_and_not_of_types_of_python(words: list[str]) -> None:
+    text = shown(*words, "--help")
+    options = [line for line in text.splitlines() if line.startswith("  --")]
+    assert options
+    assert not [line for line in options if re.search(r"<\S+>", line)]
+
+
+def test_help_is_whole_in_a_narrow_terminal() -> None:
+    outcome = CliRunner(env={"COLUMNS": "30", "TERM": "dumb"}).invoke(cli.app, ["up", "--help"])
+    assert "Address to listen on" in " ".join(outcome.output.split())
+    assert "…" not in outcome.output
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_each_verb_explains_itself_with_an_example(verb: str) -> None:
     text = shown(verb, "--help")
@@ -101,9 +158,16 @@ REFUSALS: list[tuple[str, list[str], dict[str, str], list[str]]] = [
     ("api on SQLite", ["api"], {}, ["easel api", "EASEL_DATABASE_URL", "easel up"]),
     ("worker on SQLite", ["worker"], {}, ["easel worker", "EASEL_DATABASE_URL", "easel up"]),
     ("a port that is no number", ["up"], {"PORT": "abc"}, ["EASEL_PORT", "abc"]),
+    ("an option that is no number", ["up", "--port", "abc"], {}, ["--port takes a whole number", "abc"]),
+    ("an option that is too large", ["up", "--port", "99999"], {}, ["--port is 99999", "65535"]),
+    ("a short token where others reach it", ["up", "--host", "0.0.0.0"], {"TOKEN": "abc"}, ["EASEL_TOKEN", "16", "0.0.0.0"]),
+    ("a user that is none", ["token", "create", "--kind", "user", "--user", "ann"], {}, ["no user ann", "owner"]),
+    ("a node's name that is taken", ["node", "--id", "gsv", "--url", "ws://127.0.0.1:1/ws"], {}, ["--id: gsv is reserved"]),
+    ("a token for such a node", ["token", "create", "--node", "gsv"], {}, ["--node: gsv is reserved"]),
     ("a level that is none", ["up"], {"LOG": "loud"}, ["EASEL_LOG", "debug, info"]),
     ("another kind of database", ["migrate"], {"DATABASE_URL": f"mysql://u:{SECRET}@h/d"}, ["EASEL_DATABASE_URL", "postgresql"]),
-    ("no database there", ["migrate"], {"DATABASE_URL": f"postgresql://u:{SECRET}@127.0.0.1:1/d"}, ["database"]),
+    ("no database there", ["migrate"], {"DATABASE_URL": AWAY}, ["127.0.0.1:1", "refused", "EASEL_DATABASE_URL"]),
+    ("nor for a word about tokens", ["token", "list"], {"DATABASE_URL": AWAY}, ["127.0.0.1:1", "refused", "EASEL_DATABASE_URL"]),
     ("a public address that is none", ["up"], {"PUBLIC_URL": "http://["}, ["EASEL_PUBLIC_URL"]),
     ("a host that is none", ["up", "--host", "nonsense.invalid"], {}, ["nonsense.invalid"]),
     ("a data folder that cannot be", ["up", "--data", "/dev/null/easel"], {}, ["/dev/null/easel"]),
@@ -219,6 +283,15 @@ def test_a_second_up_on_the_same_folder_is_refused_and_the_first_goes_on(launche
     assert first.answers("/readyz") == 200
 
 
+def test_a_demo_for_an_easel_on_another_port_asks_for_that_port(launcher: Launcher) -> None:
+    running = launcher.up()
+    running.wait_ready()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+    sentence = refused(easel("demo", "--port", port, DATA=str(launcher.folder / "data")), "--port", port, str(running.pid))
+    assert "Postgres" not in sentence
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_a_signal_stops_it_cleanly(launcher: Launcher, number: signal.Signals) -> None:
     server = launcher.up()
@@ -268,6 +341,70 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
         server.process.wait(5)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize("verb, code", [("up", 0), ("worker", 0)])
+def test_whoever_waits_for_a_database_heeds_the_first_signal_at_once(tmp_path: Path, verb: str, code: int, number: signal.Signals) -> None:
+    with begun(verb, DATABASE_URL=AWAY, DATA=str(tmp_path), PORT="0") as waiting:
+        said = until_it_says(waiting, "database.waiting")
+        began = time.monotonic()
+        waiting.send_signal(number)
+        assert waiting.wait(END_SECONDS) == code
+        assert time.monotonic() - began < 5, "it would have waited for thirty"
+    assert SECRET not in said
+
+
+def test_a_short_command_that_is_stopped_says_that_it_was_not_done(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes the connection and never answers
+        url = f"postgresql://u:{SECRET}@127.0.0.1:{silent.getsockname()[1]}/d"
+        with begun("migrate", DATABASE_URL=url, DATABASE_TIMEOUT_SECONDS="60", DATA=str(tmp_path)) as waiting:
+            held, _ = silent.accept()
+            waiting.send_signal(signal.SIGTERM)
+            assert waiting.wait(20) == 1
+            held.close()
+            assert waiting.stdout
+            assert "Stopped before it was done." in waiting.stdout.read()
+
+
+def test_a_closed_output_is_nothing_to_break_by(tmp_path: Path) -> None:
+    command = shlex.join([*EASEL, "token", "list"])
+    done = subprocess.run(
+        ["sh", "-c", f"{command} >&- 2>&-"],
+        env=environment_of(DATA=str(tmp_path)),
+        timeout=END_SECONDS,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0
+
+
+def test_ctrl_c_while_it_begins_is_no_traceback(tmp_path: Path) -> None:
+    for after in (0.05, 0.1, 0.15, 0.2, 0.3):
+        with begun("up", DATA=str(tmp_path), PORT="0") as starting:
+            time.sleep(after)  # wherever that finds it: the point is that no place is wrong
+            starting.send_signal(signal.SIGINT)
+            starting.wait(END_SECONDS)
+            assert starting.stdout
+            assert "Traceback" not in starting.stdout.read()
+
+
+@pytest.mark.parametrize("token, warns", [("abc", True), ("a-token-of-some-length", False)])
+def test_a_short_token_is_told_where_nobody_else_reaches_it(tmp_path: Path, token: str, warns: bool) -> None:
+    with Launcher(tmp_path, token=token) as launcher:
+        server = launcher.up()
+        server.wait_ready()
+        assert ("EASEL_TOKEN has fewer than 16 characters" in server.said()) is warns
+        assert "others can reach it" not in server.said()
+
+
+@pytest.mark.parametrize("public_url, warns", [("", True), ("https://easel.example.org", False)])
+def test_up_on_all_addresses_says_so_and_what_that_means(tmp_path: Path, public_url: str, warns: bool) -> None:
+    with begun("up", "--host", "0.0.0.0", DATA=str(tmp_path), PORT="0", PUBLIC_URL=public_url) as server:
+        said = until_it_says(server, "Ctrl-C stops it.")
+        server.terminate()
+    assert re.search(r"listens on all addresses of this machine, port \d+$", said, re.MULTILINE), said
+    assert ("without TLS" in said) is warns
+
+
 # --- the smaller verbs ------------------------------------------------------------------------------------------------
 
 
@@ -282,9 +419,12 @@ def test_settings_lists_every_row_with_its_default_and_sentence() -> None:
 
 
 def test_a_variable_that_no_setting_reads_is_named() -> None:
-    assert "EASEL_DATABSE_URL" in easel("settings", DATABSE_URL="x").stdout
+    listed = easel("settings", DATABSE_URL="x", FOO="x")
+    assert "EASEL_DATABSE_URL: there is no such setting; did you mean EASEL_DATABASE_URL?" in listed.stdout
+    assert "EASEL_FOO: there is no such setting." in listed.stdout
+    assert "did_you_mean='EASEL_DATABASE_URL'" in listed.stderr
     doctored = easel("doctor", DATABSE_URL="x", DATA="/dev/null", PORT="0")
-    assert "EASEL_DATABSE_URL" in doctored.stdout
+    assert "??   EASEL_DATABSE_URL: this version has no such setting; did you mean EASEL_DATABASE_URL?" in doctored.stdout
     assert doctored.returncode == 1
 
 
@@ -294,6 +434,52 @@ def test_doctor_finds_a_good_place_good(tmp_path: Path) -> None:
     assert "BAD" not in done.stdout
     for what in ("Python", "Data folder", "Owner's token", "Port", "Database", "Blobs"):
         assert f"ok   {what}: " in done.stdout
+
+
+def everything_in(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() if path.is_file() else b"" for path in sorted(folder.rglob("*"))}
+
+
+def test_doctor_makes_nothing_and_names_no_file_that_is_not_there(tmp_path: Path) -> None:
+    done = easel("doctor", DATA=str(tmp_path / "easel"), PORT="0")
+    assert done.returncode == 0, done.stdout
+    assert everything_in(tmp_path) == {}
+    assert "owner-token" not in done.stdout
+    assert "ok   Database: SQLite, none yet" in done.stdout
+
+
+def test_doctor_leaves_an_older_database_as_old_as_it_is(tmp_path: Path) -> None:
+    assert easel("migrate", DATA=str(tmp_path)).returncode == 0
+    with contextlib.closing(sqlite3.connect(tmp_path / "easel.db")) as database:
+        newest = database.execute("select max(version) from schema_migrations").fetchone()[0]
+        database.execute("delete from schema_migrations where version = ?", (newest,))
+        database.commit()
+    before = everything_in(tmp_path)
+    done = easel("doctor", DATA=str(tmp_path), PORT="0")
+    assert f"??   Database: SQLite, schema version {newest - 1}; this Easel has {newest}. Back up" in done.stdout
+    assert everything_in(tmp_path) == before
+    assert done.returncode == 0, done.stdout
+
+
+def test_doctor_leaves_a_postgres_as_it_is(tmp_path: Path, postgres: str, request: pytest.FixtureRequest) -> None:
+    url = create_database(postgres)
+    request.addfinalizer(lambda: drop_database(postgres, url.rpartition("/")[2]))
+    for _ in range(2):
+        done = easel("doctor", DATA=str(tmp_path), PORT="0", DATABASE_URL=url)
+        assert "empty: the first start makes its tables" in done.stdout, done.stdout
+    easel("migrate", DATA=str(tmp_path), DATABASE_URL=url)
+    assert re.search(r"ok   Database: Postgres at 127\.0\.0\.1:\d+, schema version \d+, writable$", easel(
+        "doctor", DATA=str(tmp_path), PORT="0", DATABASE_URL=url).stdout, re.MULTILINE)  # fmt: skip
+    missing = easel("doctor", DATA=str(tmp_path), PORT="0", DATABASE_URL=url + "_not_there")
+    assert re.search(r"BAD  Database: Postgres at 127\.0\.0\.1:\d+: .*does not exist", missing.stdout), missing.stdout
+
+
+def test_doctor_says_where_it_looked_for_postgres_and_why_in_vain(tmp_path: Path) -> None:
+    done = easel("doctor", DATA=str(tmp_path), PORT="0", DATABASE_URL=AWAY)
+    assert "BAD  Database: No database answers at 127.0.0.1:1 (connection refused: nothing listens there); start it" in done.stdout
+    unescaped = easel("doctor", DATA=str(tmp_path), PORT="0", DATABASE_URL="postgresql://u:half/whole@127.0.0.1:1/d").stdout
+    assert "BAD  Database: " in unescaped
+    assert "whole" not in unescaped
 
 
 def test_doctor_beside_a_running_easel_finds_it_well(tmp_path: Path) -> None:

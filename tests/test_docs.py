@@ -11,19 +11,20 @@ Without `--write` it says which parts are stale.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import shlex
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import httpx2
 import pytest
+import typer.main
 from prometheus_client.metrics import MetricWrapperBase
-from typer.models import OptionInfo
 
 from easel import cli, errors, settings
 from easel.core.canvas.actions import Confirm
@@ -42,16 +43,19 @@ from easel.core.run.life import MOVES, TERMINAL, Status
 from easel.core.stream.envelope import EVENT_TYPES, Envelope
 from easel.core.stream.payload import to_json
 from easel.core.tool.definition import ToolDefinition
+from easel.core.tool.nesting import DEEPEST
 from easel.edges.http.calls import Access
 from easel.edges.http.openapi import document
 from easel.edges.http.routes import ROUTES, Row
 from easel.edges.methods import METHODS
-from easel.errors import ActionFailed, HostError
-from easel.host import board_tools, metrics
+from easel.errors import ActionFailed, BadInput, HostError
+from easel.host import board_tools, canvas_tools, metrics
 from easel.host.native_tools import native_tools
 from easel.ids import OWNER, CallId, CanvasId, MessageId, RunId, artifact_id
 from easel.sandbox import definitions as machine
-from tests.support.processes import Launcher
+from tests import spec_reference
+from tests.spec_reference import ABSENT, GROUPS, NEEDED
+from tests.support.processes import EaselProcess, Launcher
 from tests.test_architecture import machine_paths
 
 if TYPE_CHECKING:
@@ -245,16 +249,81 @@ def shapes() -> str:
     return "\n\n".join(f"### `{name}`\n\n{text}" for name, text in parts.items())
 
 
-def tools_table() -> str:
+def own_tools() -> list[ToolDefinition]:
+    """What Easel brings itself, on every machine."""
     on_boards = (board_tools.WHITEBOARD_READ, board_tools.WHITEBOARD_WRITE, board_tools.BLACKBOARD_READ, board_tools.BLACKBOARD_WRITE)
-    rows = [(code(tool.name), ", ".join(code(arg) for arg in tool.schema["properties"]) or NOTHING, tool.description)
-            for tool in (*(one.definition for one in native_tools()), *on_boards)]  # fmt: skip
+    return [*(one.definition for one in native_tools()), *on_boards, canvas_tools.CANVAS, canvas_tools.LOGS]
+
+
+def machines_tools() -> Sequence[ToolDefinition]:
+    return machine.definitions("local", has_shell=True, network=False)
+
+
+def needed_by(tool: ToolDefinition) -> set[str]:
+    return set(tool.schema.get("required", ()))
+
+
+def tools_table() -> str:
+    """All of them: the first sentence of each, for it is told whole in the reference."""
+    rows = [
+        (
+            f"[`{tool.name}`](../reference/tools.md#{tool.name.lower()})",
+            ", ".join(code(arg + ("" if arg in needed_by(tool) else "?")) for arg in tool.schema["properties"]) or NOTHING,
+            re.split(r"(?<=[^.]\.) (?=[A-Z`])", tool.description)[0],
+        )
+        for tool in (*own_tools(), *machines_tools())
+    ]
     return table(["tool", "arguments", "what it does"], rows)
+
+
+def taken_by(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return " or ".join(code(one) for one in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(taken_by(one) for one in schema["anyOf"])
+    if schema.get("type") == "array":
+        return "list of " + taken_by(schema.get("items", {}))
+    kind = schema.get("type", "anything")
+    bounds = [f"{word} {schema[key]}" for word, key in (("from", "minimum"), ("to", "maximum"), ("at least", "minLength")) if key in schema]
+    inner = f" of {taken_by(schema['additionalProperties'])}" if isinstance(schema.get("additionalProperties"), dict) else ""
+    members = f" with {', '.join(code(name) for name in schema['properties'])}" if kind == "object" and schema.get("properties") else ""
+    default = [f"({schema['default']} if left out)"] if "default" in schema else []
+    return " ".join([f"{kind}{inner}{members}", *bounds, *default])
+
+
+def tool_shapes() -> str:
+    parts: list[str] = []
+    for tool in (*own_tools(), *machines_tools()):
+        asks = (
+            "Read-only: a button that calls it asks nobody."
+            if tool.read_only
+            else "Not read-only: a button that calls it asks a person, unless its action says otherwise."
+        )
+        rows = [(code(name + ("" if name in needed_by(tool) else "?")), taken_by(schema), schema.get("description", ""))
+                for name, schema in tool.schema["properties"].items()]  # fmt: skip
+        parts.append(f"### `{tool.name}`\n\n{tool.description}\n\n{asks}")
+        parts += [table(["argument", "takes", "note"], rows)] if rows else []
+    return "\n\n".join(parts)
+
+
+def spec_text() -> str:
+    limits = spec_reference.DEFAULT_LIMITS
+    parts = [
+        f"Without its state a spec has at most {limits.spec_bytes:,} bytes (`EASEL_MAX_SPEC_BYTES`), nested at most {DEEPEST} levels deep."
+    ]
+    for place, (heading, members) in GROUPS.items():
+        rows = [
+            (code(member.name), member.takes, spec_reference.shown_default(member), spec_reference.shown(member.example), member.says)
+            for member in members
+        ]
+        parts.append(f"{'##' if place in ('', 'toolPolicy', 'action', 'refresh') else '###'} {heading}\n\n"
+                     + table(["member", "takes", "default", "example", "what it says"], rows))  # fmt: skip
+    return "\n\n".join(parts)
 
 
 def machine_table() -> str:
     rows = [(code(tool.name), ", ".join(code(arg + ("" if arg in tool.schema["required"] else "?")) for arg in tool.schema["properties"]), tool.description)
-            for tool in machine.definitions("local", has_shell=True, network=False)]  # fmt: skip
+            for tool in machines_tools()]  # fmt: skip
     return table(["tool", "arguments", "what it does"], rows)
 
 
@@ -270,22 +339,30 @@ def verbs() -> dict[str, Callable[..., Any]]:
     }
 
 
-def options_of(command: Callable[..., Any]) -> Iterator[OptionInfo]:
-    for hint in get_type_hints(command, include_extras=True).values():
-        yield from (note for note in getattr(hint, "__metadata__", ()) if isinstance(note, OptionInfo))
-
-
-def name_of_option(option: OptionInfo) -> str:
-    """`--port`: the first name it was given. Inside Annotated typer keeps that one where a default would stand."""
-    return next(name for name in (option.default, *(option.param_decls or ())) if isinstance(name, str) and name.startswith("--"))
+def parameters_of(name: str) -> Sequence[Any]:
+    command: Any = typer.main.get_command(cli.app)
+    for word in name.split():
+        command = command.commands[word]
+    return command.params
 
 
 def verbs_text() -> str:
+    """With its arguments and defaults, as `--help` has them."""
     parts: list[str] = []
     for name, command in verbs().items():
-        parts.append(f"### `easel {name}`\n\n{inspect.getdoc(command) or ''}")
-        if options := [(code(name_of_option(option)), option.help or "") for option in options_of(command)]:
-            parts.append(table(["option", "what it does"], options))
+        given = parameters_of(name)
+        arguments = [one for one in given if one.param_type_name == "argument"]
+        options = [one for one in given if one.param_type_name == "option"]
+        usage = " ".join(["easel", name, *(one.metavar or one.name for one in arguments), *(["[OPTIONS]"] if options else [])])
+        parts.append(f"### `easel {name}`\n\n```\n{usage}\n```\n\n{inspect.getdoc(command) or ''}")
+        rows = [(code(one.metavar or one.name), NOTHING, one.help or "") for one in arguments]
+        for option in options:
+            shown = code(option.opts[0] if option.is_flag else f"{option.opts[0]} {option.metavar}")
+            default = (
+                "has to be there" if option.required else NOTHING if option.is_flag or option.default is None else code(option.default)
+            )
+            rows.append((shown, default, option.help or ""))
+        parts += [table(["takes", "default", "what it is"], rows)] if rows else []
     return "\n\n".join(parts)
 
 
@@ -319,6 +396,8 @@ GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
     "life": ("docs/guide/runs.md", life),
     "tools": ("docs/guide/runs.md", tools_table),
     "machine": ("docs/guide/sandbox.md", machine_table),
+    "tool_shapes": ("docs/reference/tools.md", tool_shapes),
+    "spec": ("docs/reference/spec.md", spec_text),
 }
 PART = re.compile(r"(<!-- generated: (\w+) -->\n)(.*?)(<!-- end of generated -->)", re.DOTALL)
 
@@ -362,6 +441,35 @@ def test_every_verb_of_the_gateway_is_in_the_table_of_the_guide() -> None:
     text = (PROJECT / "docs/guide/canvases.md").read_text(encoding="utf-8")
     told = {name for row in re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE) for name in re.findall(r"`([a-z.]+)`", row)}
     assert {*METHODS, "canvas.subscribe", "canvas.unsubscribe"} - told == set()
+
+
+@pytest.mark.parametrize("place", [place for place in GROUPS if place != "action"])
+def test_the_reference_of_the_spec_has_every_member_and_no_other(place: str) -> None:
+    assert spec_reference.listed_members(place) == spec_reference.known_members(place)
+
+
+@pytest.mark.parametrize("place, member", [(place, member) for place, (_, members) in GROUPS.items() for member in members],
+                         ids=lambda one: one if isinstance(one, str) else one.name)  # fmt: skip
+def test_each_row_of_the_reference_of_the_spec_is_so(place: str, member: spec_reference.Member) -> None:
+    spec_reference.read(place, member.name, member.example)
+    if member.default is NEEDED:
+        with pytest.raises(BadInput):
+            spec_reference.read(place, member.name, ABSENT)
+    elif member.default is not ABSENT and member.name != "actions":  # without any action nothing could be bound or refreshed
+        assert spec_reference.read(place, member.name, member.default) == spec_reference.read(place, member.name, ABSENT)
+
+
+def test_the_canvas_of_the_tutorial_is_one() -> None:
+    text = (PROJECT / "docs/tutorial.md").read_text(encoding="utf-8")
+    section = text.partition("Your first own canvas")[2]
+    written = re.search(r"spec\.json <<'END'\n(.*?)\nEND", section, re.DOTALL)
+    page = re.search(r"index\.html <<'END'\n(.*?)\nEND", section, re.DOTALL)
+    assert written
+    assert page
+    spec = checked_spec(json.loads(written[1]))
+    assert set(re.findall(r'data-gsv-action="(\w+)"', page[1])) == set(spec.actions)
+    for path in re.findall(r'data-gsv-(?:text|model)="state\.([\w.]+)"', page[1]):
+        assert path.partition(".")[0] in spec.state
 
 
 def test_no_two_errors_share_a_name() -> None:
@@ -552,6 +660,18 @@ def tour() -> list[str]:
     return [line for line in block[0].splitlines() if "curl" in line]
 
 
+def agents_canvas(http: httpx2.Client, server: EaselProcess) -> tuple[bool, str]:
+    """What comes of the script that the guide has for an agent: whether a person stands for it, and what it left in the state."""
+    section = (PROJECT / "docs/guide/canvases.md").read_text(encoding="utf-8").partition("## An agent makes one")[2]
+    script = section.partition("```json\n")[2].partition("\n```")[0]
+    headers = {"Authorization": f"Bearer {server.token}"}
+    run = http.post(f"{server.base_url}/api/runs", headers=headers, json={"session_id": "agent", "message": script}).json()["run_id"]
+    assert '"status":"completed"' in http.get(f"{server.base_url}/api/runs/{run}/events", headers=headers).text
+    asked = {"method": "canvas.get", "params": {"canvasId": "clock"}}
+    canvas = http.post(f"{server.base_url}/api/rpc", headers=headers, json=asked).json()
+    return canvas["accepted"], canvas["state"]["note"]
+
+
 def test_the_tour_in_the_readme_works_as_written(tmp_path: Path) -> None:
     start, watch, resume, cancel, listing = tour()
     with Launcher(tmp_path) as launcher, httpx2.Client(timeout=20, trust_env=False) as http:
@@ -572,6 +692,9 @@ def test_the_tour_in_the_readme_works_as_written(tmp_path: Path) -> None:
                         break
             return seen
 
+        listed_tools = http.get(f"{server.base_url}/api/tools", headers={"Authorization": f"Bearer {server.token}"}).json()["tools"]
+        assert {tool["name"] for tool in listed_tools} <= {tool.name for tool in (*own_tools(), *machines_tools())}
+        assert agents_canvas(http, server) == (False, "Made by an agent.")
         started = answer(start)
         assert started.status_code == 202
         places["RUN"] = started.text.split('"')[3]  # as `cut -d'"' -f4` does it

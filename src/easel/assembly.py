@@ -338,7 +338,7 @@ def gateway_row(connections: Gateway) -> SocketRow:
 async def load_demo(stories: Host) -> list[str]:
     """The canvases for newcomers, those of them that are not there yet; which ones."""
     loaded: list[str] = []
-    for one in demo.CANVASES:
+    for one in reversed(demo.CANVASES):  # so that the first of them is the newest, and stands on top wherever they are listed
         assets = {path: text.encode() for path, text in one.assets.items()}
         draft = Draft(canvas_id=one.canvas_id, title=one.title, spec=one.spec, assets=assets)
         with contextlib.suppress(AlreadyThere):
@@ -346,7 +346,7 @@ async def load_demo(stories: Host) -> list[str]:
                 await stories.canvases.create(THE_OWNER, draft)
             except BadInput:
                 await stories.canvases.create(THE_OWNER, replace(draft, spec=one.at_rest.spec))
-            loaded.append(one.canvas_id)
+            loaded.insert(0, one.canvas_id)
     return loaded
 
 

@@ -1,21 +1,26 @@
 """The command line: each verb starts, checks or explains something, and says what it did."""
 
-import asyncio
-import contextlib
-import gc
-import sys
-import time
-from pathlib import Path
-from typing import Annotated
-from urllib.parse import quote
+from easel.early import QuietlyEnded
 
-import typer
+with QuietlyEnded():
+    import asyncio
+    import contextlib
+    import gc
+    import ipaddress
+    import os
+    import sys
+    import time
+    from pathlib import Path
+    from typing import Annotated
+    from urllib.parse import quote
 
-from easel import __version__, cli_nodes, settings
-from easel.canvas_folder.commands import app as canvas_app
-from easel.errors import BadSettings
-from easel.settings import Settings
-from easel.terminal import refuse, run, settings_for
+    import typer
+
+    from easel import __version__, cli_nodes, settings
+    from easel.canvas_folder.commands import app as canvas_app
+    from easel.errors import BadSettings
+    from easel.settings import Settings
+    from easel.terminal import do, refuse, run, settings_for, unless_stopped
 
 GARBAGE_AFTER = 20_000  # more objects made than freed
 
@@ -23,26 +28,33 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,  # the pretty ones can show local variables, and with them secrets
-    rich_markup_mode="markdown",
+    rich_markup_mode=None,  # plain text has room in every terminal
     help="""Easel: a self-hosted host for agent canvases.
 
     Start everything on this machine: `easel up`. Several processes on Postgres: set `EASEL_DATABASE_URL`, then `easel api` and `easel worker`.""",
 )
 
-audit_app = typer.Typer(no_args_is_help=True, help="The audit trail.")
+audit_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The audit trail.")
 app.add_typer(audit_app, name="audit")
 app.add_typer(canvas_app, name="canvas")
 app.add_typer(cli_nodes.token_app, name="token")
 
 TELL_SECONDS = 2.0  # how often something long says how far it is
 
-HostOption = Annotated[str | None, typer.Option("--host", help="Address to listen on (EASEL_HOST, 127.0.0.1).")]
-PortOption = Annotated[int | None, typer.Option("--port", help="Port to listen on (EASEL_PORT, 8800); 0 picks a free one.")]
-DataOption = Annotated[Path | None, typer.Option("--data", help="Data folder (EASEL_DATA).")]
+HostOption = Annotated[
+    str | None,
+    typer.Option("--host", metavar="ADDRESS", help="Address to listen on (EASEL_HOST, 127.0.0.1); 0.0.0.0: all of this machine."),
+]
+PortOption = Annotated[str | None, typer.Option("--port", metavar="PORT", help="Port to listen on (EASEL_PORT, 8800); 0 picks a free one.")]
+DataOption = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Data folder (EASEL_DATA).")]
 DemoOption = Annotated[bool, typer.Option("--demo", help="With canvases for newcomers: a deploy cockpit, live logs, a release checklist.")]
 KnownOption = Annotated[
     list[str] | None,
-    typer.Option("--known", help="SEQ:HASH, the end that an earlier call told: also finds a chain that was written anew."),
+    typer.Option(
+        "--known",
+        metavar="SEQ:HASH",
+        help="The end that an earlier call told, as often as needed: also finds a chain that was written anew.",
+    ),
 ]
 
 
@@ -72,7 +84,7 @@ def demo(host: HostOption = None, port: PortOption = None, data: DataOption = No
         server = reached(wanted, None, None)
         server.call("canvas.list")
     except (BadSettings, NobodyThere):
-        run(lambda stop: _serve(wanted, stop, with_api=True, with_worker=True, with_demo=True))
+        run(lambda stop: _serve_demo(wanted, stop))
         return
     except Refused as problem:
         refuse(BadSettings(problem=problem.message))
@@ -121,7 +133,7 @@ def migrate(data: DataOption = None) -> None:
     """
     from easel import assembly
 
-    async def go(_: asyncio.Event) -> None:
+    async def go() -> None:
         opened = await assembly.open_database(wanted)
         try:
             applied = await opened.migrate()
@@ -131,12 +143,12 @@ def migrate(data: DataOption = None) -> None:
             await opened.close()
 
     wanted = settings_for(data=data)
-    run(go)
+    do(go)
 
 
 @app.command()
 def doctor(data: DataOption = None, port: PortOption = None) -> None:
-    """Look at everything Easel needs here and say what is wrong and what to do.
+    """Look at everything Easel needs here and say what is wrong and what to do. Changes nothing.
 
     Example: `easel doctor --data ./my-easel`
     """
@@ -144,15 +156,15 @@ def doctor(data: DataOption = None, port: PortOption = None) -> None:
     from easel.canvas_folder.server import ready_there
 
     wanted = settings_for(data=data, port=port)
-    found: list[bool] = []
+    found: list[checkup.Check] = []
 
-    async def go(_: asyncio.Event) -> None:
+    async def go() -> None:
         async for check in checkup.checks(wanted, await asyncio.to_thread(ready_there, wanted)):
-            found.append(check.is_good)
-            typer.echo(f"{'ok  ' if check.is_good else 'BAD '} {check.what}: {check.says}")
+            found.append(check)
+            typer.echo(f"{check.verdict.value:<4} {check.what}: {check.says}")
 
-    run(go)
-    if not all(found):
+    do(go)
+    if any(check.verdict is checkup.Verdict.BAD for check in found):
         raise typer.Exit(1)
 
 
@@ -202,7 +214,8 @@ def show_settings() -> None:
         typer.echo(f"{row.variable}={shown}" + ("" if value == row.default else f"   (default {row.default!r})"))
         typer.echo(f"    {row.says}")
     for name in settings.unknown_variables():
-        typer.echo(f"{name}: there is no such setting.")
+        meant = settings.nearest(name)
+        typer.echo(f"{name}: there is no such setting" + (f"; did you mean {meant}?" if meant else "."))
 
 
 @app.callback(invoke_without_command=True)
@@ -216,9 +229,13 @@ async def _serve(wanted: Settings, stop: asyncio.Event, *, with_api: bool, with_
     from easel import assembly
 
     port = wanted.port if with_api else wanted.worker_port
+    is_open = not _is_loopback(wanted.host)
+    if with_api and is_open and wanted.has_weak_token:
+        problem = f"EASEL_TOKEN has fewer than {settings.LEAST_TOKEN} characters, and others can reach {wanted.host}; take a longer one."
+        raise BadSettings(problem=problem)
     listening = assembly.listening(wanted.host, port) if with_api or port else None
     async with contextlib.AsyncExitStack() as stack:
-        ground = await stack.enter_async_context(assembly.ground(wanted))
+        ground = await unless_stopped(stop, stack.enter_async_context(assembly.ground(wanted)))
         in_force = assembly.sandbox(wanted)
         tools = assembly.toolbox(ground, in_force=in_force)
         if listening is not None:
@@ -235,6 +252,15 @@ async def _serve(wanted: Settings, stop: asyncio.Event, *, with_api: bool, with_
             await stop.wait()
 
 
+async def _serve_demo(wanted: Settings, stop: asyncio.Event) -> None:
+    from easel import checkup
+
+    if holder := await checkup.holder(wanted):
+        where = f"as process {holder}, and not on port {wanted.port}"
+        raise BadSettings(problem=f"An Easel runs on the data folder {wanted.data_folder} already, {where}; name its port with --port.")
+    await _serve(wanted, stop, with_api=True, with_worker=True, with_demo=True)
+
+
 def _look_for_garbage_rarely() -> None:
     """Hardly anything here is held by a circle of references, and while one is looked for all viewers wait."""
     gc.collect()
@@ -244,9 +270,18 @@ def _look_for_garbage_rarely() -> None:
 
 def _say_where(wanted: Settings, address: tuple[str, int], token: str, bash: str, *, with_demo: bool) -> None:
     host, port = address
-    name = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host  # noqa: S104
+    is_everywhere = host in ("0.0.0.0", "::")  # noqa: S104
+    name = "127.0.0.1" if is_everywhere else f"[{host}]" if ":" in host else host
     base = wanted.public_url.rstrip("/") or f"http://{name}:{port}"
-    typer.echo(f"Easel {__version__} listens on http://{name}:{port}")
+    typer.echo(
+        f"Easel {__version__} listens on " + (f"all addresses of this machine, port {port}" if is_everywhere else f"http://{name}:{port}")
+    )
+    if not _is_loopback(host) and not wanted.public_url.startswith("https://"):
+        typer.echo(
+            "WARNING: others can reach it, and without TLS whoever is on the way reads along, the token too: put TLS in front and set EASEL_PUBLIC_URL."
+        )
+    if wanted.has_weak_token:
+        typer.echo(f"WARNING: EASEL_TOKEN has fewer than {settings.LEAST_TOKEN} characters, and whoever tries them all owns this Easel.")
     typer.echo(f"Data is in {wanted.data_folder}" + (" and in Postgres" if wanted.on_postgres else ""))
     typer.echo(f"Bash: {bash}")
     typer.echo(f"Open {base}/?token={quote(token, safe='')}")
@@ -254,6 +289,13 @@ def _say_where(wanted: Settings, address: tuple[str, int], token: str, bash: str
         typer.echo("There are canvases for newcomers on that page: open one and press its first button.")
     typer.echo("Ctrl-C stops it.")
     sys.stdout.flush()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _on_postgres(wanted: Settings, verb: str) -> Settings:
@@ -265,4 +307,18 @@ def _on_postgres(wanted: Settings, verb: str) -> Settings:
 
 
 def main() -> None:
-    app()
+    _hold_standard_streams()
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)  # as a shell says it
+
+
+def _hold_standard_streams() -> None:
+    """One that is closed would be the number of the next file that is opened, and what is printed would go there."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - as long as the process lives

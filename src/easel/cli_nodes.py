@@ -6,26 +6,41 @@ from typing import Annotated
 
 import typer
 
-from easel.errors import BadSettings
-from easel.terminal import run, say, settings_for
+from easel.errors import BadInput, BadSettings, NotFound
+from easel.terminal import do, run, say, settings_for
 
-token_app = typer.Typer(no_args_is_help=True, help="Tokens for others than the owner: people, tool nodes and programs.")
+token_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""Tokens beside the owner's own: for tool nodes, for programs, and for more browsers of the owner's.
 
-DataOption = Annotated[Path | None, typer.Option("--data", help="Data folder (EASEL_DATA).")]
-NodeIdOption = Annotated[str, typer.Option("--id", help="The node's name: its tools are NAME__Bash, NAME__Read and so on.")]
-UrlOption = Annotated[str, typer.Option("--url", help="The Easel to connect to, such as ws://127.0.0.1:8800/ws.")]
+    There is one user in this version, the owner: every token acts for them, and can be revoked by itself.""",
+)
+
+DataOption = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Data folder (EASEL_DATA).")]
+NodeIdOption = Annotated[str, typer.Option("--id", metavar="NAME", help="The node's name: its tools are NAME__Bash, NAME__Read and so on.")]
+UrlOption = Annotated[str, typer.Option("--url", metavar="URL", help="The Easel to connect to, such as ws://127.0.0.1:8800/ws.")]
 TokenOption = Annotated[
-    str | None, typer.Option("--token", help="Its token (EASEL_TOKEN); others on this machine may see what stands here.")
+    str | None,
+    typer.Option("--token", metavar="TOKEN", help="Its token (EASEL_TOKEN); others on this machine may see what stands here."),
 ]
-TokenFileOption = Annotated[Path | None, typer.Option("--token-file", help="A file with the token.")]
+TokenFileOption = Annotated[Path | None, typer.Option("--token-file", metavar="FILE", help="A file with the token.")]
 RootOption = Annotated[
-    list[Path] | None, typer.Option("--root", help="A folder that the tools may touch, as often as needed; this one, if none.")
+    list[Path] | None,
+    typer.Option("--root", metavar="DIR", help="A folder that the tools may touch, as often as needed; this one, if none."),
 ]
-SandboxOption = Annotated[str | None, typer.Option("--sandbox", help="How commands are isolated: bwrap or logical (EASEL_SANDBOX_MODE).")]
-UserOption = Annotated[str, typer.Option("--user", help="For whom the token acts.")]
-KindOption = Annotated[str, typer.Option("--kind", help="user (a person), node (nothing but a tool node) or service (a program).")]
-NameOption = Annotated[str | None, typer.Option("--name", help="What to call it in lists and in the audit trail.")]
-OnlyNodeOption = Annotated[str | None, typer.Option("--node", help="The one node that a token of kind node may be.")]
+SandboxOption = Annotated[
+    str | None, typer.Option("--sandbox", metavar="MODE", help="How commands are isolated: bwrap or logical (EASEL_SANDBOX_MODE).")
+]
+UserOption = Annotated[str, typer.Option("--user", metavar="USER", help="For whom the token acts: owner, the one user that there is.")]
+KindOption = Annotated[
+    str,
+    typer.Option(
+        "--kind", metavar="KIND", help="node (nothing but a tool node), service (a program) or user (as the owner, in a browser)."
+    ),
+]
+NameOption = Annotated[str | None, typer.Option("--name", metavar="TEXT", help="What to call it in lists and in the audit trail.")]
+OnlyNodeOption = Annotated[str | None, typer.Option("--node", metavar="NAME", help="The one node that a token of kind node may be.")]
 
 
 def node(
@@ -50,7 +65,10 @@ def node(
         given = token or _read_token(token_file) or wanted.token
         if not given:
             raise BadSettings(problem="A node needs a token: --token-file, or EASEL_TOKEN; `easel token create --kind node` makes one.")
-        client = assembly.node(wanted, in_force, url=url, node_id=node_id, token=given, roots=root or [Path.cwd()], tell=say)
+        try:
+            client = assembly.node(wanted, in_force, url=url, node_id=node_id, token=given, roots=root or [Path.cwd()], tell=say)
+        except BadInput as problem:  # told as a program's mistake; here a person gave it
+            raise BadInput(problem=problem.message.replace("client.id:", "--id:", 1)) from None
         await client.run(stop)
 
     run(go)
@@ -68,17 +86,24 @@ def create_token(
 
     wanted = settings_for(data=data)
 
-    async def go(_: asyncio.Event) -> None:
+    async def go() -> None:
         async with assembly.desk(wanted) as tokens:
-            made, secret = await tokens.create(user, kind, name=name, node_id=node)
+            try:
+                made, secret = await tokens.create(user, kind, name=name, node_id=node)
+            except BadInput as problem:
+                raise BadInput(problem=problem.message.replace("client.id:", "--node:", 1)) from None
+            except NotFound:
+                raise BadInput(problem=f"There is no user {user[:100]} here: in this version there is one, owner.") from None
         typer.echo(secret)
         typer.echo(f"This is {made.token_id}, a {made.kind.value}'s token for {made.user_id}. It is not shown again.", err=True)
 
-    run(go)
+    do(go)
 
 
 @token_app.command("list")
-def list_tokens(user: Annotated[str | None, typer.Option("--user", help="Only of this user.")] = None, data: DataOption = None) -> None:
+def list_tokens(
+    user: Annotated[str | None, typer.Option("--user", metavar="USER", help="Only of this user.")] = None, data: DataOption = None
+) -> None:
     """Every token that was made, what it is for, and whether it was revoked; not the tokens themselves.
 
     Example: `easel token list --data ./my-easel`
@@ -87,20 +112,22 @@ def list_tokens(user: Annotated[str | None, typer.Option("--user", help="Only of
 
     wanted = settings_for(data=data)
 
-    async def go(_: asyncio.Event) -> None:
+    async def go() -> None:
         async with assembly.desk(wanted) as tokens:
             for one in await tokens.list_tokens(user):
                 only = f" (only as {one.node_id})" if one.node_id else ""
-                ended = f"  revoked {one.revoked_at:%Y-%m-%d %H:%M}" if one.revoked_at else ""
+                ended = f"  revoked {one.revoked_at:%Y-%m-%d %H:%M} UTC" if one.revoked_at else ""
                 typer.echo(
-                    f"{one.token_id}  {one.kind.value:<7}  {one.user_id}  {one.name}{only}  made {one.created_at:%Y-%m-%d %H:%M}{ended}"
+                    f"{one.token_id}  {one.kind.value:<7}  {one.user_id}  {one.name}{only}  made {one.created_at:%Y-%m-%d %H:%M} UTC{ended}"
                 )
 
-    run(go)
+    do(go)
 
 
 @token_app.command("revoke")
-def revoke_token(token_id: Annotated[str, typer.Argument(help="As `easel token list` shows it: tok_…")], data: DataOption = None) -> None:
+def revoke_token(
+    token_id: Annotated[str, typer.Argument(metavar="TOKEN_ID", help="As `easel token list` shows it: tok_…")], data: DataOption = None
+) -> None:
     """End a token for good: it opens nothing more, and what is open by it is closed within seconds, on every instance.
 
     Example: `easel token revoke tok_01m7f…`
@@ -109,12 +136,12 @@ def revoke_token(token_id: Annotated[str, typer.Argument(help="As `easel token l
 
     wanted = settings_for(data=data)
 
-    async def go(_: asyncio.Event) -> None:
+    async def go() -> None:
         async with assembly.desk(wanted) as tokens:
             revoked = await tokens.revoke(token_id)
         typer.echo(f"Revoked {revoked.token_id} ({revoked.name}).")
 
-    run(go)
+    do(go)
 
 
 def _read_token(path: Path | None) -> str:

@@ -6,7 +6,9 @@ Known to `assembly`, which puts the parts on it, and to commands that need no mo
 import asyncio
 import contextlib
 import os
+import re
 import secrets
+import socket
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +30,25 @@ from easel.host.ports import ArtifactStore, AuditStore, Bell, Blobs, BoardStore,
 from easel.host.tokens import Tokens
 from easel.settings import Settings
 
-__all__ = ["Database", "Ground", "Reached", "desk", "ground", "open_blobs", "open_database", "owner_token", "verified"]
+__all__ = [
+    "Database",
+    "Ground",
+    "Reached",
+    "Seen",
+    "blob_folder",
+    "database_place",
+    "desk",
+    "ground",
+    "look_at_database",
+    "open_blobs",
+    "open_database",
+    "owner_token",
+    "verified",
+]
 
 PATIENCE_SECONDS = 30.0  # how long a starting process waits for its database
 TELL_SECONDS = 5.0
+POSTGRES_PORT = 5432
 AUDIT_VERSION = 2  # of the schema, which has the audit chain since
 TOKENS_VERSION = 5  # and tokens since
 
@@ -79,8 +96,25 @@ class Database(Protocol):
     async def close(self) -> None: ...
 
 
-async def open_database(settings: Settings) -> Database:
-    """The store the settings name. Each driver is imported only where it is used."""
+async def open_database(settings: Settings, patience_seconds: float = 0.0) -> Database:
+    """The store the settings name. One that does not answer is waited for so long: it may be starting too."""
+    now = asyncio.get_running_loop().time
+    deadline, tell_at = now() + patience_seconds, now()
+    place = database_place(settings)
+    while True:
+        try:
+            return await _open(settings)
+        except Unavailable as problem:
+            if now() >= deadline:
+                raise _away(settings, problem) from problem
+            if now() >= tell_at:
+                tell_at = now() + TELL_SECONDS
+                log.warning("database.waiting", at=place, seconds_left=round(deadline - now()))
+            await asyncio.sleep(0.5)
+
+
+async def _open(settings: Settings) -> Database:
+    """Each driver is imported only where it is used."""
     if settings.on_postgres:
         from easel.stores.postgres import open_postgres
 
@@ -91,32 +125,73 @@ async def open_database(settings: Settings) -> Database:
     return await open_sqlite(settings.data_folder / "easel.db", synchronous=settings.sqlite_synchronous)
 
 
+def database_place(settings: Settings) -> str:
+    """Where the database is, for people: without who comes and with what password."""
+    if not settings.on_postgres:
+        return str(settings.data_folder / "easel.db")
+    places, _, path = re.sub("[?#]", "/", settings.database_url.partition("://")[2]).partition("/")
+    places = places.rpartition("@")[2]
+    if not places or "@" in path:  # a socket, or a password that was not escaped and is told by halves
+        return "the place that EASEL_DATABASE_URL names"
+    return ", ".join(one if re.search(r":\d+$", one) else f"{one}:{POSTGRES_PORT}" for one in places.split(","))
+
+
+def _away(settings: Settings, problem: Unavailable) -> BadSettings:
+    advice = "start it, or correct EASEL_DATABASE_URL" if settings.on_postgres else "make it usable, or set EASEL_DATA to another folder"
+    return BadSettings(problem=f"No database answers at {database_place(settings)} ({_reason(problem.__cause__)}); {advice}.")
+
+
+def _reason(problem: BaseException | None) -> str:
+    match problem:
+        case ConnectionRefusedError():
+            return "connection refused: nothing listens there"
+        case socket.gaierror():
+            return "there is no host of that name"
+        case TimeoutError():
+            return "no answer in time"
+        case _:
+            return str(problem).strip() or type(problem).__name__
+
+
 @contextlib.asynccontextmanager
-async def database(settings: Settings) -> AsyncGenerator[Database]:
-    """Open and up to date. A database that is not there yet is waited for: it may be starting too."""
-    now = asyncio.get_running_loop().time
-    deadline, tell_at = now() + PATIENCE_SECONDS, now()
-    where = urlsplit(settings.database_url)
-    while True:
-        try:
-            opened = await open_database(settings)
-            break
-        except Unavailable as problem:
-            if now() > deadline:
-                raise BadSettings(
-                    problem=f"No database answers at {where.hostname}:{where.port or 5432} ({problem.__cause__}); "
-                    "start it, or correct EASEL_DATABASE_URL."
-                ) from problem
-            if now() >= tell_at:
-                tell_at = now() + TELL_SECONDS
-                log.warning("database.waiting", host=where.hostname, port=where.port, seconds_left=round(deadline - now()))
-            await asyncio.sleep(0.5)
+async def database(settings: Settings, patience_seconds: float = PATIENCE_SECONDS) -> AsyncGenerator[Database]:
+    """Open and up to date."""
+    opened = await open_database(settings, patience_seconds)
     try:
         for name in await opened.migrate():
             log.info("database.migrated", migration=name)
         yield opened
     finally:
         await opened.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A database as it is found, by somebody who changes nothing."""
+
+    version: int  # of its schema; 0: it has none
+    newest: int  # that this code has
+    is_read_only: bool = False
+    holder: str | None = None  # the process that has it to itself
+
+
+async def look_at_database(settings: Settings) -> Seen | None:
+    """None: there is none yet, and the first start would make it."""
+    from easel.stores import migrations
+
+    if settings.on_postgres:
+        from easel.stores.postgres.looking import look
+
+        newest = migrations.available("postgres")[-1].version
+        try:
+            version, is_read_only = await look(settings.database_url, timeout=settings.database_timeout_seconds)
+        except Unavailable as problem:
+            raise _away(settings, problem) from problem
+        return Seen(version, newest, is_read_only)
+    from easel.stores.sqlite.looking import look as look_at_file
+
+    found = await asyncio.to_thread(look_at_file, settings.data_folder / "easel.db")
+    return None if found is None else Seen(found.version, migrations.available("sqlite")[-1].version, holder=found.holder)
 
 
 class AuditTrail(Protocol):
@@ -180,7 +255,7 @@ async def desk(settings: Settings) -> AsyncGenerator[Tokens]:
             if await beside.schema_version() >= TOKENS_VERSION:
                 opened = beside
         if opened is None:
-            opened = await stack.enter_async_context(database(settings))
+            opened = await stack.enter_async_context(database(settings, patience_seconds=0))  # somebody stands there and waits
         audit = Audit(opened.audit)
         stack.push_async_callback(audit.close)
         yield Tokens(opened.tokens, audit)
@@ -233,7 +308,18 @@ def node_limits(settings: Settings) -> NodeLimits:
 def open_blobs(settings: Settings) -> Blobs:
     from easel.stores import blobs
 
-    return blobs.open_blobs(settings.blob_url or str(settings.data_folder / "blobs"))
+    return blobs.open_blobs(_blob_url(settings))
+
+
+def blob_folder(settings: Settings) -> Path | None:
+    """None: they are in a bucket."""
+    from easel.stores import blobs
+
+    return blobs.folder_of(_blob_url(settings))
+
+
+def _blob_url(settings: Settings) -> str:
+    return settings.blob_url or str(settings.data_folder / "blobs")
 
 
 def owner_token(settings: Settings) -> str:

@@ -6,6 +6,7 @@ import re
 import sys
 import textwrap
 import traceback
+from collections.abc import Mapping
 from typing import Any, TextIO, cast
 
 import structlog
@@ -54,10 +55,10 @@ def without_payloads(text: str) -> str:
     return _PAYLOAD.sub(lambda run: f"{run[0][:40]}…({len(run[0])} characters)", text) if len(text) > _LONG else text
 
 
-def warn_of(unknown: list[str]) -> None:
-    """A slip in a name would otherwise go unnoticed, such as one that leaves Easel on SQLite."""
-    for name in unknown:
-        structlog.get_logger("settings").warning("setting.unknown", name=name)
+def warn_of(unknown: Mapping[str, str | None]) -> None:
+    """A slip in a name would otherwise go unnoticed, such as one that leaves Easel on SQLite. With each, what may have been meant."""
+    for name, meant in unknown.items():
+        structlog.get_logger("settings").warning("setting.unknown", name=name, **({"did_you_mean": meant} if meant else {}))
 
 
 class _Patient:

@@ -4,6 +4,7 @@ A row is read from `EASEL_<NAME>`, listed by `easel settings` and in docs/refere
 as a frozen `Settings`; nothing else in Easel reads the environment.
 """
 
+import difflib
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,8 @@ from urllib.parse import urlsplit
 from easel.errors import BadSettings
 
 PREFIX = "EASEL_"
+LEAST_TOKEN = 16  # characters of the owner's token: a shorter one can be tried out by whoever reaches the port
+OPTIONS = {"sandbox_mode": "--sandbox"}  # of a command; others have the name of their setting
 
 
 def _row(
@@ -90,7 +93,7 @@ class Settings:
     gateway_subscriptions: int = _row(200, "Canvases that one connection to /ws may watch at once.", least=1, most=100_000)
     gateway_connect_seconds: float = _row(10.0, "How long a connection to /ws may take to send its `connect`.", least=0.1)
     view_token_seconds: float = _row(43_200.0, "How long the address of a canvas's page works before it has to be opened anew.", least=1)
-    node_seconds: float = _row(6.0, "How long a tool node is believed in when its instance is not heard of.", least=0.3)
+    node_seconds: float = _row(6.0, "How long a tool node, and who calls one, is believed in when its instance is not heard of.", least=0.3)
     node_heartbeat_seconds: float = _row(
         5.0, "A tool node is asked this often whether it is there, and is gone if it does not say so for as long.", least=0.1
     )
@@ -150,6 +153,10 @@ class Settings:
     def on_postgres(self) -> bool:
         return bool(self.database_url)
 
+    @property
+    def has_weak_token(self) -> bool:
+        return 0 < len(self.token) < LEAST_TOKEN
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -169,13 +176,13 @@ def load(environment: Mapping[str, str] | None = None, **given: Any) -> Settings
     environment = os.environ if environment is None else environment
     values: dict[str, Any] = {}
     for f in fields(Settings):
-        variable = PREFIX + f.name.upper()
-        text = given.get(f.name)
+        said_by, text = OPTIONS.get(f.name, f"--{f.name}"), given.get(f.name)
         if text is None:
-            text = environment.get(variable)
+            said_by = PREFIX + f.name.upper()
+            text = environment.get(said_by)
         if text is None or text == "":
             continue
-        values[f.name] = _checked(variable, str(text).strip(), f.default, f.metadata)
+        values[f.name] = _checked(said_by, str(text).strip(), f.default, f.metadata)
     settings = Settings(**values)
     _check_address("EASEL_PUBLIC_URL", settings.public_url)
     _check_address("EASEL_ASSETS_URL", settings.assets_url)
@@ -201,7 +208,14 @@ def unknown_variables(environment: Mapping[str, str] | None = None) -> list[str]
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
 
 
-def _checked(variable: str, text: str, default: Any, metadata: Mapping[str, Any]) -> Any:
+def nearest(unknown: str) -> str | None:
+    """The setting that was meant, as far as one can guess."""
+    known = [row.variable.removeprefix(PREFIX) for row in rows()]
+    found = difflib.get_close_matches(unknown.removeprefix(PREFIX).upper(), known, n=1, cutoff=0.65)
+    return PREFIX + found[0] if found else None
+
+
+def _checked(said_by: str, text: str, default: Any, metadata: Mapping[str, Any]) -> Any:
     kind = cast("type[object]", type(default))
     try:
         if kind is bool:
@@ -210,15 +224,15 @@ def _checked(variable: str, text: str, default: Any, metadata: Mapping[str, Any]
     except (ValueError, KeyError):
         wants = {"bool": "yes or no", "int": "a whole number", "float": "a number"}[kind.__name__]
         shown = "that is not" if metadata["secret"] else f"{text!r} is not"
-        raise BadSettings(problem=f"{variable} takes {wants}; {shown}.") from None
+        raise BadSettings(problem=f"{said_by} takes {wants}; {shown}.") from None
     if metadata["one_of"] and value not in metadata["one_of"]:
-        raise BadSettings(problem=f"{variable} is {value!r}; it is {' or '.join(f'`{one}`' for one in metadata['one_of'])}.")
+        raise BadSettings(problem=f"{said_by} is {value!r}; it is {' or '.join(f'`{one}`' for one in metadata['one_of'])}.")
     least, most = metadata["least"], metadata["most"]
     if isinstance(value, (int, float)):
         if isinstance(value, float) and not math.isfinite(value):
-            raise BadSettings(problem=f"{variable} takes a finite number.")
+            raise BadSettings(problem=f"{said_by} takes a finite number.")
         if least is not None and not value >= least:
-            raise BadSettings(problem=f"{variable} is {value}; the least is {least}.")
+            raise BadSettings(problem=f"{said_by} is {value}; the least is {least}.")
         if most is not None and value > most:
-            raise BadSettings(problem=f"{variable} is {value}; the most is {most}.")
+            raise BadSettings(problem=f"{said_by} is {value}; the most is {most}.")
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,6 +46,7 @@ def test_a_token_is_shown_once_and_alone_on_its_line(tmp_path: Path) -> None:
     listed = easel("token", "list", DATA=str(tmp_path)).stdout
     assert token_id in listed
     assert "my laptop" in listed
+    assert re.search(r"made \d{4}-\d\d-\d\d \d\d:\d\d UTC", listed)
     assert "revoked" not in listed
     assert "Revoked" in easel("token", "revoke", token_id, DATA=str(tmp_path)).stdout
     assert "revoked" in easel("token", "list", DATA=str(tmp_path)).stdout

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    rich_markup_mode="markdown",
+    rich_markup_mode=None,
     help="""Canvases as folders: carry them out of a running Easel and in again, or edit one and watch it change.
 
     The folder of a canvas is `agents/AGENT/canvases/CANVAS/`, with `spec.json`, `state/latest.json` and `assets/…` in it.""",
@@ -30,21 +30,24 @@ app = typer.Typer(
 MOST_EVENTS = 1_000
 
 FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="A canvas's own folder, or the one above agents/.")]
-AgentOption = Annotated[str | None, typer.Option("--agent", help="Whose canvas, where the folder does not say it (main).")]
-UrlOption = Annotated[str | None, typer.Option("--url", help="Where the running Easel is (EASEL_HOST and EASEL_PORT).")]
+AgentOption = Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Whose canvas, where the folder does not say it (main).")]
+UrlOption = Annotated[str | None, typer.Option("--url", metavar="URL", help="Where the running Easel is (EASEL_HOST and EASEL_PORT).")]
 TokenOption = Annotated[
-    str | None, typer.Option("--token", help="Who asks (EASEL_TOKEN, or else the owner of the data folder); others may see it in `ps`.")
+    str | None,
+    typer.Option(
+        "--token", metavar="TOKEN", help="Who asks (EASEL_TOKEN, or else the owner of the data folder); others may see it in `ps`."
+    ),
 ]
 AcceptOption = Annotated[bool, typer.Option("--accept", help="You stand for what is in it: its buttons ask no more than they declare.")]
-DataOption = Annotated[Path | None, typer.Option("--data", help="Data folder that has the owner's token (EASEL_DATA).")]
-EventsOption = Annotated[int, typer.Option("--events", min=0, help="At most so many records of its actions, the newest.")]
+DataOption = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Data folder that has the owner's token (EASEL_DATA).")]
+EventsOption = Annotated[int, typer.Option("--events", metavar="COUNT", min=0, help="At most so many records of its actions, the newest.")]
 
 
 @app.command("export")
 def export_canvas(
     canvas: Annotated[str, typer.Argument(metavar="CANVAS", help="The canvas's id.")],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to; agents/AGENT/canvases/CANVAS is made in it.")],
-    agent: Annotated[str | None, typer.Option("--agent", help="Whose canvas it has to be; any, if not said.")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Whose canvas it has to be; any, if not said.")] = None,
     events: EventsOption = MOST_EVENTS,
     url: UrlOption = None,
     token: TokenOption = None,

@@ -1,6 +1,6 @@
 """A program of its own, which starts a command where no namespace holds it together, and ends all of it.
 
-Run as `python -I -S keeper.py LIFELINE PROGRAM ARGUMENT…`. Orphans of the command become its children (PR_SET_CHILD_SUBREAPER), whatever they
+Run as `python -I -S keeper.py LIFELINE NAME=VALUE… PROGRAM ARGUMENT…`, with all that the program is to have in its environment. Orphans of the command become its children (PR_SET_CHILD_SUBREAPER), whatever they
 did to their group, their session and their environment. It ends them when the command has ended, and when nobody holds the
 other end of the pipe LIFELINE any more: Easel lets go of it, or has died. Its own exit code is the command's.
 
@@ -16,12 +16,11 @@ import time
 from contextlib import suppress
 
 CHILD_SUBREAPER = 36
-KEPT = ("PATH", "EASEL_COMMAND")  # Python itself may have added to what it was given
 ENDING_SECONDS = 4.0  # for what cannot be killed, such as another user's; less than whoever waits for us has
 PAUSE_SECONDS = 0.005
 
 
-def keep(lifeline: int, argv: list[str]) -> int:
+def keep(lifeline: int, given: list[str]) -> int:
     with suppress(AttributeError):  # not Linux: the group has to do
         ctypes.CDLL(None).prctl(CHILD_SUBREAPER, 1, 0, 0, 0)
     os.set_inheritable(lifeline, False)
@@ -31,7 +30,7 @@ def keep(lifeline: int, argv: list[str]) -> int:
     signal.signal(signal.SIGCHLD, lambda _, __: None)
     child = os.fork()
     if child == 0:
-        become(argv)
+        become(given)
     code: int | None = None
     while code is None and lifeline not in select.select([lifeline, told], [], [])[0]:
         os.read(told, 4096)
@@ -40,13 +39,15 @@ def keep(lifeline: int, argv: list[str]) -> int:
     return 128 + signal.SIGKILL if code is None else code
 
 
-def become(argv: list[str]) -> None:
+def become(given: list[str]) -> None:
     """In a group of its own: what it does to its group is not done to us."""
+    begin = next(number for number, one in enumerate(given) if one.startswith("/"))
+    environment, argv = dict(one.split("=", 1) for one in given[:begin]), given[begin:]
     try:
         os.setsid()
         for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, and so by whatever it becomes
             signal.signal(ignored, signal.SIG_DFL)
-        os.execve(argv[0], argv, {name: os.environ[name] for name in KEPT if name in os.environ})  # noqa: S606
+        os.execve(argv[0], argv, environment)  # noqa: S606
     finally:
         os._exit(127)
 

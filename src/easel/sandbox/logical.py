@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from easel.sandbox.bubblewrap import FIRST, Launch, limited
+from easel.sandbox.bubblewrap import FIRST, MARK, PATH, Launch, limited
 from easel.sandbox.limits import Limits
 from easel.sandbox.places import Place
 
@@ -28,10 +28,12 @@ class Logical:
     def launch(self, command: str, place: Place, cwd: str, limits: Limits, *, network: bool) -> Launch:  # noqa: ARG002 - it has one anyway
         root, way = place.find(cwd)
         kept, lifeline = os.pipe()
-        argv = [sys.executable, "-I", "-S", str(KEEPER), str(kept), "/bin/sh", "-c", FIRST, "sh"]
+        mark = uuid4().hex
+        # All of its environment said here: Python itself may add to its own.
+        argv = [sys.executable, "-I", "-S", str(KEEPER), str(kept), f"PATH={PATH}", f"{MARK}={mark}", "/bin/sh", "-c", FIRST, "sh"]
         # No limit on processes: the kernel would count all that this user runs. The watch adds up what this command started.
         argv += [self.bash, "--noprofile", "--norc", "-c", limited(limits, processes=False), "bash", command]
-        return Launch(argv, [kept], cwd=str(root.folder / way), mark=uuid4().hex, lifeline=lifeline)
+        return Launch(argv, [kept], cwd=str(root.folder / way), mark=mark, lifeline=lifeline)
 
 
 def find() -> Logical | str:

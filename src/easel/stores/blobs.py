@@ -111,22 +111,31 @@ class Blobs:
 def open_blobs(url: str) -> Blobs:
     """Blobs in a folder (`file:///…` or a plain path) or a bucket (`s3://bucket/prefix`; the rest is in `AWS_*`)."""
     # Imported here: a process pays only for the place that it uses, and obstore is the dear one.
-    from easel.stores.blob_disk import Disk  # noqa: PLC0415
+    folder = folder_of(url)
+    if folder is not None:
+        from easel.stores.blob_disk import Disk  # noqa: PLC0415
 
+        return Blobs(Disk(folder))
+    from easel.stores.blob_bucket import Bucket  # noqa: PLC0415
+
+    parts = urlsplit(url)
+    prefix = unquote(parts.path).strip("/")
+    return Blobs(Bucket(parts.hostname or "", checked(prefix) if prefix else None))
+
+
+def folder_of(url: str) -> Path | None:
+    """The folder that a place for blobs is; None: it is a bucket."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
         raise BadInput(problem="The place for blobs is not a URL and not a path.") from error
     match parts.scheme if "://" in url else "folder" if url else "":
         case "folder":
-            return Blobs(Disk(Path(url).expanduser().absolute()))
+            return Path(url).expanduser().absolute()
         case "file" if parts.netloc in {"", "localhost"} and not parts.query and not parts.fragment:
-            return Blobs(Disk(Path(unquote(parts.path))))
+            return Path(unquote(parts.path))
         case "s3" if parts.hostname and parts.hostname == parts.netloc and not parts.query and not parts.fragment:
-            from easel.stores.blob_bucket import Bucket  # noqa: PLC0415
-
-            prefix = unquote(parts.path).strip("/")
-            return Blobs(Bucket(parts.hostname, checked(prefix) if prefix else None))
+            return None
         case _:
             raise BadInput(problem="Blobs are kept in a folder (/path or file:///path) or in a bucket (s3://bucket/prefix).")
 

@@ -107,6 +107,7 @@ def test_no_machine_gets_a_cookie_or_a_page_of_a_persons(small: LiveEasel, kind:
     with small.stranger() as http:
         link, form = http.get("/", params={"token": secret}), http.post("/sign-in", data={"token": secret})
         assert (link.status_code, form.status_code) == (401, 401)
+        assert all("for a program or a machine" in answer.text for answer in (link, form)), "it is no wrong one, and opens no page"
         assert not http.cookies
         if kind == "node":
             page = http.get("/", headers={"Authorization": f"Bearer {secret}"})
