@@ -498,14 +498,30 @@ def test_whoever_works_alone_has_nothing_read_again(
 
     written(folder, {"assets/index.html": b"0", "assets/a.css": b"0"})
     author.settle()
+    written(folder, {"assets/index.html": b"00", "assets/a.css": b"00"})
+    author.settle()
     monkeypatch.setattr(Server, "call", call)
     for number in (b"1", b"2"):
-        written(folder, {"assets/index.html": number})
-        author.settle()
-        written(folder, {"assets/index.html": number * 2, "assets/a.css": number})
+        written(folder, {"assets/index.html": number, "assets/a.css": number})
         author.settle()
     assert "canvas.asset.get" not in asked
     assert asked.count("canvas.upsert") == 2
+
+
+def test_a_save_of_one_file_in_between_hides_nothing_that_others_changed(server: EaselProcess, folder: Path) -> None:
+    """Such a save is two calls, and one of them changes nothing: with somebody else's change the numbers would come out right."""
+    author = Author(server, folder, is_accepted=False)
+    author.watch.start()
+    author.settle()
+    for number in (b"0", b"1"):
+        written(folder, {"assets/index.html": number, "assets/a.css": number})
+        author.settle()
+    rpc(server, "canvas.asset.put", canvasId=folder.name, path="assets/index.js", text="theirs")
+    written(folder, {"assets/index.html": b"2"})
+    author.settle()
+    written(folder, {"assets/index.html": b"3", "assets/a.css": b"3"})
+    author.settle()
+    assert content(server, folder.name)["assets"]["assets/index.js"] == "theirs"
 
 
 def test_a_title_is_saved_and_another_s_descriptor_is_not(server: EaselProcess, folder: Path, author: Author) -> None:

@@ -296,6 +296,7 @@ async def ground(settings: Settings) -> AsyncGenerator[Ground]:
 def node_limits(settings: Settings) -> NodeLimits:
     return NodeLimits(
         seconds=settings.node_seconds,
+        heard_seconds=settings.claim_seconds * 2 / 3,  # so that it is stopped before what it belongs to is taken for lost, and begun anew
         poll_seconds=settings.poll_seconds,
         call_seconds=settings.tool_timeout_seconds,
         calls=settings.node_calls,

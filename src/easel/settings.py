@@ -93,7 +93,7 @@ class Settings:
     gateway_subscriptions: int = _row(200, "Canvases that one connection to /ws may watch at once.", least=1, most=100_000)
     gateway_connect_seconds: float = _row(10.0, "How long a connection to /ws may take to send its `connect`.", least=0.1)
     view_token_seconds: float = _row(43_200.0, "How long the address of a canvas's page works before it has to be opened anew.", least=1)
-    node_seconds: float = _row(6.0, "How long a tool node, and who calls one, is believed in when its instance is not heard of.", least=0.3)
+    node_seconds: float = _row(6.0, "How long a tool node is believed in when its instance is not heard of.", least=0.3)
     node_heartbeat_seconds: float = _row(
         5.0, "A tool node is asked this often whether it is there, and is gone if it does not say so for as long.", least=0.1
     )

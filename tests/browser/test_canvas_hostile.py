@@ -452,20 +452,22 @@ async def test_a_page_that_an_agent_wrote_answers_no_question_and_stops_nothing_
     assert desk.rpc("canvas.get", canvasId=name)["accepted"] is False
     await show(page, server, name)
 
-    def tries() -> int:
-        return sum(one["refused"] for one in desk.audit("canvas.page.refused", name) if one["what"] == "stop")
+    def has_tried(event_id: str) -> bool:
+        return any(one["detail"] == event_id for one in desk.audit("canvas.page.refused", name) if one["what"] == "stop")
 
     asked = desk.rpc("canvas.action", canvasId=name, actionId="ask")["confirmationId"]
-    await desk.until(tries, "it tries to refuse, and that is on record")
+    await desk.until(lambda: has_tried(asked), "it tries to refuse, and that is on record")
     assert [one["status"] for one in desk.records(name)] == ["asked"], "it waits for the person"
-    before = tries()
     ended = await asyncio.to_thread(desk.rpc, "canvas.confirm", confirmationId=asked, approve=True)
     assert ended["status"] == "completed", "what they have confirmed runs to its end"
-    ended = await asyncio.to_thread(desk.rpc, "canvas.action", canvasId=name, actionId="deploy")
-    assert ended["status"] == "completed"
-    await desk.until(lambda: tries() > before, "it has tried")
+    pressing = asyncio.create_task(asyncio.to_thread(desk.rpc, "canvas.action", canvasId=name, actionId="long"))
+    event_id = (await desk.until(lambda: [one for one in desk.records(name) if one["status"] == "running"], "it runs"))[0]["eventId"]
+    await desk.until(lambda: has_tried(event_id), "it tries to stop it")
+    assert desk.records(name)[0]["status"] == "running"
     await expect(page.locator("#notes-list")).to_contain_text("tried to stop what it has not started")
     assert desk.audit("canvas.cancelled", name) == []
+    desk.rpc("canvas.cancel", canvasId=name, eventId=event_id)
+    await asyncio.gather(pressing, return_exceptions=True)
 
 
 @rule("RS-59", "CV-05")

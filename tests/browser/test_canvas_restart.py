@@ -85,8 +85,7 @@ async def test_of_what_was_approved_nothing_is_said_before_it_is_known(page: Pag
                 frame = await show(page, server, name, base_url=wire.base_url)
 
                 async def break_off() -> None:
-                    await page.context.set_offline(True)
-                    wire.cut()
+                    wire.take_down()
                     await expect(page.locator("#link")).to_have_text(AWAY)
 
                 await frame.get_by_role("button", name="Take a while").click()
@@ -99,7 +98,7 @@ async def test_of_what_was_approved_nothing_is_said_before_it_is_known(page: Pag
                     await break_off()
                 await expect(page.locator("#waiting")).to_contain_text("Take a while: the connection broke before the server had answered")
                 await expect(page.locator("#notes")).to_be_hidden()
-                await page.context.set_offline(False)
+                wire.bring_back()
                 await page.evaluate("dispatchEvent(new Event('focus'))")
                 await expect(page.locator("#link")).to_have_text("connected")
                 await expect(frame.locator("[data-outcome=nap]")).to_have_text("done")
@@ -140,11 +139,10 @@ async def test_assets_that_changed_while_the_page_was_away_are_shown(page: Page,
             name = desk.make(MINIMAL)
             async with Wire(server.base_url) as wire:
                 await show(page, server, name, base_url=wire.base_url)
-                await page.context.set_offline(True)
-                wire.cut()
+                wire.take_down()
                 await expect(page.locator("#link")).to_have_text(AWAY)
                 desk.put(name, "assets/index.html", "<!doctype html><h2 data-gsv-text=state.service></h2>")
-                await page.context.set_offline(False)
+                wire.bring_back()
                 await page.evaluate("dispatchEvent(new Event('focus'))")
                 await expect(inside(page).locator("h2")).to_have_text("api")
 

@@ -41,6 +41,7 @@ class Wire:
         self._target = (parts.hostname, parts.port)
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
+        self._is_down = False
         self.base_url = ""
         self.answers: list[Answer] = []
 
@@ -55,6 +56,14 @@ class Wire:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def take_down(self) -> None:
+        """Every present connection, and every new one until it is brought back."""
+        self._is_down = True
+        self.cut()
+
+    def bring_back(self) -> None:
+        self._is_down = False
+
     def cut(self) -> None:
         """Every present connection, as a router does that was restarted."""
         for writer in self._writers:
@@ -66,6 +75,10 @@ class Wire:
     async def _carry(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         self._tasks.add(asyncio.current_task())  # type: ignore[arg-type]
         from_server, to_server = await asyncio.open_connection(*self._target)
+        if self._is_down:
+            to_server.close()
+            to_client.transport.abort()
+            return
         present: list[Answer] = []
         self._writers.add(to_client)
 

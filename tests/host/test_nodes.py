@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from tests.host.conftest import Bench, TurnableClock
 
 CONTEXT = ToolContext(THE_OWNER, "agent:main:main")
-LIMITS = NodeLimits(seconds=30, poll_seconds=0.02, call_seconds=20, calls=4, nodes=3, result_bytes=10_000, offer=OfferLimits(10, 10_000))
+LIMITS = NodeLimits(
+    seconds=30, heard_seconds=30, poll_seconds=0.02, call_seconds=20, calls=4, nodes=3, result_bytes=10_000, offer=OfferLimits(10, 10_000)
+)
 TOOLS = [{"name": "Echo", "inputSchema": {"type": "object"}}]
 
 
@@ -469,7 +471,7 @@ async def test_a_store_that_was_away_has_heard_of_nobody_and_nothing_is_stopped_
 @case("D2")
 async def test_patience_with_a_store_that_was_away_has_an_end(bench: Bench, clock: TurnableClock) -> None:
     """Who is not heard of for so long after it is back has died."""
-    limits = replace(LIMITS, seconds=0.2, call_seconds=600)
+    limits = replace(LIMITS, seconds=0.2, heard_seconds=0.2, call_seconds=600)
     holder, caller = Instance(bench, limits), Instance(bench, limits)
     clock.stop()
     _, link, _ = await holder.connect()
@@ -497,7 +499,7 @@ async def test_patience_with_a_store_that_was_away_has_an_end(bench: Bench, cloc
 @case("X8")
 async def test_as_long_as_somebody_waits_that_is_said_by_itself(bench: Bench, clock: TurnableClock) -> None:
     """However rarely the store is looked at otherwise."""
-    limits = replace(LIMITS, seconds=0.06, poll_seconds=600, call_seconds=600)
+    limits = replace(LIMITS, seconds=0.06, heard_seconds=0.06, poll_seconds=600, call_seconds=600)
     holder, caller = Instance(bench, limits), Instance(bench, limits)
     clock.stop()
     one, link, _ = await holder.connect()
@@ -515,6 +517,28 @@ async def test_as_long_as_somebody_waits_that_is_said_by_itself(bench: Bench, cl
     assert link.cancelled.empty()
     assert one.answered(call_id, Answer("done")), "after twice the time for which nobody is believed without a word"
     async with asyncio.timeout(10):
+        assert await call == "done"
+    for instance in (holder, caller):
+        await instance.nodes.close()
+
+
+@rule("CV-23")
+async def test_a_look_for_answers_that_hangs_keeps_nobody_from_saying_that_they_wait(bench: Bench) -> None:
+    """A slow bucket, a dead connection of the pool: the other calls of this instance are waited for all the same."""
+    limits = replace(LIMITS, heard_seconds=0.3)
+    holder, caller = Instance(bench, limits), Instance(bench, limits)
+    one, link, _ = await holder.connect()
+    waits = watched(caller.store, "renew_calls", lambda: 0.0)
+    begun, may_go_on = held(caller.store, "collect", is_done=False)
+    call = asyncio.create_task(caller.use())
+    async with asyncio.timeout(10):
+        call_id, _, _ = await link.asked.get()
+        await begun.wait()
+        for _ in range(5):
+            await waits.get()
+        assert link.cancelled.empty()
+        assert one.answered(call_id, Answer("done"))
+        may_go_on.set()
         assert await call == "done"
     for instance in (holder, caller):
         await instance.nodes.close()

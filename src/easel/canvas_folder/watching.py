@@ -283,7 +283,8 @@ class Watch:
         if self._is_accepted:
             at, after = accept(self._server, news.canvas_id)
             known = after if at == known else None
-        if before is not None and (carried is None or carried.revision == before + carried.calls):  # nobody came in between
+        # Nobody came in between. Only of one call that is known: one that changes nothing would hide the change of somebody else.
+        if before == revision and (carried is None or (carried.calls == 1 and revision is not None and carried.revision == revision + 1)):
             self._known = known
         return carried
 

@@ -6,7 +6,6 @@ Whoever stops waiting leaves nothing running at the node; nor does an instance t
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -55,6 +54,7 @@ class CallsElsewhere:
         self._waiting: dict[CallId, _Waiting] = {}
         self._wake = asyncio.Event()
         self._collecting: asyncio.Task[None] | None = None
+        self._renewing: asyncio.Task[None] | None = None
         self._others: set[asyncio.Task[Any]] = set()
 
     async def call(self, node: Node, name: str, args: Mapping[str, Any], watched: Watched | None) -> Answer:
@@ -85,9 +85,10 @@ class CallsElsewhere:
 
     async def close(self) -> None:
         """What was cancelled until now is told; who still waits does so in vain."""
-        if self._collecting is not None:
-            self._collecting.cancel()
-        await asyncio.gather(*self._others, *([self._collecting] if self._collecting else []), return_exceptions=True)
+        duties = [task for task in (self._collecting, self._renewing) if task is not None]
+        for task in duties:
+            task.cancel()
+        await asyncio.gather(*self._others, *duties, return_exceptions=True)
 
     async def _cancel(self, new: NewCall, placing: "asyncio.Task[bool]") -> None:
         await asyncio.gather(placing, return_exceptions=True)
@@ -100,21 +101,18 @@ class CallsElsewhere:
     def _start(self) -> None:
         if self._collecting is None or self._collecting.done():
             self._collecting = asyncio.create_task(self._collect())
+        if self._renewing is None or self._renewing.done():
+            self._renewing = asyncio.create_task(self._renew_forever())
 
     async def _collect(self) -> None:
         """As long as somebody waits."""
-        often = self._heard / 3
-        renew_at = time.monotonic() + often
         while self._waiting:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(self._poll, often)):
+                async with asyncio.timeout(self._poll):
                     await self._wake.wait()
             self._wake.clear()
             try:
                 await self.once()
-                if time.monotonic() >= renew_at:
-                    renew_at = time.monotonic() + often
-                    await self.renew()
             except Unavailable:
                 log.debug("nodes.no_answers_now")  # the next look is as good
             except Exception:
@@ -127,6 +125,20 @@ class CallsElsewhere:
             if (waiting := self._waiting.get(call_id)) is not None:
                 waiting.tell(LOST if stored is None else await self._read(waiting.user_id, stored))
         return len(found)
+
+    async def _renew_forever(self) -> None:
+        """As long as somebody waits, and by itself: no slow answer, and no connection that hangs, may keep it from being said."""
+        pause = often = self._heard / 3
+        while self._waiting:
+            await asyncio.sleep(pause)
+            try:
+                async with asyncio.timeout(often):
+                    await self.renew()
+                pause = often
+            except (Unavailable, TimeoutError):
+                pause = min(self._poll, often)
+            except Exception:
+                log.exception("nodes.renewing_broke")
 
     async def renew(self) -> None:
         """Say that these are waited for; what was stopped meanwhile, since nothing was heard of us, is waited for in vain."""

@@ -41,7 +41,8 @@ log = structlog.get_logger("nodes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLimits:
-    seconds: float  # a node, and who calls one, is believed to be there for so long when its instance is not heard of
+    seconds: float  # a node is believed to be there for so long when its instance is not heard of
+    heard_seconds: float  # and who calls one
     poll_seconds: float
     call_seconds: float
     calls: int  # under way at one node
@@ -83,9 +84,9 @@ class Nodes:
         self._here: dict[tuple[UserId, str], ConnectedNode] = {}
         self._known: dict[UserId, _Known] = {}
         self._changes = 0  # rings heard: what was read before one of them may be old
-        times = {"poll_seconds": limits.poll_seconds, "call_seconds": limits.call_seconds, "heard_seconds": limits.seconds}
+        times = {"poll_seconds": limits.poll_seconds, "call_seconds": limits.call_seconds, "heard_seconds": limits.heard_seconds}
         self._elsewhere = CallsElsewhere(store, keeper, bell, **times)
-        self._errands = Errands(store, keeper, bell, outputs, result_bytes=limits.result_bytes, heard_seconds=limits.seconds)
+        self._errands = Errands(store, keeper, bell, outputs, result_bytes=limits.result_bytes, heard_seconds=limits.heard_seconds)
         self._wake = asyncio.Event()
         self._is_doubtful = False  # somebody else says to have a node that is here
         self._duty: asyncio.Task[None] | None = None

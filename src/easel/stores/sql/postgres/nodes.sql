@@ -70,9 +70,10 @@ delete from calls where call_id = :call_id and user_id = :user_id and status <> 
 update calls set cancelled_at = clock_timestamp() where call_id = :call_id and user_id = :user_id and status = 'taken' returning target;
 
 -- name: withdrawn_calls
--- What this instance is to stop: nobody waits for it, or, where that counts, whoever did has not been heard of for too long.
+-- What this instance is to stop: nobody waits for it, or, where that counts, whoever did has not been heard of for too long. By the time at
+-- which it was asked: a database that stalled has kept callers from being heard of, too.
 delete from calls
- where target = any(:targets::text[]) and status = 'taken' and (cancelled_at is not null or (:unheard::bool and heard_until <= clock_timestamp()))
+ where target = any(:targets::text[]) and status = 'taken' and (cancelled_at is not null or (:unheard::bool and heard_until <= statement_timestamp()))
 returning call_id;
 
 -- name: renew_calls
