@@ -428,8 +428,13 @@ async def test_what_a_tool_brings_under_names_of_prototypes_is_only_data(page: P
 # --- RS-59: what people press and answer -------------------------------------------------------------------------------------
 
 STOPS_ALL = f"""{EMPTY}<p>page</p><script>
+  const tried = new Set(); // once each: the records of a flood tell of the flood, and not of each try in it
   document.addEventListener('gsv:status', ({{ detail }}) => {{
-    for (const {{ status, eventId }} of Object.values(detail)) if (['running', 'asked'].includes(status)) gsvCanvas.cancelAction(eventId).catch(() => {{}});
+    for (const {{ status, eventId }} of Object.values(detail)) {{
+      if (!['running', 'asked'].includes(status) || tried.has(status + eventId)) continue;
+      tried.add(status + eventId);
+      gsvCanvas.cancelAction(eventId).catch(() => {{}});
+    }}
   }});
 </script>"""
 DEPLOY: dict[str, Any] = {
