@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
+PAUSE_MS = 700  # of canvas_consent.js
 AGENT = replace(THE_OWNER, name="agent", kind=Kind.AGENT)
 ECHO = {"kind": "tool.call", "tool": "gsv__Echo"}
 TWO: dict[str, Any] = {
@@ -94,6 +95,12 @@ async def test_on_a_phone_what_is_asked_comes_into_sight_first_and_the_answers_s
         await expect(page.get_by_role("button", name=answer)).to_be_in_viewport(ratio=1)
     await expect(page.locator("#consent-refuse")).to_be_focused()
     assert await page.evaluate("document.getElementById('consent').scrollTop") == 0
+    await page.wait_for_timeout(PAUSE_MS + 300)  # the pause is over, and all of it is not seen
+    await expect(page.locator("#consent-more")).to_be_in_viewport(ratio=1)
+    await expect(page.locator("#consent-approve")).to_be_disabled()
+    await page.evaluate("document.getElementById('consent').scrollTo(0, 1e6)")
+    await expect(page.locator("#consent-approve")).to_be_enabled()
+    await expect(page.locator("#consent-more")).to_be_hidden()
     await page.keyboard.press("Enter")
     await expect(page.locator("#consent")).to_be_hidden()
 

@@ -197,6 +197,23 @@ async def test_a_number_in_a_text_field_of_an_own_page_stays_one_too(page: Page,
 # --- what is only looked at ---------------------------------------------------------------------------------------------------
 
 
+@rule("RS-41")
+async def test_where_a_number_was_and_nothing_is_any_more_text_may_come(page: Page, server: EaselProcess, desk: Desk) -> None:
+    name = desk.make("<!doctype html><label>V <input data-gsv-model=state.v></label>", {"state": {"v": 5}})
+    shown = await show(page, server, name)
+    field = shown.get_by_label("V")
+    await expect(field).to_have_value("5")
+    desk.patch(name, "/v", None)
+    await expect(field).to_have_value("")
+    await field.press_sequentially("-2.5", delay=30)
+    await desk.until(lambda: desk.state(name)["v"] == -2.5, "a number, whatever its first signs looked like")
+    desk.patch(name, "/v", None)
+    await field.blur()
+    await expect(field).to_have_value("")
+    await field.press_sequentially("hello", delay=30)
+    await desk.until(lambda: desk.state(name)["v"] == "hello", "the text")
+
+
 async def test_what_somebody_reads_stays_where_it_is_when_it_grows(page: Page, server: EaselProcess, desk: Desk) -> None:
     lines = "\n".join(map(str, range(200)))
     logs = {"ok": True, "result": {"output": lines}, "finishedAt": 1}

@@ -107,6 +107,34 @@ async def test_of_what_was_approved_nothing_is_said_before_it_is_known(page: Pag
                 assert [one["status"] for one in desk.records(name)] == ["completed"], "once"
 
 
+async def test_whoever_insists_while_the_connection_is_closing_is_answered_by_the_next_one(page: Page, tmp_path: Path) -> None:
+    """A socket that is closing takes nothing more, and has not ended: asked again and again, it never could."""
+    with Launcher(tmp_path) as launcher:
+        server = await started(launcher)
+        with Desk(server) as desk:
+            await show(page, server, desk.make(MINIMAL))
+            answer = """async () => {
+                const { Gateway } = await import("/ui/canvas_gateway.js");
+                const sockets = [];
+                window.WebSocket = class {
+                    static OPEN = 1;
+                    readyState = 1;
+                    constructor() { sockets.push(this); setTimeout(() => this.onopen()); }
+                    close() {}
+                    send(text) {
+                        const answer = { type: "res", id: JSON.parse(text).id, ok: true, payload: { by: sockets.indexOf(this) } };
+                        setTimeout(() => this.onmessage({ data: JSON.stringify(answer) }));
+                    }
+                };
+                const gateway = new Gateway("test", { state() {}, async ready() {}, event() {} });
+                gateway.open();
+                await gateway.live();
+                sockets[0].readyState = 2;
+                return (await gateway.insist("tools.list", {})).by;
+            }"""
+            assert await page.evaluate(answer) == 1
+
+
 @rule("RS-34")
 async def test_a_page_whose_place_in_the_log_is_gone_reads_the_canvas_anew(page: Page, tmp_path: Path) -> None:
     """What it missed is not in the log any more, and what it knew of the log's end is older than all that is."""

@@ -436,7 +436,8 @@ async def test_what_an_instance_asked_that_died_is_stopped_at_the_node(pair: tup
     async with asyncio.timeout(10):
         assert await link.cancelled.get() == call_id
     caller.store.away = set()
-    await caller.nodes._elsewhere.renew()
+    for _ in range(2):
+        await caller.nodes._elsewhere.renew()
     assert "was not heard of for too long" in await why(call), "it was not dead after all, and does not wait in vain"
 
 
@@ -542,6 +543,28 @@ async def test_a_look_for_answers_that_hangs_keeps_nobody_from_saying_that_they_
         assert await call == "done"
     for instance in (holder, caller):
         await instance.nodes.close()
+
+
+async def test_an_answer_that_is_being_fetched_is_not_missed(pair: tuple[Instance, Instance]) -> None:
+    """Its row is gone already, and nobody has read it yet."""
+    here, there = pair
+    one, link, _ = await here.connect()
+    begun, may_go_on = held(there.store, "collect", is_done=True)
+    call = asyncio.create_task(there.use())
+    async with asyncio.timeout(10):
+        call_id, _, _ = await link.asked.get()
+        await begun.wait()
+        may_go_on.set()
+        begun, may_go_on = held(there.store, "collect", is_done=True)
+        assert one.answered(call_id, Answer("done"))
+        await begun.wait()
+        while await there.store.renew_calls([call_id], 30):  # as long as a look comes before the answer is stored, it goes on without it
+            may_go_on.set()
+            begun, may_go_on = held(there.store, "collect", is_done=True)
+            await begun.wait()
+        await there.nodes._elsewhere.renew()
+        may_go_on.set()
+        assert await call == "done"
 
 
 async def test_a_call_that_is_being_placed_is_not_missed_yet(pair: tuple[Instance, Instance]) -> None:

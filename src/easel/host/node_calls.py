@@ -26,6 +26,7 @@ from easel.host.run_history import whole
 from easel.ids import CallId, UserId, new_call_id
 
 INVOKE = "tool.invoke"
+TRIES = 5  # to be heard of, in the time after which nobody believes in us any more
 
 log = structlog.get_logger("nodes")
 
@@ -34,7 +35,8 @@ log = structlog.get_logger("nodes")
 class _Waiting:
     user_id: UserId
     answer: "asyncio.Future[Answer]"
-    is_placed: bool = False
+    is_placed: bool = False  # and its row is not fetched yet
+    missed: int = 0  # times in a row that its row was not there
 
     def tell(self, answer: Answer) -> None:
         if not self.answer.done():
@@ -55,6 +57,7 @@ class CallsElsewhere:
         self._wake = asyncio.Event()
         self._collecting: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
+        self._renewals: set[asyncio.Task[None]] = set()
         self._others: set[asyncio.Task[Any]] = set()
 
     async def call(self, node: Node, name: str, args: Mapping[str, Any], watched: Watched | None) -> Answer:
@@ -85,7 +88,7 @@ class CallsElsewhere:
 
     async def close(self) -> None:
         """What was cancelled until now is told; who still waits does so in vain."""
-        duties = [task for task in (self._collecting, self._renewing) if task is not None]
+        duties = [task for task in (self._collecting, self._renewing, *self._renewals) if task is not None]
         for task in duties:
             task.cancel()
         await asyncio.gather(*self._others, *duties, return_exceptions=True)
@@ -121,31 +124,37 @@ class CallsElsewhere:
     async def once(self) -> int:
         """Fetch the answers that are there; how many that were."""
         found = await self._store.collect(list(self._waiting)) if self._waiting else {}
+        for call_id in found.keys() & self._waiting.keys():
+            self._waiting[call_id].is_placed = False  # its row is gone, and its answer is here: reading that may take its time
         for call_id, stored in found.items():
             if (waiting := self._waiting.get(call_id)) is not None:
                 waiting.tell(LOST if stored is None else await self._read(waiting.user_id, stored))
         return len(found)
 
     async def _renew_forever(self) -> None:
-        """As long as somebody waits, and by itself: no slow answer, and no connection that hangs, may keep it from being said."""
-        pause = often = self._heard / 3
+        """As long as somebody waits, and by itself: no slow answer may keep it from being said, nor a connection that hangs the next try."""
         while self._waiting:
-            await asyncio.sleep(pause)
-            try:
-                async with asyncio.timeout(often):
-                    await self.renew()
-                pause = often
-            except (Unavailable, TimeoutError):
-                pause = min(self._poll, often)
-            except Exception:
-                log.exception("nodes.renewing_broke")
+            await asyncio.sleep(self._heard / TRIES)
+            self._renewals = {one for one in self._renewals if not one.done()}
+            if len(self._renewals) < TRIES:
+                self._renewals.add(asyncio.create_task(self._try_to_renew()))
+
+    async def _try_to_renew(self) -> None:
+        try:
+            await self.renew()
+        except Unavailable:
+            log.debug("nodes.not_renewed")  # the next try is on its way
+        except Exception:
+            log.exception("nodes.renewing_broke")
 
     async def renew(self) -> None:
         """Say that these are waited for; what was stopped meanwhile, since nothing was heard of us, is waited for in vain."""
         placed = {call_id: waiting for call_id, waiting in self._waiting.items() if waiting.is_placed and not waiting.answer.done()}
         there = await self._store.renew_calls(list(placed), self._heard) if placed else set[CallId]()
-        for call_id in placed.keys() - there:
-            placed[call_id].tell(UNHEARD)
+        for call_id, waiting in placed.items():
+            waiting.missed = 0 if call_id in there else waiting.missed + 1
+            if waiting.missed > 1 and waiting.is_placed:  # once is no sign: somebody may just be fetching its answer
+                waiting.tell(UNHEARD)
 
     async def _read(self, user_id: UserId, stored: str) -> Answer:
         try:

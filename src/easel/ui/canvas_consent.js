@@ -7,6 +7,7 @@ import { at, element } from "./values.js";
 
 const REST_MS = 3_000; // after a refusal nothing is put before a person's eyes for so long: it waits in its line
 export const PAUSE_MS = 700; // a press that was on its way to something else does not count
+const NEARLY_PX = 4; // of a scroll to the end
 const SHOWN_LINES = 12; // of one value
 const SHOWN_LENGTH = 500; // characters
 const ODD = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu;
@@ -16,6 +17,8 @@ export class Consent {
   #shown = null;
   #pause = null;
   #refusedAt = -Infinity;
+  #isRested = false; // whether the question was there long enough
+  #isSeen = false; // whether all of it was in sight
   #from = null; // where the person was before the first of the questions
 
   /** `on` has: closed(from) when no question is left, so that a person goes on where they were. */
@@ -28,6 +31,8 @@ export class Consent {
       event.preventDefault();
       this.#decide("later");
     };
+    at("consent").onscroll = () => this.#look();
+    addEventListener("resize", () => this.#look());
     // After one Escape a browser closes the next dialog without asking. What it tells of late may be about the one before.
     at("consent").onclose = () => { if (!at("consent").open) this.#decide("later"); };
   }
@@ -57,12 +62,25 @@ export class Consent {
     at("consent-title").textContent = `Run “${title}”?`;
     at("consent-why").textContent = why;
     at("consent-call").replaceChildren(...called(resolved));
-    const approve = at("consent-approve");
-    approve.disabled = true;
+    at("consent-approve").disabled = true;
     at("consent").showModal();
     at("consent-refuse").focus({ preventScroll: true }); // what is asked comes into sight first
     at("consent").scrollTop = 0;
-    this.#pause = setTimeout(() => { approve.disabled = false; }, PAUSE_MS);
+    this.#isRested = this.#isSeen = false;
+    this.#look();
+    this.#pause = setTimeout(() => {
+      this.#isRested = true;
+      this.#look();
+    }, PAUSE_MS);
+  }
+
+  /** The answers are always in sight, and what is asked may be longer: nobody agrees to a part of it that they have not seen. */
+  #look() {
+    if (!this.#shown) return;
+    const { scrollTop, clientHeight, scrollHeight } = at("consent");
+    this.#isSeen ||= scrollTop + clientHeight >= scrollHeight - NEARLY_PX;
+    at("consent-more").hidden = this.#isSeen;
+    if (this.#isSeen && this.#isRested) at("consent-approve").disabled = false;
   }
 
   #decide(how) {

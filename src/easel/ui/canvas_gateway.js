@@ -113,7 +113,10 @@ export class Gateway {
   // -- asking
 
   call(method, params) {
-    if (this.#socket?.readyState !== WebSocket.OPEN) return Promise.reject(new Away());
+    if (this.#socket?.readyState !== WebSocket.OPEN) {
+      if (this.isLive) this.#lost(this.#socket); // it is closing: whoever insists waits for the next one, and not for ever for this one's end
+      return Promise.reject(new Away());
+    }
     this.#number += 1;
     const id = String(this.#number);
     return new Promise((resolve, reject) => {

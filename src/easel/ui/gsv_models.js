@@ -8,6 +8,7 @@ const PAUSE_MS = 250; // after the last key
 const LONGEST_PAUSE_MS = 1_000; // of somebody who does not stop typing
 const NONE = Symbol("none");
 const NUMBER = /^\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?\s*$/i;
+const HALF_A_NUMBER = /^\s*[+-]?\d*\.?\d*(?:e[+-]?)?\s*$/i;
 
 const models = new Map(); // by pointer
 
@@ -103,7 +104,10 @@ function entryOf(field, stored, isNumber = typeof stored === "number") {
   if (field.type === "select-multiple") return [...field.selectedOptions].map((option) => option.value);
   if (!isNumber && field.type !== "number" && field.type !== "range") return field.value;
   if (field.value.trim() === "") return field.validity.badInput || (field.required && stored !== null) ? MISSING : null;
-  return NUMBER.test(field.value) ? Number(field.value) : MISSING;
+  if (NUMBER.test(field.value)) return Number(field.value);
+  // Where a number was and nothing is any more, text may come too; a number that is not whole yet waits for its rest.
+  const mayBeText = stored === null && field.type !== "number" && field.type !== "range" && !HALF_A_NUMBER.test(field.value);
+  return mayBeText ? field.value : MISSING;
 }
 
 function show(field, value) {
