@@ -194,9 +194,6 @@ async def test_a_number_in_a_text_field_of_an_own_page_stays_one_too(page: Page,
     await desk.until(lambda: desk.state(name)["n"] == 5, "a number")
 
 
-# --- what is only looked at ---------------------------------------------------------------------------------------------------
-
-
 @rule("RS-41")
 async def test_where_a_number_was_and_nothing_is_any_more_text_may_come(page: Page, server: EaselProcess, desk: Desk) -> None:
     name = desk.make("<!doctype html><label>V <input data-gsv-model=state.v></label>", {"state": {"v": 5}})
@@ -212,6 +209,9 @@ async def test_where_a_number_was_and_nothing_is_any_more_text_may_come(page: Pa
     await expect(field).to_have_value("")
     await field.press_sequentially("hello", delay=30)
     await desk.until(lambda: desk.state(name)["v"] == "hello", "the text")
+
+
+# --- what is only looked at ---------------------------------------------------------------------------------------------------
 
 
 async def test_what_somebody_reads_stays_where_it_is_when_it_grows(page: Page, server: EaselProcess, desk: Desk) -> None:

@@ -4,14 +4,13 @@ from typing import Any
 
 import asyncpg
 
-from easel.errors import BadSettings, Unavailable
 from easel.stores.postgres.artifacts import PostgresArtifacts
 from easel.stores.postgres.audit import PostgresAudit
 from easel.stores.postgres.bell import PostgresBell
 from easel.stores.postgres.boards import PostgresBoards
 from easel.stores.postgres.canvas_actions import PostgresCanvasActions
 from easel.stores.postgres.canvases import PostgresCanvases
-from easel.stores.postgres.database import PostgresDatabase, is_passing
+from easel.stores.postgres.database import PostgresDatabase, check_version, reaching
 from easel.stores.postgres.nodes import PostgresNodes
 from easel.stores.postgres.runs import PostgresRuns
 from easel.stores.postgres.sessions import PostgresSessions
@@ -20,10 +19,9 @@ from easel.stores.postgres.tokens import PostgresTokens
 
 __all__ = ["PostgresDatabase", "open_postgres"]
 
-OLDEST_SERVER = 15
+READY = 4  # connections that are open before the first request: a claim, two appends and a read at a time
 # Every statement is found by an index and has one good plan: plan it once, and never trade the index for a scan because
 # the table is still small or was never analysed.
-READY = 4  # connections that are open before the first request: a claim, two appends and a read at a time
 PLANNING = {"plan_cache_mode": "force_generic_plan", "random_page_cost": "1.1", "jit": "off"}
 
 
@@ -37,19 +35,12 @@ async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> Pos
         "timeout": timeout,
         "server_settings": {"application_name": "easel", "idle_in_transaction_session_timeout": str(int(timeout * 1000)), **PLANNING},
     }
-    try:
+    with reaching():
         lenders = await asyncpg.create_pool(
             min_size=min(READY, pool), max_size=pool, command_timeout=timeout, reset=_keep_as_it_is, **options
         )
-    except (ValueError, asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as problem:
-        raise BadSettings(problem=f"EASEL_DATABASE_URL does not lead to a database: {problem}") from problem
-    except Exception as problem:
-        if is_passing(problem):
-            raise Unavailable(what="The database") from problem
-        raise
     database = PostgresDatabase(url, lenders, timeout)
-    if await database.server_version() < OLDEST_SERVER:
-        raise BadSettings(problem=f"Easel needs Postgres {OLDEST_SERVER} or newer; this server is {await database.server_version()}.")
+    check_version(await database.server_version())
     database.runs = PostgresRuns(database)
     database.sessions = PostgresSessions(database)
     database.canvases = PostgresCanvases(database)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from easel.errors import Unavailable
+from easel.errors import BadSettings, Unavailable
 from easel.stores import migrations
 from easel.stores.named_sql import Statement
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Generator
 
     from asyncpg.pool import PoolConnectionProxy
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     Connection = PoolConnectionProxy[asyncpg.Record]
 
+OLDEST_SERVER = 15
 MIGRATION_LOCK = 0x45A5E1  # any number, as long as every instance uses the same
 # Groups of SQLSTATE codes that say "not now" rather than "not so": connection, resources, operator, system, rollback.
 _PASSING = ("08", "53", "57", "58", "40", "XX")
@@ -45,6 +46,24 @@ def is_passing(problem: BaseException) -> bool:
         state = str(getattr(problem, "sqlstate", None) or "")
         return state[:2] in _PASSING or state == _READ_ONLY
     return isinstance(problem, (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError))
+
+
+@contextlib.contextmanager
+def reaching() -> "Generator[None]":
+    """What keeps a server from being reached, as our own: a wrong address has to be corrected, all else may pass."""
+    try:
+        yield
+    except (ValueError, asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as problem:
+        raise BadSettings(problem=f"EASEL_DATABASE_URL does not lead to a database: {problem}") from problem
+    except Exception as problem:
+        if is_passing(problem):
+            raise Unavailable(what="The database") from problem
+        raise
+
+
+def check_version(server: int) -> None:
+    if server < OLDEST_SERVER:
+        raise BadSettings(problem=f"Easel needs Postgres {OLDEST_SERVER} or newer; this server is {server}.")
 
 
 class PostgresDatabase:
