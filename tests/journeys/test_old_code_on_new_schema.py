@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import re
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ RELEASE = Path(__file__).parents[1] / "releases" / "easel_host-0.1.0-1spine-py3-
 PHASE_SECONDS = either(20, 120) / 4
 ACTORS = 6
 MOST_THREADS = 30
+MOST_TRIES = 50
 STOPPED_WITHIN_SECONDS = 15.0
 OLD_VERSION, NEW_VERSION = 1, max(one.version for one in migrations.available("postgres"))
 
@@ -91,8 +93,9 @@ class Fleet:
         self.apis = apis
         self._client.servers = tuple(apis.values())
 
-    async def hand_over(self, lost: str, heir: str) -> None:
+    async def hand_over(self, lost: str, heir: str, ledger: Ledger) -> None:
         """kill -9 of a worker under load; its runs go on in the other's hands, and it comes back."""
+        run_id = await self._held_by(self.workers[lost], ledger)
         before = self.workers[heir].said().count("run.taken_over")
         self.workers[lost].kill()
 
@@ -101,6 +104,26 @@ class Fleet:
 
         await eventually(has_taken_over, within=20, what=f"the {heir} worker has taken over from the {lost} one")
         self.workers[lost] = self._launcher.again(self.workers[lost])
+        await self._cancel(run_id)
+
+    async def _held_by(self, worker: EaselProcess, ledger: Ledger) -> str:
+        """A run that this worker surely holds: it goes on until it is cancelled. Those that the other one claims are."""
+        for _ in range(MOST_TRIES):
+            run_id = await self._client.start(script(ticks(2_000, 30)), session_id=new_session(), at=self._one())
+            self.ends[run_id] = "cancelled"
+
+            async def is_claimed(run_id: str = run_id) -> bool:
+                return (await ledger.run(run_id))["owner_id"] is not None
+
+            await eventually(is_claimed, within=20, what=f"{run_id} is claimed")
+            if (await ledger.run(run_id))["owner_id"] == _id_of(worker):
+                return run_id
+            await self._cancel(run_id)
+        raise AssertionError(f"{worker.name} claimed none of {MOST_TRIES} runs")
+
+    async def _cancel(self, run_id: str) -> None:
+        answer = await self._client.cancel(run_id, at=self._one())
+        assert answer.status_code == 202, answer.text
 
     @contextlib.asynccontextmanager
     async def under_load(self) -> AsyncIterator[None]:
@@ -155,8 +178,7 @@ class Fleet:
                     assert base_url not in self._client.base_urls, f"{base_url} refused a viewer although it was up"
                 if cancels and any(event.type == "message.delta" for event in events):
                     cancels = False
-                    answer = await self._client.cancel(run_id, at=self._one())
-                    assert answer.status_code == 202, answer.text
+                    await self._cancel(run_id)
         return events
 
     async def check(self, ledger: Ledger) -> None:
@@ -176,6 +198,13 @@ class Fleet:
             check_delivery(self.seen[run_id], log)
         complaints = [line for one in self._launcher.started for line in one.said().splitlines() if "[error" in line or "[warning" in line]
         assert [line for line in complaints if "run.claim_lost" not in line] == []
+
+
+def _id_of(worker: EaselProcess) -> str:
+    """Under which name it holds runs; it says so when it starts."""
+    started = re.search(r"worker\.started .*worker_id='(\w+)'", worker.said())
+    assert started, worker.last_words()
+    return started[1]
 
 
 @pytest.fixture
@@ -208,8 +237,8 @@ async def test_old_and_new_code_share_a_database_and_the_way_back_is_open(
             await fleet.add("new")
             assert await version() == NEW_VERSION
             await asyncio.sleep(PHASE_SECONDS)
-            await fleet.hand_over("old", "new")
-            await fleet.hand_over("new", "old")
+            await fleet.hand_over("old", "new", ledger)
+            await fleet.hand_over("new", "old", ledger)
             # Back: the old go on alone, on a schema that they do not know.
             await fleet.remove("new")
             await asyncio.sleep(PHASE_SECONDS)

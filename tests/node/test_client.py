@@ -121,6 +121,11 @@ class Running:
 
         await eventually(enough)
 
+    async def entered(self) -> None:
+        """One of its tools has begun."""
+        async with asyncio.timeout(SECONDS):
+            await self.shop.entered.get()
+
     async def ended(self) -> None:
         async with asyncio.timeout(SECONDS):
             await self.task
@@ -143,9 +148,12 @@ def gateway_of(easel: LiveEasel) -> str:
     return f"ws{easel.base_url.removeprefix('http')}/ws"
 
 
-async def there(easel: LiveEasel, name: str = "laptop") -> None:
+async def there(easel: LiveEasel, node: Running) -> None:
+    """This very node: until it is connected, its name may still stand for the one of the test before."""
+    await node.has_said("Connected to ")
+
     async def knows() -> bool:
-        return f"{name}__Echo" in await names_of(easel)
+        return "laptop__Echo" in await names_of(easel)
 
     await eventually(knows)
 
@@ -169,7 +177,7 @@ async def why(call: asyncio.Future[Any]) -> str:
 @rule("CV-03")
 async def test_it_offers_its_tools_and_does_what_it_is_asked(easel: LiveEasel) -> None:
     async with running(gateway_of(easel), easel.token) as node:
-        await there(easel)
+        await there(easel, node)
         assert node.said[0] == f"Connected to {gateway_of(easel)} as laptop, with 6 tools: Echo, Hold, Fail, Break, Large, Print."
         assert await using(easel, "laptop__Echo", {"n": 1, "more": ["ü", None]}) == {"n": 1, "more": ["ü", None]}
         assert await why(using(easel, "laptop__Fail")) == "laptop__Fail: it is not there."
@@ -182,10 +190,10 @@ async def test_it_offers_its_tools_and_does_what_it_is_asked(easel: LiveEasel) -
 
 async def test_several_calls_run_at_once_and_one_is_stopped_alone(easel: LiveEasel) -> None:
     async with running(gateway_of(easel), easel.token) as node:
-        await there(easel)
+        await there(easel, node)
         held = [using(easel, "laptop__Hold") for _ in range(2)]
         for _ in held:
-            await node.shop.entered.get()
+            await node.entered()
         assert await asyncio.gather(*(using(easel, "laptop__Echo", {"n": n}) for n in range(20))) == [{"n": n} for n in range(20)]
         held[0].cancel()
         async with asyncio.timeout(SECONDS):
@@ -199,9 +207,9 @@ async def test_several_calls_run_at_once_and_one_is_stopped_alone(easel: LiveEas
 async def test_what_a_tool_prints_is_seen_while_it_runs(easel: LiveEasel) -> None:
     seen: list[str] = []
     async with running(gateway_of(easel), easel.token) as node:
-        await there(easel)
+        await there(easel, node)
         call = using(easel, "laptop__Print", on_output=seen.append)
-        await node.shop.entered.get()
+        await node.entered()
 
         async def is_seen() -> bool:
             return "line 999\n" in "".join(seen)
@@ -215,9 +223,9 @@ async def test_what_a_tool_prints_is_seen_while_it_runs(easel: LiveEasel) -> Non
 
 async def test_a_clean_stop_says_goodbye_at_once(easel: LiveEasel) -> None:
     async with running(gateway_of(easel), easel.token) as node:
-        await there(easel)
+        await there(easel, node)
         call = using(easel, "laptop__Hold")
-        await node.shop.entered.get()
+        await node.entered()
         node.stop.set()
         await node.ended()
         assert "went away" in await why(call)
@@ -228,7 +236,7 @@ async def test_a_clean_stop_says_goodbye_at_once(easel: LiveEasel) -> None:
 async def test_who_finds_another_in_its_place_ends_and_says_why(easel: LiveEasel) -> None:
     """If it came back, the two would throw each other out for ever."""
     async with running(gateway_of(easel), easel.token) as node:
-        await there(easel)
+        await there(easel, node)
         async with NodePeer.connected(easel, "laptop"):
             with pytest.raises(BadSettings, match="Another node has connected as laptop"):
                 await node.ended()
@@ -238,7 +246,7 @@ async def test_a_token_that_is_revoked_ends_the_connection_and_it_goes_on_asking
     desk = Tokens(easel.instances[0].opened.tokens, easel.instances[0].stories.audit)
     made, secret = easel.do(desk.create("owner", "node"))
     async with running(gateway_of(easel), secret) as node:
-        await there(easel)
+        await there(easel, node)
         await asyncio.to_thread(easel.do, desk.revoke(made.token_id))
         await node.has_said("Signed out.")
         await node.has_said("does not know this token; `easel token create", times=2)
