@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,9 +31,13 @@ def is_worker() -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A shared machine is slow at times: how long an example took is no finding. CI tries the same examples every time.
-    hypothesis.settings.register_profile("easel", deadline=None, derandomize="CI" in os.environ)
+    # A shared machine is slow at times: how long an example took, or its making, is no finding. CI tries the same examples every time.
+    slow = [hypothesis.HealthCheck.too_slow]
+    hypothesis.settings.register_profile("easel", deadline=None, derandomize="CI" in os.environ, suppress_health_check=slow)
     hypothesis.settings.load_profile("easel")
+    # What a shell starts in the background is deaf to Ctrl-C, and so are its children; ours are stopped by it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not is_worker():
         os.environ[MEETING_PLACE] = tempfile.mkdtemp(prefix="easel-tests-")
 

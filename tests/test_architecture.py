@@ -51,9 +51,10 @@ MAY_KNOW: dict[str, frozenset[str]] = {
     "cli_nodes": frozenset({"assembly", "terminal"}),
     # Canvases as folders, carried to a running Easel by its own API: it stands beside the server and knows nothing of what is in it.
     "canvas_folder": frozenset({"core", "settings", "terminal"}),
-    "early": frozenset(),
-    "cli": frozenset({"assembly", "canvas_folder", "checkup", "demo", "early", "terminal", "cli_nodes", "settings"}),
-    "__main__": frozenset({"cli"}),
+    "cli": frozenset({"assembly", "canvas_folder", "checkup", "demo", "terminal", "cli_nodes", "settings"}),
+    # The way in: it hears Ctrl-C while everything else is imported.
+    "early": frozenset({"cli"}),
+    "__main__": frozenset({"early"}),
 }
 
 # Libraries that compute and nothing else.
@@ -336,7 +337,7 @@ RIGHT_DIRECTIONS = [
     ("easel.stores.postgres.runs", "from easel.core.run.run import Run\nfrom easel.ids import RunId\nimport asyncpg"),
     ("easel.assembly", "from easel.stores import blobs\nfrom easel.edges.http import app\nfrom easel import settings, host, llm"),
     ("easel.cli", "from easel import assembly, settings\nimport typer"),
-    ("easel.__main__", "from easel.cli import main"),
+    ("easel.early", "from easel.cli import main"),
     ("easel.core.run.life", "from easel.errors import BadInput\nfrom .events import Event"),
 ]
 

@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import re
+import select
 import stat
 import subprocess
 import threading
@@ -23,8 +24,8 @@ from tests.edges.http.live import new_session
 from tests.requirements import case, rule
 from tests.support.canvas_folders import PAGE, PICTURE, SPEC, content, done, easel_at, easel_on, is_there, refusal, rpc, tree, written
 from tests.support.postgres import create_database, drop_database
-from tests.support.processes import EASEL, ROOT, EaselProcess, Launcher, free_port
-from tests.test_cli import easel, refused, shown
+from tests.support.processes import EASEL, ROOT, EaselProcess, Launcher
+from tests.test_cli import END_SECONDS, easel, refused, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,7 +99,7 @@ def test_each_verb_explains_itself_with_an_example(verb: str) -> None:
 
 
 def test_without_a_server_it_says_how_to_start_one(tmp_path: Path) -> None:
-    sentence = refused(easel("canvas", "export", "x", str(tmp_path), PORT=str(free_port()), TOKEN="t"), "easel up", "--url")
+    sentence = refused(easel("canvas", "export", "x", str(tmp_path), PORT="1", TOKEN="t"), "easel up", "--url")
     assert "listens" in sentence
 
 
@@ -242,9 +243,10 @@ def test_a_person_is_asked_before_their_work_is_written_over(server: EaselProces
         os.close(follower)
         said = b""
         while b"[y/N]" not in said:
+            assert select.select([leader], [], [], END_SECONDS)[0], f"it says nothing more than {said!r}"
             said += os.read(leader, 4096)
         os.write(leader, answer.encode())
-        assert asking.wait(20) == (1 if is_kept else 0)
+        assert asking.wait(END_SECONDS) == (1 if is_kept else 0)
         os.close(leader)
         assert b"assets/index.html" in said
         assert ((place(tmp_path, canvas) / "assets" / "index.html").read_bytes() == b"hours of work") is is_kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -17,15 +18,17 @@ from easel.canvas_folder.watching import Limits, Watch, Watches
 from tests.edges.http.live import new_session
 from tests.requirements import rule
 from tests.support.canvas_folders import PAGE, PICTURE, SPEC, content, done, easel_at, easel_on, is_there, refusal, rpc, written
-from tests.support.gateway import GatewayClient
+from tests.support.gateway import GatewayClient, Refused
 from tests.support.processes import EASEL, EaselProcess, Launcher, wait_until
+from tests.support.standstill import Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
 SECOND = 1.0
-TRIES = 5  # on a machine that does other things too, a promise that can be kept is kept now and then
+FOR_EVER = 60.0  # seconds; who waits longer has found a hang
+TRIES = 10  # on a machine that does other things too, a promise that can be kept is kept now and then
 LIMITS = Limits(asset_bytes=1_000_000, request_bytes=1_000_000)
 
 
@@ -115,7 +118,7 @@ async def test_a_save_is_heard_in_an_open_canvas_within_a_second(
     launcher: Launcher, server: EaselProcess, folder: Path, save: Callable[[Path, bytes], None]
 ) -> None:
     watched = launcher.start("watch", (*EASEL, "canvas", "watch", str(folder), "--url", server.base_url), {})
-    wait_until(lambda: "Ctrl-C stops it" in watched.said(), within=20, what="it watches")
+    wait_until(lambda: "Ctrl-C stops it" in watched.said(), within=FOR_EVER, what="it watches")
     assert f"open {server.base_url}/canvas/main/{folder.name}" in watched.said()
     async with GatewayClient.connected(server.base_url, server.token, new_session()) as viewer:
         whole = await viewer.call("canvas.get", canvasId=folder.name)
@@ -123,39 +126,51 @@ async def test_a_save_is_heard_in_an_open_canvas_within_a_second(
         took: list[float] = []
         for number in range(TRIES):
             page = f"<h1>{number}</h1>".encode() * 20
-            began = time.monotonic()
+            began, watch = time.monotonic(), Stopwatch()
             save(folder / "assets" / "index.html", page)
+            saving = time.monotonic() - began
             heard = await viewer.event()
-            took.append(time.monotonic() - began)
+            took.append(watch.seconds)
             assert (heard.event, heard.payload["changedPaths"]) == ("canvas.updated", ["$assets/index.html"])
-            shown = await viewer.call("canvas.asset.get", canvasId=folder.name, path="assets/index.html")
-            assert shown["text"].encode() == page, "the whole of it, and nothing from in between"
+            shown = await shown_page(viewer, folder)
+            if saving > watching.LOOK_SECONDS:  # something held us up in the middle of it, and what lay there was at rest
+                while shown != page or heard.payload["revision"] < revision(server, folder):
+                    heard = await viewer.event()
+                    shown = await shown_page(viewer, folder)
+            assert shown == page, "the whole of it, and nothing from in between"
             if took[-1] < SECOND:
                 break
         assert took[-1] < SECOND, took
         save(folder / "spec.json", json.dumps({**SPEC, "description": "New"}).encode())
         assert (await viewer.event()).payload["changedPaths"] == ["$spec"]
-    wait_until(lambda: "spec.json saved; revision" in watched.said(), within=20, what="it says what it did")
+    wait_until(lambda: "spec.json saved; revision" in watched.said(), within=FOR_EVER, what="it says what it did")
     watched.process.send_signal(signal.SIGINT)
-    assert watched.process.wait(8) == 0
+    assert watched.process.wait(FOR_EVER) == 0
     assert "Stopped." in watched.said()
     assert "Traceback" not in watched.said()
+
+
+async def shown_page(viewer: GatewayClient, folder: Path) -> bytes | None:
+    """None: there is none just now."""
+    with contextlib.suppress(Refused):
+        return (await viewer.call("canvas.asset.get", canvasId=folder.name, path="assets/index.html"))["text"].encode()
+    return None
 
 
 def test_a_server_that_is_started_anew_gets_what_was_saved_meanwhile(tmp_path: Path, folder: Path) -> None:
     with Launcher(tmp_path / "easel", settings={"DRAIN_SECONDS": "0.2"}) as launcher:
         (first,) = launcher.ready(launcher.up())
         watched = launcher.start("watch", (*EASEL, "canvas", "watch", str(folder), "--url", first.base_url), {})
-        wait_until(lambda: "Ctrl-C stops it" in watched.said(), within=20, what="it watches")
+        wait_until(lambda: "Ctrl-C stops it" in watched.said(), within=FOR_EVER, what="it watches")
         first.kill()
         written(folder, {"assets/index.html": b"saved while it was away"})
-        wait_until(lambda: "is sent when it answers" in watched.said(), within=10, what="it tells")
+        wait_until(lambda: "is sent when it answers" in watched.said(), within=FOR_EVER, what="it tells")
         (again,) = launcher.ready(launcher.again(first))
-        wait_until(lambda: "answers again" in watched.said(), within=10, what="it has sent it")
+        wait_until(lambda: "answers again" in watched.said(), within=FOR_EVER, what="it has sent it")
         assert content(again, folder.name)["assets"]["assets/index.html"] == "saved while it was away"
         assert watched.said().count("is sent when it answers") == 1
         watched.process.terminate()
-        assert watched.process.wait(8) == 0
+        assert watched.process.wait(FOR_EVER) == 0
         assert "Traceback" not in watched.said()
 
 
@@ -572,7 +587,9 @@ def test_canvases_that_are_made_in_a_watched_folder_are_served_too(server: Easel
     watches = Watches(tmp_path, None, Server(server.base_url, server.token), LIMITS, said.append, is_accepted=True)
     assert [place.canvas_id for place in watches.start()] == [one]
     written(tmp_path, {f"agents/ops/canvases/{two}/assets/index.html": b"x"})
-    wait_until(lambda: watches.once() is None and any(text.startswith(f"{two}: made") for text in said), within=20, what="it is served")
+    wait_until(
+        lambda: watches.once() is None and any(text.startswith(f"{two}: made") for text in said), within=FOR_EVER, what="it is served"
+    )
     assert rpc(server, "canvas.get", canvasId=two)["descriptor"]["agentId"] == "ops"
     assert said[0].startswith(f"{one}: made")
 

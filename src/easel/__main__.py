@@ -1,3 +1,3 @@
-from easel.cli import main
+from easel.early import main
 
 main()

@@ -1,26 +1,23 @@
 """The command line: each verb starts, checks or explains something, and says what it did."""
 
-from easel.early import QuietlyEnded
+import asyncio
+import contextlib
+import gc
+import ipaddress
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote
 
-with QuietlyEnded():
-    import asyncio
-    import contextlib
-    import gc
-    import ipaddress
-    import os
-    import sys
-    import time
-    from pathlib import Path
-    from typing import Annotated
-    from urllib.parse import quote
+import typer
 
-    import typer
-
-    from easel import __version__, cli_nodes, settings
-    from easel.canvas_folder.commands import app as canvas_app
-    from easel.errors import BadSettings
-    from easel.settings import Settings
-    from easel.terminal import do, refuse, run, settings_for, unless_stopped
+from easel import __version__, cli_nodes, settings
+from easel.canvas_folder.commands import app as canvas_app
+from easel.errors import BadSettings
+from easel.settings import Settings
+from easel.terminal import do, refuse, run, settings_for, unless_stopped
 
 GARBAGE_AFTER = 20_000  # more objects made than freed
 
@@ -308,10 +305,7 @@ def _on_postgres(wanted: Settings, verb: str) -> Settings:
 
 def main() -> None:
     _hold_standard_streams()
-    try:
-        app()
-    except KeyboardInterrupt:
-        sys.exit(130)  # as a shell says it
+    app()
 
 
 def _hold_standard_streams() -> None:

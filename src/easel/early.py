@@ -1,20 +1,18 @@
 """The first moments of a command, in which its parts are imported: Ctrl-C ends it then without a word, and not with a traceback."""
 
 import signal
-from types import TracebackType
+import sys
 
 
-class QuietlyEnded:
-    """While it is entered, Ctrl-C is the system's; afterwards whoever had it has it again."""
+def main() -> None:
+    hears = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else whoever started us meant it so: `nohup`, a shell's `&`
+    if hears:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from easel.cli import main as run  # noqa: PLC0415 - the second that this is about
 
-    def __enter__(self) -> None:
-        self._before = None
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else somebody imports us who knows what to do
-            try:
-                self._before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-            except ValueError:  # not in the main thread, which is the only one that hears it
-                return
-
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+    try:
+        if hears:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)  # as a shell says it

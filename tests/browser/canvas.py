@@ -8,10 +8,12 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 import httpx2
-from playwright.async_api import BrowserContext, Frame, FrameLocator, Page, expect
+from playwright.async_api import BrowserContext, Frame, FrameLocator, Locator, Page, expect
+
+from tests.browser.console import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from tests.browser.console import Easel
 
@@ -56,7 +58,7 @@ class Desk:
     def __init__(self, server: Easel) -> None:
         self.server = server
         self._http = httpx2.Client(
-            base_url=server.base_url, headers={"authorization": f"Bearer {server.token}"}, timeout=20, trust_env=False
+            base_url=server.base_url, headers={"authorization": f"Bearer {server.token}"}, timeout=60, trust_env=False
         )
 
     def __enter__(self) -> Desk:
@@ -116,10 +118,10 @@ class Desk:
 
     async def until(self, look: Callable[[], Any], what: str) -> Any:
         """What it finds, as soon as it finds something."""
-        async with asyncio.timeout(10):
-            while not (found := look()):  # noqa: ASYNC110 - what is looked at has no event of its own
-                await asyncio.sleep(0.05)
-        assert found, what
+        end = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        while not (found := look()):
+            assert asyncio.get_running_loop().time() < end, f"not within {PATIENCE_SECONDS} s: {what}"
+            await asyncio.sleep(0.05)
         return found
 
 
@@ -141,9 +143,16 @@ def inside(page: Page) -> FrameLocator:
 
 async def holds(frame: Frame, expression: str) -> None:
     """Until it is so in the frame. (A page's policy allows no eval, which is how playwright itself would wait.)"""
-    async with asyncio.timeout(10):
-        while not await frame.evaluate(expression):  # noqa: ASYNC110 - the frame calls nobody
-            await asyncio.sleep(0.02)
+    end = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    while not await frame.evaluate(expression):
+        assert asyncio.get_running_loop().time() < end, f"not within {PATIENCE_SECONDS} s: {expression}"
+        await asyncio.sleep(0.02)
+
+
+async def promised(place: Page | Frame, expression: str) -> Any:
+    """What a promise comes to that was made there."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        return await place.evaluate(expression)
 
 
 async def the_frame(page: Page) -> Frame:
@@ -152,4 +161,28 @@ async def the_frame(page: Page) -> Frame:
     frame = await element.content_frame()
     assert frame
     await frame.wait_for_load_state("load")
+    await holds(
+        frame, "location.href !== 'about:blank' && document.readyState === 'complete'"
+    )  # and not what a frame shows before its page
     return frame
+
+
+async def is_free(trigger: Locator) -> None:
+    """Until it can be pressed again. What an action brings may be seen before its answer is there, and till then a second press is none."""
+    await expect(trigger).not_to_have_attribute("aria-busy", "true")
+
+
+async def all_saved(frame: FrameLocator) -> None:
+    """Until the page knows that what was typed is stored. The server knows that earlier; and who leaves in between is asked by their browser."""
+    await expect(frame.locator("[data-gsv-unsaved]")).to_have_count(0)
+
+
+async def held(page: Page) -> Callable[[], Awaitable[None]]:
+    """From now on time stands still in the frame: what is typed is not sent before the test says so."""
+    frame = await the_frame(page)
+    await frame.evaluate("() => { window.later = []; window.realTimeout = setTimeout; window.setTimeout = (work) => later.push(work) }")
+
+    async def release() -> None:
+        await frame.evaluate("() => { window.setTimeout = realTimeout; for (const work of later) work() }")
+
+    return release

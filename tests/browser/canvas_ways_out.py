@@ -95,6 +95,7 @@ class Listener:
 
     def __init__(self) -> None:
         self.heard: list[str] = []
+        self.writers: set[asyncio.StreamWriter] = set()
         self.address = ""
         self.talk_port = 0
 
@@ -103,6 +104,7 @@ class Listener:
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         place = len(self.heard)
+        self.writers.add(writer)
         self.heard.append("preconnect")  # a connection is news already
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             said = await reader.read(2000)
@@ -133,13 +135,17 @@ async def listening() -> AsyncIterator[Listener]:
     finally:
         server.close()
         talk.close()
+        for writer in listener.writers:  # a browser may keep one of them for later
+            writer.transport.abort()
 
 
 @contextlib.asynccontextmanager
 async def unprotected(html: str) -> AsyncIterator[str]:
     """The same page from a server that says nothing about what it may do; its address."""
+    writers: set[asyncio.StreamWriter] = set()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.add(writer)
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             await reader.readuntil(b"\r\n\r\n")
             body = html.encode()
@@ -154,3 +160,5 @@ async def unprotected(html: str) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
     finally:
         server.close()
+        for writer in writers:
+            writer.transport.abort()

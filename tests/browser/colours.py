@@ -6,8 +6,11 @@ what lies under it, and two colours that are right each by itself can be the sam
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from typing import TYPE_CHECKING, Any
+
+from tests.browser.console import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from playwright.async_api import Frame, Page
@@ -80,14 +83,19 @@ _MEASURED = """async ([picture, texts]) => {
 
 async def contrasts(page: Page, within: str = "body", frame: Frame | None = None) -> list[Any]:
     """Of each text in sight: what it says, its contrast, its colour and what is behind it."""
-    texts = await (frame or page).evaluate(_TEXTS, within)
+    where = frame or page
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:  # until the page stands still: a line that comes in between moves everything away from where it was
+            texts = await where.evaluate(_TEXTS, within)
+            picture = base64.b64encode(await page.screenshot(animations="disabled")).decode()
+            if texts == await where.evaluate(_TEXTS, within):
+                break
     if frame is not None:
         place = await page.locator("#stage iframe").bounding_box()
         assert place
         for one in texts:
             one["box"][0] += place["x"]
             one["box"][1] += place["y"]
-    picture = base64.b64encode(await page.screenshot(animations="disabled")).decode()
     desk = await page.context.browser.new_page()  # pyright: ignore[reportOptionalMemberAccess]
     try:
         return await desk.evaluate(_MEASURED, [f"data:image/png;base64,{picture}", texts])

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Dialog, Page, async_playwright, expect
 
+from tests.browser.console import PATIENCE_SECONDS
 from tests.support.processes import EaselProcess, Launcher
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ FLAGS = [
     "--disable-sync",
     "--disable-dev-shm-usage",
 ]
-PATIENCE_MS = 10_000  # for anything a page shows; most of it is there within a tenth of a second
+PATIENCE_MS = PATIENCE_SECONDS * 1000
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -60,7 +61,12 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
     complaints: list[str] = []
     opened.on("pageerror", lambda problem: complaints.append(str(problem)))
     opened.on("console", lambda message: complaints.append(message.text) if "Content Security Policy" in message.text else None)
-    opened.on("dialog", lambda dialog: complaints.append(f"a dialog: {dialog.message}"))
+
+    async def complain(dialog: Dialog) -> None:
+        complaints.append(f"a dialog: {dialog.type} {dialog.message}")
+        await dialog.accept()  # else its page stands still, and nobody would read this
+
+    opened.on("dialog", complain)
     yield opened
     await context.close()
     assert complaints == []

@@ -12,6 +12,10 @@ from playwright.async_api import Locator, Page, expect
 
 from tests.support.processes import wait_until
 
+# For anything that a page shows or a server comes to be; most of it is so within a tenth of a second. It is longer than the longest pause
+# (some 19 s) that a page makes before it tries once more to reach a server that was away for a while.
+PATIENCE_SECONDS = 30
+
 
 class Easel(Protocol):
     """One that listens: a process, or one in this process."""
@@ -20,6 +24,9 @@ class Easel(Protocol):
     def base_url(self) -> str: ...
     @property
     def token(self) -> str: ...
+
+
+COUNTING: dict[str, object] = {"ticks": 10_000, "every_ms": 100}  # for longer than any test: it goes on until it is stopped
 
 
 def script(*steps: dict[str, object]) -> str:
@@ -56,6 +63,18 @@ def answer(page: Page, number: int = -1) -> Locator:
     return turn(page, number).locator(".answer > .parts > .text")
 
 
+async def expect_more(page: Page, ticks: int = 3) -> None:
+    """That the model goes on counting while one looks."""
+    seen = (await answer(page).last.inner_text()).count("tick")
+    await expect(answer(page).last).to_contain_text(f"tick {seen + ticks}\n")
+
+
+def expect_counted(text: str | None) -> None:
+    """That each number was said once, in its order, however far it came."""
+    assert text
+    assert text == "".join(f"tick {number}\n" for number in range(1, text.count("\n") + 1))
+
+
 async def expect_ended(page: Page, how: str = "completed", number: int = -1) -> None:
     await expect(turn(page, number)).to_have_attribute("data-state", how)
 
@@ -70,7 +89,7 @@ class Outside:
 
     def __init__(self, server: Easel) -> None:
         self._http = httpx2.Client(
-            base_url=server.base_url, headers={"authorization": f"Bearer {server.token}"}, timeout=20, trust_env=False
+            base_url=server.base_url, headers={"authorization": f"Bearer {server.token}"}, timeout=60, trust_env=False
         )
 
     def __enter__(self) -> Outside:
@@ -90,9 +109,9 @@ class Outside:
         return answer.json()
 
     def wait_until_idle(self, session: str) -> None:
-        """Until no run of the session is left to do."""
+        """Until no run of the session is left to do. There may be many, and a slow disk."""
         wait_until(
-            lambda: not self.get(f"/api/runs?session_id={session}&statuses=queued,running")["runs"], within=20, what=f"{session} idle"
+            lambda: not self.get(f"/api/runs?session_id={session}&statuses=queued,running")["runs"], within=90, what=f"{session} idle"
         )
 
     def delete(self, path: str) -> None:

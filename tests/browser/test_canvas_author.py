@@ -8,7 +8,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
-from tests.browser.canvas import COCKPIT, MINIMAL, Desk, inside, show
+from tests.browser.canvas import COCKPIT, MINIMAL, Desk, held, inside, show
+from tests.browser.console import PATIENCE_SECONDS
 from tests.requirements import rule
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
     """A window in which pages may complain as they like."""
     context = await browser.new_context(viewport={"width": 1000, "height": 700})
     opened = await context.new_page()
-    opened.set_default_timeout(10_000)
+    opened.set_default_timeout(PATIENCE_SECONDS * 1000)
     yield opened
     await context.close()
 
@@ -119,12 +120,36 @@ async def test_a_spec_that_is_mended_mends_what_was_bound_to_nothing(page: Page,
 
 
 async def test_what_is_typed_while_its_page_is_made_anew_is_not_lost(page: Page, server: EaselProcess, desk: Desk) -> None:
+    # A page has 1.5 s to hand over what was typed. Here it has as long as it takes: a busy machine may take longer.
+    await page.add_init_script(
+        "(() => { const timer = setTimeout; window.setTimeout = (work, ms) => timer(work, ms === 1_500 ? 60_000 : ms) })()"
+    )
     name = desk.make(MINIMAL)
     frame = await show(page, server, name)
     await frame.locator("input").click()
     await page.keyboard.press("End")
+    await held(page)  # it is not sent by itself
     await page.keyboard.type("-typed")
     desk.put(name, "assets/index.html", MINIMAL.replace("<h1", "<h2").replace("</h1", "</h2"))
     await expect(inside(page).locator("h2")).to_have_text("api")
     await desk.until(lambda: desk.state(name)["version"] == "1.2.7-typed", "what was typed")
     await expect(inside(page).locator("input")).to_have_value("1.2.7-typed")
+
+
+# "here" comes half a second late, and the page around the frame waits 50 ms for it instead of 2 s.
+LATE = """(() => {
+  if (self !== top) return;
+  const timer = setTimeout, add = addEventListener.bind(window);
+  window.setTimeout = (work, ms) => timer(work, ms === 2_000 ? 50 : ms);
+  window.addEventListener = (kind, work, more) => add(kind, kind === "message" ? (event) => {
+    if (event.data?.kind === "here") timer(() => work(event), 500); else work(event);
+  } : work, more);
+})()"""
+
+
+async def test_a_page_that_was_only_slow_to_answer_is_no_problem(page: Page, server: EaselProcess, desk: Desk) -> None:
+    await page.add_init_script(LATE)
+    await show(page, server, desk.make(MINIMAL))
+    await expect(page.locator("#stage .left")).to_be_visible()
+    await expect(page.locator("#stage .left")).to_have_count(0)
+    await expect(page.locator("#notes")).to_be_hidden()

@@ -12,7 +12,7 @@ from playwright.async_api import Page, expect
 
 from easel.core.principal import THE_OWNER, Kind
 from easel.host.canvas_library import Draft
-from tests.browser.canvas import COCKPIT, MINIMAL, Desk, show, the_frame
+from tests.browser.canvas import COCKPIT, MINIMAL, Desk, promised, show, the_frame
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
 
@@ -48,6 +48,11 @@ def desk(easel: LiveEasel) -> Iterator[Desk]:
 
 
 # --- consent ----------------------------------------------------------------------------------------------------------
+
+
+async def no_time_passes(page: Page) -> None:
+    """From now on what was a moment ago stays so, however slow the machine is. Timers go on."""
+    await page.evaluate("(() => { const now = performance.now(); performance.now = () => now })()")
 
 
 async def both_asked(page: Page, easel: LiveEasel, desk: Desk) -> tuple[str, Frame]:
@@ -95,7 +100,8 @@ async def test_on_a_phone_what_is_asked_comes_into_sight_first_and_the_answers_s
         await expect(page.get_by_role("button", name=answer)).to_be_in_viewport(ratio=1)
     await expect(page.locator("#consent-refuse")).to_be_focused()
     assert await page.evaluate("document.getElementById('consent').scrollTop") == 0
-    await page.wait_for_timeout(PAUSE_MS + 300)  # the pause is over, and all of it is not seen
+    # The pause is over, and all of it is not seen. (The page's own timers keep their order, however late they are.)
+    await page.evaluate("(ms) => new Promise((resolve) => setTimeout(resolve, ms))", PAUSE_MS + 300)
     await expect(page.locator("#consent-more")).to_be_in_viewport(ratio=1)
     await expect(page.locator("#consent-approve")).to_be_disabled()
     await page.evaluate("document.getElementById('consent').scrollTo(0, 1e6)")
@@ -116,13 +122,15 @@ async def test_the_pause_of_a_question_is_its_own(page: Page, easel: LiveEasel, 
         addEventListener("DOMContentLoaded", () => {
           const approve = document.getElementById("consent-approve"), call = document.getElementById("consent-call");
           if (!approve) return; // the page in the frame
-          let shownAt = 0;
-          new MutationObserver(() => {
+          let shownAt = 0, shows = 0;
+          const dialog = document.getElementById("consent"), show = dialog.showModal;
+          dialog.showModal = () => { // before its pause begins
             shownAt = performance.now();
-            shown.push(approve.disabled);
             // A press at the last moment of one question's pause: the next question is shown, and that pause must not end for it.
-            if (shown.length === 2) setTimeout(() => { document.getElementById("consent").dispatchEvent(new Event("cancel", {cancelable: true})) }, 600);
-          }).observe(call, {childList: true});
+            if (++shows === 2) setTimeout(() => { dialog.dispatchEvent(new Event("cancel", {cancelable: true})) }, 600);
+            show.call(dialog);
+          };
+          new MutationObserver(() => shown.push(approve.disabled)).observe(call, {childList: true});
           new MutationObserver(() => { if (!approve.disabled) enabled.push([call.textContent, performance.now() - shownAt]) })
             .observe(approve, {attributes: true, attributeFilter: ["disabled"]});
         })""")
@@ -145,6 +153,7 @@ async def test_after_a_refusal_nothing_that_was_queued_is_put_before_a_persons_e
     shows = """() => { window.shows = 0; const dialog = document.getElementById("consent"), show = dialog.showModal;
         dialog.showModal = function () { window.shows += 1; show.call(dialog) } }"""
     await page.evaluate(shows)
+    await no_time_passes(page)
     await page.get_by_role("button", name="Refuse").click()
     assert (await frame.evaluate("first"))["status"] == "refused"
     assert (await frame.evaluate("second"))["status"] == "needs_confirmation", "its page is not left waiting"
@@ -194,6 +203,7 @@ async def test_who_has_decided_by_keyboard_goes_on_where_they_were(page: Page, e
     await page.keyboard.press("Enter")
     await expect(page.locator("#consent-refuse")).to_be_focused()
     await expect(why).to_have_text("You pressed something here a moment ago, and the page asks for this. It needs your consent.")
+    await no_time_passes(page)
     await page.keyboard.press("Escape")
     await expect(page.locator("#consent")).to_be_hidden()
     await expect(page.locator("#stage iframe")).to_be_focused()
@@ -214,7 +224,7 @@ async def test_who_has_decided_by_keyboard_goes_on_where_they_were(page: Page, e
     await page.keyboard.press("Enter")
     await expect(page.locator("#waiting")).to_be_hidden()
     await expect(page.locator("#stage iframe")).to_be_focused()
-    assert {one["status"] for one in desk.records(name)} == {"refused"}
+    await desk.until(lambda: {one["status"] for one in desk.records(name)} == {"refused"}, "both refusals")
 
 
 @rule("CV-05")
@@ -296,14 +306,12 @@ async def test_what_was_shown_is_accepted_and_not_what_came_meanwhile(page: Page
     accept = page.get_by_role("button", name="Accept it")
     await expect(accept).to_be_enabled()
     # The agent writes another spec, and the press is on its way: in the very moment in which the panel shows the new one.
-    pressed = """new Promise((resolve) => new MutationObserver((_, observer) => {
+    await page.evaluate("""void (window.pressed = new Promise((resolve) => new MutationObserver((_, observer) => {
         observer.disconnect(); const button = document.getElementById("accept-now"); resolve(button.disabled); button.click();
-      }).observe(document.getElementById("accept-says"), {childList: true}))"""
-    pressing = asyncio.create_task(page.evaluate(pressed))
-    await page.evaluate("1")
+      }).observe(document.getElementById("accept-says"), {childList: true})))""")
     other = {**WRITTEN, "toolPolicy": {"allow": ["gsv__Echo", "gsv__Clock", "gsv__Sleep"]}}
     await asyncio.to_thread(write, easel, name, other)
-    assert await pressing is True, "a pause, as before a consent"
+    assert await promised(page, "pressed") is True, "a pause, as before a consent"
     assert sent == []
     assert desk.rpc("canvas.get", canvasId=name)["accepted"] is False
     await expect(accept).to_be_enabled()
@@ -330,6 +338,7 @@ async def test_what_has_not_reached_the_page_is_not_accepted(page: Page, easel: 
     easel.sql(f"update canvases set spec = '{encoded}', revision = revision + 1, spec_revision = revision + 1 where canvas_id = '{name}'")
     await accept.click()
     await expect(page.locator("#accept-problem")).to_contain_text("decide anew")
+    await expect(page.locator("#revision")).to_have_text(f"revision {shown + 1}")  # it has read what there is now
     assert sent == [shown]
     await page.get_by_text("What it would be allowed").click()
     await expect(page.locator("#accept-says")).to_contain_text(allows[0])
@@ -347,13 +356,11 @@ async def test_a_page_that_an_agent_writes_has_to_be_seen_too(page: Page, easel:
     await show(page, easel, name)
     accept = page.get_by_role("button", name="Accept it")
     await expect(accept).to_be_enabled()
-    rests = """new Promise((resolve) => new MutationObserver(() => resolve(document.getElementById("accept-now").disabled))
-        .observe(document.getElementById("accept-now"), {attributes: true}))"""
-    resting = asyncio.create_task(page.evaluate(rests))
-    await page.evaluate("1")
+    await page.evaluate("""void (window.rests = new Promise((resolve) => new MutationObserver(() =>
+        resolve(document.getElementById("accept-now").disabled)).observe(document.getElementById("accept-now"), {attributes: true})))""")
     put = easel.instances[0].stories.assets.put(AGENT, name, "assets/index.html", b"<h1>Another</h1>", None)
     _, revision = await asyncio.to_thread(easel.do, put)
-    assert await resting is True
+    assert await promised(page, "rests") is True
     await accept.click()
     await expect(page.locator("#accept")).to_be_hidden()
     assert sent == [revision]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.canvas import Desk, holds, show, the_frame
+from tests.browser.canvas import Desk, all_saved, held, holds, is_free, show, the_frame
 from tests.requirements import rule
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ async def test_what_is_typed_and_not_stored_yet_outlives_that_its_place_goes(pag
     field = shown.get_by_label("Region")
     await field.click()
     await page.keyboard.press("End")
+    await held(page)
     await page.keyboard.type("-west")
     desk.rpc("canvas.patch", canvasId=name, statePatch=[{"op": "replace", "path": "/deep", "value": ["nothing"]}])
     await holds(frame, "Array.isArray(gsvCanvas.getState().deep)")
@@ -138,6 +139,7 @@ async def test_a_text_that_grows_long_while_it_is_typed_stays_in_its_field(page:
     await page.keyboard.type("END")
     await desk.until(lambda: desk.state(name)["name"] == "Ada" + "x" * 90 + "END", "all of it")
     assert await frame.evaluate(IS_MARKED)
+    await all_saved(shown)
     await page.reload()
     await expect(shown.locator("textarea")).to_have_value("Ada" + "x" * 90 + "END")  # now it has the room
 
@@ -253,6 +255,7 @@ async def test_an_action_has_a_field_for_each_value_it_takes_and_for_nothing_els
         "what was entered",
     )
     await expect(shown.locator("[data-outcome=say]")).to_have_text("done")
+    await is_free(shown.locator("[data-gsv-action=say]"))
     assert len(desk.records(name)) == 1
     await shown.get_by_role("button", name="Say").click()
     await desk.until(lambda: len(desk.records(name)) == 2, "pressed")

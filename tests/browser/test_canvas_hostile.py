@@ -12,6 +12,7 @@ from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from tests.browser.canvas import COCKPIT, MINIMAL, Desk, holds, inside, show, sign_in, the_frame
 from tests.browser.canvas_ways_out import LEAVING, QUIET, listening, script, unprotected
+from tests.browser.console import PATIENCE_SECONDS
 from tests.browser.wire import Wire
 from tests.requirements import case, rule
 
@@ -36,7 +37,7 @@ def desk(server: EaselProcess) -> Iterator[Desk]:
 async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
     """A window in which pages may complain as they like."""
     opened = await browser.new_context(viewport={"width": 1000, "height": 700})
-    opened.set_default_timeout(10_000)
+    opened.set_default_timeout(PATIENCE_SECONDS * 1000)
     yield opened
     await opened.close()
 
@@ -151,26 +152,32 @@ async def test_nothing_that_a_canvas_tries_reaches_another_port(page: Page, serv
 
 
 RTC = ("stun", "turn")
+OTHERS = tuple(way for way in QUIET if way not in RTC)
 
 
 @case("U2")
-@pytest.mark.parametrize("ways", [RTC, tuple(set(QUIET) - set(RTC))], ids=["WebRTC", "all others"])
+@pytest.mark.parametrize("ways", [RTC, OTHERS], ids=["WebRTC", "all others"])
 async def test_neither_does_what_a_frame_inside_of_it_tries(page: Page, server: EaselProcess, desk: Desk, ways: tuple[str, ...]) -> None:
     """A frame inside has a world of its own: whatever the SDK takes out of the page's is whole there. (Chromium ends who tries WebRTC so.)"""
     async with listening() as listener:
         name = hostile(desk, "")
+        tries = script({way: QUIET[way] for way in ways}, listener)
         desk.put(
             name,
             "assets/inner.js",
-            "parent.postMessage({rtc: typeof RTCPeerConnection}, '*');" + script({way: QUIET[way] for way in ways}, listener),
+            f"const says = (inner) => parent.postMessage({{inner}}, '*'); addEventListener('message', () => {{ {tries}; says('tried') }}); says(typeof RTCPeerConnection)",
         )
         await show(page, server, name)
         frame = await the_frame(page)
-        heard = asyncio.get_running_loop().create_future()
-        await page.context.expose_binding("innerSays", lambda _, says: heard.done() or heard.set_result(says))
-        await frame.evaluate("""(folder) => { addEventListener('message', ({data}) => { if (data.rtc) innerSays(data.rtc) }); const inner = document.createElement('iframe');
+        said: list[str] = []
+        await page.context.expose_binding("innerSays", lambda _, says: said.append(says))
+        await frame.evaluate("""(folder) => { addEventListener('message', ({data}) => { if (data.inner) innerSays(data.inner) }); const inner = document.createElement('iframe');
             inner.srcdoc = `<body><script src="${folder}inner.js"></script>`; document.body.append(inner) }""", frame.url.rpartition("/")[0] + "/")  # fmt: skip
-        assert await asyncio.wait_for(heard, 10) == "function", "it could have, but for the list of connections"
+        await desk.until(lambda: said, "it is there")
+        assert said == ["function"], "it could have, but for the list of connections"
+        await frame.evaluate("document.querySelector('iframe').contentWindow.postMessage('now', '*')")
+        if ways is not RTC:  # it tells it itself: one of the ways leads it away
+            await desk.until(lambda: "tried" in said, "it has tried everything")
         await asyncio.sleep(LEAK_SECONDS)
         assert listener.heard == []
         if ways is not RTC:
@@ -181,11 +188,12 @@ async def test_neither_does_what_a_frame_inside_of_it_tries(page: Page, server: 
 @pytest.mark.parametrize("way", LEAVING)
 async def test_a_canvas_cannot_go_where_it_wants(page: Page, server: EaselProcess, desk: Desk, way: str) -> None:
     async with listening() as listener:
-        name = hostile(desk, script({way: LEAVING[way]}, listener))
+        # It says that it tries, by a message that no page may send: a second after that the host puts it on record.
+        name = hostile(desk, "parent.postMessage({kind: 'leaving'}, '*');" + script({way: LEAVING[way]}, listener))
         await sign_in(page.context, server)
         await page.goto(f"{server.base_url}/canvas/main/{name}")
         await expect(page.locator("#link")).to_have_text("connected")
-        await asyncio.sleep(LEAK_SECONDS / 2)
+        await desk.until(lambda: any(one.get("detail") == "leaving" for one in desk.audit("canvas.page.refused", name)), "it has tried")
         assert listener.heard == []
         assert len(page.context.pages) == 1
         assert page.url == f"{server.base_url}/canvas/main/{name}"
@@ -246,7 +254,10 @@ async def test_no_address_leads_a_canvas_out_whatever_its_scheme(page: Page, ser
 
 # --- U5, CV-05: the bridge ---------------------------------------------------------------------------------------------------
 
-LISTENS = "addEventListener('message', ({data}) => { if (data?.gsv) { window.last = data; if (data.nonce) window.nonce = data.nonce } });"
+LISTENS = """addEventListener('message', ({data}) => {
+    if (data?.gsv && data.nonce) window.nonce = data.nonce;
+    if (data?.gsv && data.kind === 'answer') window.answered = data; // and not what else the host says in between
+  });"""
 
 
 @case("U5")
@@ -265,9 +276,9 @@ async def test_a_forged_request_for_a_tool_is_refused_and_on_record(page: Page, 
         {"kind": "constructor"},
     ):
         await frame.evaluate("(forged) => parent.postMessage({gsv: 1, nonce, id: 'f', ...forged}, '*')", forged)
-        await holds(frame, "last.kind === 'answer' && last.id === 'f'")
-        assert await frame.evaluate("last.error.code") == 403
-        await frame.evaluate("last = {}")
+        await holds(frame, "window.answered?.id === 'f'")
+        assert await frame.evaluate("answered.error.code") == 403
+        await frame.evaluate("answered = null")
     await expect(page.locator("#notes-list")).to_contain_text("asked for something that no page may")
     await desk.until(lambda: any(one["what"] == "kind" for one in desk.audit("canvas.page.refused", name)), "the record")
     assert desk.records(name) == []
@@ -353,9 +364,16 @@ async def test_ten_thousand_messages_in_a_second_are_a_handful_for_the_host(page
     await desk.until(lambda: refused() > 9_000, "the record")
     took = asyncio.get_running_loop().time() - began
     assert len(desk.records(name)) <= 200 + 60 * took, "a burst, and what may come in that time"
+    # It answers as quickly as a page to which nothing happens, asked in the same moment: the machine may be slow.
+    idle = await page.context.new_page()
     began = asyncio.get_running_loop().time()
-    await page.evaluate("1")
-    assert asyncio.get_running_loop().time() - began < 2
+
+    async def answers(one: Page) -> float:
+        await one.evaluate("1")
+        return asyncio.get_running_loop().time() - began
+
+    flooded, floor = await asyncio.gather(answers(page), answers(idle))
+    assert flooded - floor < 2
     desk.patch(name, "/service", "still here")
     await holds(frame, "gsvCanvas.getState().service === 'still here'")
 
@@ -593,9 +611,8 @@ async def test_no_other_site_can_frame_the_host_or_a_view(page: Page, server: Ea
     async with unprotected(f"<!doctype html>{frames}") as address:
         other = await page.context.new_page()
         await other.goto(address)
-        for frame in other.frames[1:]:
-            assert frame.url.startswith("chrome-error:"), frame.url
         assert len(other.frames) == 1 + len(addresses)
+        await desk.until(lambda: all(one.url.startswith("chrome-error:") for one in other.frames[1:]), "none of them is shown")
 
 
 async def test_a_view_that_is_opened_by_itself_is_as_opaque(page: Page, server: EaselProcess, desk: Desk) -> None:

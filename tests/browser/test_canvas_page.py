@@ -9,12 +9,12 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
-from tests.browser.canvas import COCKPIT, MINIMAL, Desk, holds, inside, show, the_frame
+from tests.browser.canvas import COCKPIT, MINIMAL, Desk, all_saved, held, holds, inside, is_free, show, the_frame
 from tests.edges.http.live import LiveEasel
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from tests.support.processes import EaselProcess
@@ -84,6 +84,7 @@ async def test_forms_controls_and_attributes_say_what_goes_with_an_action(page: 
     said = frame.locator("#said")
     await frame.get_by_text("Say it").click()
     await expect(said).to_have_text("typed/attribute")
+    await is_free(frame.locator("form"))
     await frame.locator("form input").fill("entered")
     await frame.locator("form input").press("Enter")
     await expect(said).to_have_text("entered/attribute")
@@ -165,17 +166,6 @@ async def test_a_second_page_of_the_same_canvas_is_bound_too(page: Page, server:
     await holds(await the_frame(page), "document.title === 'fetched'")
     await frame.get_by_text("Go").click()
     await desk.until(lambda: desk.state(name).get("status") == "deploying", "the patch")
-
-
-async def held(page: Page) -> Callable[[], Awaitable[None]]:
-    """From now on time stands still in the frame: what is typed is not sent before the test says so."""
-    frame = await the_frame(page)
-    await frame.evaluate("() => { window.later = []; window.realTimeout = setTimeout; window.setTimeout = (work) => later.push(work) }")
-
-    async def release() -> None:
-        await frame.evaluate("() => { window.setTimeout = realTimeout; for (const work of later) work() }")
-
-    return release
 
 
 # --- two people ---------------------------------------------------------------------------------------------------------
@@ -293,13 +283,15 @@ async def test_every_kind_of_field_keeps_the_kind_of_its_value(page: Page, serve
     await desk.until(lambda: desk.state(name) == expected, f"{desk.state(name)}")
     await expect(page.locator("#notes-list")).to_contain_text("state.hidden")
     # A script that sends the entry all the same is refused by the server.
-    await (await the_frame(page)).evaluate("""() => addEventListener('message', ({data}) => { window.answer = data }) ||
-        parent.postMessage({gsv: 1, kind: 'hello'}, '*')""")
-    await holds(
-        await the_frame(page),
-        "window.answer?.nonce && !parent.postMessage({gsv: 1, nonce: answer.nonce, kind: 'input', id: 'x', pointer: '/hidden', value: 2, was: 1}, '*')",
-    )
-    await holds(await the_frame(page), "answer.error?.code === 403")
+    await (await the_frame(page)).evaluate("""() => {
+        addEventListener('message', ({data}) => {
+          if (data.kind === 'answer' && data.id === 'x') window.answer = data;
+          if (data.kind !== 'welcome') return;
+          parent.postMessage({gsv: 1, nonce: data.nonce, kind: 'input', id: 'x', pointer: '/hidden', value: 2, was: 1}, '*');
+        });
+        parent.postMessage({gsv: 1, kind: 'hello'}, '*');
+      }""")
+    await holds(await the_frame(page), "window.answer?.error?.code === 403")
     await desk.until(lambda: desk.audit("canvas.page.refused", name), "the refused write on record")
     assert desk.state(name) == expected
 
@@ -420,6 +412,7 @@ async def test_a_generated_field_stays_under_the_fingers_whatever_changes_around
     await expect(number).to_be_focused()
     await number.press_sequentially("5")
     await desk.until(lambda: desk.state(name)["n"] == 5, "a number as before")
+    await all_saved(frame)
     desk.patch(name, "/n", None)
     await page.reload()
     await expect(inside(page).get_by_label("N", exact=True)).to_have_attribute("type", "number")

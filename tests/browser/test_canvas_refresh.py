@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -52,7 +53,7 @@ async def test_a_job_that_cannot_begin_is_shown_now_and_to_whoever_comes_later(p
     frame = await the_frame(page)
     await holds(frame, "told.at(-1)?.poll?.actionId === 'look' && told.at(-1).poll.error.includes('laptop__Read')")
     await holds(frame, "told.at(-1).poll.failures >= 1 && told.at(-1).poll.nextAt > Date.now() - 10_000")
-    await expect(line).to_contain_text("2 times in a row")
+    await expect(line).to_contain_text(re.compile(r"\b([2-9]|\d\d+) times in a row"))  # whoever looks late finds more
     await page.reload()
     await expect(line).to_contain_text("“Look” fails by itself: ")
     await holds(await the_frame(page), "told.at(-1)?.poll?.failures >= 2")

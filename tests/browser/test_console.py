@@ -71,6 +71,27 @@ async def test_sessions_are_found_renamed_and_deleted(page: Page, server: EaselP
         assert session not in [one["session_id"] for one in outside.get("/api/sessions")["sessions"]]
 
 
+async def test_a_press_on_a_session_is_not_lost_when_the_list_is_drawn_anew(page: Page, server: EaselProcess) -> None:
+    first = await enter(page, server)
+    await say(page, script({"say": "First."}))
+    await expect_ended(page)
+    await enter(page, server)
+    await say(page, script({"say": "Second."}))
+    await expect_ended(page)
+    row = page.locator(f"#session-list button[title='{first}']")
+    await row.hover()
+    await page.mouse.down()
+    with Outside(server) as outside:
+        outside.post("/api/sessions", {"session_id": f"s-{secrets.token_hex(4)}", "title": "Drawn anew"})
+    await page.evaluate("dispatchEvent(new Event('focus'))")
+    await expect(page.locator("#session-list")).to_contain_text("Drawn anew")
+    box = await row.bounding_box()
+    assert box
+    await page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    await page.mouse.up()
+    await expect(row).to_have_attribute("aria-current", "true")
+
+
 async def test_a_new_session_is_empty_and_one_empty_one_is_enough(page: Page, server: EaselProcess) -> None:
     await enter(page, server)
     await say(page, "noop")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from typing import TYPE_CHECKING
 
@@ -38,16 +39,17 @@ async def started(launcher: Launcher, dead: EaselProcess | None = None) -> Easel
 @case("J5")
 @rule("RX-48", "RX-49")
 async def test_a_page_outlives_a_killed_server_and_sees_its_run_finish(page: Page, tmp_path: Path) -> None:
-    with Launcher(tmp_path, settings={"CLAIM_SECONDS": "1", "POLL_SECONDS": "0.2"}) as launcher:
+    # It counts for so long that it is surely not at its end when its server is killed.
+    with Launcher(tmp_path, settings={"CLAIM_SECONDS": "3", "POLL_SECONDS": "0.2"}) as launcher:
         server = await started(launcher)
         session = await enter(page, server)
-        steps = [{"say": "Before."}, {"call": "gsv__Clock", "args": {}}, {"ticks": 20, "every_ms": 150}, {"say": "After."}]
+        steps = [{"say": "Before."}, {"call": "gsv__Clock", "args": {}}, {"ticks": 20, "every_ms": 400}, {"say": "After."}]
         await say(page, script(*steps))
         await expect(answer(page).last).to_contain_text("tick 3")
         server.kill()
         await expect(page.locator("#link")).to_have_text(AWAY)
         server = await started(launcher, server)
-        await expect(page.locator("#run-note")).to_contain_text("Attempt 2")
+        await expect(page.locator("#run-note")).to_contain_text(re.compile("Attempt [23]"))  # a machine that stands still may cost one more
         await expect_ended(page)
         await expect(status(page)).to_have_text("completed")
         ticks = "".join(f"tick {number}\n" for number in range(1, 21))

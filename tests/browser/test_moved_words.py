@@ -58,9 +58,11 @@ async def test_base64_that_a_model_says_is_shown_by_its_reference_in_every_tab(p
     session = await enter(page, server)
     await say(page, script({"say": "Here it is: "}, {"say": BASE64}, {"say": ", and that was all of it."}))
     await expect_ended(page)
-    await expect(answer(page)).to_have_text(["Here it is: ", "show 11.7 KB open", ", and that was all of it."])
+    said = ["Here it is: ", "show 11.7 KB open", ", and that was all of it."]
+    await expect(answer(page)).to_have_text(said)
     other = await page.context.new_page()  # is told what the worker kept for it
     await enter(other, server, session)
+    await expect(answer(other)).to_have_text(said)
     await expect(turn(other).locator(".answer")).not_to_contain_text("[object")
     await other.close()
     await answer(page).get_by_role("button", name="show 11.7 KB").click()

@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page, expect
 
 from tests.browser.canvas import Desk, show, the_frame
 from tests.browser.conftest import link_of
-from tests.browser.console import Outside
+from tests.browser.console import PATIENCE_SECONDS, Outside
 from tests.requirements import case
 from tests.support.processes import wait_until
 
@@ -81,7 +81,7 @@ async def test_signing_out_in_one_tab_ends_the_streams_of_all(page: Page, server
     await expect(other.locator("#link")).to_have_text("You are signed out.")
     with Outside(server) as outside:
         await asyncio.to_thread(
-            wait_until, lambda: not any(outside.watched().values()), within=10, what="the server has no stream of theirs"
+            wait_until, lambda: not any(outside.watched().values()), within=PATIENCE_SECONDS, what="the server has no stream of theirs"
         )
 
 
@@ -110,6 +110,8 @@ async def test_another_site_can_neither_frame_nor_use_what_the_browser_may(brows
     there = await context.new_page()
     await there.route("**/elsewhere", lambda route: route.fulfill(body="<!doctype html><title>elsewhere</title>", content_type="text/html"))
     await there.goto(f"{other}/elsewhere")
+    all_runs = "fetch('/api/runs').then((answer) => answer.json())"
+    before = await here.evaluate(all_runs)
     outcome = await there.evaluate(
         """async (target) => {
             const outcomes = [];
@@ -126,10 +128,12 @@ async def test_another_site_can_neither_frame_nor_use_what_the_browser_may(brows
         server.base_url,
     )
     assert set(outcome) <= {"refused", "opaque"}, "nothing of an answer can be read"
-    runs = await here.evaluate("fetch('/api/runs').then((answer) => answer.json())")
-    assert runs == {"runs": []}, "and nothing was started"
+    assert await here.evaluate(all_runs) == before, "and nothing was started"
     await there.evaluate(
         "(target) => { const frame = document.createElement('iframe'); frame.src = target; document.body.append(frame); }", server.base_url
+    )
+    await asyncio.to_thread(
+        wait_until, lambda: there.frames[-1].url.startswith("chrome-error:"), within=PATIENCE_SECONDS, what="the frame shows nothing of it"
     )
     await expect(there.frame_locator("iframe").get_by_text("Sessions")).to_have_count(0)
     await context.close()

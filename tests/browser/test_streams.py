@@ -17,7 +17,21 @@ import pytest_asyncio
 from playwright.async_api import BrowserContext, Page, WebSocketRoute, expect
 
 from easel.core.stream.envelope import EVENT_TYPES, Stream
-from tests.browser.console import Outside, answer, enter, expect_ended, press, say, script, status, turn
+from tests.browser.console import (
+    COUNTING,
+    PATIENCE_SECONDS,
+    Outside,
+    answer,
+    enter,
+    expect_counted,
+    expect_ended,
+    expect_more,
+    press,
+    say,
+    script,
+    status,
+    turn,
+)
 from tests.browser.wire import Wire
 from tests.requirements import case, rule
 
@@ -66,7 +80,7 @@ async def another_tab(context: BrowserContext) -> AsyncIterator[Page]:
 
 async def until(is_so: Callable[[], bool]) -> None:
     """Of something outside the browser. The wire lives in this loop, so nobody may block it."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not is_so():  # noqa: ASYNC110 - a server cannot call us
             await asyncio.sleep(0.05)
 
@@ -112,15 +126,22 @@ async def test_a_broken_wire_is_mended_from_the_cursors_and_nothing_comes_twice(
     session = await enter(page, server, base_url=wire.base_url)
     await page.goto(f"{wire.base_url}/#session={session}&canvas={canvas}")
     write = {"call": "gsv__WhiteboardWrite", "args": {"key": "a", "value": 1}}
-    await say(page, script(write, {"ticks": 40, "every_ms": 100}, write, {"say": "Done."}))  # long enough to be cut in the middle
+    await say(page, script(write, COUNTING))
     await expect(answer(page)).to_contain_text("tick 3\n")
+    await expect(page.locator("#whiteboard tbody tr")).to_contain_text("v1")
     await expect(page.locator("#canvas-link")).to_have_text("live")
     before = {path: next(one for one in wire.to(path) if one.is_open) for path in ("/ws/chat/", "/sse/run/", "/sse/canvas/")}
     wire.cut()
-    await expect_ended(page)
-    await expect(answer(page)).to_have_text(["".join(f"tick {n}\n" for n in range(1, 41)), "Done."])
+    await until(lambda: all(wire.to(path)[-1] is not broken for path, broken in before.items()))
+    await expect_more(page)
+    with Outside(server) as outside:
+        [run] = outside.get(f"/api/runs?session_id={session}")["runs"]
+        outside.post(f"/api/runs/{run['run_id']}/whiteboard", {"key": "a", "value": 2, "source_node_id": "tester"})
     await expect(page.locator("#whiteboard tbody tr")).to_contain_text("v2")
     await expect(page.locator("#canvas-link")).to_have_text("live")
+    await page.get_by_role("button", name="Stop", exact=True).click()
+    await expect_ended(page, "cancelled")
+    expect_counted(await answer(page).text_content())
     for path, broken in before.items():
         mended = wire.to(path)[-1]
         cursor = int(parse_qs(urlsplit(mended.target).query)["last_event_id"][0])
@@ -210,10 +231,11 @@ async def test_system_content_is_never_shown_even_if_some_server_sent_it(page: P
 async def test_tabs_on_the_same_things_share_one_connection_each(page: Page, server: EaselProcess, wire: Wire) -> None:
     session, _ = await open_all_three(page, server, wire)
     with Outside(server) as outside:
-        before = outside.watched()
+        before = {"session": 1, "run": 1, "canvas": 1}
+        await until(lambda: outside.watched() == before)  # those of other tests' windows are gone
         async with another_tab(page.context) as elsewhere:
             await enter(elsewhere, server, base_url=wire.base_url)
-            assert outside.watched() == {**before, "session": 2}
+            await until(lambda: outside.watched() == {**before, "session": 2})
         await until(lambda: outside.watched() == before)  # what only the closed tab watched, nobody does
         async with another_tab(page.context) as second, another_tab(page.context) as third:
             for other in (second, third):

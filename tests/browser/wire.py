@@ -42,6 +42,8 @@ class Wire:
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._is_down = False
+        self._lets_back = asyncio.Event()  # whether what the server says gets through
+        self._lets_back.set()
         self.base_url = ""
         self.answers: list[Answer] = []
 
@@ -63,6 +65,11 @@ class Wire:
 
     def bring_back(self) -> None:
         self._is_down = False
+        self._lets_back.set()
+
+    def hold_back(self) -> None:
+        """From now on the server hears, and is not heard."""
+        self._lets_back.clear()
 
     def cut(self) -> None:
         """Every present connection, as a router does that was restarted."""
@@ -74,7 +81,11 @@ class Wire:
 
     async def _carry(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         self._tasks.add(asyncio.current_task())  # type: ignore[arg-type]
-        from_server, to_server = await asyncio.open_connection(*self._target)
+        try:
+            from_server, to_server = await asyncio.open_connection(*self._target)
+        except (OSError, asyncio.CancelledError):  # nobody is there; or the test is over
+            to_client.transport.abort()
+            return
         if self._is_down:
             to_server.close()
             to_client.transport.abort()
@@ -93,6 +104,7 @@ class Wire:
 
         async def back() -> None:
             while chunk := await from_server.read(65536):
+                await self._lets_back.wait()
                 for one in present:
                     one.bytes += chunk
                 to_client.write(chunk)

@@ -4,7 +4,6 @@ import base64
 import json
 import random
 import textwrap
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from easel.core.stream.encoded import holds_encoded
 from easel.core.stream.lightness import LIMIT, light_value, markers_in, restored
+from tests.core.costs import least_seconds
 from tests.core.test_encoded import CHANCE, CONTENTS, NOISE, STANDARD, URL_SAFE
 from tests.requirements import case, rule
 
@@ -218,14 +218,8 @@ def nested(depth: int, value: Any) -> Any:
 
 
 @case("R3")
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("what", HARD)
 def test_the_time_it_takes_to_look_closely_is_in_proportion_too(what: str):
-    def seconds(value: Any) -> float:
-        begun = time.process_time()
-        light_value(value)
-        return time.process_time() - begun
-
     small, large = HARD[what](MEGABYTES // 10), HARD[what](MEGABYTES)
-    once = min(seconds(small) for _ in range(3))
-    assert seconds(large) < 30 * once + 0.1
+    most = 30 * least_seconds(lambda: light_value(small)) + 0.1
+    assert least_seconds(lambda: light_value(large), enough=most) < most

@@ -5,7 +5,6 @@ import json
 import math
 import os
 import random
-import time
 import urllib.parse
 import uuid
 import zlib
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 
 from easel.core.stream.encoded import holds_encoded
 from easel.core.stream.lightness import LIMIT
+from tests.core.costs import least_seconds
 from tests.requirements import case, rule
 
 CHANCE = random.Random(20_260_101)
@@ -272,13 +272,11 @@ def test_the_time_it_takes_is_in_proportion_to_the_text_whatever_it_is(what: str
     """Ten times the text in about ten times the time: what is quadratic takes a hundred times, and fails by far."""
     small = HARD[what][: MEGABYTES // 10]
 
-    def seconds(text: str) -> float:
-        begun = time.process_time()
+    def look(text: str) -> None:
         assert not holds_encoded(text)
-        return time.process_time() - begun
 
-    once = min(seconds(small) for _ in range(3))
-    assert seconds(HARD[what]) < 30 * once + 0.1
+    most = 30 * least_seconds(lambda: look(small)) + 0.1
+    assert least_seconds(lambda: look(HARD[what]), enough=most) < most
 
 
 def stdlib() -> list[Path]:

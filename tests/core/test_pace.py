@@ -2,7 +2,6 @@
 
 import base64
 import random
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from easel.core.run.pace import DELTA_BYTES, HELD_CHARACTERS, Flow, pieces
 from easel.core.stream.encoded import holds_encoded
 from easel.core.stream.lightness import LIMIT
 from easel.ids import MessageId, RunId
+from tests.core.costs import least_seconds
 from tests.requirements import case, rule
 
 CHANCE = random.Random(23)
@@ -107,10 +107,5 @@ def test_nothing_is_lost_or_told_twice(said: list[str]):
 
 
 def test_the_time_it_takes_is_in_proportion_to_what_is_said():
-    def seconds(text: str) -> float:
-        begun = time.process_time()
-        told(text, 1_500)
-        return time.process_time() - begun
-
-    once = min(seconds(BASE64[:20_000]) for _ in range(3))
-    assert seconds(BASE64 * 2) < 30 * once + 0.1
+    most = 30 * least_seconds(lambda: told(BASE64[:20_000], 1_500)) + 0.1
+    assert least_seconds(lambda: told(BASE64 * 2, 1_500), enough=most) < most

@@ -1,11 +1,14 @@
 """Resuming, pacing and what was said: the run's pure rules."""
 
 import json
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from easel import ids
 from easel.core.run.conversation import Step, ToolCall, ToolResult, said
 from easel.core.run.events import RunEvents
 from easel.core.run.life import Status
@@ -105,10 +108,17 @@ def test_only_a_harmless_or_repeatable_tool_may_be_called_again(declared: dict[s
 def test_ids_are_sortable_typed_and_recognised():
     made = [new_run_id() for _ in range(50)]
     assert len(set(made)) == 50
-    assert [run_id[:10] for run_id in made] == sorted(run_id[:10] for run_id in made)
     assert all(is_made_here(run_id) for run_id in made)
     assert is_made_here(answer_id(made[0]))
     assert answer_id(made[0]) == answer_id(made[0])
+
+
+def test_what_is_named_one_after_another_is_in_that_order(monkeypatch: pytest.MonkeyPatch):
+    """Lists show it in the order of its ids, and two quick presses share a millisecond."""
+    moments = count(1_794_000_000_999_000_000, step=1_000)
+    monkeypatch.setattr(ids, "time", SimpleNamespace(time_ns=lambda: next(moments)))
+    made = [new_run_id() for _ in range(2_500)]
+    assert made == sorted(made)
 
 
 @pytest.mark.parametrize(

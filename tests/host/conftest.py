@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from easel.core.principal import THE_OWNER
 from easel.core.tool.definition import ToolDefinition
+from easel.host import audit as audit_module
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.native_tools import native_tools
@@ -103,8 +104,9 @@ def clock() -> TurnableClock:
 
 
 @pytest_asyncio.fixture
-async def bench(tmp_path: Path, clock: TurnableClock) -> AsyncIterator[Bench]:
-    database = await open_sqlite(tmp_path / "easel.db", clock=clock)
+async def bench(tmp_path: Path, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
+    monkeypatch.setattr(audit_module, "CLOSE_SECONDS", 60.0)  # what was noted is stored when it is closed, on a slow disk too
+    database = await open_sqlite(tmp_path / "easel.db", clock=clock, synchronous="normal")  # no power is cut here
     await database.migrate()
     bench = Bench(database, clock)
     yield bench

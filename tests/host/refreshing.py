@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from easel.host import canvas_refresh
 from tests.host.conftest import TestTool
+from tests.host.working import HandClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +23,11 @@ ECHO = {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "again"}, "s
 def polling(action: Mapping[str, Any], *, every_ms: int = 60_000, tools: tuple[str, ...] = ("gsv__Echo",), **more: Any) -> Any:
     job = {"id": "poll", "everyMs": every_ms, "action": "look", "enabled": True, **more}
     return {"toolPolicy": {"allow": list(tools)}, "state": {"n": 0}, "actions": {"look": dict(action)}, "refresh": [job]}
+
+
+def take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job's next start counts from its last one: with a store's clock that stands still, what it takes on a slow machine must not count."""
+    monkeypatch.setattr(canvas_refresh, "time", HandClock())
 
 
 async def fired(*stages: Stage) -> int:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 LEASE_SECONDS = 30.0
 POLL_SECONDS = 0.05
+TOOL_SECONDS = 60.0  # longer than any test: a tool that is held is not ended because the machine is slow
 
 
 class Stage:
@@ -50,7 +51,7 @@ class Stage:
         bell, audit, instance = database.bell, bench.audit, new_worker_id()
         blobs = open_blobs(str(database.path.parent / "blobs"))
         changes = CanvasChanges(database.canvases, blobs, bell)
-        self.tools = Toolbox([*native_tools(), *tools], audit=audit, timeout_seconds=5, max_result_bytes=100_000)
+        self.tools = Toolbox([*native_tools(), *tools], audit=audit, timeout_seconds=TOOL_SECONDS, max_result_bytes=100_000)
         self.assets = assets = CanvasAssets(database.canvases, changes, blobs, AssetLimits(10_000, 10))
         limits = SpecLimits()
         self.library = CanvasLibrary(database.canvases, changes, assets, bench.artifacts, self.tools, bell=bell, audit=audit, limits=limits)
@@ -58,7 +59,7 @@ class Stage:
         self.tools.add(canvas_tools(self.library, self.views, database.runs, database.canvases))
         times = {"poll_seconds": 0.05, "heartbeat_seconds": 15, "stall_seconds": 30}
         self.runs = Tails(RUNS, database.runs, bell, room=Room(100), window=100, **times)
-        self.work = work = CanvasWork(self.tools, bench.queue, self.runs, bench.artifacts, answer_seconds=10)
+        self.work = work = CanvasWork(self.tools, bench.queue, self.runs, bench.artifacts, answer_seconds=TOOL_SECONDS)
         action_limits = ActionLimits(at_once, 100_000, LEASE_SECONDS, 0.05, 900, Confirm.NEVER)
         self.actions = CanvasActions(
             database.canvas_actions,

@@ -19,6 +19,7 @@ from easel.host.canvas_views import NO_CONNECTION, CanvasViews
 from easel.host.native_tools import native_tools
 from easel.host.toolbox import Toolbox
 from easel.stores.blobs import open_blobs
+from tests.host.working import PATIENCE_SECONDS
 from tests.requirements import rule
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ async def test_one_look_at_the_views_that_breaks_is_not_the_last(studio: Studio,
     views = CanvasViews(store, studio.changes, view_seconds=0.03)
     await views.open(THE_OWNER, "c", "browser", NO_CONNECTION)
     views.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (await studio.library.get(THE_OWNER, "c")).views:  # noqa: ASYNC110 - the store tells nobody
             await asyncio.sleep(0.01)
     assert broken

@@ -15,14 +15,13 @@ from easel.host import canvas_output
 from easel.ids import OWNER, CanvasId
 from tests.host.stage import LEASE_SECONDS, Stage
 from tests.host.talking import SPEC, Talker
+from tests.host.working import PATIENCE_SECONDS, soon
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tests.host.conftest import Bench
-
-PATIENCE_SECONDS = 10.0
 
 
 @pytest_asyncio.fixture
@@ -40,7 +39,7 @@ async def stage(bench: Bench, talker: Talker) -> AsyncIterator[Stage]:
 
 async def started(stage: Stage, talker: Talker) -> asyncio.Task[Any]:
     press = asyncio.create_task(stage.press("go"))
-    await talker.begun.wait()
+    await soon(talker.begun.wait())
     return press
 
 
@@ -136,7 +135,7 @@ async def test_a_stop_that_the_store_does_not_take_mutes_nothing(stage: Stage, t
 async def test_what_runs_by_itself_is_not_told_live(stage: Stage, talker: Talker) -> None:
     """A log is kept, and a job that runs every second would fill it with what nobody reads."""
     press = asyncio.create_task(stage.press("go", trigger="refresh"))
-    await talker.begun.wait()
+    await soon(talker.begun.wait())
     assert not talker.is_heard
     talker.end()
     assert (await press).result == "done"
@@ -168,7 +167,7 @@ async def test_a_store_that_is_away_costs_words_and_not_the_tool(stage: Stage, t
 
     monkeypatch.setattr(canvases, "change", away)
     talker.say("lost\n")
-    await asyncio.wait_for(lost.wait(), PATIENCE_SECONDS)
+    await soon(lost.wait())
     monkeypatch.setattr(canvases, "change", change)
     talker.say("seen\n")
     await until_said(stage, "seen")
@@ -177,32 +176,41 @@ async def test_a_store_that_is_away_costs_words_and_not_the_tool(stage: Stage, t
     assert (await press).result == "done"
 
 
-async def ended_in_the_middle_of_a_look(stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Something is on its way into the log until the event is set, something is behind it, and the tool has ended."""
+async def ended_in_the_middle_of_a_look(
+    stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch
+) -> tuple[asyncio.Event, asyncio.Event]:
+    """Something is on its way into the log until the first event is set, and the second says that it got there, or not.
+
+    Something is behind it, and the tool has ended.
+    """
     canvases: Any = stage.bench.database.canvases
-    change, entered, let_go = canvases.change, asyncio.Event(), asyncio.Event()
+    change, entered, let_go, is_over = canvases.change, asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def slow(*args: Any, **more: Any) -> Any:
-        if not entered.is_set():
-            entered.set()
+        if entered.is_set():
+            return await change(*args, **more)
+        entered.set()
+        try:
             await let_go.wait()
-        return await change(*args, **more)
+            return await change(*args, **more)
+        finally:
+            is_over.set()
 
     monkeypatch.setattr(canvases, "change", slow)
     talker.say("on its way\n")
-    await asyncio.wait_for(entered.wait(), PATIENCE_SECONDS)
+    await soon(entered.wait())
     talker.say("behind it\n")
     talker.end()
-    return let_go
+    return let_go, is_over
 
 
 @case("D1")
 async def test_a_store_that_hangs_does_not_hold_the_tool_up(stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch) -> None:
     press = await started(stage, talker)
-    let_go = await ended_in_the_middle_of_a_look(stage, talker, monkeypatch)
+    let_go, is_over = await ended_in_the_middle_of_a_look(stage, talker, monkeypatch)
     assert (await asyncio.wait_for(press, PATIENCE_SECONDS)).result == "done"
     let_go.set()
-    await asyncio.sleep(0)
+    await soon(is_over.wait())
     assert (await types(stage))[-1] == "finished", "what comes after the end is not told"
 
 
@@ -210,7 +218,7 @@ async def test_a_store_that_hangs_does_not_hold_the_tool_up(stage: Stage, talker
 async def test_the_end_waits_for_what_is_on_its_way_into_the_log(stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(canvas_output, "LAST_SECONDS", PATIENCE_SECONDS)
     press = await started(stage, talker)
-    let_go = await ended_in_the_middle_of_a_look(stage, talker, monkeypatch)
+    let_go, _ = await ended_in_the_middle_of_a_look(stage, talker, monkeypatch)
     ended, _ = await asyncio.wait([press], timeout=0.2)
     assert not ended, "the end comes after what was said before it"
     let_go.set()

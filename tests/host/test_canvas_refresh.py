@@ -13,9 +13,9 @@ from easel.core.principal import THE_OWNER, Kind, Principal
 from easel.errors import BadInput
 from easel.host.canvas_views import NO_CONNECTION
 from tests.host.conftest import TestTool
-from tests.host.refreshing import ECHO, Slow, count_statements, fired, has_seen, polling
+from tests.host.refreshing import ECHO, Slow, count_statements, fired, has_seen, polling, take_no_time
 from tests.host.stage import LEASE_SECONDS, POLL_SECONDS, Stage
-from tests.host.working import until
+from tests.host.working import soon, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
@@ -74,14 +74,17 @@ async def test_a_new_spec_that_keeps_a_job_does_not_put_it_off(stage: Stage, clo
 
 @rule("CV-19")
 @case("X9")
-async def test_of_many_instances_one_fires_and_a_job_that_still_runs_is_not_started_again(bench: Bench, clock: TurnableClock) -> None:
+async def test_of_many_instances_one_fires_and_a_job_that_still_runs_is_not_started_again(
+    bench: Bench, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock.stop()
+    take_no_time(monkeypatch)
     slow = Slow()
     stages = [Stage(bench, slow.tool) for _ in range(3)]
     await stages[0].create(slow.spec)
     clock.ahead += 1
     assert sum([await stage.refresh.once() for stage in stages]) == 1
-    await slow.began.wait()
+    await soon(slow.began.wait())
     clock.ahead += LEASE_SECONDS / 2
     assert sum([await stage.refresh.once() for stage in stages]) == 0, "it is slower than its interval, and still runs"
     slow.may_end.set()
@@ -106,8 +109,11 @@ async def test_a_job_whose_instance_died_moves_on(bench: Bench, clock: TurnableC
 
 
 @rule("CV-51")
-async def test_a_job_that_fails_is_told_and_tried_more_rarely_until_it_works_again(bench: Bench, clock: TurnableClock) -> None:
+async def test_a_job_that_fails_is_told_and_tried_more_rarely_until_it_works_again(
+    bench: Bench, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock.stop()
+    take_no_time(monkeypatch)
     works: list[bool] = []
 
     async def moody(_: Mapping[str, Any]) -> Any:
@@ -155,7 +161,7 @@ async def test_nothing_is_told_of_a_job_that_was_ended_while_it_ran_and_failed(b
     await stage.create(polling({"kind": "tool.call", "tool": "slow"}, tools=("slow",)))
     clock.ahead += 60
     assert await stage.refresh.once() == 1
-    await began.wait()
+    await soon(began.wait())
     await patch_spec(stage, {"state": {}})
     may_end.set()
     assert await fired(stage) == 0

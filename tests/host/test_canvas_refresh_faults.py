@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
 
 from easel.errors import Unavailable
-from tests.host.refreshing import ECHO, Slow, count_statements, fired, has_seen, polling
+from tests.host.refreshing import ECHO, Slow, count_statements, fired, has_seen, polling, take_no_time
 from tests.host.stage import LEASE_SECONDS, POLL_SECONDS, Stage
-from tests.host.working import until
+from tests.host.working import soon, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ async def test_a_job_that_runs_longer_than_its_interval_is_not_polled_for(
     await stages[0].create(slow.spec)
     clock.ahead += 1
     assert await stages[0].refresh.look() == POLL_SECONDS
-    await slow.began.wait()
+    await soon(slow.began.wait())
     clock.ahead += 5  # intervals
     asked = count_statements(bench.database, monkeypatch)
     assert [await stage.refresh.look() for stage in stages] == [POLL_SECONDS] * 2, "as if there were none"
@@ -59,23 +58,25 @@ async def test_what_is_slower_than_its_interval_follows_itself_when_it_ends_and_
 
     await until(is_due)
     stage.refresh.start()
-    await slow.began.wait()
+    await soon(slow.began.wait())
     slow.began.clear()
     slow.may_end.set()
-    async with asyncio.timeout(10):
-        await slow.began.wait()
+    await soon(slow.began.wait())
     await stage.close()
 
 
 @case("X9")
-async def test_after_a_jump_of_the_clock_what_still_runs_here_is_not_started_a_second_time(bench: Bench, clock: TurnableClock) -> None:
+async def test_after_a_jump_of_the_clock_what_still_runs_here_is_not_started_a_second_time(
+    bench: Bench, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock.stop()
+    take_no_time(monkeypatch)
     slow = Slow()
     stage = Stage(bench, slow.tool)
     await stage.create(slow.spec)
     clock.ahead += 1
     assert await stage.refresh.once() == 1
-    await slow.began.wait()
+    await soon(slow.began.wait())
     clock.ahead += LEASE_SECONDS + 1  # a laptop's lid was closed and opened
     assert await stage.refresh.once() == 0
     assert await stage.refresh.look() == POLL_SECONDS, "nor is it looked for again and again"
@@ -129,6 +130,7 @@ async def test_a_job_that_breaks_us_is_tried_more_rarely_and_does_not_end(
     stage: Stage, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock.stop()
+    take_no_time(monkeypatch)
     await stage.create(polling(ECHO))
 
     async def bug(*_: Any) -> None:
@@ -146,8 +148,11 @@ async def test_a_job_that_breaks_us_is_tried_more_rarely_and_does_not_end(
 
 
 @rule("CV-19")
-async def test_a_clock_that_was_set_back_does_not_put_a_job_off(stage: Stage, clock: TurnableClock) -> None:
+async def test_a_clock_that_was_set_back_does_not_put_a_job_off(
+    stage: Stage, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock.stop()
+    take_no_time(monkeypatch)
     day = 86_400
     clock.ahead += day
     await stage.create(polling(ECHO))

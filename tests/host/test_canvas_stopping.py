@@ -18,6 +18,7 @@ from easel.host.canvas_ask import Ask
 from easel.ids import OWNER, UserId
 from tests.host.stage import LEASE_SECONDS, Stage
 from tests.host.talking import SPEC, Talker
+from tests.host.working import PATIENCE_SECONDS, soon
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from tests.host.conftest import Bench
 
-PATIENCE_SECONDS = 10.0
 CI = Principal(OWNER, "ci", kind=Kind.SERVICE)
 CONFIRM_SECONDS = 900.0  # as the stage has it
 
@@ -53,7 +53,7 @@ async def other(bench: Bench, stage: Stage, talker: Talker) -> AsyncIterator[Sta
 
 async def started(stage: Stage, talker: Talker, **how: Any) -> tuple[asyncio.Task[Any], str]:
     press = asyncio.create_task(stage.press("go", **how))
-    await talker.begun.wait()
+    await soon(talker.begun.wait())
     [(_, event)] = await stage.log("canvas.action.started")
     return press, event["eventId"]
 
@@ -141,7 +141,7 @@ async def test_of_its_own_end_and_many_stops_exactly_one_wins(bench: Bench) -> N
         name = f"race-{lead}"
         await stage.create(SPEC, canvas_id=name)
         press = asyncio.create_task(stage.press("go", canvas_id=name))
-        await talker.begun.wait()
+        await soon(talker.begun.wait())
         [record] = await stage.actions.records(THE_OWNER, name, before=None, limit=10)
         stops = [asyncio.create_task(cancel((stage, other)[n % 2], record.event_id, canvas_id=name)) for n in range(4)]
         for _ in range(lead):
@@ -277,7 +277,7 @@ async def test_a_stop_that_finds_the_question_just_confirmed_stops_what_runs(
         found = await real(*whose)
         if not confirms:
             confirms.append(asyncio.create_task(stage.actions.confirm(THE_OWNER, asked.event_id, "test", approve=True)))
-            await talker.begun.wait()
+            await soon(talker.begun.wait())
         return found
 
     monkeypatch.setattr(bench.database.canvas_actions, "get", get_and_agree)

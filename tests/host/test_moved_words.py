@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import random
 from typing import TYPE_CHECKING, Any
@@ -9,14 +10,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from easel.core.run.pace import HELD_SECONDS
+from easel.core.run.conversation import Text
+from easel.core.run.pace import DELTA_SECONDS
 from easel.core.stream.encoded import holds_encoded
 from easel.core.stream.lightness import LIMIT, markers_in, restored
 from easel.ids import OWNER, SessionId
-from tests.host.working import at_work, ended, script
+from tests.host.working import at_work, ended, script, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from easel.core.run.conversation import Conversation, Part
+    from easel.core.tool.definition import ToolDefinition
     from easel.ids import RunId
     from tests.host.conftest import Bench
 
@@ -49,7 +55,8 @@ async def whole(bench: Bench, value: Any) -> Any:
 @case("R3")
 @pytest.mark.parametrize("kind", ["say", "think"])
 @pytest.mark.parametrize("how", SAID)
-async def test_base64_that_a_model_streams_is_moved_out_of_its_deltas(bench: Bench, how: str, kind: str):
+async def test_base64_that_a_model_streams_is_moved_out_of_its_deltas(bench: Bench, how: str, kind: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("easel.host.run_log.HELD_SECONDS", 3600.0)  # a machine that stops is no model that pauses
     steps = [{kind: step["say"]} if "say" in step else step for step in SAID[how]]
     run_id = await bench.start(script(*steps, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "Done."}))
     async with at_work(bench.worker()):
@@ -79,13 +86,37 @@ async def test_what_the_model_reads_of_its_own_words_is_whole(bench: Bench):
     assert (await whole(bench, step))["text"] == BASE64
 
 
+class InTwo:
+    """A model that says Base64 in two halves, with a pause between them."""
+
+    def __init__(self, pause: Callable[[], Awaitable[None]]) -> None:
+        self._pause = pause
+
+    async def reply(self, conversation: Conversation, tools: Sequence[ToolDefinition]) -> AsyncIterator[Part]:
+        yield Text(BASE64[:6_000])
+        await self._pause()
+        yield Text(BASE64[6_000:12_000])
+
+
+async def sizes(bench: Bench, pause: Callable[[RunId], Awaitable[None]]) -> list[int]:
+    """Of its deltas."""
+    run_id = await bench.start("noop")
+    async with at_work(bench.worker(model=InTwo(lambda: pause(run_id)))):
+        await ended(bench, run_id)
+    return [data["text"]["original_size"] for event_type, data in await rows(bench, run_id) if event_type == "message.delta"]
+
+
 async def test_what_is_held_back_goes_out_when_nothing_follows_for_long(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    steps = [{"say": BASE64[:6_000]}, {"wait_ms": 300}, {"say": BASE64[6_000:12_000]}]
-    found: list[list[int]] = []
-    for seconds in (HELD_SECONDS, 0.05):
-        monkeypatch.setattr("easel.host.run_log.HELD_SECONDS", seconds)
-        run_id = await bench.start(script(*steps))
-        async with at_work(bench.worker()):
-            await ended(bench, run_id)
-        found.append([data["text"]["original_size"] for event_type, data in await rows(bench, run_id) if event_type == "message.delta"])
-    assert found == [[12_000], [6_000, 6_000]]
+    async def a_moment(_: RunId) -> None:
+        await asyncio.sleep(4 * DELTA_SECONDS)
+
+    async def until_it_is_told(run_id: RunId) -> None:
+        async def is_told() -> bool:
+            return "message.delta" in await bench.types(run_id)
+
+        await until(is_told)
+
+    monkeypatch.setattr("easel.host.run_log.HELD_SECONDS", 3600.0)
+    assert await sizes(bench, a_moment) == [12_000]
+    monkeypatch.setattr("easel.host.run_log.HELD_SECONDS", 0.05)
+    assert await sizes(bench, until_it_is_told) == [6_000, 6_000]

@@ -14,6 +14,7 @@ from easel.errors import BadInput, NotFound, NotSignedIn
 from easel.host import sign_in as sign_in_module
 from easel.host.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.tokens import Tokens
+from tests.host.working import PATIENCE_SECONDS, soon
 from tests.requirements import case
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ async def test_a_token_is_remembered_for_a_moment_only(door: SignIn, tokens: Tok
         return await look(digest)
 
     monkeypatch.setattr(bench.database.tokens, "of_digest", counted)
+    monkeypatch.setattr(sign_in_module, "RECHECK_SECONDS", 3600.0)  # for that moment
     _, secret = await tokens.create("owner", TokenKind.USER)
     for _ in range(20):
         assert await door.by_token(secret)
@@ -143,6 +145,9 @@ async def test_a_token_is_remembered_for_a_moment_only(door: SignIn, tokens: Tok
     for wrong in ("", "wrong", "easel_short", "x" * 49):
         assert await door.by_token(wrong) is None
     assert looks == 1, "what cannot be a token costs no look at the store"
+    monkeypatch.setattr(sign_in_module, "RECHECK_SECONDS", 0.0)  # it is over
+    assert await door.by_token(secret)
+    assert looks == 2
 
 
 @pytest.mark.parametrize("kind", [TokenKind.NODE, TokenKind.SERVICE])
@@ -168,10 +173,10 @@ async def test_what_is_open_by_a_token_ends_with_it_and_nothing_else_does(door: 
             await asyncio.Event().wait()
 
     staying, of_other, of_owner = (asyncio.create_task(stay(token)) for token in (secret, other, "the right token"))
-    await all_in.wait()
+    await soon(all_in.wait())
     await tokens.revoke(made.token_id)
     with pytest.raises(NotSignedIn):
-        await asyncio.wait_for(staying, 5)
+        await asyncio.wait_for(staying, PATIENCE_SECONDS)
     assert not of_other.done()
     assert not of_owner.done()
     for task in (of_other, of_owner):

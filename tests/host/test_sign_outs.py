@@ -18,6 +18,7 @@ from easel.host.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.sign_outs import SignOuts
 from easel.host.tokens import Tokens
 from easel.stores.sqlite.bell import LocalBell
+from tests.host.working import PATIENCE_SECONDS, soon
 from tests.requirements import case
 
 if TYPE_CHECKING:
@@ -135,14 +136,14 @@ async def test_what_is_open_by_a_cookie_ends_with_it_and_nothing_else_does(
             await asyncio.Event().wait()
 
     mine, elsewhere, of_other = (asyncio.create_task(stay(*how)) for how in ((here, cookie), (there, cookie), (there, other)))
-    await all_in.wait()
+    await soon(all_in.wait())
     await here.sign_out(await let_in(here, cookie))
     with pytest.raises(NotSignedIn):
-        await asyncio.wait_for(mine, 5)
+        await asyncio.wait_for(mine, PATIENCE_SECONDS)
     if not is_heard:
         monkeypatch.setattr(sign_outs_module, "HEARD_SECONDS", 0.0)
     with pytest.raises(NotSignedIn):
-        await asyncio.wait_for(elsewhere, 5)
+        await asyncio.wait_for(elsewhere, PATIENCE_SECONDS)
     assert not of_other.done()
     of_other.cancel()
     await asyncio.gather(of_other, return_exceptions=True)
@@ -154,9 +155,9 @@ async def test_what_is_opened_in_the_moment_of_signing_out_ends_at_once(door: Si
     who, is_rung = await let_in(door, door.new_cookie(NOW)), asyncio.Event()
     bench.database.bell.listen(lambda _: is_rung.set())
     await door.sign_out(who)
-    await is_rung.wait()  # all who watched have been told, and nobody tells it again
+    await soon(is_rung.wait())  # all who watched have been told, and nobody tells it again
     with pytest.raises(NotSignedIn):
-        async with asyncio.timeout(5), door.while_valid(who):
+        async with asyncio.timeout(PATIENCE_SECONDS), door.while_valid(who):
             await asyncio.Event().wait()
     await door.close()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from easel.core.run.life import Status
 from easel.errors import Unavailable
-from tests.host.working import PATIENCE_SECONDS, at_work, ended, until
+from tests.host.working import PATIENCE_SECONDS, at_work, ended, soon, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ async def test_a_worker_that_is_stopped_in_the_middle_of_a_claim_hands_back_what
     run_id = await bench.start("noop")
     deaf: Any = DeafClaims(bench, "late")
     async with at_work(bench.worker(runs=deaf, claim_seconds=FAR_LONGER)):
-        await deaf.made.wait()
+        await soon(deaf.made.wait())
     assert (await bench.run(run_id)).status is Status.QUEUED
     async with at_work(bench.worker()):
         assert (await ended(bench, run_id)).status is Status.COMPLETED

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -15,7 +17,11 @@ if TYPE_CHECKING:
     from easel.ids import RunId
     from tests.host.conftest import Bench
 
-PATIENCE_SECONDS = 10
+# A machine that is busy with something else may stop for seconds, and that is no finding; what works waits for none of it.
+PATIENCE_SECONDS = 30
+TICK_SECONDS = 0.01
+
+Answer = TypeVar("Answer")
 
 
 def script(*steps: dict[str, Any]) -> str:
@@ -26,6 +32,56 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not await holds():  # noqa: ASYNC110 - a poll with a deadline, not a guess
             await asyncio.sleep(0.005)
+
+
+async def soon(what: Awaitable[Answer]) -> Answer:
+    """What must come now; whoever waits for it in vain says where, and not only after two minutes."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        return await what
+
+
+class HandClock:
+    """A module's `time` that moves by `ahead` alone: what it measures is what the test says, however slow the machine is."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+        self._began = time.monotonic()
+
+    def monotonic(self) -> float:
+        return self._began + self.ahead
+
+
+@dataclass
+class Lost:
+    """Seconds in which this machine did nothing for us."""
+
+    seconds: float = 0.0
+
+
+@contextlib.asynccontextmanager
+async def lost_time(bench: Bench) -> AsyncGenerator[Lost]:
+    """For a promise of time: what a pause and a write took beyond what they take, over and over while the block runs, the machine took."""
+    lost, now = Lost(), asyncio.get_running_loop().time
+    began = now()
+
+    def count() -> None:
+        nonlocal began
+        lost.seconds += max(0.0, now() - began - 2 * TICK_SECONDS)
+        began = now()
+
+    async def measure() -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            await bench.database.write(lambda connection: connection.execute("update users set name = name").rowcount)
+            count()
+
+    measuring = asyncio.create_task(measure())
+    try:
+        yield lost
+    finally:
+        count()  # and what is under way
+        measuring.cancel()
+        await asyncio.gather(measuring, return_exceptions=True)
 
 
 async def ended(bench: Bench, run_id: RunId) -> Run:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx2
 
 from tests.support.sse import CursorBy, Follower
+from tests.support.standstill import Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -61,13 +62,15 @@ def new_session() -> str:
 
 
 async def eventually(is_so: Callable[[], Awaitable[bool]], *, within: float, what: str) -> float:
-    """Seconds until it was so; an error that names it otherwise."""
-    began = time.monotonic()
+    """Seconds until it was so; an error that names it otherwise. The last look begins after the end."""
+    watch = Stopwatch()
+    looked_at = 0.0
     while not await is_so():
-        if time.monotonic() - began > within:
+        if looked_at > within:
             raise AssertionError(f"not within {within} s: {what}")
         await asyncio.sleep(LOOK_AGAIN_SECONDS)  # the thing waited for is in another process and cannot call us
-    return time.monotonic() - began
+        looked_at = watch.seconds
+    return watch.seconds
 
 
 async def spread(asks: Sequence[Callable[[], Awaitable[_T]]], *, at_once: int) -> list[_T]:

@@ -31,7 +31,7 @@ ORDER = [0, 1, 0, 1, 2, 0, 1, 3, 0, 5, 1, 0, 1, 0, 4, 1, 0, 6, 1, 7]
 SWEEPING = [8]
 LIVES = 320
 SURVIVOR = 9  # the first that lives
-PATIENCE = 100.0
+PATIENCE = 250.0
 KNOWN = {id_of(contents(number)): contents(number) for number in range(LIVES)}
 
 
@@ -41,6 +41,7 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 @case("D7")
+@pytest.mark.timeout(600)
 @rule("CC-24")
 async def test_two_hundred_kills_between_object_and_commit_leave_nothing_dangling(url: str, tmp_path: Path) -> None:
     root = tmp_path / "blobs"

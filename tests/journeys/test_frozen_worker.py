@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.journeys.client import Client, call, eventually, say, script, ticked, ticks
-from tests.journeys.conftest import CLAIM_SECONDS
 from tests.journeys.ledger import after_last_start, said_in, starts_in
 from tests.requirements import case, rule
-from tests.support.processes import wait_until
+from tests.support.processes import wait_for_text, wait_until
 from tests.support.proxy import Proxy
+from tests.support.standstill import Stopwatch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 
 RACES = 200
 # "each race drill runs at least 200 times": that many runs are frozen at once, each somewhere else in its life.
-TICKS = 40
+TICKS = 60
+RACE_CLAIM_SECONDS = 4.0
+# One process holds all of them and shares two cores: its claims must outlast its busiest moment.
+SKEWED_CLAIM_SECONDS = 5.0
+# A healthy worker that is held up for three seconds loses no run by itself.
+CUT_OFF_TICKS = 10_000  # far more than it comes to
 RESERVE = 0.1
 # The part of a claim by which a worker that cannot renew it has stopped.
 
@@ -45,24 +50,26 @@ async def test_a_frozen_worker_that_wakes_after_a_take_over_changes_nothing(
 ) -> None:
     """Half of the runs stream while A is frozen (J3), half wait in a tool whose time is long over at the thaw, so that A
     goes straight for the finish (J2). A worker's own watch stops it at once; one that is blind is stopped by the store alone."""
+    launcher.settings["CLAIM_SECONDS"] = str(RACE_CLAIM_SECONDS)
     (api,) = launcher.ready(launcher.api())
-    first = launcher.test_worker(environment, WORKER_RUNS=str(RACES))
-    streaming, finishing = script(ticks(TICKS, 60)), script(say("nearly"), call("gsv__Sleep", ms=2500), say(" there"))
+    streaming, finishing = script(ticks(TICKS, 60)), script(say("nearly"), call("gsv__Sleep", ms=3500), say(" there"))
     async with Client(api) as client:
         messages = [streaming, finishing] * (RACES // 2)
+        # All are there before A is: however long that takes, they begin together.
         run_ids = list(await asyncio.gather(*(client.start(message) for message in messages)))
-        await eventually(lambda: owner_of_all(ledger, run_ids, 1), within=20, what="A has claimed all")
+        first = launcher.test_worker(environment, WORKER_RUNS=str(RACES))
+        await eventually(lambda: owner_of_all(ledger, run_ids, 1), within=60, what="A has claimed all")
         probe = client.follower(run_ids[-2])
         await probe.read_until(lambda event: "tick" in event.data.get("text", ""), within=20)
         first.freeze()
         second = launcher.worker(WORKER_RUNS=str(RACES))
         unfinished = [run_id for run_id, status in (await ledger.statuses(run_ids)).items() if status == "running"]
         assert len(unfinished) >= RACES // 2, "too late: most runs ended before the freeze"
-        await eventually(lambda: owner_of_all(ledger, unfinished, 2), within=20, what="B has taken over all")
-        await probe.read_until(lambda event: event.type == "run.start" and event.data["attempt"] == 2, within=10)
+        await eventually(lambda: owner_of_all(ledger, unfinished, 2), within=60, what="B has taken over all")
+        await probe.read_until(lambda event: event.type == "run.start" and event.data["attempt"] == 2, within=30)
         before = {run_id: (await ledger.run(run_id))["owner_id"] for run_id in unfinished[:1]}
         first.thaw()
-        await ledger.wait_until_all_ended(run_ids, within=40)
+        await ledger.wait_until_all_ended(run_ids, within=80)
         await probe.close()
 
         for run_id, owner in before.items():
@@ -78,10 +85,13 @@ async def test_a_frozen_worker_that_wakes_after_a_take_over_changes_nothing(
                 assert said_in(after_last_start(log)) == ticked(TICKS)
 
         # A has let go of every run that it still believed in, and is still of use.
-        lost = {run_id for run_id in unfinished if f"run_id='{run_id}'" in lines_about(first, "run.claim_lost")}
-        assert len(lost) >= len(unfinished) * 9 // 10, f"A tried to go on with only {len(lost)} of {len(unfinished)}"
+        async def has_let_go() -> bool:
+            said = lines_about(first, "run.claim_lost")
+            return sum(f"run_id='{run_id}'" in said for run_id in unfinished) >= len(unfinished) * 9 // 10
+
+        await eventually(has_let_go, within=30, what=f"A tried to go on with nearly all of {len(unfinished)} runs, and was refused")
         second.kill()
-        await client.wait_for(await client.start("noop"), within=20)
+        await client.wait_for(await client.start("noop"), within=60)
         assert first.is_alive
 
 
@@ -100,14 +110,14 @@ async def test_a_worker_cut_off_from_the_database_stops_before_its_claim_ends(la
         cut_off = launcher.test_worker(CLAIM_SECONDS=str(claim_seconds), DATABASE_URL=network.url(launcher.database_url))
         async with Client(api) as client:
             run_id = await client.start(script(call("test__Heartbeat", file=str(beats), every_ms=20), say("end")))
-            streaming = await client.start(script(ticks(1000, 20)))
-            await eventually(lambda: owner_of_all(ledger, [run_id, streaming], 1), within=20, what="the worker has both runs")
+            streaming = await client.start(script(ticks(CUT_OFF_TICKS, 20)))
+            await eventually(lambda: owner_of_all(ledger, [run_id, streaming], 1), within=60, what="the worker has both runs")
             follower = client.follower(streaming)
             await follower.read_until(lambda event: event.type == "message.delta", within=20)
-            await asyncio.to_thread(wait_for_text, beats)
+            await asyncio.to_thread(wait_for_text, beats, within=60, what="the tool is at work")
             network.black_hole()
             # No other worker yet: the row itself must show when the last write of the cut-off one landed.
-            await eventually(lambda: claims_are_over(ledger), within=10, what="the claims have run out by the database's clock")
+            await eventually(lambda: claims_are_over(ledger), within=30, what="the claims have run out by the database's clock")
             claim_end: datetime = (await ledger.run(run_id))["lease_until"]
             check_beats([float(beat) for beat in beats.read_text().split()], claim_end.timestamp(), claim_seconds * RESERVE)
             quiet = await ledger.log(streaming)
@@ -115,23 +125,23 @@ async def test_a_worker_cut_off_from_the_database_stops_before_its_claim_ends(la
 
             healthy = launcher.test_worker(CLAIM_SECONDS=str(claim_seconds))
             began = time.monotonic()
-            await follower.read_until(lambda event: event.type == "run.start" and event.data["attempt"] == 2, within=claim_seconds + 5)
+            await follower.read_until(lambda event: event.type == "run.start" and event.data["attempt"] == 2, within=60)
             taken_over = await ledger.log(streaming)
             assert starts_in(taken_over)[-1].seq == len(quiet) + 1, "something landed between the end of the claim and the take-over"
             await asyncio.sleep(max(0.0, began + 5 - time.monotonic()))  # the cut lasts the claim and 5 s, as the case says
             assert network.held_bytes > 0, "no write is on its way, so none can be late"
             network.heal()
             assert (await client.cancel(streaming)).status_code == 202
-            await follower.read_to_end(within=10)
+            await follower.read_to_end(within=30)
             assert (await client.cancel(run_id)).status_code == 202
-            await ledger.wait_until_all_ended([run_id, streaming], within=10)
+            await ledger.wait_until_all_ended([run_id, streaming], within=30)
             await ledger.check([run_id, streaming], ends="cancelled")
             log = await ledger.log(streaming)
-            assert ticked(1000).startswith(said_in(after_last_start(log)))
+            assert ticked(CUT_OFF_TICKS).startswith(said_in(after_last_start(log)))
 
             # Healed, it works again; the other one is gone now.
             healthy.kill()
-            await client.wait_for(await client.start("noop"), within=20)
+            await client.wait_for(await client.start("noop"), within=60)
             assert cut_off.is_alive
 
 
@@ -142,10 +152,6 @@ def check_beats(beats: list[float], claim_end: float, reserve: float) -> None:
     assert not late or late[0] - before[-1] > reserve, (
         f"{late[0] - claim_end:.3f} s late, {late[0] - before[-1]:.3f} s after the one before"
     )
-
-
-def wait_for_text(path: Path) -> None:
-    wait_until(lambda: path.exists() and path.stat().st_size > 0, within=20, what=f"{path.name} is written")
 
 
 async def claims_are_over(ledger: Ledger) -> bool:
@@ -160,30 +166,32 @@ async def claims_are_over(ledger: Ledger) -> bool:
 @pytest.mark.parametrize("skew_seconds", [3600, -3600])
 async def test_a_workers_wrong_clock_has_no_effect(launcher: Launcher, ledger: Ledger, skew_seconds: int) -> None:
     """Runs longer than the claim stay with a skewed owner, and a dead owner's runs pass to a skewed heir in time."""
+    launcher.settings["CLAIM_SECONDS"] = str(SKEWED_CLAIM_SECONDS)
     (api,) = launcher.ready(launcher.api())
     skewed = launcher.test_worker({"JOURNEY_CLOCK_SKEW_SECONDS": str(skew_seconds)})
     async with Client(api) as client:
-        run_ids = list(await asyncio.gather(*(client.start(script(ticks(int(CLAIM_SECONDS * 2.5 / 0.05), 50))) for _ in range(10))))
-        await eventually(lambda: owner_of_all(ledger, run_ids, 1), within=20, what="the skewed worker has all")
+        run_ids = list(await asyncio.gather(*(client.start(script(ticks(int(SKEWED_CLAIM_SECONDS * 1.6 / 0.05), 50))) for _ in range(10))))
+        await eventually(lambda: owner_of_all(ledger, run_ids, 1), within=60, what="the skewed worker has all")
         told = datetime.fromisoformat(lines_about(skewed, "worker.started").split()[0])
         assert abs((told - datetime.now(UTC)).total_seconds() - skew_seconds) < 60, "its clock is not wrong"
         true = launcher.test_worker()
-        await ledger.wait_until_all_ended(run_ids, within=20)
+        await ledger.wait_until_all_ended(run_ids, within=60)
         await ledger.check(run_ids)
         assert await ledger.value("select max(attempt) from runs") == 1, "a run was taken from a healthy worker"
         assert skewed.is_alive
 
         skewed.kill()
-        orphan = await client.start(script(ticks(400, 20)))
-        await client.follower(orphan).read_until(lambda event: event.type == "message.delta", within=20)
-        heir = launcher.test_worker({"JOURNEY_CLOCK_SKEW_SECONDS": str(skew_seconds)})
-        true.kill()
-        died = time.monotonic()
+        orphan = await client.start(script(ticks(10_000, 20)))
         follower = client.follower(orphan)
-        await follower.read_until(lambda event: event.type == "run.start" and event.data["attempt"] == 2, within=20)
-        assert time.monotonic() - died < CLAIM_SECONDS + 2 + 2, "later than the claim and a poll, and the heir's own start"
+        await follower.read_until(lambda event: event.type == "message.delta", within=60)
+        heir = launcher.test_worker({"JOURNEY_CLOCK_SKEW_SECONDS": str(skew_seconds)})
+        await asyncio.to_thread(wait_until, lambda: "worker.started" in heir.said(), within=60, what="the heir has started")
+        true.kill()
+        watch = Stopwatch()
+        await follower.read_until(lambda event: event.type == "run.start" and event.data["attempt"] == 2, within=60)
+        assert watch.seconds < SKEWED_CLAIM_SECONDS + 2 + 2, "later than the claim and a poll"
         await client.cancel(orphan)
-        await follower.read_to_end(within=10)
+        await follower.read_to_end(within=30)
         assert heir.is_alive
     times = await ledger.fetch("select created_at, started_at, finished_at, now() as now from runs")
     for row in times:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import httpx2
 import psutil
 import pytest
 
 from tests.journeys.client import Client, call, eventually, script
 from tests.requirements import case, rule
 from tests.support.postgres import create_database, drop_database
-from tests.support.processes import EASEL, EaselProcess, Launcher
+from tests.support.processes import EASEL, EaselProcess, Launcher, wait_until
+from tests.support.standstill import Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,11 +72,22 @@ def yard(module_yard: Yard) -> Iterator[Yard]:
         if not one.is_alive:
             module_yard.apis[index] = module_yard.launcher.again(one)
     module_yard.launcher.ready(*module_yard.apis)
+    # Who is found under a node's name must not be the one before, whose end is not known everywhere yet.
+    wait_until(lambda: not any(map(nodes_at, module_yard.apis)), within=60, what="the nodes of the test before are gone")
     before = len(module_yard.launcher.started)
     yield module_yard
     for one in module_yard.launcher.started[before:]:
         if one.name.startswith("node"):
             one.clear_away()
+
+
+def nodes_at(api: EaselProcess) -> list[str]:
+    body = {"method": "nodes.list", "params": {}}
+    answer = httpx2.post(
+        f"{api.base_url}/api/rpc", json=body, headers={"Authorization": f"Bearer {api.token}"}, timeout=20, trust_env=False
+    )
+    assert answer.status_code == 200, answer.text
+    return [node["nodeId"] for node in answer.json()["nodes"] if node["nodeId"] != "local"]  # which is the machine of the API itself
 
 
 async def rpc(client: Client, method: str, at: int = 0, **params: Any) -> Any:
@@ -84,21 +96,21 @@ async def rpc(client: Client, method: str, at: int = 0, **params: Any) -> Any:
     return answer.json()
 
 
-async def there(client: Client, name: str = "laptop", *, within: float = 20, at: int = 0) -> float:
+async def there(client: Client, name: str = "laptop", *, within: float = 60, at: int = 0) -> float:
     async def is_listed() -> bool:
         return any(node["nodeId"] == name for node in (await rpc(client, "nodes.list", at))["nodes"])
 
     return await eventually(is_listed, within=within, what=f"the node {name} is there")
 
 
-async def gone(client: Client, name: str = "laptop", *, within: float = 20, at: int = 0) -> float:
+async def gone(client: Client, name: str = "laptop", *, within: float = 60, at: int = 0) -> float:
     async def is_not_listed() -> bool:
         return all(node["nodeId"] != name for node in (await rpc(client, "nodes.list", at))["nodes"])
 
     return await eventually(is_not_listed, within=within, what=f"the node {name} is gone")
 
 
-async def results_of(client: Client, run_id: str, *, within: float = 30) -> list[dict[str, Any]]:
+async def results_of(client: Client, run_id: str, *, within: float = 60) -> list[dict[str, Any]]:
     """What the tools of a run said, once it has ended."""
     events = await client.follower(run_id).read_to_end(within=within)
     return [event.data for event in events if event.type == "tool.result"]
@@ -111,14 +123,14 @@ async def begun(folder: Path, name: str) -> int:
     async def is_there() -> bool:
         return path.exists() and path.read_text().strip().isdigit()
 
-    await eventually(is_there, within=20, what=f"{name} is written")
+    await eventually(is_there, within=60, what=f"{name} is written")
     return int(path.read_text())
 
 
 def easel(launcher: Launcher, *arguments: str) -> subprocess.CompletedProcess[str]:
     """One command to its end, beside everything that runs."""
     one = launcher.start("command", (*EASEL, *arguments), {})
-    one.process.wait(30)
+    one.process.wait(60)
     lines = [line for line in one.said().splitlines() if line]
     assert one.process.returncode == 0, one.said()
     return subprocess.CompletedProcess(arguments, 0, "\n".join(lines))
@@ -132,7 +144,10 @@ def new_token(launcher: Launcher, *arguments: str) -> tuple[str, str]:
 
 
 def is_running(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 # --- reached from anywhere ----------------------------------------------------------------------------------------------
@@ -176,7 +191,7 @@ async def test_a_node_that_is_moved_to_the_other_api_is_found_there(yard: Yard) 
         async def has_ended() -> bool:
             return not first.is_alive
 
-        await eventually(has_ended, within=20, what="the first is replaced")
+        await eventually(has_ended, within=60, what="the first is replaced")
         assert "Another node has connected as laptop" in first.said()
         [answer] = await results_of(client, await client.start(script(call("laptop__Bash", command="echo here"))))
         assert answer["result"]["output"] == "here\n"
@@ -192,14 +207,14 @@ async def test_a_call_fails_at_once_when_its_node_ends(yard: Yard, how: str) -> 
         await there(client)
         run_id = await client.start(script(call("laptop__Bash", command=f"echo $$ > {how[:4]}.pid; {LONG}"), {"say": "went on"}))
         await begun(yard.folder, f"{how[:4]}.pid")
-        ended_at = time.monotonic()
+        watch = Stopwatch()
         if how == "SIGTERM":
-            assert await asyncio.to_thread(node.terminate, 10) < AT_ONCE_SECONDS
+            await asyncio.to_thread(node.terminate, AT_ONCE_SECONDS)
             assert node.process.returncode == 0, node.last_words()
         else:
             node.kill()
         [answer] = await results_of(client, run_id)
-        assert time.monotonic() - ended_at < AT_ONCE_SECONDS
+        assert watch.seconds < AT_ONCE_SECONDS
         assert "the node laptop went away before it answered" in str(answer)
         assert await gone(client, at=1) < AT_ONCE_SECONDS
         assert (await client.run(run_id))["status"] == "completed", "the agent reads why, and goes on"
@@ -213,12 +228,14 @@ async def test_a_node_that_hangs_is_found_within_seconds_and_comes_back(yard: Ya
         run_id = await client.start(script(call("laptop__Bash", command=f"echo $$ > hang.pid; {LONG}")))
         await begun(yard.folder, "hang.pid")
         node.freeze()
-        began = time.monotonic()
+        watch = Stopwatch()
         [answer] = await results_of(client, run_id)
-        assert time.monotonic() - began < 2 * HEARTBEAT_SECONDS + AT_ONCE_SECONDS
+        assert watch.seconds < 2 * HEARTBEAT_SECONDS + AT_ONCE_SECONDS
         assert "went away" in str(answer)
+        for at in (0, 1):
+            await gone(client, at=at)  # so that whoever is there afterwards has come back
         node.thaw()
-        await there(client, within=30)
+        await there(client)
         [answer] = await results_of(client, await client.start(script(call("laptop__Bash", command="echo back"))))
         assert answer["result"]["output"] == "back\n"
 
@@ -231,7 +248,7 @@ async def test_when_the_api_ends_that_has_the_node_calls_fail_soon_and_the_node_
         pid_file = f"api-{how[:4]}.pid"
         run_id = await client.start(script(call("laptop__Bash", command=f"echo $$ > {pid_file}; {LONG}")), at=1)
         pid = await begun(yard.folder, pid_file)
-        began = time.monotonic()
+        watch = Stopwatch()
         if how == "SIGTERM":
             await asyncio.to_thread(yard.apis[0].terminate, 20)
         else:
@@ -239,18 +256,18 @@ async def test_when_the_api_ends_that_has_the_node_calls_fail_soon_and_the_node_
         watching = Client(yard.apis[1])
         async with watching:
             [answer] = await results_of(watching, run_id)
-            assert time.monotonic() - began < (NODE_SECONDS if how == "kill -9" else 0) + AT_ONCE_SECONDS
+            assert watch.seconds < (NODE_SECONDS if how == "kill -9" else 0) + AT_ONCE_SECONDS
             assert "went away" in str(answer)
             await gone(watching)
 
             async def is_stopped() -> bool:
                 return not is_running(pid)
 
-            await eventually(is_stopped, within=20, what="nobody waits for the command any more, so it is stopped")
+            await eventually(is_stopped, within=60, what="nobody waits for the command any more, so it is stopped")
             assert node.is_alive
             yard.apis[0] = yard.launcher.again(yard.apis[0])
             yard.launcher.ready(yard.apis[0])
-            await there(watching, within=40)
+            await there(watching)
             [answer] = await results_of(watching, await watching.start(script(call("laptop__Bash", command="echo again"))))
             assert answer["result"]["output"] == "again\n"
         assert "Trying again in" in node.said()
@@ -292,7 +309,7 @@ async def test_a_cancelled_run_leaves_no_process_on_the_node(yard: Yard) -> None
             return not any(map(is_running, pids))
 
         await eventually(all_gone, within=AT_ONCE_SECONDS, what="the processes of the command are gone")
-        await client.wait_for(run_id, {"cancelled"}, within=10)
+        await client.wait_for(run_id, {"cancelled"}, within=30)
         [answer] = await results_of(client, await client.start(script(call("laptop__Bash", command="echo alive"))))
         assert answer["result"]["output"] == "alive\n"
 
@@ -315,12 +332,12 @@ async def test_a_nodes_token_is_made_used_and_revoked_beside_running_processes(y
         async def is_refused() -> bool:
             return not other.is_alive
 
-        await eventually(is_refused, within=20, what="it is for no other node")
+        await eventually(is_refused, within=60, what="it is for no other node")
         assert "this token is for the node laptop alone" in other.said()
         assert other.process.returncode == 2
         easel(yard.launcher, "token", "revoke", token_id)
         assert await gone(client, at=1) < AT_ONCE_SECONDS
-        await eventually(lambda: _has_said(node, "does not know this token"), within=20, what="it is told")
+        await eventually(lambda: _has_said(node, "does not know this token"), within=60, what="it is told")
         assert node.is_alive
         assert secret not in node.said() + other.said()
 

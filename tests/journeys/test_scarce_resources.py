@@ -20,6 +20,7 @@ from tests.journeys.small_disk import small_disk
 from tests.requirements import case, rule
 from tests.support.postgres import Postgres, temporary_parent, unprivileged_account
 from tests.support.processes import Launcher
+from tests.support.standstill import Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -34,7 +35,7 @@ POOL = 3
 ANSWERED_WITHIN_SECONDS = 10.0
 # "answers 503 + Retry-After, not hang": the database's time limit and a little.
 RECOVERY_SECONDS = 10.0
-SUPERVISED_SECONDS = 30.0
+SUPERVISED_SECONDS = 60.0
 NOTICED_SECONDS = 5.0
 # How old the answer of /readyz may be, and the time it may take to find out.
 
@@ -53,23 +54,30 @@ async def every_connection_taken(database_url: str) -> AsyncIterator[None]:
     async def take_all() -> None:
         with contextlib.suppress(asyncpg.TooManyConnectionsError):
             while True:
-                taken.append(await asyncpg.connect(database_url, timeout=10))
+                taken.append(await asyncpg.connect(database_url, timeout=30))
+
+    async def have_all() -> bool:
+        """A connection that has just ended may still count for a moment."""
+        await take_all()
+        return len(taken) == CONNECTIONS
 
     async def easels_are_gone() -> bool:
-        return not await taken[0].fetchval("select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name = 'easel'")
+        return not await taken[0].fetchval(
+            "select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name like 'easel%'"
+        )
 
     try:
         await take_all()
-        await eventually(easels_are_gone, within=10, what="Easel's connections are gone")
-        await take_all()
+        await eventually(easels_are_gone, within=30, what="Easel's connections are gone")
+        await eventually(have_all, within=30, what="every connection is ours")
         yield
     finally:
-        await asyncio.gather(*(one.close(timeout=10) for one in taken))
+        await asyncio.gather(*(one.close(timeout=30) for one in taken))
 
 
 async def timed(answer: Coroutine[Any, Any, httpx2.Response]) -> tuple[httpx2.Response, float]:
-    began = time.monotonic()
-    return await answer, time.monotonic() - began
+    watch = Stopwatch()
+    return await answer, watch.seconds
 
 
 async def accepts(client: Client) -> bool:
@@ -83,12 +91,16 @@ async def watches(client: Client, viewers: int) -> bool:
 
 
 @case("D3")
+@pytest.mark.timeout(300)
 @rule("RX-11", "RX-34")
 async def test_two_hundred_viewers_hold_no_connection_and_exhaustion_is_a_503(tight_postgres: Postgres, tmp_path: Path) -> None:
     url = tight_postgres.create_database()
     ledger = Ledger(url)
     with Launcher(
-        tmp_path, url, {"CLAIM_SECONDS": str(CLAIM_SECONDS), "DATABASE_POOL": str(POOL), "DATABASE_TIMEOUT_SECONDS": "3"}
+        tmp_path,
+        url,
+        # Every time that the database is away longer than a claim costs the first run an attempt.
+        {"CLAIM_SECONDS": str(CLAIM_SECONDS), "DATABASE_POOL": str(POOL), "DATABASE_TIMEOUT_SECONDS": "3", "MAX_ATTEMPTS": "100"},
     ) as launcher:
         (api,) = launcher.ready(launcher.api())
         worker = launcher.worker()
@@ -97,8 +109,8 @@ async def test_two_hundred_viewers_hold_no_connection_and_exhaustion_is_a_503(ti
             session_id = new_session()
             first = await client.start(script(ticks(100_000, 100)), session_id=session_id)
             run_id = await client.start(script(say("for all of you")), session_id=session_id)
-            watching = [asyncio.create_task(client.follower(run_id).read_to_end(within=90)) for _ in range(VIEWERS)]
-            await eventually(lambda: watches(client, VIEWERS), within=20, what="all viewers are connected")
+            watching = [asyncio.create_task(client.follower(run_id).read_to_end(within=200)) for _ in range(VIEWERS)]
+            await eventually(lambda: watches(client, VIEWERS), within=60, what="all viewers are connected")
             used = await ledger.value(
                 "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
             )
@@ -198,6 +210,7 @@ async def is_ready(api: EaselProcess, status: int) -> bool:
 
 
 @case("D5")
+@pytest.mark.timeout(300)
 @rule("RX-31")
 async def test_a_full_disk_under_postgres_is_a_503_and_work_goes_on_when_there_is_room(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
@@ -214,7 +227,7 @@ async def test_a_full_disk_under_postgres_is_a_503_and_work_goes_on_when_there_i
         async with Client(api) as client:
             promised = [await client.start(script(say("before"))) for _ in range(5)]
             running = await client.start(script(ticks(60, 100)))
-            await client.wait_for(running, {"running"}, within=20)
+            await client.wait_for(running, {"running"}, within=60)
             disk.fill()
             promised += await post_until_refused(client, within=30)
 
@@ -227,11 +240,12 @@ async def test_a_full_disk_under_postgres_is_a_503_and_work_goes_on_when_there_i
             await eventually(lambda: is_served(server, url), within=SUPERVISED_SECONDS, what="the database answers again")
             await eventually(lambda: is_ready(api, 200), within=RECOVERY_SECONDS, what="the API is ready again")
             promised.append(await client.start_surely(script(say("after")), within=RECOVERY_SECONDS))
-            await ledger.wait_until_all_ended([*promised, running], within=30)
+            await ledger.wait_until_all_ended([*promised, running], within=90)
         await ledger.check([*promised, running])
 
 
 @case("D5")
+@pytest.mark.timeout(300)
 @rule("RX-31", "RS-50")
 @pytest.mark.parametrize("logs", ["elsewhere", "on the same disk"])
 async def test_a_full_disk_under_sqlite_is_a_503_and_work_goes_on_when_there_is_room(tmp_path: Path, logs: str) -> None:
@@ -246,7 +260,7 @@ async def test_a_full_disk_under_sqlite_is_a_503_and_work_goes_on_when_there_is_
         async with Client(easel) as client:
             promised = [await client.start(script(say("before"))) for _ in range(5)]
             for run_id in promised:
-                await client.wait_for(run_id, within=20)
+                await client.wait_for(run_id, within=60)
             disk.fill()
             promised += await post_until_refused(client, within=30)
             await eventually(lambda: is_ready(easel, 503), within=10, what="/readyz says that there is no room")
@@ -257,8 +271,8 @@ async def test_a_full_disk_under_sqlite_is_a_503_and_work_goes_on_when_there_is_
             await eventually(lambda: is_ready(easel, 200), within=RECOVERY_SECONDS, what="it is ready again")
             promised.append(await client.start_surely(script(say("after")), within=RECOVERY_SECONDS))
             for run_id in promised:
-                view = await client.wait_for(run_id, within=30)
+                view = await client.wait_for(run_id, within=60)
                 assert view["status"] == "completed", view
-                events = await client.follower(run_id).read_to_end(within=10)
+                events = await client.follower(run_id).read_to_end(within=30)
                 assert [event.type for event in events].count("done") == 1
-        easel.terminate(10)
+        easel.terminate(30)

@@ -15,7 +15,7 @@ import pytest
 from easel.stores.postgres import open_postgres
 from tests.journeys.client import call, new_session, say, script, spread, ticks
 from tests.journeys.mixing import INTERNAL, NARRATIVE, STATE, TRANSPORTS, VISUALS, Network, Watcher
-from tests.journeys.mixing_load import Load
+from tests.journeys.mixing_load import EVERYTHING, Load
 from tests.journeys.mixing_truth import Truth, as_seen, check_marker, check_no_pixels, check_nothing_encoded, everything_stored, seen
 from tests.journeys.soak import IS_SOAK, SECONDS
 from tests.requirements import case, rule
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.journeys.conftest import Cluster
 
 LOAD_SECONDS = SECONDS if IS_SOAK else 15.0
-SETTLE_SECONDS = 30.0
+SETTLE_SECONDS = 60.0
 SEED = int(os.environ.get("JOURNEY_SEED") or (2026 if "CI" in os.environ else random.randrange(10**6)))
 
 
@@ -133,7 +133,7 @@ async def check_system(cluster: Cluster, truth: Truth) -> None:
 @case("E11")
 @rule("CC-02", "CC-03", "CC-07", "CC-09", "CC-13", "CC-29", "CC-31", "CC-32")
 @rule("RS-01", "RS-02", "RS-03", "RS-04", "RS-05", "RS-06", "RS-34", "RS-36", "CC-08", "CC-23", "CC-24", "CC-25", "CC-26")
-@pytest.mark.timeout(180 + LOAD_SECONDS)
+@pytest.mark.timeout(400 + LOAD_SECONDS)
 async def test_each_event_reaches_exactly_the_transports_of_its_stream(cluster: Cluster) -> None:
     print(f"JOURNEY_SEED={SEED}")
     chance = random.Random(SEED)
@@ -166,16 +166,17 @@ async def test_each_event_reaches_exactly_the_transports_of_its_stream(cluster: 
     assert truth.types_in("run") == NARRATIVE | STATE
     assert truth.types_in("thread") == NARRATIVE >= INTERNAL
     assert truth.types_in("canvas") == VISUALS
-    assert all(load.did[what] for what in ("cancels", "board writes", "pictures", "_post", "_say", "_post_and_stream")), load.did
+    assert all(load.did[what] for what in EVERYTHING), load.did
 
 
 # --- the cursor of a chat ---------------------------------------------------------------------------------------------
 
-A_TALK = script({"think": "hm"}, say("First. "), call("gsv__Echo", value={"answer": 42}), ticks(40, 15), say("Last."))
+CALLS = [call("gsv__Echo", value={"answer": number}) for number in range(8)]  # two events each, however slow the rest is
+A_TALK = script({"think": "hm"}, say("First. "), *CALLS, ticks(40, 15), say("Last."))
 
 
 async def finish(cluster: Cluster, client: Client, session_id: str, message: str) -> None:
-    await cluster.ledger.wait_until_all_ended([await client.start(message, session_id=session_id)], within=20)
+    await cluster.ledger.wait_until_all_ended([await client.start(message, session_id=session_id)], within=60)
 
 
 async def refusal(base_url: str, thread_id: str, token: str | None, **how: Any) -> ChatRefused:
@@ -212,7 +213,8 @@ async def test_a_cursor_of_a_chat_below_what_is_kept_is_gone(cluster: Cluster) -
         await finish(cluster, client, thread, A_TALK)
         database = await open_postgres(cluster.ledger.database_url, pool=1)
         try:
-            await database.runs.prune(-1)  # what retention does to every run that has ended
+            while await database.runs.prune(-1):  # what retention does to every run that has ended, some at a time
+                pass
         finally:
             await database.close()
         await finish(cluster, client, thread, "noop")
@@ -225,7 +227,7 @@ async def test_a_cursor_of_a_chat_below_what_is_kept_is_gone(cluster: Cluster) -
             assert answer.error["details"] == {"cursor": oldest - 2, "oldest": oldest, "newest": newest}
             for after in (None, oldest - 1):
                 follower = ChatFollower([url], thread, client.token, after=after or 0, debug=False)
-                await follower.read_until(lambda event: event.seq == newest, within=10)
+                await follower.read_until(lambda event: event.seq == newest, within=30)
                 await follower.close()
                 assert [event.seq for event in follower.events] == list(range(oldest, newest + 1))
 
@@ -238,17 +240,17 @@ async def test_a_thread_that_does_not_exist_yet_is_empty_and_its_first_message_c
         async with Chat.open(client.base_urls[0], thread, client.token, after=0) as chat:
             assert (await client.get(f"/api/sessions/{thread}", at=1)).status_code == 404, "looking creates nothing"
             await chat.send("not JSON")
-            complaint = await asyncio.wait_for(chat.hear(), 10)
+            complaint = await asyncio.wait_for(chat.hear(), 30)
             assert isinstance(complaint, Complaint)
             assert complaint.name == "BAD_INPUT"
             await chat.say(script(say("Here I am.")))
             for follower in others:
-                last = await follower.read_until(lambda event: event.data.get("role") == "assistant", within=20)
+                last = await follower.read_until(lambda event: event.data.get("role") == "assistant", within=60)
                 await follower.close()
                 assert last.data["text"] == "Here I am."
                 assert follower.events[0].data["role"] == "user"
                 assert [event.seq for event in follower.events] == [1, 2, 3]
-            heard = [await asyncio.wait_for(chat.hear(), 10) for _ in range(3)]
+            heard = [await asyncio.wait_for(chat.hear(), 30) for _ in range(3)]
         assert heard == others[0].events == others[1].events
         answer = await client.get(f"/api/sessions/{thread}", at=1)
         assert (answer.status_code, answer.json()["last_seq"]) == (200, 3)
@@ -268,7 +270,7 @@ async def test_a_chat_hops_between_instances_in_the_middle_of_a_run_and_loses_no
             hops += 1
             async with Chat.open(client.base_urls[hops % 2], thread, client.token, after=walker.cursor, debug=debug) as chat:
                 for _ in range(hops % 3 + 1):
-                    heard = await asyncio.wait_for(chat.hear(), 20)
+                    heard = await asyncio.wait_for(chat.hear(), 30)
                     assert isinstance(heard, Event)
                     walker.take(heard)
                     if heard.data.get("role") == "assistant":
@@ -279,7 +281,7 @@ async def test_a_chat_hops_between_instances_in_the_middle_of_a_run_and_loses_no
         assert hops > 5
         for number, row in enumerate(truth.logs["thread", thread][:-1]):  # internal events are cursors too
             late = ChatFollower([client.base_urls[number % 2]], thread, client.token, after=row.seq, debug=False)
-            await late.read_until(lambda event: event.seq == expected[-1].seq, within=10)
+            await late.read_until(lambda event: event.seq == expected[-1].seq, within=30)
             await late.close()
             assert seen(late.events) == [as_seen(other) for other in expected if other.seq > row.seq and other.visibility == "public"]
 
@@ -292,8 +294,9 @@ async def test_a_frame_that_is_too_large_ends_the_chat_and_breaks_nothing(cluste
         async with Chat.open(base_url, thread, token) as chat:
             with contextlib.suppress(EOFError):
                 await chat.send("x" * 2_000_000)
-            while await chat.hear() is not None:
-                pass
+            async with asyncio.timeout(60):
+                while await chat.hear() is not None:
+                    pass
             return chat.close_code
 
     async with cluster.client() as client:
@@ -330,4 +333,4 @@ async def test_a_chat_refuses_whoever_has_no_access_to_its_thread(
                 assert answer.error["name"] == {401: "NOT_SIGNED_IN", 403: "FORBIDDEN"}[status]
                 assert thread not in answer.body.decode()
             async with Chat.open(url, thread, client.token, origin=url) as chat:  # whoever has, and comes from our own page, is let in
-                assert isinstance(await asyncio.wait_for(chat.hear(), 10), Event)
+                assert isinstance(await asyncio.wait_for(chat.hear(), 30), Event)

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import itertools
 import json
+import statistics
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -15,12 +16,13 @@ import asyncpg
 import psutil
 import pytest
 
-from tests.journeys.client import Client, call, eventually, new_session, say, script, spread, ticked, ticks, wait_ms
-from tests.journeys.ledger import check_delivery, starts_in
+from tests.journeys.client import TERMINAL, Client, call, eventually, new_session, say, script, spread, ticked, ticks, wait_ms
+from tests.journeys.ledger import after_last_start, check_delivery, said_in, starts_in
 from tests.requirements import case, rule
 from tests.support.processes import wait_until
 from tests.support.proxy import Proxy
 from tests.support.sse import Follower, Stream, follow
+from tests.support.standstill import Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -33,8 +35,12 @@ if TYPE_CHECKING:
 CANCELLED_WITHIN_SECONDS = 1.0
 # "cancelled within a second", however deep in a tool the run is.
 REFUSED_WITHIN_SECONDS = 1.0
+TIMED = 5
+# What takes longest of several is the machine's doing; what most of them take is ours.
+FOREVER = ticks(20_000, 30)
 RACES, AT_ONCE = 200, 10
 # Ten cancels at a time leave both APIs some connections for everything else.
+MOST_ROUNDS = 2 * RACES // AT_ONCE
 MOST_BYTES = 2000
 # More than the whole answer for a run of four events has.
 A_STORY = script(say("First. "), call("gsv__Echo", value={"answer": 42}), ticks(8, 30), say("Last."))
@@ -45,7 +51,7 @@ async def test_a_run_looks_the_same_on_every_instance(cluster: Cluster) -> None:
     async with cluster.client() as client:
         session_id = new_session()
         run_id = await client.start(A_STORY, session_id=session_id, at=0)
-        seen = await asyncio.gather(*(client.follower(run_id, at=[index]).read_to_end(within=20) for index in (0, 1, 0, 1)))
+        seen = await asyncio.gather(*(client.follower(run_id, at=[index]).read_to_end(within=60) for index in (0, 1, 0, 1)))
         views = [await client.run(run_id, at=index) for index in (0, 1)]
         lists = [(await client.get(f"/api/runs?session_id={session_id}", at=index)).json() for index in (0, 1)]
     log = await cluster.ledger.log(run_id)
@@ -68,7 +74,7 @@ async def test_an_api_runs_nothing_and_a_worker_needs_no_api(launcher: Launcher,
     api.kill()
     assert (await ledger.run(run_id))["status"] == "queued"
     launcher.worker()
-    await ledger.wait_until_all_ended([run_id], within=20)
+    await ledger.wait_until_all_ended([run_id], within=60)
     await ledger.check([run_id])
 
 
@@ -76,16 +82,21 @@ async def test_an_api_runs_nothing_and_a_worker_needs_no_api(launcher: Launcher,
 @rule("RX-01", "RX-48")
 async def test_an_api_killed_mid_stream_costs_its_readers_nothing(cluster: Cluster) -> None:
     async with cluster.client() as client:
-        run_ids = await asyncio.gather(*(client.start(script(ticks(60, 30)), at=number % 2) for number in range(30)))
+        # They go on until they are cancelled, so that none has ended before every reader is in the middle of one.
+        run_ids = await asyncio.gather(*(client.start(script(FOREVER), at=number % 2) for number in range(30)))
         followers = [client.follower(run_id) for run_id in run_ids]  # all begin at the first API
-        await asyncio.gather(*(one.read_until(lambda event: "tick 5" in event.data.get("text", ""), within=20) for one in followers))
+        await asyncio.gather(*(one.read_until(lambda event: "tick 5" in event.data.get("text", ""), within=60) for one in followers))
         cluster.apis[0].kill()
-        seen = await asyncio.gather(*(one.read_to_end(within=20) for one in followers))
+        # The rest comes from the other one, while the runs go on.
+        await asyncio.gather(*(one.read_until(lambda event: "tick 9" in event.data.get("text", ""), within=60) for one in followers))
+        await asyncio.gather(*(client.cancel(run_id, at=1) for run_id in run_ids))
+        seen = await asyncio.gather(*(one.read_to_end(within=60) for one in followers))
     logs = await cluster.ledger.logs(run_ids)
     for run_id, events, follower in zip(run_ids, seen, followers, strict=True):
         check_delivery(events, logs[run_id])
         assert follower.connected >= 2, "it was never cut, so nothing was proven"
-    await cluster.ledger.check(run_ids, says=ticked(60))
+        assert ticked(FOREVER["ticks"]).startswith(said_in(after_last_start(logs[run_id])))
+    await cluster.ledger.check(run_ids, ends="cancelled")
 
 
 @case("E2", "E4")
@@ -94,14 +105,14 @@ async def test_resuming_at_any_event_on_the_other_instance_gives_the_rest(cluste
     calls = [call("gsv__Echo", value=number) for number in range(20)]
     async with cluster.client() as client:
         run_id = await client.start(script(*calls))
-        whole = await client.follower(run_id, at=[0]).read_to_end(within=20)
+        whole = await client.follower(run_id, at=[0]).read_to_end(within=60)
         log = await cluster.ledger.log(run_id)
         check_delivery(whole, log)
         for row in log[:-1]:  # internal events are cursors too
             by_header = client.follower(run_id, at=[row.seq % 2], after=row.seq)
             by_query = client.follower(run_id, at=[(row.seq + 1) % 2], after=row.seq, by="query")
             for follower in (by_header, by_query):
-                check_delivery(await follower.read_to_end(within=10), log, after=row.seq)
+                check_delivery(await follower.read_to_end(within=30), log, after=row.seq)
 
 
 @case("E3")
@@ -109,13 +120,13 @@ async def test_resuming_at_any_event_on_the_other_instance_gives_the_rest(cluste
 async def test_a_stream_cut_after_any_byte_is_made_whole_by_the_other_instance(cluster: Cluster) -> None:
     async with cluster.client() as client:
         run_id = await client.start("noop", at=0)
-        await client.follower(run_id).read_to_end(within=20)
+        await client.follower(run_id).read_to_end(within=60)
         log = await cluster.ledger.log(run_id)
         with Proxy.before(client.base_urls[0]) as network:
             through_proxy = [network.url(client.base_urls[0]), client.base_urls[1]]
             network.cut_in_turn(range(1, MOST_BYTES))
             followers = [Follower(through_proxy, run_id, client.token) for _ in range(1, MOST_BYTES)]
-            seen = await spread([functools.partial(one.read_to_end, within=20) for one in followers], at_once=20)
+            seen = await spread([functools.partial(one.read_to_end, within=60) for one in followers], at_once=20)
     for events in seen:
         check_delivery(events, log)
     resumed = [one for one in followers if one.connected + one.refused > 1]
@@ -131,8 +142,8 @@ async def test_done_comes_exactly_once_however_the_reader_arrives(cluster: Clust
             """Readers that connect while the run ends, and one that connects after."""
             run_id = await client.start("noop", at=number % 2)
             readers = [client.follower(run_id, at=[index]) for index in (0, 1, number % 2)]
-            racing = await asyncio.gather(*(one.read_to_end(within=20) for one in readers[:2]))
-            late = await readers[2].read_to_end(within=20)
+            racing = await asyncio.gather(*(one.read_to_end(within=60) for one in readers[:2]))
+            late = await readers[2].read_to_end(within=60)
             assert racing[0] == racing[1] == late
             assert all(one.connected == 1 and one.ended_in_order for one in readers)
             assert [event.type for event in late].count("done") == 1
@@ -149,25 +160,27 @@ async def test_done_comes_exactly_once_however_the_reader_arrives(cluster: Clust
 @case("J10")
 @rule("RX-31")
 async def test_fifty_posts_with_one_key_on_two_instances_make_one_run(cluster: Cluster) -> None:
+    refused_after: list[float] = []
     async with cluster.client() as client:
-        for _ in range(4):
+        for _ in range(5):
             session_id, key = new_session(), new_session()
             responses = await asyncio.gather(*(client.ask(session_id, "noop", key=key, at=number % 2) for number in range(50)))
             assert {response.status_code for response in responses} == {202}
             assert len({response.text for response in responses}) == 1
             assert await cluster.ledger.value("select count(*) from runs where session_id = $1", session_id) == 1
-            asked = time.monotonic()
+            asked = Stopwatch()
             other = await client.ask(session_id, "another message", key=key, at=1)
-            assert time.monotonic() - asked < REFUSED_WITHIN_SECONDS, "a refusal needs no more time than an answer"
+            refused_after.append(asked.seconds)
             assert other.status_code == 409, other.text
             assert other.json()["error"]["name"] == "IDEMPOTENCY_CONFLICT"
+    assert statistics.median(refused_after) < REFUSED_WITHIN_SECONDS, f"a refusal needs no more time than an answer: {refused_after}"
 
 
 async def test_runs_of_one_session_follow_each_other_in_order(cluster: Cluster) -> None:
     session_id = new_session()
     async with cluster.client() as client:
         run_ids = [await client.start(script(wait_ms(20), say(str(number))), session_id=session_id, at=number % 2) for number in range(12)]
-        await cluster.ledger.wait_until_all_ended(run_ids, within=20)
+        await cluster.ledger.wait_until_all_ended(run_ids, within=60)
     logs = await cluster.ledger.logs(run_ids)
     await cluster.ledger.check(run_ids, says={run_id: str(number) for number, run_id in enumerate(run_ids)})
     for earlier, later in itertools.pairwise(run_ids):
@@ -177,19 +190,21 @@ async def test_runs_of_one_session_follow_each_other_in_order(cluster: Cluster) 
 @case("J9")
 @rule("RX-12", "RX-27")
 async def test_a_run_is_cancelled_mid_stream_from_the_other_instance(cluster: Cluster) -> None:
+    took: list[float] = []
     async with cluster.client() as client:
-        run_id = await client.start(script(ticks(2000, 20)), at=0)
-        follower = client.follower(run_id, at=[0])
-        await follower.read_until(lambda event: event.type == "message.delta", within=20)
-        asked = time.monotonic()
-        assert (await client.cancel(run_id, at=1)).status_code == 202
-        events = await follower.read_to_end(within=10)
-        took = time.monotonic() - asked
-        assert (await client.cancel(run_id, at=0)).status_code == 409
-    assert took < CANCELLED_WITHIN_SECONDS
-    assert events[-1].data["status"] == "cancelled"
-    check_delivery(events, await cluster.ledger.log(run_id))
-    await cluster.ledger.check([run_id], ends="cancelled")
+        for _ in range(TIMED):
+            run_id = await client.start(script(FOREVER), at=0)
+            follower = client.follower(run_id, at=[0])
+            await follower.read_until(lambda event: event.type == "message.delta", within=60)
+            asked = Stopwatch()
+            assert (await client.cancel(run_id, at=1)).status_code == 202
+            events = await follower.read_to_end(within=30)
+            took.append(asked.seconds)
+            assert (await client.cancel(run_id, at=0)).status_code == 409
+            assert events[-1].data["status"] == "cancelled"
+            check_delivery(events, await cluster.ledger.log(run_id))
+            await cluster.ledger.check([run_id], ends="cancelled")
+    assert statistics.median(took) < CANCELLED_WITHIN_SECONDS, took
 
 
 @case("J9")
@@ -203,8 +218,8 @@ async def test_a_run_cancelled_before_its_claim_never_starts(launcher: Launcher,
         assert {(await client.run(run_id))["status"] for run_id in run_ids} == {"cancelled"}
         launcher.worker()
         last = await client.start("noop")
-        await client.wait_for(last, within=20)  # the worker is awake and has looked at the queue
-        seen = await follow(client.base_urls, run_ids[0], client.token, within=10)
+        await client.wait_for(last, within=60)  # the worker is awake and has looked at the queue
+        seen = await follow(client.base_urls, run_ids[0], client.token, within=30)
     assert [event.type for event in seen] == ["run.status", "done"]
     await ledger.check(run_ids, ends="cancelled")
     assert not any(starts_in(log) for log in (await ledger.logs(run_ids)).values())
@@ -213,17 +228,20 @@ async def test_a_run_cancelled_before_its_claim_never_starts(launcher: Launcher,
 @case("J9")
 @rule("RX-27")
 async def test_a_cancel_inside_a_long_tool_stops_the_tools_child_process(cluster: Cluster, tmp_path: Path) -> None:
-    note = tmp_path / "child"
+    took: list[float] = []
     async with cluster.client() as client:
-        run_id = await client.start(script(call("test__HoldChild", pid_file=str(note))), at=0)
-        await asyncio.to_thread(wait_until, note.exists, within=20, what="the tool has its child")
-        child = psutil.Process(json.loads(note.read_text())["pid"])
-        asked = time.monotonic()
-        assert (await client.cancel(run_id, at=1)).status_code == 202
-        await client.wait_for(run_id, within=10)
-        assert time.monotonic() - asked < CANCELLED_WITHIN_SECONDS
-    await asyncio.to_thread(wait_until, lambda: not child.is_running(), within=CANCELLED_WITHIN_SECONDS, what="the child is gone")
-    await cluster.ledger.check([run_id], ends="cancelled")
+        for number in range(TIMED):
+            note = tmp_path / f"child-{number}"
+            run_id = await client.start(script(call("test__HoldChild", pid_file=str(note))), at=0)
+            await asyncio.to_thread(wait_until, note.exists, within=60, what="the tool has its child")
+            child = psutil.Process(json.loads(note.read_text())["pid"])
+            asked = Stopwatch()
+            assert (await client.cancel(run_id, at=1)).status_code == 202
+            await client.wait_for(run_id, within=30)
+            await asyncio.to_thread(wait_until, lambda child=child: not child.is_running(), within=30, what="the child is gone")
+            took.append(asked.seconds)
+            await cluster.ledger.check([run_id], ends="cancelled")
+    assert statistics.median(took) < CANCELLED_WITHIN_SECONDS, took
 
 
 @contextlib.asynccontextmanager
@@ -241,7 +259,7 @@ async def gate(ledger: Ledger, session_ids: list[str]) -> AsyncIterator[Callable
     try:
         async with connection.transaction():
             await connection.fetch("select 1 from sessions where session_id = any($1) order by session_id for update", session_ids)
-            yield lambda count: eventually(lambda: trying(count), within=10, what=f"{count} wait at the gate")
+            yield lambda count: eventually(lambda: trying(count), within=60, what=f"{count} wait at the gate")
     finally:
         await connection.close()
 
@@ -253,25 +271,40 @@ async def test_a_cancel_that_races_the_end_gives_one_outcome(cluster: Cluster, f
     """Both stand before the same lock, in a known order; whichever wins, the log, the row and the answer agree."""
     outcomes: dict[str, str] = {}
     answers: Counter[int] = Counter()
+    rounds, pause = 0, 0.3
     async with cluster.client() as client:
-        for _ in range(RACES // AT_ONCE):
+        for _ in range(MOST_ROUNDS):
             sessions = [new_session() for _ in range(AT_ONCE)]
-            message = script(wait_ms(300))  # says nothing: the first to come to the gate is the end
+            message = script(wait_ms(round(pause * 1000)))  # says nothing: the first to come to the gate is the end
+            began = time.monotonic()
             run_ids = await asyncio.gather(*(client.start(message, session_id=session) for session in sessions))
             async with gate(cluster.ledger, sessions) as until_trying:
+                if set((await cluster.ledger.statuses(run_ids)).values()) & TERMINAL:
+                    pause *= 2  # some had ended before the gate was closed: nobody is left for them to race with
+                    continue
                 if first == "the end":
                     await until_trying(1)
                 cancels = [asyncio.create_task(client.cancel(run_id, at=number % 2)) for number, run_id in enumerate(run_ids)]
                 await until_trying(AT_ONCE + (first == "the end"))
                 if first == "the cancel":
+                    is_in_order = time.monotonic() < began + pause  # no run can have come to its end by then
                     await until_trying(AT_ONCE + 1)
+                else:
+                    is_in_order = True
             answered = [await cancel for cancel in cancels]
-            seen = await asyncio.gather(*(client.follower(run_id).read_to_end(within=20) for run_id in run_ids))
+            seen = await asyncio.gather(*(client.follower(run_id).read_to_end(within=60) for run_id in run_ids))
             outcomes |= {run_id: events[-1].data["status"] for run_id, events in zip(run_ids, seen, strict=True)}
-            answers.update(answer.status_code for answer in answered)
             assert {answer.json()["error"]["name"] for answer in answered if answer.status_code == 409} <= {"RUN_FINISHED"}
             # Who was told that it is too late was told the truth.
             assert {outcomes[run] for run, answer in zip(run_ids, answered, strict=True) if answer.status_code == 409} <= {"completed"}
+            if not is_in_order:
+                pause *= 1.5
+                continue
+            answers.update(answer.status_code for answer in answered)
+            rounds += 1
+            if rounds == RACES // AT_ONCE:
+                break
+    assert rounds == RACES // AT_ONCE, f"on this machine {first} does not come first often enough, even with {pause} s to arrange it"
     assert set(answers) <= {202, 409}
     assert answers[409 if first == "the end" else 202] >= RACES // AT_ONCE, f"{first} did not come first: {answers}"
     assert set(outcomes.values()) <= {"completed", "cancelled"}

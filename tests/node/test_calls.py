@@ -16,7 +16,7 @@ from tests.requirements import rule
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-SECONDS = 10.0
+SECONDS = 30.0
 LONG_SECONDS = 60.0  # nobody waits so long for what is gathered
 
 

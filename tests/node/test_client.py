@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket as sockets
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.edges.http.live import LiveEasel
 
-SECONDS = 20.0
+SECONDS = 30.0
 ECHO_SCHEMA: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
 
@@ -132,7 +133,8 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def running(url: str, token: str = "", node_id: str = "laptop", heartbeat: float = 5.0) -> AsyncIterator[Running]:
+async def running(url: str, token: str = "", node_id: str = "laptop", heartbeat: float = 60.0) -> AsyncIterator[Running]:
+    """With a heartbeat that no machine is too slow for."""
     shop, said, stop = Workshop(), list[str](), asyncio.Event()
     client = NodeClient(url, node_id, shop.tools, said.append, token, heartbeat)
     task = asyncio.create_task(client.run(stop))
@@ -148,14 +150,18 @@ def gateway_of(easel: LiveEasel) -> str:
     return f"ws{easel.base_url.removeprefix('http')}/ws"
 
 
-async def there(easel: LiveEasel, node: Running) -> None:
-    """This very node: until it is connected, its name may still stand for the one of the test before."""
-    await node.has_said("Connected to ")
+@contextlib.asynccontextmanager
+async def connected(easel: LiveEasel, token: str = "") -> AsyncIterator[Running]:
+    """This very node, and not the one of the test before: Easel may have yet to see that one's connection end."""
+    await gone(easel)
+    async with running(gateway_of(easel), token or easel.token) as node:
+        await node.has_said("Connected to ")
 
-    async def knows() -> bool:
-        return "laptop__Echo" in await names_of(easel)
+        async def knows() -> bool:
+            return "laptop__Echo" in await names_of(easel)
 
-    await eventually(knows)
+        await eventually(knows)
+        yield node
 
 
 async def gone(easel: LiveEasel) -> None:
@@ -167,7 +173,8 @@ async def gone(easel: LiveEasel) -> None:
 
 async def why(call: asyncio.Future[Any]) -> str:
     with pytest.raises(ToolFailed) as failed:
-        await call
+        async with asyncio.timeout(SECONDS):
+            await call
     return failed.value.message
 
 
@@ -176,8 +183,7 @@ async def why(call: asyncio.Future[Any]) -> str:
 
 @rule("CV-03")
 async def test_it_offers_its_tools_and_does_what_it_is_asked(easel: LiveEasel) -> None:
-    async with running(gateway_of(easel), easel.token) as node:
-        await there(easel, node)
+    async with connected(easel) as node:
         assert node.said[0] == f"Connected to {gateway_of(easel)} as laptop, with 6 tools: Echo, Hold, Fail, Break, Large, Print."
         assert await using(easel, "laptop__Echo", {"n": 1, "more": ["ü", None]}) == {"n": 1, "more": ["ü", None]}
         assert await why(using(easel, "laptop__Fail")) == "laptop__Fail: it is not there."
@@ -189,8 +195,7 @@ async def test_it_offers_its_tools_and_does_what_it_is_asked(easel: LiveEasel) -
 
 
 async def test_several_calls_run_at_once_and_one_is_stopped_alone(easel: LiveEasel) -> None:
-    async with running(gateway_of(easel), easel.token) as node:
-        await there(easel, node)
+    async with connected(easel) as node:
         held = [using(easel, "laptop__Hold") for _ in range(2)]
         for _ in held:
             await node.entered()
@@ -206,8 +211,7 @@ async def test_several_calls_run_at_once_and_one_is_stopped_alone(easel: LiveEas
 
 async def test_what_a_tool_prints_is_seen_while_it_runs(easel: LiveEasel) -> None:
     seen: list[str] = []
-    async with running(gateway_of(easel), easel.token) as node:
-        await there(easel, node)
+    async with connected(easel) as node:
         call = using(easel, "laptop__Print", on_output=seen.append)
         await node.entered()
 
@@ -222,8 +226,7 @@ async def test_what_a_tool_prints_is_seen_while_it_runs(easel: LiveEasel) -> Non
 
 
 async def test_a_clean_stop_says_goodbye_at_once(easel: LiveEasel) -> None:
-    async with running(gateway_of(easel), easel.token) as node:
-        await there(easel, node)
+    async with connected(easel) as node:
         call = using(easel, "laptop__Hold")
         await node.entered()
         node.stop.set()
@@ -235,18 +238,15 @@ async def test_a_clean_stop_says_goodbye_at_once(easel: LiveEasel) -> None:
 
 async def test_who_finds_another_in_its_place_ends_and_says_why(easel: LiveEasel) -> None:
     """If it came back, the two would throw each other out for ever."""
-    async with running(gateway_of(easel), easel.token) as node:
-        await there(easel, node)
-        async with NodePeer.connected(easel, "laptop"):
-            with pytest.raises(BadSettings, match="Another node has connected as laptop"):
-                await node.ended()
+    async with connected(easel) as node, NodePeer.connected(easel, "laptop"):
+        with pytest.raises(BadSettings, match="Another node has connected as laptop"):
+            await node.ended()
 
 
 async def test_a_token_that_is_revoked_ends_the_connection_and_it_goes_on_asking(easel: LiveEasel) -> None:
     desk = Tokens(easel.instances[0].opened.tokens, easel.instances[0].stories.audit)
     made, secret = easel.do(desk.create("owner", "node"))
-    async with running(gateway_of(easel), secret) as node:
-        await there(easel, node)
+    async with connected(easel, secret) as node:
         await asyncio.to_thread(easel.do, desk.revoke(made.token_id))
         await node.has_said("Signed out.")
         await node.has_said("does not know this token; `easel token create", times=2)
@@ -261,10 +261,10 @@ async def test_what_the_server_never_takes_ends_it(easel: LiveEasel, node_id: st
             await node.ended()
 
 
-async def test_it_comes_back_to_a_server_that_was_away(tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("easel")
-    with Live(folder, with_worker=False, token="the same") as first:
-        address, url = first.address, gateway_of(first)
+async def test_it_comes_back_to_a_server_that_was_away() -> None:
+    place = sockets.socket()
+    place.bind(("127.0.0.1", 0))  # nobody else can take its address while nobody listens there
+    url = f"ws://127.0.0.1:{place.getsockname()[1]}/ws"
     async with running(url, "the same") as node:
         await node.has_said(f"No connection to {url}", times=3)
         assert "Trying again in" in node.said[0]
@@ -274,7 +274,7 @@ async def test_it_comes_back_to_a_server_that_was_away(tmp_path_factory: pytest.
             assert json.loads(await socket.recv())["params"]["auth"] == {"token": "the same"}
             await socket.close(1012)
 
-        async with serve(play, *address):
+        async with serve(play, sock=place):
             await node.has_said("The connection to", times=2)
         assert not node.task.done()
 
@@ -395,10 +395,12 @@ async def test_a_server_that_is_only_half_there_is_found_within_seconds() -> Non
         await is_over.wait()
 
     async with played(play, close_timeout=0.1) as url, running(url, heartbeat=0.2) as node:
-        async with asyncio.timeout(SECONDS):
-            await node.shop.stopped.get()  # what it was asked has nobody any more
-        await node.has_said("Connected to", times=2)
-        is_over.set()
+        try:
+            async with asyncio.timeout(SECONDS):
+                await node.shop.stopped.get()  # what it was asked has nobody any more
+            await node.has_said("Connected to", times=2)
+        finally:
+            is_over.set()
 
 
 async def test_a_server_that_does_not_greet_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,20 @@
-"""Looking for processes by what they were started as: each test sleeps for a number of seconds of its own."""
+"""Looking for processes by what they were started as: each test sleeps for a number of seconds of its own, a nap."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import os
 from pathlib import Path
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60  # on a machine that is busy, Python alone takes many of them to start
+_naps = itertools.count(1)
+
+
+def new_nap() -> int:
+    """For how long nobody else on this machine sleeps: tests run side by side, in several processes and of several checkouts."""
+    return 1_000_000 + os.getpid() * 1_000 + next(_naps)
 
 
 def sleepers(seconds: int) -> list[int]:

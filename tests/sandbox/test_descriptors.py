@@ -15,6 +15,7 @@ from easel.sandbox.modes import choose
 from tests.journeys.client import Client, call, script
 from tests.requirements import rule
 from tests.sandbox.conftest import Machine
+from tests.sandbox.processes import PATIENCE_SECONDS
 from tests.support.processes import EASEL, Launcher
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ async def test_neither_has_one_of_an_easel_that_a_script_started(tmp_path: Path)
         (up,) = launcher.ready(launcher.start("up", (*started, *EASEL, "up", "--port", "0"), {}))
         async with Client(up) as client:
             run_id = await client.start(script(call("local__Bash", command=f"{OPEN}; cat <&7; echo x >&8; ls /proc/self/fd/9/; true")))
-            await client.wait_for(run_id, within=30)
+            await client.wait_for(run_id, within=PATIENCE_SECONDS)
             events = [
                 json.loads(line[5:]) for line in (await client.get(f"/api/runs/{run_id}/events")).text.splitlines() if line[:5] == "data:"
             ]
@@ -96,7 +97,7 @@ def test_a_child_is_waited_for_on_every_system(monkeypatch: pytest.MonkeyPatch, 
         other = await Child.started(["/bin/sh", "-c", "exec sleep 60"], descriptors=(), env={}, cwd="/")
         try:
             other.kill()
-            await asyncio.wait_for(asyncio.gather(one.wait(), other.wait()), 10)
+            await asyncio.wait_for(asyncio.gather(one.wait(), other.wait()), PATIENCE_SECONDS)
             return await one.said.read(), one.returned, other.returned
         finally:
             one.close()

@@ -17,6 +17,7 @@ from easel.sandbox import beneath, files
 from easel.sandbox.places import FixedRoots, Place, Root
 from easel.sandbox.tools import MachineTool, machine_tools
 from tests.requirements import rule
+from tests.sandbox.processes import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -203,7 +204,7 @@ async def test_what_cannot_be_done_is_said_plainly(desk: Desk, tool: str, path: 
     (desk.folder / "loop").symlink_to("loop")
     os.mkfifo(desk.folder / "pipe")
     args = {"content": "x"} if tool == "Write" else {}
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert says.lower() in (await desk.refusal(tool, path=path, **args)).lower()
     assert desk.notes == [], "none of these is an attempt to get out"
 

@@ -18,7 +18,7 @@ from easel.ids import UserId
 from easel.sandbox.seccomp import REFUSED
 from tests.requirements import case, rule
 from tests.sandbox.conftest import Machine, context
-from tests.sandbox.processes import sleepers
+from tests.sandbox.processes import new_nap, until_there_are
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -264,28 +264,30 @@ async def test_a_command_that_tries_to_get_out_gets_nowhere(machine: Machine, mo
     home, keyctl = machine.root / "home", REFUSED["keyctl"][COLUMN]
     home.mkdir(parents=True)
     (home / ".pgpass").write_text("localhost:5432:*:easel:hunter2hunter2")
-    neighbour = await asyncio.create_subprocess_exec("sleep", "60")
-    with listening() as postgres:
-        tries = {
-            "read root's files": "ls /root",
-            "read a password file": f"cat {home}/.pgpass ~/.pgpass",
-            "read the host's environment": "env | grep -i pass",
-            "read a neighbour's environment": f"cat /proc/{neighbour.pid}/environ",
-            "stop a neighbour": f"kill -9 {neighbour.pid}",
-            "look into a process": 'python3 -c "import ctypes; exit(ctypes.CDLL(None).ptrace(16, 1, 0, 0) != 0)"',
-            "trace itself": 'python3 -c "import ctypes; exit(ctypes.CDLL(None).ptrace(0, 0, 0, 0) != 0)"',
-            "reach the database": reach(postgres.getsockname()[1]),
-            "mount": "mount -t tmpfs none /workspace",
-            "read the kernel's keys": f'python3 -c "import ctypes; exit(ctypes.CDLL(None).syscall({keyctl}, 11, -3, 0, 0) < 0)"',
-            "make a device": "mknod disk b 254 0",
-        }
-        for what, command in tries.items():
-            ran = await machine.bash(command)
-            assert ran["exit_code"] != 0, (what, ran)
-            assert "hunter2" not in ran["output"], what
-    assert neighbour.returncode is None
-    neighbour.kill()
-    await neighbour.wait()
+    neighbour = await asyncio.create_subprocess_exec("sleep", str(new_nap()))
+    try:
+        with listening() as postgres:
+            tries = {
+                "read root's files": "ls /root",
+                "read a password file": f"cat {home}/.pgpass ~/.pgpass",
+                "read the host's environment": "env | grep -i pass",
+                "read a neighbour's environment": f"cat /proc/{neighbour.pid}/environ",
+                "stop a neighbour": f"kill -9 {neighbour.pid}",
+                "look into a process": 'python3 -c "import ctypes; exit(ctypes.CDLL(None).ptrace(16, 1, 0, 0) != 0)"',
+                "trace itself": 'python3 -c "import ctypes; exit(ctypes.CDLL(None).ptrace(0, 0, 0, 0) != 0)"',
+                "reach the database": reach(postgres.getsockname()[1]),
+                "mount": "mount -t tmpfs none /workspace",
+                "read the kernel's keys": f'python3 -c "import ctypes; exit(ctypes.CDLL(None).syscall({keyctl}, 11, -3, 0, 0) < 0)"',
+                "make a device": "mknod disk b 254 0",
+            }
+            for what, command in tries.items():
+                ran = await machine.bash(command)
+                assert ran["exit_code"] != 0, (what, ran)
+                assert "hunter2" not in ran["output"], what
+        assert neighbour.returncode is None
+    finally:
+        neighbour.kill()
+        await neighbour.wait()
     bomb = await machine.bash("b() { b | b & }; b; sleep 30")
     assert bomb["stopped"] == "processes"
 
@@ -319,19 +321,19 @@ async def test_a_folder_may_be_named_from_where_easel_stands(tmp_path: Path, bub
 @rule("SB-13")
 async def test_the_command_dies_with_the_process_that_started_it(machine: Machine, tmp_path: Path) -> None:
     """A worker that is killed leaves nothing running behind."""
+    nap = new_nap()
     script = f"""
 import asyncio, sys
 from pathlib import Path
 from tests.sandbox.conftest import Machine
 from easel.sandbox.modes import choose
 machine = Machine(Path({str(machine.root)!r}), choose("bwrap"))
-asyncio.run(machine.bash("exec sleep 4242"))
+asyncio.run(machine.bash("exec sleep {nap}"))
 """
     worker = await asyncio.create_subprocess_exec(sys.executable, "-c", script, cwd=PROGRAM.parents[1])
-    async with asyncio.timeout(20):
-        while not sleepers(4242):  # noqa: ASYNC110 - a poll with a deadline
-            await asyncio.sleep(0.01)
+    try:
+        await until_there_are(1, nap)
+    finally:
         worker.kill()
         await worker.wait()
-        while sleepers(4242):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until_there_are(0, nap)

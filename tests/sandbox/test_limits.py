@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from easel.sandbox import shell
 from easel.sandbox.limits import MB
 from tests.requirements import case, rule
 from tests.sandbox.conftest import SMALL, Machine, context
-from tests.sandbox.processes import sleepers, until_there_are
+from tests.sandbox.processes import new_nap, sleepers, until_there_are
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,8 +53,8 @@ HOGS = [
 @pytest.mark.parametrize("command, stopped", [row[1:] for row in HOGS], ids=[row[0] for row in HOGS])
 async def test_a_hog_ends_at_its_limit(tmp_path: Path, bubblewrap: Choice, command: str, stopped: str | None) -> None:
     machine = Machine(tmp_path / "sandbox", bubblewrap, replace(SMALL, cpu_seconds=2))
-    ran = await machine.bash(command, timeout=60_000)
-    assert ran.get("stopped") != "time", "its limit came first, and not the minute that it had"
+    ran = await machine.bash(command, timeout=100_000)
+    assert ran.get("stopped") != "time", "its limit came first, and not the time that it had"
     assert ran["exit_code"] != 0
     if stopped is not None:  # else a limit of the kernel made it fail
         assert ran["exit_code"] == 137
@@ -71,25 +72,42 @@ async def test_a_file_ends_at_its_limit(machine: Machine) -> None:
 @rule("SB-06")
 async def test_pages_that_processes_share_are_counted_once(machine: Machine) -> None:
     """Six processes that show 128 MB each, and have 128 MB together: under the limit of 256 MB."""
-    script = "import os, time\nx = bytearray(b'x') * (128 << 20)\nfor _ in range(5):\n    if os.fork() == 0: break\ntime.sleep(0.5)\nprint('done')"
+    script = """
+import os, time
+x = bytearray(b'x') * (128 << 20)
+is_first = all(os.fork() for _ in range(5))
+time.sleep(0.5)
+print('done', flush=True)
+if is_first:
+    for _ in range(5): os.wait()  # what is left when it ends is ended with it
+"""
     ran = await machine.bash(f'python3 -c "{script}"')
     assert (ran["exit_code"], ran["output"].count("done")) == (0, 6)
 
 
 @rule("SB-06")
-async def test_hogs_do_not_disturb_the_others(machine: Machine) -> None:
+async def test_hogs_do_not_disturb_the_others(tmp_path: Path, bubblewrap: Choice, machine: Machine) -> None:
     """While one session breaks one limit after another, another one's commands come to their end."""
-    hogs = ["b() { b | b & }; b; sleep 60", "yes", HOGS[3][1], "for i in 1 2 3; do (while :; do :; done) & done; wait"]
-    at_work = [asyncio.create_task(machine.bash(command, f"hog {number}", timeout=4_000)) for number, command in enumerate(hogs)]
-    lateness: list[float] = []
-    while not all(task.done() for task in at_work):
+    busiest = Machine(tmp_path / "busiest", bubblewrap, replace(SMALL, cpu_seconds=1_000))  # until it is told to end
+
+    async def lateness() -> float:
         began = time.monotonic()
         assert await machine.says("echo well; seq 1000 | tail -1", "quiet") == "well\n1000\n"
         await asyncio.sleep(0.01)
-        lateness.append(time.monotonic() - began)
-    assert [task.result()["exit_code"] for task in at_work] == [137] * 4
-    assert len(lateness) > 3
-    assert statistics.median(lateness) < 2
+        return time.monotonic() - began
+
+    alone = [await lateness() for _ in range(3)]  # but for what else this machine has to do
+    hogs = ["b() { b | b & }; b; sleep 60", "yes", HOGS[3][1]]
+    at_work = [asyncio.create_task(machine.bash(command, f"hog {number}", timeout=60_000)) for number, command in enumerate(hogs)]
+    busy = asyncio.create_task(busiest.bash("for i in 1 2 3; do (while :; do :; done) & done; wait", "busy", timeout=100_000))
+    beside: list[float] = []
+    while len(beside) < 8 or not all(task.done() for task in at_work):
+        beside.append(await lateness())
+    assert not busy.done(), "nobody was alone for a moment"
+    busy.cancel()
+    await asyncio.gather(busy, return_exceptions=True)
+    assert [task.result()["exit_code"] for task in at_work] == [137] * 3
+    assert statistics.median(beside) < 2 + 5 * statistics.median(alone)
 
 
 @rule("SB-06")
@@ -125,50 +143,62 @@ async def test_huge_output_is_cut_with_its_two_ends_kept_and_the_rest_counted(ma
 
 @case("X8")
 @rule("SB-06")
-async def test_a_command_that_never_ends_is_killed_with_all_that_it_started(machine: Machine) -> None:
-    ran = await machine.bash("sleep 4001 & setsid sleep 4001 & (sleep 4001 &) ; nohup sleep 4001 & echo begun; sleep 4001", timeout=2_000)
+async def test_a_command_that_never_ends_is_killed_with_all_that_it_started(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    nap, until_over = new_nap(), shell._Running.until_over  # pyright: ignore[reportPrivateUsage]
+
+    async def once_it_has_begun(running: Any, timeout_seconds: float) -> Any:
+        await until_there_are(5, nap)
+        return await until_over(running, timeout_seconds)
+
+    monkeypatch.setattr(shell._Running, "until_over", once_it_has_begun)  # pyright: ignore[reportPrivateUsage]
+    command = "sleep NAP & setsid sleep NAP & (sleep NAP &) ; nohup sleep NAP & echo begun; sleep NAP"
+    ran = await machine.bash(command.replace("NAP", str(nap)), timeout=500)
     assert ran == {**ran, "stopped": "time", "exit_code": 137, "output": "begun\n"}
     assert "timeout" in ran["reason"]
-    assert sleepers(4001) == []
+    assert sleepers(nap) == []
 
 
 @case("X8")
 async def test_a_command_that_is_cancelled_is_gone_when_the_cancel_returns(machine: Machine) -> None:
-    task = asyncio.create_task(machine.bash("setsid sleep 4002 & sleep 4002"))
-    await until_there_are(2, 4002)
+    nap = new_nap()
+    task = asyncio.create_task(machine.bash(f"setsid sleep {nap} & sleep {nap}"))
+    await until_there_are(2, nap)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert sleepers(4002) == []
+    assert sleepers(nap) == []
 
 
 @case("X8")
 async def test_a_command_that_is_cancelled_while_it_starts_leaves_nothing(machine: Machine) -> None:
     """At every moment of the start, from before the fork to after the first word."""
+    nap = new_nap()
     for pause in (0, 0, 0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05):
-        task = asyncio.create_task(machine.bash("exec sleep 4003"))
+        task = asyncio.create_task(machine.bash(f"exec sleep {nap}"))
         await asyncio.sleep(pause)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert sleepers(4003) == []
+    assert sleepers(nap) == []
 
 
 async def test_a_second_cancel_does_not_hurry_the_end(machine: Machine) -> None:
-    task = asyncio.create_task(machine.bash("exec sleep 4004"))
-    await until_there_are(1, 4004)
+    nap = new_nap()
+    task = asyncio.create_task(machine.bash(f"exec sleep {nap}"))
+    await until_there_are(1, nap)
     task.cancel()
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert sleepers(4004) == []
+    assert sleepers(nap) == []
 
 
 async def test_what_a_command_left_behind_ends_with_it(machine: Machine) -> None:
-    ran = await machine.bash("setsid sleep 4005 > /dev/null 2>&1 & echo started")
+    nap = new_nap()
+    ran = await machine.bash(f"setsid sleep {nap} > /dev/null 2>&1 & echo started")
     assert (ran["output"], ran["exit_code"]) == ("started\n", 0)
-    assert sleepers(4005) == []
+    assert sleepers(nap) == []
 
 
 async def test_a_command_that_fails_is_a_result(machine: Machine) -> None:
@@ -201,19 +231,25 @@ async def test_output_is_heard_by_whom_the_context_names(machine: Machine) -> No
 
 @rule("SB-09")
 async def test_a_command_starts_in_well_under_a_tenth_of_a_second(machine: Machine) -> None:
-    """All of it: the folder, the namespaces, bash, and the end of them. A machine that is busy with other tests gets ten tries."""
+    """All of it: the folder, the namespaces, bash, and the end of them.
+
+    A machine that is busy with other tests gets ten tries. By how much it is late with anything is known from plain processes that
+    are started between the commands: what they take, and what each that a command has to wait for would, is not the sandbox's.
+    """
     await machine.bash("true")
-    p95 = 1.0
-    for _ in range(10):
+    tries: list[float] = []
+    while len(tries) < 10 and (not tries or tries[-1] >= 0.1):
         seconds: list[float] = []
+        plain: list[float] = []
         for _ in range(30):
             began = time.perf_counter()
             await machine.bash("true")
             seconds.append(time.perf_counter() - began)
-        p95 = min(p95, sorted(seconds)[28])
-        if p95 < 0.1:
-            break
-    assert p95 < 0.1
+            began = time.perf_counter()
+            await (await asyncio.create_subprocess_exec("bash", "-c", "bash -c 'bash -c true; :'; :")).wait()  # one waits for the other
+            plain.append(time.perf_counter() - began)
+        tries.append(sorted(seconds)[28] - sorted(plain)[28])
+    assert tries[-1] < 0.1, tries
 
 
 @rule("SB-09")

@@ -23,7 +23,7 @@ from easel.sandbox.tools import machine_tools
 from easel.settings import Settings
 from tests.requirements import case, rule
 from tests.sandbox.conftest import SMALL, Machine
-from tests.sandbox.processes import sleepers, until_there_are
+from tests.sandbox.processes import new_nap, sleepers, until_there_are
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -208,12 +208,13 @@ async def test_logical_runs_in_the_sessions_folder_with_an_empty_environment(log
 @rule("SB-06")
 async def test_logical_ends_a_command_with_all_that_it_started(logical: Machine) -> None:
     """Those too that left its group and its session."""
-    task = asyncio.create_task(logical.bash("setsid sleep 4101 & sleep 4101 & (setsid sleep 4101 &) ; sleep 4101"))
-    await until_there_are(4, 4101)
+    nap = new_nap()
+    task = asyncio.create_task(logical.bash(f"setsid sleep {nap} & sleep {nap} & (setsid sleep {nap} &) ; sleep {nap}"))
+    await until_there_are(4, nap)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert sleepers(4101) == []
+    assert sleepers(nap) == []
 
 
 ESCAPED = "env -i setsid sleep {0} & (env -i setsid setsid sleep {0} &) ; setsid sleep {0} & sleep {0} & "
@@ -223,48 +224,54 @@ ESCAPED = "env -i setsid sleep {0} & (env -i setsid setsid sleep {0} &) ; setsid
 @rule("SB-06")
 @pytest.mark.parametrize("ends", ["by itself", "by being stopped", "by its time"])
 async def test_logical_ends_what_hid_from_its_group_and_dropped_its_environment(logical: Machine, ends: str) -> None:
-    started = ESCAPED.format(4111)
+    nap = new_nap()
+    started = ESCAPED.format(nap)
     if ends == "by itself":
         assert (await logical.bash(f"{started} sleep 0.1; exit 3"))["exit_code"] == 3
     elif ends == "by its time":
         assert (await logical.bash(f"{started} wait", timeout=500))["stopped"] == "time"
     else:
         task = asyncio.create_task(logical.bash(f"{started} wait"))
-        await until_there_are(4, 4111)
+        await until_there_are(4, nap)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert sleepers(4111) == []
+    assert sleepers(nap) == []
 
 
 @case("X8")
 @rule("SB-06")
 async def test_logical_ends_a_command_when_whoever_started_it_is_killed(logical: Machine) -> None:
     """As bubblewrap does: nobody is told that a node went away, and presses again, while its command goes on."""
+    nap = new_nap()
     script = f"""
 import asyncio
 from pathlib import Path
 from tests.sandbox.conftest import Machine
 from easel.sandbox.modes import choose
-asyncio.run(Machine(Path({str(logical.root)!r}), choose("logical")).bash({ESCAPED.format(4112) + "wait"!r}))
+asyncio.run(Machine(Path({str(logical.root)!r}), choose("logical")).bash({ESCAPED.format(nap) + "wait"!r}))
 """
     worker = await asyncio.create_subprocess_exec(sys.executable, "-c", script, cwd=Path(__file__).parents[2])
-    await until_there_are(4, 4112)
-    worker.kill()
-    await worker.wait()
-    await until_there_are(0, 4112)
+    try:
+        await until_there_are(4, nap)
+    finally:
+        worker.kill()
+        await worker.wait()
+    await until_there_are(0, nap)
 
 
 @rule("SB-06")
 async def test_logical_counts_what_dropped_its_environment(logical: Machine) -> None:
-    ran = await logical.bash("for i in $(seq 100); do env -i setsid sleep 4113 & done; wait", timeout=60_000)
-    assert (ran["stopped"], sleepers(4113)) == ("processes", [])
+    nap = new_nap()
+    ran = await logical.bash(f"for i in $(seq 100); do env -i setsid sleep {nap} & done; wait", timeout=60_000)
+    assert (ran["stopped"], sleepers(nap)) == ("processes", [])
 
 
 async def test_a_command_that_kills_its_keeper_ends_all_the_same(logical: Machine) -> None:
     """A command of the same user can do that; what it left is known by its mark."""
-    ran = await logical.bash("setsid sleep 4114 & kill -9 $PPID; sleep 4114")
-    assert (ran["exit_code"], sleepers(4114)) == (137, [])
+    nap = new_nap()
+    ran = await logical.bash(f"setsid sleep {nap} & kill -9 $PPID; sleep {nap}")
+    assert (ran["exit_code"], sleepers(nap)) == (137, [])
 
 
 async def test_under_a_keeper_a_command_is_what_it_would_be_without(logical: Machine) -> None:
@@ -281,20 +288,21 @@ async def test_under_a_keeper_a_command_is_what_it_would_be_without(logical: Mac
     "command, stopped",
     [
         # No bomb here: what it takes to stop one is what this mode has not.
-        ("for i in $(seq 100); do sleep 4103 & done; wait", "processes"),
+        ("for i in $(seq 100); do sleep NAP & done; wait", "processes"),
         (
             "for i in 1 2 3 4 5 6 7 8; do python3 -c \"import time; x = bytearray(b'x') * (64 << 20); time.sleep(60)\" & done; wait",
             "memory",
         ),
         ("yes", "output"),
-        ("sleep 4102", "time"),
+        ("sleep NAP", "time"),
     ],
 )
 async def test_logical_stops_a_hog(logical: Machine, command: str, stopped: str) -> None:
     # A busy machine needs a while to start eight programs: time is what stops the one alone that does nothing else.
-    ran = await logical.bash(command, timeout=1_000 if stopped == "time" else 60_000)
+    nap = new_nap()
+    ran = await logical.bash(command.replace("NAP", str(nap)), timeout=1_000 if stopped == "time" else 60_000)
     assert (ran["stopped"], ran["exit_code"]) == (stopped, 137)
-    assert sleepers(4102 if stopped == "time" else 4103) == []  # the two may be looked at side by side
+    assert sleepers(nap) == []
 
 
 # --- a node's own machine ---------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from easel.ids import OWNER, RunId, SessionId, WorkerId
 from easel.sandbox.bubblewrap import Bubblewrap
 from tests.requirements import rule
 from tests.sandbox.conftest import SMALL, Machine
-from tests.sandbox.processes import until_there_are
+from tests.sandbox.processes import new_nap, until_there_are
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,8 +97,9 @@ async def test_a_command_that_took_too_long_broke_no_law(machine: Machine) -> No
 
 @rule("SB-16")
 async def test_a_command_that_was_cancelled_is_recorded_too(machine: Machine) -> None:
-    task = asyncio.create_task(machine.bash("exec sleep 4501"))
-    await until_there_are(1, 4501)
+    nap = new_nap()
+    task = asyncio.create_task(machine.bash(f"exec sleep {nap}"))
+    await until_there_are(1, nap)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     [(action, told)] = machine.notes

@@ -13,7 +13,7 @@ import pytest_asyncio
 from easel.core.artifact.artifact import START, NewArtifact, made_at
 from easel.ids import OWNER, ArtifactId, CanvasId, RunId
 from tests.requirements import case, rule
-from tests.stores.harness import REFUSED, Store, a_run
+from tests.stores.harness import PATIENCE_SECONDS, REFUSED, Store, a_run
 from tests.support.artifacts import aged_key, id_of, new
 
 if TYPE_CHECKING:
@@ -315,7 +315,7 @@ def hand_of(store: Store) -> asyncpg.Connection[Any]:
 
 async def wait_until_someone_waits(hand: asyncpg.Connection[Any]) -> None:
     waits = "select exists (select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not await hand.fetchval(waits):
             await hand.fetchval("select pg_sleep(0.005), pg_stat_clear_snapshot()")  # what it says is a snapshot per transaction
 
@@ -328,7 +328,7 @@ async def test_a_reference_under_way_holds_the_sweep_off_without_making_it_wait(
     await make_old(store)
     async with hand.transaction():
         await hand.execute(f"insert into artifact_refs (user_id, artifact_id, run_id) values ('owner', '{kept.artifact_id}', '{run_id}')")
-        assert await asyncio.wait_for(sweep(artifacts), 10) == []
+        assert await asyncio.wait_for(sweep(artifacts), PATIENCE_SECONDS) == []
     assert await sweep(artifacts) == []
     assert await artifacts.get(OWNER, kept.artifact_id) == kept
 
@@ -358,7 +358,7 @@ async def test_whoever_takes_several_takes_them_in_one_order(store: Store, artif
         else:
             taking = asyncio.create_task(artifacts.mark_stored(OWNER, backwards))
         await wait_until_someone_waits(hand)
-        await hand.execute("update artifacts set touched_at = now()", timeout=10)
+        await hand.execute("update artifacts set touched_at = now()", timeout=PATIENCE_SECONDS)
     assert len(await taking) == 8
 
 
@@ -374,8 +374,8 @@ async def test_no_column_of_the_tables_could_hold_pixels(store: Store) -> None:
 
 async def test_a_blob_is_unknown_when_it_is_old_and_no_row_has_it(store: Store, artifacts: ArtifactStore) -> None:
     known = await stored(artifacts, b"a")
-    aged = aged_key(GRACE + 5)
+    aged = aged_key(GRACE + 60)
     await store.sql(f"update artifacts set blob_key = '{aged}'")
-    old, young, other_users = aged_key(GRACE + 5), aged_key(GRACE - 5), aged_key(GRACE + 5, "gone")  # type: ignore[arg-type]
+    old, young, other_users = aged_key(GRACE + 60), aged_key(GRACE - 60), aged_key(GRACE + 60, "gone")  # type: ignore[arg-type]
     asked = {key: made_at(key) or datetime.now(UTC) for key in (known.blob_key, aged, old, young, other_users)}
     assert sorted(await artifacts.unknown_blobs(asked, GRACE)) == sorted([old, other_users])

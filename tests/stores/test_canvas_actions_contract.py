@@ -264,12 +264,12 @@ async def test_a_question_that_nobody_answered_is_found_when_its_time_is_over(
     await made(canvases)
     late, early, answered = [await begin(canvases, an_execution(Status.ASKED)) for _ in range(3)]
     await take(canvases, agreeing(answered))
-    await store.sql(f"update canvas_actions set created_at = {store.ago(60)} where event_id <> '{early.event_id}'")
-    assert await actions.lost([], 61, 10) == []
-    [lost] = await actions.lost([], 59, 10)
+    await store.sql(f"update canvas_actions set created_at = {store.ago(300)} where event_id <> '{early.event_id}'")
+    assert await actions.lost([], 400, 10) == []
+    [lost] = await actions.lost([], 200, 10)
     assert (lost.event_id, lost.status, lost.actor) == (late.event_id, Status.ASKED, late.actor)
     await take(canvases, Step(replace(lost, status=Status.REFUSED), out_of=Status.ASKED))
-    assert await actions.lost([], 59, 10) == []
+    assert await actions.lost([], 200, 10) == []
     over = await found(actions, late)
     assert (over.status, over.confirmed_by, over.started_at, over.ended_at is not None) == (Status.REFUSED, None, None, True)
     with pytest.raises(Overtaken):

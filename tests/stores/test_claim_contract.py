@@ -67,7 +67,7 @@ async def test_its_owner_renews_a_claim_and_nobody_else_does(runs: RunStore, sto
     claim = await start(runs)
     stranger: Claim = _as(claim, worker=B)
     earlier: Claim = _as(claim, attempt=0)
-    await store.run_out(claim.run_id, -1)  # one second is left
+    await store.run_out(claim.run_id, -60)  # a minute is left
     assert await runs.renew([stranger], LONG) == {}
     assert await runs.renew([earlier], LONG) == {}
     assert await runs.renew([claim], LONG) == {claim.run_id: False}
@@ -306,7 +306,7 @@ async def test_a_take_over_opens_the_next_attempt_and_a_last_claim_that_only_clo
 async def test_a_worker_is_given_the_claims_again_whose_answer_it_never_got(runs: RunStore, store: Store) -> None:
     for session in ("heard", "unheard", "spoken", "over", "ended"):
         await runs.enqueue(a_run(session))
-    heard, unheard, spoken, over, ended = await runs.claim_queued(A, 5, 15.0, 0, OPENING)
+    heard, unheard, spoken, over, ended = await runs.claim_queued(A, 5, 600.0, 0, OPENING)
     await runs.enqueue(a_run("anothers"))
     await runs.claim_queued(B, 1, LONG, 0, OPENING)
     stored(await runs.append(says(spoken, 1, "a word")))
@@ -314,7 +314,7 @@ async def test_a_worker_is_given_the_claims_again_whose_answer_it_never_got(runs
     await store.run_out(over.run_id)
     [again] = await runs.claim_unheard(A, [heard.run_id], LONG, opened=True)
     assert replace(again, queued_seconds=0, running_seconds=0) == replace(unheard, queued_seconds=0, running_seconds=0)
-    [row] = await store.sql(f"select lease_until > {store.ago(-16)} as pushed_out from runs where run_id = '{unheard.run_id}'")
+    [row] = await store.sql(f"select lease_until > {store.ago(-601)} as pushed_out from runs where run_id = '{unheard.run_id}'")
     assert row["pushed_out"]
     assert stored(await runs.append(ends(again, 1))).last_seq == 4, "it goes on as if nothing had been"
     assert await runs.claim_unheard(A, [heard.run_id], LONG, opened=True) == []

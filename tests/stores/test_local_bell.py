@@ -8,8 +8,7 @@ from typing import Any
 from easel.core.stream.ring import CancelAsked, Ring, RunGrew, RunReady
 from easel.ids import RunId
 from easel.stores.sqlite.bell import LocalBell
-
-PATIENCE_SECONDS = 20
+from tests.stores.harness import PATIENCE_SECONDS
 
 
 async def test_a_ring_is_heard_soon_and_never_inside_the_call_that_rang() -> None:

@@ -58,7 +58,7 @@ async def entered(nodes: NodeStore, node: Node, seconds: float = LONG, most: int
 
 def a_call(node: Node, *, seconds: float = LONG, user: UserId = OWNER) -> NewCall:
     return NewCall(
-        new_call_id(), user, node.connection_id, "tool.invoke", '{"tool":"Bash","args":{"command":"ls"}}', seconds, heard_seconds=6
+        new_call_id(), user, node.connection_id, "tool.invoke", '{"tool":"Bash","args":{"command":"ls"}}', seconds, heard_seconds=LONG
     )
 
 
@@ -274,7 +274,7 @@ async def test_a_call_whose_caller_is_not_heard_of_is_not_begun_and_is_stopped(n
     await nodes.place(waiting)
     await store.sql(f"update calls set heard_until = {store.ago(1)}")
     assert await nodes.take(here) == []
-    assert await nodes.renew_calls([heard.call_id, new_call_id()], 6) == {heard.call_id}
+    assert await nodes.renew_calls([heard.call_id, new_call_id()], LONG) == {heard.call_id}
     assert await nodes.withdrawn(here, unheard=False) == [], "nobody could be heard of"
     assert await nodes.withdrawn(["con_other"], unheard=True) == []
     assert await nodes.withdrawn(here, unheard=True) == [unheard.call_id]

@@ -20,21 +20,27 @@ from easel.stores.postgres.bell import LONGEST_PAYLOAD, _packed  # pyright: igno
 from easel.stores.postgres.combiner import Combiner
 from easel.stores.postgres.runs import SQL
 from tests.requirements import case, rule
+from tests.stores.harness import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
-
-PATIENCE_SECONDS = 10
 
 
 @pytest_asyncio.fixture
 async def two(database_url: str) -> AsyncIterator[tuple[PostgresDatabase, PostgresDatabase]]:
     """Two instances over one database."""
-    first, second = await open_postgres(database_url), await open_postgres(database_url)
+    first, second = [await open_postgres(database_url, timeout=PATIENCE_SECONDS) for _ in range(2)]
     await first.migrate()
     yield first, second
     await first.close()
     await second.close()
+
+
+async def connected(databases: Sequence[PostgresDatabase]) -> None:
+    """Whoever rings now is heard."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        for one in databases:
+            await one.bell.connected.wait()
 
 
 class Heard:
@@ -51,7 +57,7 @@ class Heard:
 
 async def test_a_ring_is_heard_on_every_instance_and_once_on_its_own(two: tuple[PostgresDatabase, PostgresDatabase]):
     here, there = Heard(two[0]), Heard(two[1])
-    await asyncio.gather(two[0].bell.connected.wait(), two[1].bell.connected.wait())
+    await connected(two)
     for ring in (RunGrew(RunId("run_1"), 7), RunReady(anywhere=True), CancelAsked(RunId("run_1"))):
         two[0].bell.ring(ring)
         assert await here.next() == ring
@@ -62,7 +68,7 @@ async def test_a_ring_is_heard_on_every_instance_and_once_on_its_own(two: tuple[
 async def test_rings_of_one_log_that_wait_together_are_one_ring(two: tuple[PostgresDatabase, PostgresDatabase]):
     there = Heard(two[1])
     two[0].bell.listen(lambda _: None)
-    await asyncio.gather(two[0].bell.connected.wait(), two[1].bell.connected.wait())
+    await connected(two)
     for seq in range(1, 1_001):
         two[0].bell.ring(RunGrew(RunId("run_1"), seq))
     assert await there.next() == RunGrew(RunId("run_1"), 1_000)
@@ -76,7 +82,7 @@ async def test_a_bell_whose_connection_was_ended_mends_itself(two: tuple[Postgre
     two[0].bell.listen(lambda _: None)
     axe = await asyncpg.connect(database_url)
     for round_number in range(3):
-        await asyncio.gather(two[0].bell.connected.wait(), two[1].bell.connected.wait())
+        await connected(two)
         await axe.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and application_name = 'easel bell'"
         )
@@ -108,7 +114,8 @@ async def test_what_is_asked_while_a_call_is_under_way_goes_into_the_next_togeth
 
     combiner = Combiner(serve, most=4, lanes=1)
     asked = [asyncio.create_task(combiner.submit(n)) for n in range(6)]
-    await first_is_in.wait()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await first_is_in.wait()
     asked += [asyncio.create_task(combiner.submit(n)) for n in range(6, 9)]
     await asyncio.sleep(0)
     go_on.set()
@@ -188,21 +195,21 @@ async def test_a_wrong_address_is_explained():
 
 @case("D3")
 async def test_when_no_connection_is_free_the_answer_is_unavailable_and_not_a_hang(database_url: str):
-    first = await open_postgres(database_url)
-    await first.migrate()  # with all the time that it needs
-    await first.close()
-    narrow = await open_postgres(database_url, pool=1, timeout=1)
+    narrow = await open_postgres(database_url, pool=1, timeout=PATIENCE_SECONDS)
     try:
+        await narrow.migrate()
         async with narrow.connection():
+            narrow.timeout = 1.0  # for whoever waits for a connection, and not for the machine
             with pytest.raises(Unavailable):
                 await narrow.runs.queue_depth()
+            narrow.timeout = PATIENCE_SECONDS
         assert (await narrow.runs.queue_depth()).ready == 0
     finally:
         await narrow.close()
 
 
 async def test_two_instances_that_start_together_migrate_once(database_url: str):
-    many = [await open_postgres(database_url) for _ in range(4)]
+    many = [await open_postgres(database_url, timeout=PATIENCE_SECONDS) for _ in range(4)]
     try:
         applied = await asyncio.gather(*[one.migrate() for one in many])
     finally:

@@ -21,13 +21,12 @@ from easel.errors import BadSettings, Unavailable
 from easel.ids import OWNER, RunId, SessionId
 from easel.stores.sqlite import SqliteDatabase, lanes, open_sqlite
 from tests.requirements import case, rule
-from tests.stores.harness import a_run, log_types, reload, says, sqlite_at, start, started, stored, whole_log
+from tests.stores.harness import PATIENCE_SECONDS, a_run, log_types, reload, says, sqlite_at, start, started, stored, whole_log
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
 HOME = Path(__file__).resolve().parents[2]
-PATIENCE_SECONDS = 20
 
 
 @asynccontextmanager

@@ -23,7 +23,8 @@ from easel.host.run_queue import RunQueue
 from easel.host.tails import THREADS, Room, Tails
 from easel.ids import OWNER, CallId, SessionId, answer_id, owned
 from tests.requirements import rule
-from tests.stores.harness import LONG, A, Store, closing, events_of, says
+from tests.stores.harness import LONG, PATIENCE_SECONDS, A, Store, closing, events_of, says
+from tests.stores.test_artifacts_contract import wait_until_someone_waits
 from tests.stores.test_sessions_contract import TALK, asks
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from easel.host.ports import RunStore
 
 NEVER = 3600.0
-WAITING_FOR_A_LOCK = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
 
 
 @pytest_asyncio.fixture
@@ -132,7 +132,7 @@ async def test_a_poll_that_breaks_is_not_given_up(store: Store, monkeypatch: pyt
     viewer = await tails.open(THE_OWNER, "talk", None, CHAT)
     assert viewer is not None
     await ask(store, "found by the poll alone")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert texts(await viewer.next()) == ["found by the poll alone"]
     await tails.close()
 
@@ -148,9 +148,7 @@ async def test_a_cancel_of_a_run_that_goes_with_its_session_finds_no_run(store: 
     async with store.hand.transaction():
         await store.hand.fetch("select 1 from sessions for update")
         cancel = asyncio.create_task(store.runs.request_cancel(OWNER, new.run_id, closing(new.run_id)))
-        async with asyncio.timeout(10):
-            while not await store.hand.fetch(WAITING_FOR_A_LOCK):  # noqa: ASYNC110 - a poll with a deadline, not a guess
-                await asyncio.sleep(0.01)
+        await wait_until_someone_waits(store.hand)
         await store.hand.execute("delete from sessions")
     assert await cancel is None
 

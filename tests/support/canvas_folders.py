@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tests.support.processes import EaselProcess
 
+ANSWER_SECONDS = 30.0  # a server that needs longer is hanging, however busy the machine is
 PICTURE = bytes(range(256)) * 8
 SPEC: dict[str, Any] = {
     "version": 1,
@@ -29,7 +30,10 @@ PAGE = b"<h1>Cockpit</h1>\r\n<p data-gsv-text=service></p>\n"
 
 def rpc(server: EaselProcess, method: str, **params: Any) -> Any:
     answer = httpx2.post(
-        f"{server.base_url}/api/rpc", headers={"Authorization": f"Bearer {server.token}"}, json={"method": method, "params": params}
+        f"{server.base_url}/api/rpc",
+        headers={"Authorization": f"Bearer {server.token}"},
+        json={"method": method, "params": params},
+        timeout=ANSWER_SECONDS,
     )
     assert answer.status_code == 200, answer.text
     return answer.json()

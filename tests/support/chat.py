@@ -18,7 +18,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.frames import CloseCode
 
-from tests.support.sse import CONNECT_SECONDS, RECONNECT_SECONDS, ContractBroken, Event, Refused, event_of
+from tests.support.sse import CONNECT_SECONDS, PATIENCE_SECONDS, RECONNECT_SECONDS, ContractBroken, Event, Refused, event_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -83,6 +83,7 @@ class Chat:
         after: object = None,
         debug: bool = False,
         origin: str | None = None,
+        patience: float = CONNECT_SECONDS,
         **headers: str,
     ) -> AsyncIterator[Chat]:
         """Raises `ChatRefused` for any answer but a handshake, `OSError` or `EOFError` if there is none. No token: none is sent."""
@@ -95,7 +96,7 @@ class Chat:
                 origin=origin_of(origin),
                 additional_headers=given,
                 compression=None,
-                open_timeout=CONNECT_SECONDS,
+                open_timeout=patience,
                 ping_interval=None,
                 max_queue=None,  # else it stops reading while we are behind, and a goodbye waits for its time-out
                 proxy=None,
@@ -209,7 +210,10 @@ class ChatFollower:
             base_url = self.base_urls[turn % len(self.base_urls)]
             turn += 1
             try:
-                async with Chat.open(base_url, self.thread_id, self.token, after=self.cursor or None, debug=self.debug) as chat:
+                after = self.cursor or None
+                async with Chat.open(
+                    base_url, self.thread_id, self.token, after=after, debug=self.debug, patience=PATIENCE_SECONDS
+                ) as chat:
                     self.connected += 1
                     async for event in chat.events():
                         self.take(event)

@@ -111,7 +111,16 @@ def create_database(server_url: str, name: str | None = None, template: str = "t
 
 def drop_database(server_url: str, name: str) -> None:
     """Drop a database even while someone is connected to it."""
-    execute(on_same_server(server_url, "postgres"), f"drop database if exists {quoted(name)} with (force)")
+
+    def is_dropped() -> bool:
+        # Postgres ends whoever is connected and waits five seconds for them to be gone; on a busy machine they may need longer.
+        with contextlib.suppress(asyncpg.ObjectInUseError):
+            execute(on_same_server(server_url, "postgres"), f"drop database if exists {quoted(name)} with (force)")
+            return True
+        return False
+
+    if not wait_until(is_dropped, STOP_SECONDS):
+        raise PostgresUnavailable(f"Somebody is still connected to {name}.")
 
 
 class Postgres:

@@ -24,15 +24,18 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from tests.support.standstill import Stopwatch
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 
-READY_SECONDS = 30.0
+READY_SECONDS = 60.0
 # Four processes starting together on two busy cores; alone it is far below the promised 3 s.
-GONE_SECONDS = 10.0
-# A killed process is gone at once; this only bounds the wait for the kernel.
+GONE_SECONDS = 30.0
+# A killed process is gone at once; this only bounds the wait for the kernel, which first lets it end what it does on a slow disk.
+ANSWER_SECONDS = 20.0
 LOOK_AGAIN_SECONDS = 0.02
 # Between two looks at something outside this process that cannot call us.
 SHOWN_LINES = 60
@@ -48,13 +51,20 @@ class NotReady(AssertionError):
 
 
 def wait_until(is_so: Callable[[], bool], *, within: float, what: str) -> float:
-    """Seconds until it was so. Looks again and again, with an end."""
-    began = time.monotonic()
+    """Seconds until it was so. Looks again and again, with an end; the last look begins after it."""
+    watch = Stopwatch()
+    looked_at = 0.0
     while not is_so():
-        if time.monotonic() - began > within:
+        if looked_at > within:
             raise AssertionError(f"not within {within} s: {what}")
         time.sleep(LOOK_AGAIN_SECONDS)
-    return time.monotonic() - began
+        looked_at = watch.seconds
+    return watch.seconds
+
+
+def wait_for_text(path: Path, *, within: float, what: str) -> None:
+    """Until something is in the file: a file that is there may still be empty."""
+    wait_until(lambda: path.exists() and path.stat().st_size > 0, within=within, what=what)
 
 
 def free_port() -> int:
@@ -113,7 +123,7 @@ class EaselProcess:
             time.sleep(LOOK_AGAIN_SECONDS)
         raise NotReady(f"{self.name} is not ready after {within} s\n{self.last_words()}")
 
-    def answers(self, path: str, seconds: float = 5.0) -> int | None:
+    def answers(self, path: str, seconds: float = ANSWER_SECONDS) -> int | None:
         """The status of a GET, None if nobody answers."""
         parts = urlsplit(self.base_url)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=seconds)
@@ -134,13 +144,11 @@ class EaselProcess:
 
     def terminate(self, within: float) -> float:
         """SIGTERM; seconds until it was gone."""
-        began = time.monotonic()
         self.process.terminate()
         try:
-            self.process.wait(within)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.name} still runs {within} s after SIGTERM\n{self.last_words()}") from None
-        return time.monotonic() - began
+            return wait_until(lambda: not self.is_alive, within=within, what=f"{self.name} has ended after SIGTERM")
+        except AssertionError as late:
+            raise AssertionError(f"{late}\n{self.last_words()}") from None
 
     def freeze(self) -> None:
         """SIGSTOP, and the kernel has really stopped it when this returns."""
@@ -175,8 +183,9 @@ class Launcher:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for one in self.started:
-            one.clear_away()
+        with contextlib.ExitStack() as everyone:  # one that cannot be cleared away keeps no other alive
+            for one in self.started:
+                everyone.callback(one.clear_away)
 
     def api(self, **settings: str) -> EaselProcess:
         return self.start("api", (*EASEL, "api", "--port", "0"), settings)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Direction = Literal["to_client", "to_server"]
 BOTH: tuple[Direction, Direction] = ("to_client", "to_server")
 
-COMMAND_SECONDS = 10.0
+COMMAND_SECONDS = 30.0
 # A command to the proxy's own loop only flips switches; taking longer means that the loop is dead.
 
 _T = TypeVar("_T")
@@ -41,6 +41,9 @@ class Proxy:
         self.accepted = 0
         self._links: set[_Link] = set()
         self._server: asyncio.Server | None = None
+        self._held_port: socket.socket | None = None
+        self._refuses = False
+        self._resets = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._delay = 0.0
@@ -111,8 +114,10 @@ class Proxy:
         """Reset what is connected and let nobody in: connecting fails at once."""
 
         async def stop_listening() -> None:
+            self._refuses = True
             self._reset_all()
             if self._server:
+                self._held_port = _bound(self.port)  # else somebody else may have it by the time it heals
                 self._server.close()
                 self._server = None
 
@@ -145,15 +150,22 @@ class Proxy:
     # Inside the loop
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._refuses = False
+        place, self._held_port = self._held_port or _bound(self.port), None
+        self._server = await asyncio.start_server(self._accept, sock=place)
+        self.port = place.getsockname()[1]
 
     async def _accept(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         self.accepted += 1
+        resets = self._resets
         try:
             from_server, to_server = await asyncio.open_connection(*self.target)
-        except OSError:
+        except (OSError, asyncio.CancelledError):  # nobody there, or the proxy is closing
             _reset(to_client)
+            return
+        if self._refuses or self._resets != resets:  # it came through while it was being made
+            _reset(to_client)
+            _reset(to_server)
             return
         link = _Link(self, to_client, to_server, self._next_cut())
         link.silence(self._silent)
@@ -166,12 +178,15 @@ class Proxy:
             link.close()
 
     def _reset_all(self) -> None:
+        self._resets += 1
         for link in list(self._links):
             link.reset()
 
     async def _close(self) -> None:
         if self._server:
             self._server.close()
+        if self._held_port:
+            self._held_port.close()
         self._reset_all()
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in others:
@@ -264,6 +279,15 @@ class _Link:
     def reset(self) -> None:
         for writer in self._writers.values():
             _reset(writer)
+
+
+def _bound(port: int) -> socket.socket:
+    """A port that is ours (0: any), and at which nobody listens yet: two of ours may have it, so that it is never without."""
+    place = socket.socket()
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    place.bind(("127.0.0.1", port))
+    return place
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

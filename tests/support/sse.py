@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 RECONNECT_SECONDS = 0.05
 # Between two attempts of a follower: quick, so that a drill measures the servers and not its own client.
-CONNECT_SECONDS = 5.0
-# A loopback connect and its response head; a server that needs longer is hanging.
+CONNECT_SECONDS = 20.0
+# A loopback connect and its response head; a server that needs longer is hanging, however busy the machine is.
+PATIENCE_SECONDS = 5.0
+# Of a follower, with each server: it can go on to the next one.
 
 CursorBy = Literal["header", "query"]
 
@@ -160,9 +162,11 @@ class Stream:
         after: int | None = None,
         by: CursorBy = "header",
         receive_buffer: int | None = None,
+        patience: float = CONNECT_SECONDS,
     ) -> AbstractAsyncContextManager[Stream]:
         """A run's log."""
-        return cls.at(base_url, f"/api/runs/{run_id}/events", token, after=after, by=by, receive_buffer=receive_buffer)
+        path = f"/api/runs/{run_id}/events"
+        return cls.at(base_url, path, token, after=after, by=by, receive_buffer=receive_buffer, patience=patience)
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -175,6 +179,7 @@ class Stream:
         after: int | None = None,
         by: CursorBy = "header",
         receive_buffer: int | None = None,
+        patience: float = CONNECT_SECONDS,
     ) -> AsyncIterator[Stream]:
         """Any event stream; `path` may have a query.
 
@@ -185,9 +190,9 @@ class Stream:
             headers["Last-Event-ID"] = str(after)
         elif after is not None:
             path += f"{'&' if '?' in path else '?'}last_event_id={after}"
-        reader, writer = await _connect(base_url, receive_buffer)
+        reader, writer = await _connect(base_url, receive_buffer, patience)
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(patience):
                 stream = await cls._ask(reader, writer, urlsplit(base_url).netloc, path, headers)
             yield stream
         finally:
@@ -244,7 +249,7 @@ class Stream:
         return chunk
 
 
-async def _connect(base_url: str, receive_buffer: int | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(base_url: str, receive_buffer: int | None, patience: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     parts = urlsplit(base_url)
     raw = socket.socket()
     raw.setblocking(False)
@@ -254,7 +259,7 @@ async def _connect(base_url: str, receive_buffer: int | None) -> tuple[asyncio.S
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         limit = receive_buffer
     try:
-        async with asyncio.timeout(CONNECT_SECONDS):
+        async with asyncio.timeout(patience):
             await asyncio.get_running_loop().sock_connect(raw, (parts.hostname, parts.port))
         return await asyncio.open_connection(sock=raw, limit=limit)
     except BaseException:
@@ -271,6 +276,7 @@ class Follower:
     token: str
     after: int = 0
     by: CursorBy = "header"
+    patience: float = PATIENCE_SECONDS
     events: list[Event] = field(default_factory=list[Event])
     retries: list[int] = field(default_factory=list[int])
     connected: int = 0
@@ -328,7 +334,7 @@ class Follower:
             turn += 1
             try:
                 after = self.cursor or None
-                async with Stream.open(base_url, self.run_id, self.token, after=after, by=self.by) as stream:
+                async with Stream.open(base_url, self.run_id, self.token, after=after, by=self.by, patience=self.patience) as stream:
                     self.connected += 1
                     if stream.status == 204:
                         raise ContractBroken(f"204 at cursor {self.cursor}, but no done was delivered")

@@ -19,6 +19,7 @@ from tests.support.postgres_binaries import PostgresUnavailable, copy_binaries, 
 from tests.support.postgres_guard import command_of, postmaster_of, wait_until
 from tests.support.postgres_shared import PROJECT, shared_server, wait_for_shared_server_to_end
 
+GONE_SECONDS = 60.0  # a guard is patient with its server, and the machine may be busy
 ONE_ROW = "create table kept (n int); insert into kept values (1)"
 
 
@@ -45,7 +46,8 @@ def test_a_server_starts_serves_and_leaves_nothing_behind() -> None:
         assert server.execute("select current_setting('fsync') as fsync, current_setting('listen_addresses') as listens") == [
             {"fsync": "on", "listens": "127.0.0.1"}
         ]
-        assert len(processes_naming(str(folder))) == 2  # the server and its guard
+        # The server and its guard. A child that the server has only just made goes by its name for a moment.
+        assert wait_until(lambda: len(processes_naming(str(folder))) == 2, GONE_SECONDS)
     assert is_gone(folder)
     server.close()  # a second close is harmless
 
@@ -80,7 +82,7 @@ def test_a_smart_stop_waits_for_clients_and_says_so() -> None:
         code = f"import asyncio, asyncpg, sys\nasync def main():\n    connection = await asyncpg.connect({server.url()!r}); print(flush=True); sys.stdin.read()\nasyncio.run(main())"
         with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
             assert client.stdout is not None
-            client.stdout.readline()
+            assert client.stdout.readline(), "it is connected"
             with pytest.raises(subprocess.TimeoutExpired):
                 server.stop("smart", timeout=0.3)
             assert server.is_running
@@ -169,7 +171,7 @@ def test_the_guard_cleans_up_after_a_launcher_that_was_killed() -> None:
         folder, pid = launcher.stdout.readline().split()
         assert command_of(int(pid))
         launcher.kill()
-    assert wait_until(lambda: is_gone(Path(folder)), 20)
+    assert wait_until(lambda: is_gone(Path(folder)), GONE_SECONDS)
 
 
 def test_a_pid_file_that_names_a_stranger_is_not_believed(tmp_path: Path) -> None:
@@ -237,7 +239,7 @@ def test_a_user_that_is_killed_counts_as_gone(tmp_path: Path) -> None:
             user.kill()
     wait_for_shared_server_to_end(tmp_path)
     assert not (tmp_path / postgres_shared.STATE_FILE).exists()
-    assert wait_until(lambda: not processes_naming(str(tmp_path)), 20)
+    assert wait_until(lambda: not processes_naming(str(tmp_path)), GONE_SECONDS)
 
 
 async def test_each_test_gets_an_empty_database(database_url: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from tests.support.processes import EaselProcess, Launcher, NotReady, free_port, wait_until
+from tests.support.processes import READY_SECONDS, EaselProcess, Launcher, NotReady, free_port, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +72,7 @@ def test_a_frozen_process_stands_still_until_thawed(launcher: Launcher) -> None:
 def test_nothing_outlives_the_launcher(tmp_path: Path) -> None:
     with Launcher(tmp_path) as launcher:
         parent = launcher.worker(command=(sys.executable, "-c", PARENT_OF_A_SLEEPER))
-        wait_until(lambda: "child" in parent.said(), within=10, what="the child's number")
+        wait_until(lambda: parent.said().endswith("\n"), within=READY_SECONDS, what="the child's number, all of it")
         child = psutil.Process(int(parent.said().split()[-1]))
         parent.freeze()
     assert not parent.is_alive
@@ -84,7 +84,7 @@ def test_settings_reach_the_process_and_strangers_do_not(launcher: Launcher, mon
     launcher.settings["CLAIM_SECONDS"] = "1"
     show = "import os; print(sorted((k, v) for k, v in os.environ.items() if k.startswith('EASEL_')))"
     one = launcher.worker(command=(sys.executable, "-c", show), POLL_SECONDS="2")
-    wait_until(lambda: not one.is_alive, within=10, what="it ended")
+    wait_until(lambda: not one.is_alive, within=READY_SECONDS, what="it ended")
     assert "('EASEL_CLAIM_SECONDS', '1')" in one.said()
     assert "('EASEL_POLL_SECONDS', '2')" in one.said()
     assert "EASEL_PORT" not in one.said()

@@ -23,6 +23,12 @@ export class Notes {
     speak(`${where}: ${shorten(says, SPOKEN)}`);
   }
 
+  /** It has turned out not to be so. */
+  takeBack(where, says) {
+    this.#notes = this.#notes.filter((one) => one.at !== where || one.says !== says);
+    this.#draw();
+  }
+
   /** What is bound to nothing, as it is now: what was mended is gone. */
   broken(list) {
     this.#broken = list;

@@ -236,13 +236,14 @@ function pageRefused(what, detail, count) {
   gateway.call("canvas.report", { canvasId, what, detail, count }).catch(() => {}); // without a connection nothing could have been done with it
 }
 
+const LEFT = "It left its place, or could not be loaded; a canvas cannot show other pages.";
 /** It lies over the frame: a page that was only slow to answer takes its place back. */
 function pageLeft(is) {
   at("stage").querySelector(".left")?.remove();
-  if (!is) return;
+  if (!is) return notes.takeBack("page", LEFT);
   const again = button("main", "Show the canvas again", () => frame.show(told({ state: true, info: true })));
   at("stage").append(element("div", "left", element("p", "", "The page of this canvas went somewhere else, or could not be loaded."), element("p", "", again)));
-  notes.add("page", "It left its place, or could not be loaded; a canvas cannot show other pages.");
+  notes.add("page", LEFT);
 }
 
 const listOf = (broken) => (Array.isArray(broken) ? broken.slice(0, 50).map((one) => ({ at: String(one?.at).slice(0, 300), says: String(one?.says).slice(0, 1000) })) : []);

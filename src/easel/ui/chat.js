@@ -4,7 +4,7 @@
 // selected stays as it is while an answer grows.
 
 import { Thread, shownOf, textOf } from "./thread.js";
-import { at, attempt, button, call, element, fetched, glimpse, isMarker, time, valueNode } from "./values.js";
+import { arrange, at, attempt, button, call, element, fetched, glimpse, isMarker, time, valueNode } from "./values.js";
 
 const FRAME_MS = 20; // events that come together are shown together
 const NEAR_PX = 60; // so near to the end, a reader is taken along
@@ -193,13 +193,6 @@ export class Chat {
     root.dataset.state = `unsent ${one.is}`;
     return root;
   }
-}
-
-/** Put these in the place, in this order, and move only what has to be. */
-function arrange(place, nodes) {
-  const wanted = new Set(nodes);
-  for (const node of [...place.childNodes]) if (!wanted.has(node)) node.remove();
-  nodes.forEach((node, index) => { if (place.childNodes[index] !== node) place.insertBefore(node, place.childNodes[index] ?? null); });
 }
 
 /** Put a text there; where it only grew, add what is new, so that a selection in what was there stays. */

@@ -1,12 +1,13 @@
 // The list of sessions: searching, making, renaming and deleting them.
 
-import { at, attempt, button, call, element, time } from "./values.js";
+import { arrange, at, attempt, button, call, element, time } from "./values.js";
 
 const TYPING_MS = 150;
 
 export class SessionList {
   #asked = 0;
   #rows = [];
+  #nodes = new Map(); // by session, its line: changed in place, for somebody may be about to press it
   #next = null;
   #isWhole = false; // whether the rows are all there are
   #timer = null;
@@ -64,16 +65,20 @@ export class SessionList {
   get newest() { return this.#rows[0]?.session_id ?? null; }
 
   #show() {
-    at("session-list").replaceChildren(...this.#rows.map((one) => {
-      const row = button("", "", () => this.on.choose(one.session_id));
-      row.append(element("span", "what", titleOf(one)), element("span", "", time(one.last_message_at), one.active_run_id ? element("span", "status running", " working") : null));
-      row.setAttribute("aria-current", String(one.session_id === this.chosen));
-      row.title = one.session_id;
-      return element("li", "", row);
-    }));
+    this.#nodes = new Map(this.#rows.map((one) => [one.session_id, this.#line(one)]));
+    arrange(at("session-list"), [...this.#nodes.values()]);
     const known = this.#rows.find((one) => one.session_id === this.chosen);
     if (known) this.#name(titleOf(known), true);
     else this.#lookUp(this.chosen);
+  }
+
+  #line(one) {
+    const { session_id: id } = one;
+    const line = this.#nodes.get(id) ?? element("li", "", Object.assign(button("", "", () => this.on.choose(id)), { title: id }));
+    const row = line.firstChild;
+    row.setAttribute("aria-current", String(id === this.chosen));
+    row.replaceChildren(element("span", "what", titleOf(one)), element("span", "", time(one.last_message_at), one.active_run_id ? element("span", "status running", " working") : null));
+    return line;
   }
 
   #name(title, isThere) {

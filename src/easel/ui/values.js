@@ -21,6 +21,13 @@ export function button(className, says, press) {
   return made;
 }
 
+/** Put these in the place, in this order, and move only what has to be. */
+export function arrange(place, nodes) {
+  const wanted = new Set(nodes);
+  for (const node of [...place.childNodes]) if (!wanted.has(node)) node.remove();
+  nodes.forEach((node, index) => { if (place.childNodes[index] !== node) place.insertBefore(node, place.childNodes[index] ?? null); });
+}
+
 export const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });

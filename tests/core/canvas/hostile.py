@@ -80,7 +80,7 @@ class Place:
             env={"PATH": path, "HOME": "/no/home", "LC_ALL": "C.UTF-8"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=30,
+            timeout=100,  # hundreds of programs, on a machine that may be busy
             check=False,
         )
         return done.stdout

@@ -1,7 +1,6 @@
 """JSON Patch: the examples of RFC 6902, arrays, all or nothing, and what changed."""
 
 import copy
-import time
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from easel.core.canvas.patch import MOST_OPERATIONS, applied, checked_patch
 from easel.core.tool.nesting import DEEPEST
 from easel.errors import BadInput
 from tests.core.canvas.test_paths import json_values, names, states
+from tests.core.costs import least_seconds
 from tests.requirements import case, rule
 
 
@@ -239,8 +239,10 @@ def test_a_small_patch_of_a_large_state_is_cheap() -> None:
     state = {"rows": [{"n": number, "text": "x" * 20} for number in range(50_000)], "status": "idle"}
     one = checked_patch([replace("/status", "busy")])
     many = checked_patch([add("/rows/0", 1)] * 1_000)
-    started = time.process_time()
-    for _ in range(1_000):
-        applied(one, state)
-    applied(many, state)
-    assert time.process_time() - started < 2
+
+    def apply() -> None:
+        for _ in range(1_000):
+            applied(one, state)
+        applied(many, state)
+
+    assert least_seconds(apply, enough=2) < 2

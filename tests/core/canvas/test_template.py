@@ -1,6 +1,5 @@
 """Placeholders: which braces are some, what they yield, and what they never do."""
 
-import time
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from easel.core.stream.lightness import light_value
 from easel.core.stream.marker import markers_in, move
 from easel.errors import BadInput, TooLarge
 from tests.core.canvas.test_paths import json_values
+from tests.core.costs import least_seconds
 from tests.requirements import case, rule
 
 STATE = {
@@ -157,21 +157,24 @@ def test_a_value_named_often_does_not_grow_without_bound() -> None:
 
 
 def test_braces_without_end_are_read_quickly() -> None:
-    started = time.process_time()
-    for text in (
+    texts = (
         "{" * 300_000,
         "{{" + " " * 300_000,
         "{{state" + ".a" * 150_000,
         "{{state.a" * 30_000,
         "{{state." + "a" * 300_000,
         "{{ }}" * 60_000,
-    ):
-        try:
-            parsed(text, "t")
-            lookalikes(text)
-        except BadInput:
-            continue
-    assert time.process_time() - started < 2
+    )
+
+    def read() -> None:
+        for text in texts:
+            try:
+                parsed(text, "t")
+                lookalikes(text)
+            except BadInput:
+                continue
+
+    assert least_seconds(read, enough=2) < 2
 
 
 # --- what was moved out of the state ------------------------------------------------------------------------------------

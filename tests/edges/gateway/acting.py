@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from tests.edges.http.live import LiveEasel
     from tests.support.gateway import GatewayClient, Heard
 
-HOLD_SECONDS = 20.0
-# A tool that a test forgot to let go of ends by itself.
+HOLD_SECONDS = 60.0
+# A tool that a test forgot to let go of ends by itself; no sooner than whoever waits for something else of it gives up.
 ANY: dict[str, Any] = {"type": "object"}
 SHELL: dict[str, Any] = {
     "type": "object",

@@ -39,7 +39,7 @@ def easel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture(scope="module")
 def small_easel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
     """On SQLite: for what has nothing to do with the store."""
-    settings = {"gateway_requests": 4, "gateway_connect_seconds": 1.0, "gateway_subscriptions": 2}
+    settings = {"gateway_requests": 4, "gateway_subscriptions": 2}
     with LiveEasel(tmp_path_factory.mktemp("easel"), with_worker=False, settings=settings) as live:
         yield live
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from easel.core.principal import THE_OWNER
 from easel.core.tool.context import ToolContext
 from easel.ids import UserId
-from tests.support.gateway import GatewayClient
+from tests.support.gateway import GatewayClient, eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -48,9 +48,11 @@ class NodePeer:
     async def connected(
         cls, easel: LiveEasel, node_id: str, *, at: int = 0, token: str | None = None, tools: Any = None
     ) -> AsyncIterator[NodePeer]:
+        """Gone when this is over: whoever comes next, under this name or another, finds nothing of it."""
         async with GatewayClient.open(easel.instances[at].base_url, token or easel.token) as client:
-            await client.connect(node_id, mode="node", tools=TOOLS if tools is None else tools)
+            hello = await client.connect(node_id, mode="node", tools=TOOLS if tools is None else tools)
             yield cls(client, node_id)
+        await eventually(lambda: _has_left(easel, hello["server"]["connectionId"]))
 
     async def invoked(self) -> dict[str, Any]:
         heard = await self.client.event()
@@ -71,6 +73,13 @@ class NodePeer:
         call = await self.invoked()
         assert await self.answer(call["callId"], result=call["args"]) == {"ok": True}
         return call
+
+
+async def _has_left(easel: LiveEasel, connection_id: str) -> bool:
+    """Its row is the last that goes."""
+    if easel._loop.is_closed():
+        return True
+    return not await asyncio.to_thread(easel.sql, f"select 1 as there from nodes where connection_id = '{connection_id}'")
 
 
 def using(

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from tests.edges.gateway.acting import Bench
 
-AT_ONCE = 32
+AT_ONCE = 30
+# Below what one connection may have under way: the request before counts for a moment after its answer was heard.
 
 
 def holding(bench: Bench, name: str, **more: Any) -> dict[str, Any]:
@@ -222,8 +223,7 @@ async def test_a_node_that_goes_away_fails_its_action_at_once(presser: GatewayCl
         await board.listen()
         press = asyncio.create_task(board.press("go"))
         await node.invoked()
-    async with asyncio.timeout(5):
-        problem = await refused(press)
+    problem = await refused(press)  # long before the tool's own time is over
     assert name in problem.error["message"]
     assert [one.event for one in await presser.events(2)] == ["canvas.action.started", "canvas.action.failed"]
     assert (await board.state(), (await board.records())[0]["status"]) == ({}, "failed")
@@ -253,7 +253,8 @@ async def locked(acting: LiveEasel) -> AsyncIterator[Any]:
             await hand.execute("select 1 from canvases where canvas_id = $1 for update", canvas_id)
 
         async def is_waited_for() -> bool:
-            return bool(await asyncio.to_thread(acting.sql, "select 1 from pg_stat_activity where wait_event_type = 'Lock'"))
+            mine = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+            return bool(await asyncio.to_thread(acting.sql, mine))
 
         yield hold, is_waited_for, transaction.rollback
         await hand.close()

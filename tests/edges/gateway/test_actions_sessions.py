@@ -16,6 +16,7 @@ from tests.requirements import rule
 from tests.support.gateway import eventually
 
 if TYPE_CHECKING:
+    from tests.edges.gateway.acting import Bench
     from tests.support.gateway import GatewayClient
 
 
@@ -146,13 +147,14 @@ async def test_a_run_that_is_cancelled_fails_its_action(presser: GatewayClient, 
 
 @rule("CV-23", "CV-24")
 async def test_a_run_that_takes_too_long_is_not_waited_for_and_its_late_answer_is_not_stored(
-    presser: GatewayClient, acting: LiveEasel
+    presser: GatewayClient, acting: LiveEasel, bench: Bench
 ) -> None:
     session = new_session()
-    message = script({"wait_ms": 400}, {"say": "at last"})
+    message = script({"call": bench.hold.name, "args": {"name": session}}, {"say": "at last"})
     board = await Board.made(presser, {"go": says(message, saveAs="x", timeoutMs=50)}, ownerSessionKey=f"agent:main:{session}")
     problem = await refused(board.press("go"))
     assert (problem.code, "0.05 s" in problem.error["message"]) == (504, True)
+    bench.gate.let_go(session)
 
     async def has_answered() -> bool:
         return [one["text"] for one in await messages(acting, session) if one["role"] == "assistant"] == ["at last"]

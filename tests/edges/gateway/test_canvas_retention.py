@@ -8,6 +8,7 @@ import pytest
 
 from easel.host.canvas_logs import CanvasLogs
 from tests.edges.gateway.acting import inside
+from tests.edges.http.live import new_session
 from tests.requirements import rule
 from tests.support.gateway import GatewayClient, Refused
 
@@ -65,7 +66,7 @@ async def test_who_watches_while_a_log_is_shortened_sees_no_gap(client: GatewayC
 @rule("CV-48")
 async def test_records_of_actions_stay_when_the_log_that_told_of_them_is_shortened(client: GatewayClient, easel: LiveEasel) -> None:
     spec = {"version": 1, "actions": {"set": {"kind": "state.patch", "patch": [{"op": "add", "path": "/a", "value": 1}]}}}
-    await client.call("canvas.create", canvasId=(name := f"kept-{id(client)}"), spec=spec)
+    await client.call("canvas.create", canvasId=(name := new_session()), spec=spec)
     done = await client.call("canvas.action", canvasId=name, actionId="set")
     await shorten(easel)
     [record] = (await client.call("canvas.records", canvasId=name))["records"]

@@ -74,17 +74,18 @@ async def test_who_is_not_signed_in_is_answered_401_before_the_goodbye(small_eas
         assert await client.closed() == (1008, "Not signed in.")
 
 
-async def test_a_failed_sign_in_is_in_the_audit_trail(small_easel: LiveEasel) -> None:
-    async with GatewayClient.open(small_easel.base_url, None) as client:
-        with pytest.raises(Refused):
-            await client.connect(token="wrong")
+async def test_a_failed_sign_in_is_in_the_audit_trail(tmp_path: Path) -> None:
+    with Live(tmp_path, with_worker=False) as live:
+        async with GatewayClient.open(live.base_url, None) as client:
+            with pytest.raises(Refused):
+                await client.connect(token="wrong")
 
-    async def is_recorded() -> bool:
-        records = small_easel.get("/api/audit?action=sign_in.failed").json()["records"]
-        assert "wrong" not in str(records)
-        return any(record["details"]["path"] == "/ws" for record in records)
+        async def is_recorded() -> bool:
+            records = live.get("/api/audit?action=sign_in.failed").json()["records"]
+            assert "wrong" not in str(records)
+            return any(record["details"]["path"] == "/ws" for record in records)
 
-    await eventually(is_recorded)  # a note is stored soon, not at once
+        await eventually(is_recorded)  # a note is stored soon, not at once
 
 
 @pytest.mark.parametrize("method", ["canvas.list", "tools.list", "canvas.subscribe", "no.such"])
@@ -127,10 +128,11 @@ async def test_a_connect_that_does_not_fit_is_refused_and_may_be_sent_again(
         assert again.value.code == 400, "once is enough"
 
 
-async def test_who_does_not_connect_is_not_waited_for(small_easel: LiveEasel) -> None:
-    async with GatewayClient.open(small_easel.base_url, small_easel.token) as client:
-        code, reason = await client.closed()
-        assert (code, reason) == (1008, "Send `connect` first.")
+async def test_who_does_not_connect_is_not_waited_for(tmp_path: Path) -> None:
+    with Live(tmp_path, with_worker=False, settings={"gateway_connect_seconds": 1.0}) as live:
+        async with GatewayClient.open(live.base_url, live.token) as client:
+            code, reason = await client.closed()
+            assert (code, reason) == (1008, "Send `connect` first.")
 
 
 async def test_the_same_client_again_takes_the_place_of_the_older_connection(small_easel: LiveEasel) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import random
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,17 +16,15 @@ from tests.edges.gateway.node_peer import NodePeer, a_tool, names_of, using
 from tests.edges.http.live import LiveEasel as Live
 from tests.edges.http.live import new_session, script
 from tests.requirements import case, rule
-from tests.support.gateway import GatewayClient, eventually
+from tests.support.gateway import WAIT_SECONDS, GatewayClient, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.edges.http.live import LiveEasel
 
-AT_ONCE_SECONDS = 2.0
-# "fails at once", on a machine that does other things too; a call's own time is far beyond it.
-LONG_POLL = 30.0
-# Longer than any of these tests: whatever is told in time was told by the bell.
+LONG_POLL = 600.0
+# Longer than any of these tests, and than anybody waits in them, as is a call's own time: whatever is told was told at once, by the bell.
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +57,18 @@ def place(request: pytest.FixtureRequest) -> tuple[LiveEasel, int]:
 async def said(call: asyncio.Future[Any]) -> str:
     """Why a call failed."""
     with pytest.raises(ToolFailed) as failed:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             await call
     return failed.value.message
+
+
+async def no_calls(easel: LiveEasel) -> None:
+    """Nothing of them is left. A row may go a moment after whoever waited was told."""
+
+    async def is_empty() -> bool:
+        return not await asyncio.to_thread(easel.sql, "select * from calls")
+
+    await eventually(is_empty)
 
 
 VALUES: list[Any] = [
@@ -97,7 +103,7 @@ async def test_a_node_hears_the_bare_name_and_what_it_answers_is_the_result(plac
         call = using(easel, f"{name}__Echo", at=at)
         await node.answer((await node.invoked())["callId"], error="no such file: x")
         assert await said(call) == f"{name}__Echo: no such file: x"
-    assert easel.sql("select * from calls") == []
+    await no_calls(easel)
 
 
 @case("R3")
@@ -107,7 +113,8 @@ async def test_base64_goes_there_and_back_and_stands_in_no_table(apart: LiveEase
         call = using(apart, f"{name}__Echo", {"picture": picture}, at=1)
         asked = await node.invoked()
         assert asked["args"] == {"picture": picture}
-        [row] = apart.sql("select params::text as params from calls")
+        connection_id = node.client.hello["server"]["connectionId"]
+        [row] = apart.sql(f"select params::text as params from calls where target = '{connection_id}'")
         assert picture[:500] not in row["params"]
         await node.answer(asked["callId"], result={"again": [picture]})
         assert await call == {"again": [picture]}
@@ -151,11 +158,9 @@ async def test_a_canvas_reaches_a_node_by_the_same_name_and_is_told_503_while_it
             assert shown["state"]["answer"]["result"] == {"text": "hello ada"}
             pressing = asyncio.create_task(client.refusal("canvas.action", {"canvasId": name, "actionId": "ask"}))
             await node.invoked()
-            began = time.monotonic()
         failed = await pressing
         assert failed is not None
         assert "went away before it answered" in failed.error["message"]
-        assert time.monotonic() - began < AT_ONCE_SECONDS
 
 
 async def test_many_calls_are_under_way_at_once_and_end_in_any_order(place: tuple[LiveEasel, int]) -> None:
@@ -185,8 +190,10 @@ async def test_a_call_to_a_node_that_is_here_writes_nothing(small: LiveEasel) ->
                 await call
             return database.commits - before
 
-        counts = [await commits_of_some_calls() for _ in range(3)]
-        assert min(counts) == 0, "the worker's own writes come now and then, a call's would come every time"
+        async def are_none() -> bool:
+            return await commits_of_some_calls() == 0
+
+        await eventually(are_none)  # the worker's own writes come now and then, a call's would come every time
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -303,13 +310,11 @@ async def test_a_call_fails_at_once_when_its_node_goes_away(place: tuple[LiveEas
         calls = [using(easel, f"{name}__Echo", at=at) for _ in range(3)]
         for _ in calls:
             await node.invoked()
-        began = time.monotonic()
     for call in calls:
         assert f"the node {name} went away before it answered" in await said(call)
-    assert time.monotonic() - began < AT_ONCE_SECONDS
     why = await said(using(easel, f"{name}__Echo", at=at))
     assert "there is no such tool" in why or "it was not asked" in why
-    assert easel.sql("select * from calls") == []
+    await no_calls(easel)
 
 
 @case("X8")
@@ -318,10 +323,12 @@ async def test_a_call_that_ends_here_ends_at_the_node(place: tuple[LiveEasel, in
     easel, at = place
     name = new_session()
     async with NodePeer.connected(easel, name) as node:
-        call = using(easel, f"{name}__Echo", at=at, seconds=0.5 if "time" in way else None)
+        # By way of the store it takes a while until the node is asked, and longer where the store is busy.
+        seconds = 5 if at else 0.5
+        call = using(easel, f"{name}__Echo", at=at, seconds=seconds if "time" in way else None)
         call_id = (await node.invoked())["callId"]
         if "time" in way:
-            assert "took longer than 0.5 s" in await said(call)
+            assert f"took longer than {seconds} s" in await said(call)
         else:
             call.cancel()
         assert await node.cancelled() == call_id
@@ -329,7 +336,7 @@ async def test_a_call_that_ends_here_ends_at_the_node(place: tuple[LiveEasel, in
         call = using(easel, f"{name}__Echo", {"still": "there"}, at=at)
         await node.echo_one()
         assert await call == {"still": "there"}
-    assert easel.sql("select * from calls") == []
+    await no_calls(easel)
 
 
 async def test_a_call_whose_answer_was_on_its_way_is_not_cancelled(easel: LiveEasel) -> None:
@@ -368,7 +375,8 @@ async def test_output_reaches_whoever_wants_to_see_it_while_the_call_runs(small:
 
 async def test_both_instances_know_a_node_at_once_and_forget_it_at_once(apart: LiveEasel) -> None:
     name = new_session()
-    assert await names_of(apart, at=1) == await names_of(apart) == set()
+    for at in (0, 1):
+        await eventually(lambda at=at: _knows_not(apart, at))  # nor any of the tests before
     async with NodePeer.connected(apart, name, at=1):
         for at in (0, 1):
             await eventually(lambda at=at: _knows(apart, at, f"{name}__Echo"))
@@ -423,7 +431,7 @@ async def _has_heard(nodes: Any, old: dict[Any, Any]) -> bool:
 async def test_the_nodes_of_an_instance_that_died_run_out_with_their_calls(
     tmp_path_factory: pytest.TempPathFactory, module_database_url: str
 ) -> None:
-    settings = {"node_seconds": 2.0, "poll_seconds": 0.1}
+    settings = {"node_seconds": 600.0, "poll_seconds": 0.1}
     name = new_session()
     with Live(tmp_path_factory.mktemp("easel"), module_database_url, edges=2, with_worker=False, settings=settings) as live:
         dead: Any = live.instances[0].stories.nodes
@@ -432,10 +440,14 @@ async def test_the_nodes_of_an_instance_that_died_run_out_with_their_calls(
             call = using(live, f"{name}__Echo", at=1)
             await node.invoked()
             live._loop.call_soon_threadsafe(dead._duty.cancel)  # it renews nothing any more, and answers nothing
-            began = time.monotonic()
+            await eventually(lambda: _is_over(dead._duty))
+            live.sql(f"update nodes set expires_at = clock_timestamp() where node_id = '{name}'")  # as if that time were over
             assert "went away" in await said(call)
-            assert time.monotonic() - began < 4.0
             assert "there is no such tool" in await said(using(live, f"{name}__Echo", at=1))
+
+
+async def _is_over(task: asyncio.Task[Any]) -> bool:
+    return task.done()
 
 
 async def test_without_the_bell_a_poll_does_it(tmp_path_factory: pytest.TempPathFactory, module_database_url: str) -> None:

@@ -15,7 +15,7 @@ from easel.edges.http.calls import Access
 from easel.edges.http.routes import ROUTES
 from easel.edges.methods import METHODS
 from easel.host.tokens import Tokens
-from tests.edges.http.live import WAIT_SECONDS, new_session, script
+from tests.edges.http.live import WAIT_SECONDS, in_time, new_session, script
 from tests.edges.http.live import LiveEasel as Live
 from tests.requirements import case
 
@@ -170,7 +170,7 @@ def test_a_stream_ends_with_the_token_that_opened_it(small: LiveEasel) -> None:
     run_id = small.start(script({"say": "one"}, {"wait_ms": 600_000}))
     small.stream_start(run_id)
     with asking(small, secret) as http, http.stream("GET", f"/api/runs/{run_id}/events") as answer:
-        lines = answer.iter_lines()
+        lines = in_time(answer.iter_lines())
         while next(lines) != "event: message.delta":
             pass
         small.do(desk(small).revoke(token_id))

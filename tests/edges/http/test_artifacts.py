@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SMALL_LIMIT = 100_000
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(1000)
 TEXT = b"0123456789"
-SOON = 10.0
+SOON = 30.0
 LARGE = 30_000_000  # more than a socket takes in while nobody reads
 
 
@@ -123,9 +123,9 @@ def test_what_is_too_large_is_refused_and_leaves_nothing(narrow_easel: LiveEasel
     else:
         kind = "application/octet-stream"
     sent = content if declared else iter([content[:70_000], content[70_000:]])
+    before = blobs_of(narrow_easel), rows_of(narrow_easel)
     check_error(upload(narrow_easel, sent, kind), 413)  # type: ignore[arg-type]
-    assert blobs_of(narrow_easel) == []
-    assert rows_of(narrow_easel) == []
+    assert (blobs_of(narrow_easel), rows_of(narrow_easel)) == before
 
 
 def test_exactly_the_limit_is_taken_in_both_ways(narrow_easel: LiveEasel) -> None:
@@ -165,12 +165,12 @@ BOMBS = [
 @case("R2")
 @pytest.mark.parametrize("says, content", BOMBS, ids=[row[0] for row in BOMBS])
 def test_a_bomb_is_only_bytes(small_easel: LiveEasel, says: str, content: bytes) -> None:
-    began = time.monotonic()
+    began = time.process_time()  # the server lives in this process: what is unpacked would cost it work, however busy the machine is
     uri = made(small_easel, content, "application/json")
     got = small_easel.get(uri)
     assert got.content == content
     assert "content-encoding" not in got.headers
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_nothing_is_refused(small_easel: LiveEasel) -> None:
@@ -191,7 +191,7 @@ def test_who_goes_away_in_the_middle_leaves_nothing(narrow_easel: LiveEasel) -> 
 def wait_until(is_so: Any) -> None:
     deadline = time.monotonic() + SOON
     while not is_so():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, "it does not come to that"
         time.sleep(0.01)
 
 
@@ -527,7 +527,8 @@ def test_a_reader_that_takes_nothing_is_cut(small_easel: LiveEasel, logged: list
 def test_no_row_and_no_log_line_holds_the_pixels(small_easel: LiveEasel, logged: list[dict[str, Any]]) -> None:
     pixels = os.urandom(5_000)
     small_easel.get(made(small_easel, PNG + pixels, "image/png"))
-    stored = b"".join(path.read_bytes() for path in small_easel.folder.glob("easel.db*"))
+    # Pages go from easel.db-wal to easel.db, and never back: in this order none is missed.
+    stored = b"".join(path.read_bytes() for path in sorted(small_easel.folder.glob("easel.db*"), reverse=True))
     assert id_of(PNG + pixels).encode() in stored
     told = str(logged).encode()
     for form in (pixels[1_000:1_100], pixels[1_000:1_100].hex().encode(), repr(pixels[1_000:1_100]).encode()):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
+import sqlite3
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -223,10 +225,11 @@ def test_a_wrong_token_is_recorded_and_not_what_it_was(small_easel: LiveEasel, s
 
 def test_who_shows_nothing_has_not_tried_to_get_in(tmp_path: Path) -> None:
     with LiveEasel(tmp_path, with_worker=False) as easel, easel.stranger() as stranger:
-        assert stranger.get("/api/runs").status_code == 401
         stranger.get("/api/runs", headers={"Authorization": "Bearer wrong"})
-        latest(easel, "sign_in.failed")
-        assert [record["details"]["count"] for record in records(easel, action="sign_in.failed")] == [1]
+        assert stranger.get("/api/runs").status_code == 401
+        stranger.get("/api/runs", headers={"Cookie": "easel=wrong"})
+        latest(easel, "sign_in.failed", by="cookie")  # what came before it is counted by then
+        assert sum(record["details"]["count"] for record in records(easel, action="sign_in.failed")) == 2
 
 
 @case("R4")
@@ -267,8 +270,11 @@ def test_a_slow_answer_is_noted_for_operators_alone(tmp_path: Path) -> None:
         assert record["storage_class"] == "ops"
         assert record["details"]["seconds"] > 0
         assert not {"server-timing", "x-response-time", "x-process-time"} & set(answer.headers)
-        run_id = easel.finish()
-        assert not [one for one in records(easel, action="http.slow") if one["details"]["route"] == "/api/runs/{run_id}/events"], run_id
+        easel.finish()  # a stream is watched, last of all; whatever is told of it is stored when Easel has stopped
+    with contextlib.closing(sqlite3.connect(tmp_path / "easel.db")) as database:
+        told = [json.loads(record)["details"] for (record,) in database.execute("select record from audit where action = 'http.slow'")]
+    assert {"/api/tools", "/api/runs"} <= {one["route"] for one in told}
+    assert "/api/runs/{run_id}/events" not in {one["route"] for one in told}
 
 
 def used_actions() -> dict[str, str]:
@@ -320,7 +326,7 @@ def all_that_is_sent(easel: LiveEasel, run_id: str, session: str) -> dict[str, s
     with connect(url) as chat:
         frames: list[str] = []
         while not any('"message.completed"' in frame and '"assistant"' in frame for frame in frames):
-            frames.append(str(chat.recv(timeout=10)))
+            frames.append(str(chat.recv(timeout=20)))
     return {**sent, "/ws/chat": "\n".join(frames)}
 
 
@@ -405,7 +411,7 @@ def test_a_lost_database_leaks_nothing_and_is_told_to_operators_when_it_is_back(
         session = new_session()
         run_id = easel.finish("noop", session)
         server.stop("immediate")
-        wait_until(lambda: easel.get("/readyz").status_code == 503, within=5, what="/readyz notices")
+        wait_until(lambda: easel.get("/readyz").status_code == 503, within=60, what="/readyz notices")
         asks = [("GET", f"/api/runs/{run_id}"), ("GET", f"/api/runs/{run_id}/events"), ("GET", f"/sse/run/{run_id}"), ("GET", "/api/audit")]
         asks += [
             ("POST", f"/api/runs/{run_id}/cancel"),
@@ -422,7 +428,7 @@ def test_a_lost_database_leaks_nothing_and_is_told_to_operators_when_it_is_back(
         with easel.stranger() as browser:  # who signs in meanwhile is let in, and recorded afterwards
             assert browser.get("/", params={"token": easel.token}).status_code == 303
         server.start()
-        wait_until(lambda: easel.get("/readyz").status_code == 200, within=10, what="ready again")
+        wait_until(lambda: easel.get("/readyz").status_code == 200, within=60, what="ready again")
         record = latest(easel, "database.away")
         assert record["storage_class"] == "ops"
         assert record["details"]["exception"]

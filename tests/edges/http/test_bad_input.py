@@ -17,6 +17,7 @@ from easel.edges.http.routes import ROUTES
 from tests.edges.http.live import LiveEasel, new_session, script
 from tests.edges.http.test_tenancy import BODIES
 from tests.requirements import case, rule
+from tests.support.processes import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 WORDS = {cls.code: cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, errors.HostError)}
 GATEWAY_CODES = {101, 102, 103, 400, 401, 403, 404, 409, 413, 429, 500, 503, 504}
 LIMIT = 8_388_608
+TRIES = 10
 GOOD = {"session_id": "s", "message": "noop"}
 
 BAD_BODIES = [
@@ -163,7 +165,10 @@ def test_a_refusal_does_not_keep_anybody_waiting(small_easel: LiveEasel, body: b
         assert small_easel.ask("POST", "/api/runs", content=body).status_code in (400, 413)
         return time.monotonic() - began
 
-    assert min(seconds() for _ in range(3)) < 0.5  # the least of three: the machine may be busy
+    tried = [seconds()]
+    while tried[-1] >= 0.5 and len(tried) < TRIES:
+        tried.append(seconds())  # the machine may be busy: what can be quick is so now and then
+    assert tried[-1] < 0.5, tried
 
 
 @case("R2")
@@ -234,7 +239,8 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_fault_of_the_serve
     with socket.create_connection(small_easel.address) as leaving:
         head = f"POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {small_easel.token}\r\nContent-Length: 90\r\n\r\n"
         leaving.sendall(head.encode() + b'{"session_id":"s","mess')
-    small_easel.finish()  # by now the server has seen the end
+    wait_until(lambda: any(event["event"] == "http.gone" for event in logged), within=30, what="the server has seen the end")
+    small_easel.finish()
     assert [event for event in logged if event["level"] in ("error", "warning")] == []
 
 
@@ -253,7 +259,7 @@ RAW = [
 @pytest.mark.parametrize("says, sent", RAW, ids=[row[0] for row in RAW])
 def test_what_is_not_http_is_refused_and_the_connection_closed(small_easel: LiveEasel, says: str, sent: bytes) -> None:
     head = b""
-    with socket.create_connection(small_easel.address, timeout=10) as connection, contextlib.suppress(ConnectionError):
+    with socket.create_connection(small_easel.address, timeout=30) as connection, contextlib.suppress(ConnectionError):
         connection.sendall(sent)
         head = connection.recv(65_536).split(b"\r\n")[0]
     is_cut = not head and len(sent) > 1_000_000  # who still sends when they are refused may be cut before they read it
@@ -302,7 +308,7 @@ def test_deep_arguments_are_passed_or_refused_but_never_break_the_worker(easel: 
 
 @rule("RX-31")
 def test_after_all_this_the_server_still_takes_work(easel: LiveEasel) -> None:
-    connection = http.client.HTTPConnection(*easel.address, timeout=10)
+    connection = http.client.HTTPConnection(*easel.address, timeout=30)
     try:
         for _ in range(3):
             connection.request("POST", "/api/runs", json.dumps({**GOOD, "session_id": new_session()}), easel.bearer)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.edges.http.live import new_session, script
+from tests.edges.http.live import in_time, new_session, script
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def watched(easel: LiveEasel, canvas: str, count: int, **query: str) -> list[dic
     frames: list[dict[str, str]] = []
     with easel.stranger() as http, http.stream("GET", f"/sse/canvas/{canvas}", params=query, headers=easel.bearer) as stream:
         assert stream.status_code == 200
-        for frame in _frames(stream.iter_lines()):
+        for frame in _frames(in_time(stream.iter_lines())):
             if "id" in frame:
                 frames.append(frame)
             if len(frames) == count:
@@ -211,7 +211,7 @@ def test_a_patch_over_http_is_seen_on_the_stream_and_a_stale_one_is_a_conflict(e
 
 def test_who_watches_a_canvas_that_is_deleted_sees_the_stream_end(easel: LiveEasel, canvas: str) -> None:
     with easel.stranger() as http, http.stream("GET", f"/sse/canvas/{canvas}", headers=easel.bearer) as stream:
-        frames = _frames(stream.iter_lines())
+        frames = _frames(in_time(stream.iter_lines()))
         while "id" not in next(frames):
             pass
         assert rpc(easel, "canvas.delete", canvasId=canvas).status_code == 200

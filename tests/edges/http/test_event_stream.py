@@ -189,7 +189,7 @@ def test_a_live_stream_carries_events_as_they_happen(easel: LiveEasel) -> None:
 
 def test_asking_only_for_the_head_of_a_stream_does_not_hold_the_connection(small_easel: LiveEasel) -> None:
     run_id = small_easel.start(WAITING)
-    connection = http.client.HTTPConnection(*small_easel.address, timeout=3)
+    connection = http.client.HTTPConnection(*small_easel.address, timeout=30)
     try:
         connection.request("HEAD", f"/api/runs/{run_id}/events", headers=small_easel.bearer)
         assert connection.getresponse().read() == b""
@@ -296,7 +296,7 @@ def test_a_cursor_of_odd_characters_in_the_query_is_refused(easel: LiveEasel, cu
 @case("E5")
 @pytest.mark.parametrize("value", [b"", b"\xb2", b"1\x001", b"\xff"])
 def test_a_cursor_of_odd_bytes_in_the_header_is_refused(small_easel: LiveEasel, value: bytes) -> None:
-    connection = http.client.HTTPConnection(*small_easel.address, timeout=5)
+    connection = http.client.HTTPConnection(*small_easel.address, timeout=30)
     try:
         connection.putrequest("GET", f"/api/runs/{small_easel.finish()}/events")
         connection.putheader("Authorization", f"Bearer {small_easel.token}")

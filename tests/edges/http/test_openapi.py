@@ -142,7 +142,7 @@ def test_whatever_is_generated_from_the_description_gets_an_answer_that_it_descr
         case = data.draw(operation.as_strategy(generation_mode=mode))
         if "run_id" in (case.path_parameters or {}) and data.draw(st.booleans()):
             case.path_parameters["run_id"] = run_id
-        answer = case.call(base_url=small_easel.base_url, session=session, headers=small_easel.bearer, timeout=10)
+        answer = case.call(base_url=small_easel.base_url, session=session, headers=small_easel.bearer, timeout=30)
         case.validate_response(answer, checks=checks)
 
     with requests.Session() as session:

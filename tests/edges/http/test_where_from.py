@@ -65,7 +65,7 @@ GUARDS = {
 
 def ask(easel: LiveEasel, method: str, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
     """With exactly these headers: the test chooses the host, not the client."""
-    connection = http.client.HTTPConnection(*easel.address, timeout=10)
+    connection = http.client.HTTPConnection(*easel.address, timeout=30)
     try:
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         for name, value in headers.items():
