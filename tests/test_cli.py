@@ -232,9 +232,8 @@ def test_up_serves_its_first_page_soon_and_stays_small(launcher: Launcher) -> No
     for _ in range(5):
         if took < FIRST_PAGE_SECONDS:
             break
-        server.terminate(
-            STOP_SECONDS
-        )  # the machine may have been busy with something else: a promise that can be kept is kept now and then
+        # The machine may have been busy with something else: a promise that can be kept is kept now and then.
+        server.terminate(STOP_SECONDS)
         took, server, page = first_page(launcher)
     assert took < FIRST_PAGE_SECONDS
     assert "Start a run" in page.text

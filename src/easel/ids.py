@@ -28,7 +28,7 @@ _MADE = re.compile(r"[a-z]{1,8}_[0-9a-hjkmnp-tv-z]{26}")
 
 
 def _sortable() -> str:
-    """Milliseconds, the microseconds in them, and chance: what one process names one after another is in that order."""
+    """Milliseconds, the microseconds in them, and chance: what one process names one after another is in that order, by its clock."""
     milliseconds, microseconds = divmod(time.time_ns() // 1_000, 1_000)
     number = milliseconds << 80 | microseconds << 70 | int.from_bytes(os.urandom(9), "big") >> 2
     return "".join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])

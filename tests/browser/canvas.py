@@ -161,9 +161,8 @@ async def the_frame(page: Page) -> Frame:
     frame = await element.content_frame()
     assert frame
     await frame.wait_for_load_state("load")
-    await holds(
-        frame, "location.href !== 'about:blank' && document.readyState === 'complete'"
-    )  # and not what a frame shows before its page
+    # Not what a frame shows before its page.
+    await holds(frame, "location.href !== 'about:blank' && document.readyState === 'complete'")
     return frame
 
 

@@ -281,7 +281,6 @@ async def test_another_session_may_be_chosen_while_one_is_live_and_their_words_d
     await expect(page.locator("#welcome")).to_be_visible()
     await say(page, script({"say": "Just this."}))
     await expect(answer(page)).to_have_text("Just this.")
-    # Not by a press, which is lost if the list is drawn anew while it lasts, as it is after every answer.
     await page.locator(f"#session-list button[title='{talkative}']").click()
     await expect(answer(page)).to_contain_text("tick 5")
     await expect(page.locator("#turns")).not_to_contain_text("Just this.")

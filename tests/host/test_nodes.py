@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from easel.core.principal import THE_OWNER
+from easel.core.stream.ring import CallWaits, Ring
 from easel.core.tool.call import Answer, NewCall
 from easel.core.tool.context import ToolContext
 from easel.core.tool.offer import OfferLimits
@@ -571,6 +572,24 @@ async def test_an_answer_that_is_being_fetched_is_not_missed(pair: tuple[Instanc
         await there.nodes._elsewhere.renew()
         may_go_on.set()
         assert await soon(call) == "done"
+
+
+async def test_what_is_asked_of_a_node_before_it_was_greeted_is_taken_when_it_was(bench: Bench) -> None:
+    """It is known to others from the moment it is stored, and no poll comes to find it."""
+    limits = replace(LIMITS, poll_seconds=600.0, seconds=1_800.0)
+    here, there = Instance(bench, limits), Instance(bench, limits)
+    link, arrival = Link(), Arrival(THE_OWNER, "laptop", TOOLS, new_connection_id(), "1", "test")
+    one = await here.nodes.enter(arrival, link)
+    rings: asyncio.Queue[Ring] = asyncio.Queue()
+    bench.database.bell.listen(rings.put_nowait)
+    call = asyncio.create_task(there.use())
+    while not isinstance(await soon(rings.get()), CallWaits):
+        pass
+    here.nodes.open(one)
+    await answered(one, link)
+    assert await soon(call) == "done"
+    for instance in (here, there):
+        await instance.nodes.close()
 
 
 async def test_a_call_that_is_being_placed_is_not_missed_yet(pair: tuple[Instance, Instance]) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 # A machine that is busy with something else may stop for seconds, and that is no finding; what works waits for none of it.
 PATIENCE_SECONDS = 30
-TICK_SECONDS = 0.01
 
 Answer = TypeVar("Answer")
 
@@ -49,39 +47,6 @@ class HandClock:
 
     def monotonic(self) -> float:
         return self._began + self.ahead
-
-
-@dataclass
-class Lost:
-    """Seconds in which this machine did nothing for us."""
-
-    seconds: float = 0.0
-
-
-@contextlib.asynccontextmanager
-async def lost_time(bench: Bench) -> AsyncGenerator[Lost]:
-    """For a promise of time: what a pause and a write took beyond what they take, over and over while the block runs, the machine took."""
-    lost, now = Lost(), asyncio.get_running_loop().time
-    began = now()
-
-    def count() -> None:
-        nonlocal began
-        lost.seconds += max(0.0, now() - began - 2 * TICK_SECONDS)
-        began = now()
-
-    async def measure() -> None:
-        while True:
-            await asyncio.sleep(TICK_SECONDS)
-            await bench.database.write(lambda connection: connection.execute("update users set name = name").rowcount)
-            count()
-
-    measuring = asyncio.create_task(measure())
-    try:
-        yield lost
-    finally:
-        count()  # and what is under way
-        measuring.cancel()
-        await asyncio.gather(measuring, return_exceptions=True)
 
 
 async def ended(bench: Bench, run_id: RunId) -> Run:

@@ -7,7 +7,6 @@ import contextlib
 import functools
 import itertools
 import json
-import statistics
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ import asyncpg
 import psutil
 import pytest
 
-from tests.journeys.client import TERMINAL, Client, call, eventually, new_session, say, script, spread, ticked, ticks, wait_ms
+from tests.journeys.client import TERMINAL, Client, call, check_each, eventually, new_session, say, script, spread, ticked, ticks, wait_ms
 from tests.journeys.ledger import after_last_start, check_delivery, said_in, starts_in
 from tests.requirements import case, rule
 from tests.support.processes import wait_until
@@ -36,11 +35,12 @@ CANCELLED_WITHIN_SECONDS = 1.0
 # "cancelled within a second", however deep in a tool the run is.
 REFUSED_WITHIN_SECONDS = 1.0
 TIMED = 5
-# What takes longest of several is the machine's doing; what most of them take is ours.
+# Times that a promise of time is measured.
 FOREVER = ticks(20_000, 30)
 RACES, AT_ONCE = 200, 10
 # Ten cancels at a time leave both APIs some connections for everything else.
 MOST_ROUNDS = 2 * RACES // AT_ONCE
+LONGEST_PAUSE_SECONDS = 5.0
 MOST_BYTES = 2000
 # More than the whole answer for a run of four events has.
 A_STORY = script(say("First. "), call("gsv__Echo", value={"answer": 42}), ticks(8, 30), say("Last."))
@@ -173,7 +173,7 @@ async def test_fifty_posts_with_one_key_on_two_instances_make_one_run(cluster: C
             refused_after.append(asked.seconds)
             assert other.status_code == 409, other.text
             assert other.json()["error"]["name"] == "IDEMPOTENCY_CONFLICT"
-    assert statistics.median(refused_after) < REFUSED_WITHIN_SECONDS, f"a refusal needs no more time than an answer: {refused_after}"
+    check_each(refused_after, REFUSED_WITHIN_SECONDS, "a refusal needs no more time than an answer")
 
 
 async def test_runs_of_one_session_follow_each_other_in_order(cluster: Cluster) -> None:
@@ -204,7 +204,7 @@ async def test_a_run_is_cancelled_mid_stream_from_the_other_instance(cluster: Cl
             assert events[-1].data["status"] == "cancelled"
             check_delivery(events, await cluster.ledger.log(run_id))
             await cluster.ledger.check([run_id], ends="cancelled")
-    assert statistics.median(took) < CANCELLED_WITHIN_SECONDS, took
+    check_each(took, CANCELLED_WITHIN_SECONDS, "cancelled")
 
 
 @case("J9")
@@ -241,7 +241,7 @@ async def test_a_cancel_inside_a_long_tool_stops_the_tools_child_process(cluster
             await asyncio.to_thread(wait_until, lambda child=child: not child.is_running(), within=30, what="the child is gone")
             took.append(asked.seconds)
             await cluster.ledger.check([run_id], ends="cancelled")
-    assert statistics.median(took) < CANCELLED_WITHIN_SECONDS, took
+    check_each(took, CANCELLED_WITHIN_SECONDS, "cancelled")
 
 
 @contextlib.asynccontextmanager
@@ -280,7 +280,8 @@ async def test_a_cancel_that_races_the_end_gives_one_outcome(cluster: Cluster, f
             run_ids = await asyncio.gather(*(client.start(message, session_id=session) for session in sessions))
             async with gate(cluster.ledger, sessions) as until_trying:
                 if set((await cluster.ledger.statuses(run_ids)).values()) & TERMINAL:
-                    pause *= 2  # some had ended before the gate was closed: nobody is left for them to race with
+                    # Some had ended before the gate was closed: nobody is left for them to race with.
+                    pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
                     continue
                 if first == "the end":
                     await until_trying(1)
@@ -298,7 +299,7 @@ async def test_a_cancel_that_races_the_end_gives_one_outcome(cluster: Cluster, f
             # Who was told that it is too late was told the truth.
             assert {outcomes[run] for run, answer in zip(run_ids, answered, strict=True) if answer.status_code == 409} <= {"completed"}
             if not is_in_order:
-                pause *= 1.5
+                pause = min(1.5 * pause, LONGEST_PAUSE_SECONDS)
                 continue
             answers.update(answer.status_code for answer in answered)
             rounds += 1

@@ -262,21 +262,21 @@ async def test_what_the_server_never_takes_ends_it(easel: LiveEasel, node_id: st
 
 
 async def test_it_comes_back_to_a_server_that_was_away() -> None:
-    place = sockets.socket()
-    place.bind(("127.0.0.1", 0))  # nobody else can take its address while nobody listens there
-    url = f"ws://127.0.0.1:{place.getsockname()[1]}/ws"
-    async with running(url, "the same") as node:
-        await node.has_said(f"No connection to {url}", times=3)
-        assert "Trying again in" in node.said[0]
-        assert "and so on for ever; Ctrl-C stops it." in node.said[0]
+    with sockets.socket() as place:
+        place.bind(("127.0.0.1", 0))  # nobody else can take its address while nobody listens there
+        url = f"ws://127.0.0.1:{place.getsockname()[1]}/ws"
+        async with running(url, "the same") as node:
+            await node.has_said(f"No connection to {url}", times=3)
+            assert "Trying again in" in node.said[0]
+            assert "and so on for ever; Ctrl-C stops it." in node.said[0]
 
-        async def play(socket: ServerConnection) -> None:
-            assert json.loads(await socket.recv())["params"]["auth"] == {"token": "the same"}
-            await socket.close(1012)
+            async def play(socket: ServerConnection) -> None:
+                assert json.loads(await socket.recv())["params"]["auth"] == {"token": "the same"}
+                await socket.close(1012)
 
-        async with serve(play, sock=place):
-            await node.has_said("The connection to", times=2)
-        assert not node.task.done()
+            async with serve(play, sock=place):
+                await node.has_said("The connection to", times=2)
+            assert not node.task.done()
 
 
 # --- with servers that misbehave ----------------------------------------------------------------------------------------

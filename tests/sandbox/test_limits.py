@@ -248,7 +248,8 @@ async def test_a_command_starts_in_well_under_a_tenth_of_a_second(machine: Machi
             began = time.perf_counter()
             await (await asyncio.create_subprocess_exec("bash", "-c", "bash -c 'bash -c true; :'; :")).wait()  # one waits for the other
             plain.append(time.perf_counter() - began)
-        tries.append(sorted(seconds)[28] - sorted(plain)[28])
+        # The first try is the promise as it stands.
+        tries.append(sorted(seconds)[28] - (sorted(plain)[28] if tries else 0))
     assert tries[-1] < 0.1, tries
 
 

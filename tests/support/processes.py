@@ -36,6 +36,8 @@ READY_SECONDS = 60.0
 GONE_SECONDS = 30.0
 # A killed process is gone at once; this only bounds the wait for the kernel, which first lets it end what it does on a slow disk.
 ANSWER_SECONDS = 20.0
+STANDSTILL_SECONDS = 20.0
+# More of it is not credible, and pytest's own limit would come before ours.
 LOOK_AGAIN_SECONDS = 0.02
 # Between two looks at something outside this process that cannot call us.
 SHOWN_LINES = 60
@@ -52,10 +54,10 @@ class NotReady(AssertionError):
 
 def wait_until(is_so: Callable[[], bool], *, within: float, what: str) -> float:
     """Seconds until it was so. Looks again and again, with an end; the last look begins after it."""
-    watch = Stopwatch()
+    watch, latest = Stopwatch(), time.monotonic() + within + STANDSTILL_SECONDS
     looked_at = 0.0
     while not is_so():
-        if looked_at > within:
+        if looked_at > within or time.monotonic() > latest:
             raise AssertionError(f"not within {within} s: {what}")
         time.sleep(LOOK_AGAIN_SECONDS)
         looked_at = watch.seconds

@@ -1,8 +1,9 @@
 """A stopwatch for promises of time that does not run while the whole machine stands still.
 
-A shared machine stops for seconds now and then: a busy disk, another guest on the same host. Nothing of Easel runs then either, so such time
+A shared machine stops for seconds now and then, for another guest on the same host. Nothing of Easel runs then either, so such time
 says nothing about it. A thread that wants to wake up every few milliseconds notes how much too late it did. On a machine that
-goes on, a stopwatch shows what any clock shows.
+goes on, a stopwatch shows what any clock shows. What this process itself did meanwhile is no standstill: Easel may live in it, and
+whoever holds the interpreter keeps that thread waiting too.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ class _Pulse:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._beat = 0.0
+        self._worked = 0.0  # by the processor, up to that beat
         self._lost = 0.0
 
     def start(self) -> None:
         with self._lock:
             if self._thread is None:
-                self._beat = time.monotonic()
+                self._note_beat()
                 self._thread = threading.Thread(target=self._go_on, name="standstill", daemon=True)
                 self._thread.start()
 
@@ -35,15 +37,18 @@ class _Pulse:
             return self._lost + self._late()
 
     def _late(self) -> float:
-        late = time.monotonic() - self._beat - BEAT_SECONDS
+        late = time.monotonic() - self._beat - BEAT_SECONDS - (time.process_time() - self._worked)
         return late if late > UNEVEN_SECONDS else 0.0
+
+    def _note_beat(self) -> None:
+        self._beat, self._worked = time.monotonic(), time.process_time()
 
     def _go_on(self) -> None:
         while True:
             time.sleep(BEAT_SECONDS)
             with self._lock:
                 self._lost += self._late()
-                self._beat = time.monotonic()
+                self._note_beat()
 
 
 _PULSE = _Pulse()

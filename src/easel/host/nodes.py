@@ -178,6 +178,7 @@ class Nodes:
             self._replace(older)
         NODES.set(len(self._here))
         self._tell_change(one.node)
+        self._wake.set()  # somebody may have asked it already: others know it since `enter`
         if self._duty is None or self._duty.done():
             self._duty = asyncio.create_task(self._do_duty())
 

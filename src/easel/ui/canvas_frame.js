@@ -8,7 +8,7 @@ export class Frame {
   #frame = null;
   #idle = () => {};
 
-  /** `on` has: left(is) when the frame shows something that is no page of the canvas, and when it does again. */
+  /** `on` has: left() when the frame shows something that is no page of the canvas. */
   constructor(stage, address, bridge, on) {
     Object.assign(this, { stage, address, bridge, on });
   }
@@ -38,7 +38,7 @@ export class Frame {
     const { heard } = this.bridge;
     this.hasFailed = frame === this.#frame && !this.bridge.isGreeted;
     this.bridge.say("knock");
-    setTimeout(() => { if (frame === this.#frame && this.bridge.heard === heard) this.on.left(true); }, this.bridge.isGreeted ? KNOCK_MS : 0);
+    setTimeout(() => { if (frame === this.#frame && this.bridge.heard === heard) this.on.left(); }, this.bridge.isGreeted ? KNOCK_MS : 0);
   }
 
   /** What was typed and not yet stored is stored first. */

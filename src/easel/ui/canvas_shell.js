@@ -38,7 +38,7 @@ const watch = new CanvasWatch(gateway, canvasId, agentId, { changed, over });
 const asking = new Asking(gateway, watch, canvasId, { titleOf, note: (actionId, says) => notes.add(`action ${titleOf(actionId)}`, says), closed: backTo });
 const bridge = new Bridge({
   hello: () => {
-    pageLeft(false);
+    wasThere();
     bridge.say("welcome", told({ state: true, info: true }));
     bridge.say("link", { isLive: gateway.isLive });
   },
@@ -48,7 +48,7 @@ const bridge = new Bridge({
   problem: ({ at: where, says }) => notes.add(String(where).slice(0, 300), String(says).slice(0, 1000)),
   broken: ({ broken }) => notes.broken(listOf(broken)),
   idle: () => frame.isIdle(),
-  here: () => pageLeft(false),
+  here: wasThere,
   refused: pageRefused,
 });
 const frame = new Frame(at("stage"), `${view}assets/index.html`, bridge, { left: pageLeft });
@@ -237,13 +237,25 @@ function pageRefused(what, detail, count) {
 }
 
 const LEFT = "It left its place, or could not be loaded; a canvas cannot show other pages.";
-/** It lies over the frame: a page that was only slow to answer takes its place back. */
-function pageLeft(is) {
-  at("stage").querySelector(".left")?.remove();
-  if (!is) return notes.takeBack("page", LEFT);
-  const again = button("main", "Show the canvas again", () => frame.show(told({ state: true, info: true })));
-  at("stage").append(element("div", "left", element("p", "", "The page of this canvas went somewhere else, or could not be loaded."), element("p", "", again)));
+let leftPanel = null; // it lies over the frame
+
+function pageLeft() {
+  leftPanel?.remove();
+  const again = button("main", "Show the canvas again", () => {
+    leftPanel = null; // it did leave: that stays told
+    frame.show(told({ state: true, info: true }));
+  });
+  leftPanel = element("div", "left", element("p", "", "The page of this canvas went somewhere else, or could not be loaded."), element("p", "", again));
+  at("stage").append(leftPanel);
   notes.add("page", LEFT);
+}
+
+/** It was only slow to answer, and takes its place back. */
+function wasThere() {
+  if (!leftPanel) return;
+  leftPanel.remove();
+  leftPanel = null;
+  notes.takeBack("page", LEFT);
 }
 
 const listOf = (broken) => (Array.isArray(broken) ? broken.slice(0, 50).map((one) => ({ at: String(one?.at).slice(0, 300), says: String(one?.says).slice(0, 1000) })) : []);

@@ -394,7 +394,7 @@ async def test_a_connection_that_is_only_half_there_is_found_within_seconds(impa
         silence = Stopwatch()
         with pytest.raises(Exception, match="went away"):
             await call
-        assert silence.seconds < 2 * Settings().node_heartbeat_seconds, "sooner than any other clock of Easel would end it"
+        assert silence.seconds < Settings().node_heartbeat_seconds, "sooner than without the setting, which needs this long at least"
         assert await names_of(impatient) == set()
 
 
