@@ -92,6 +92,19 @@ async def test_a_press_on_a_session_is_not_lost_when_the_list_is_drawn_anew(page
     await expect(row).to_have_attribute("aria-current", "true")
 
 
+async def test_an_answer_that_breaks_off_is_told_and_asked_for_again(page: Page, server: EaselProcess) -> None:
+    await enter(page, server)
+    await say(page, script({"say": "First."}))
+    await expect_ended(page)
+    await page.route("**/api/sessions?*", lambda route: route.fulfill(status=200, content_type="application/json", body='{"sess'))
+    await page.evaluate("dispatchEvent(new Event('focus'))")
+    await expect(page.locator("#sessions-problem")).to_have_text("The server went away in the middle of its answer.")
+    await page.unroute("**/api/sessions?*")
+    await page.evaluate("dispatchEvent(new Event('focus'))")
+    await expect(page.locator("#sessions-problem")).to_be_empty()
+    await expect(page.locator("#session-list button[aria-current='true']")).to_be_visible()
+
+
 async def test_a_new_session_is_empty_and_one_empty_one_is_enough(page: Page, server: EaselProcess) -> None:
     await enter(page, server)
     await say(page, "noop")

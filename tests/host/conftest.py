@@ -79,7 +79,8 @@ class Bench:
         self.queue = RunQueue(database.runs, self.artifacts, database.bell, self.audit, max_attempts=3, max_message_bytes=100_000)
 
     def worker(self, *tools: Tool, model: Model | None = None, runs: RunStore | None = None, **changed: Any) -> RunWorker:
-        toolbox = Toolbox([*native_tools(), *tools], audit=self.audit, timeout_seconds=30, max_result_bytes=10_000)
+        sources = changed.pop("sources", ())
+        toolbox = Toolbox([*native_tools(), *tools], audit=self.audit, timeout_seconds=30, max_result_bytes=10_000, sources=sources)
         options = {"slots": 8, "claim_seconds": 15.0, "poll_seconds": 0.05, "drain_seconds": 5.0, "run_timeout_seconds": 60.0, **changed}
         max_steps = options.pop("max_steps", 24)
         loop = ToolLoop(model or ScriptedModel(), toolbox, max_steps=max_steps)

@@ -339,6 +339,45 @@ async def test_a_database_that_is_away_for_a_while_costs_no_run(bench: Bench):
     assert {(run.status, run.attempt) for run in ends} == {(Status.COMPLETED, 1)}
 
 
+class Offers:
+    """What nodes offer, in a store that is away at first."""
+
+    def __init__(self) -> None:
+        self.is_away = True
+        self.asked = asyncio.Event()
+
+    async def definitions(self, user_id: str) -> list[Any]:
+        return await self._asked([])
+
+    async def find(self, user_id: str, name: str) -> None:
+        return await self._asked(None)
+
+    async def _asked(self, answer: Any) -> Any:
+        self.asked.set()
+        if self.is_away:
+            raise Unavailable(what="The database")
+        return answer
+
+
+@rule("RX-49")
+@pytest.mark.parametrize("is_taken_over", [False, True], ids=["asking the model", "repeating a call"])
+async def test_a_database_that_is_away_when_tools_are_looked_for_fails_no_run(bench: Bench, is_taken_over: bool):
+    """What nodes offer is in the store too, and so is whether a call that a lost worker had begun may be made again."""
+    tool = "laptop__Echo" if is_taken_over else "gsv__Clock"
+    run_id = await bench.start(script({"call": tool}, {"say": "after"}))
+    if is_taken_over:
+        made, call = seal(run_id), ToolCall(CallId("call_1"), tool, {})
+        await left_by_a_dead_worker(bench, run_id, made.step(1, Step("", (call,))), made.calling(call))
+        bench.clock.ahead = LATER
+    offers = Offers()
+    async with at_work(bench.worker(sources=[offers])):
+        await soon(offers.asked.wait())
+        assert not (await bench.run(run_id)).is_terminal
+        offers.is_away = False
+        run = await ended(bench, run_id)
+    assert (run.status, run.error_message) == (Status.COMPLETED, None)
+
+
 async def test_an_event_that_cannot_be_stored_fails_its_run_with_a_reason_and_no_other(bench: Bench):
     class Picky(CutOff):
         async def append(self, batch: Batch) -> Any:

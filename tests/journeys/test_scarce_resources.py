@@ -148,7 +148,8 @@ async def test_two_hundred_viewers_hold_no_connection_and_exhaustion_is_a_503(ti
                 assert seconds < ANSWERED_WITHIN_SECONDS
             await eventually(lambda: accepts(client), within=RECOVERY_SECONDS, what="runs are accepted again")
 
-            assert (await client.cancel(first)).status_code == 202
+            answer = await client.cancel(first)
+            assert answer.status_code == 202, (answer.text, await ledger.run(first), worker.last_words())
             seen = await asyncio.gather(*watching)
         log = await ledger.log(run_id)
         for events in seen:

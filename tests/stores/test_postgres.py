@@ -208,6 +208,24 @@ async def test_when_no_connection_is_free_the_answer_is_unavailable_and_not_a_ha
         await narrow.close()
 
 
+async def test_a_connection_that_breaks_while_it_is_given_back_fails_nothing(database_url: str, monkeypatch: pytest.MonkeyPatch):
+    """What was asked has been answered by then."""
+    real, broke = asyncpg.Pool.release, list[Any]()
+
+    async def release(pool: Any, lent: Any, *, timeout: float | None = None) -> None:
+        broke.append(lent)
+        await real(pool, lent, timeout=timeout)
+        raise asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
+
+    database = await open_postgres(database_url)
+    monkeypatch.setattr(asyncpg.Pool, "release", release)
+    try:
+        assert await database.schema_version() == 0
+        assert broke
+    finally:
+        await database.close()
+
+
 async def test_two_instances_that_start_together_migrate_once(database_url: str):
     many = [await open_postgres(database_url, timeout=PATIENCE_SECONDS) for _ in range(4)]
     try:

@@ -7,7 +7,8 @@ claim's time is over; a claim that was lost is told to whoever holds the pen.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from easel.core.run.batch import Appended, Batch
 from easel.core.run.events import RunEvents
@@ -27,9 +28,20 @@ AGENT, NODE = "main", "tool_loop"  # who acts in a run
 MOST_PENDING = 1_000  # events not yet durable; a writer that is ahead by more has to wait
 RETRY_SECONDS = 0.05
 
+Answer = TypeVar("Answer")
+
 
 class ClaimLost(Exception):
     """Another worker holds the run now, or may: stop, and write nothing more."""
+
+
+async def patiently(ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """A store that is away is no failure of the run: it is asked again until it answers or the claim is over."""
+    while True:
+        try:
+            return await ask()
+        except Unavailable:
+            await asyncio.sleep(RETRY_SECONDS)
 
 
 class RunLog:

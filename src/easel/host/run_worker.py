@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from typing import TypeVar
 
 import structlog
 
@@ -26,7 +25,7 @@ from easel.host.left_to_others import LeftToOthers
 from easel.host.metrics import CLAIM_SECONDS, CLAIMS_LOST, HANDED_BACK, QUEUE_SECONDS, RUNS_ENDED, RUNS_HELD, TAKEOVERS
 from easel.host.ports import Bell, Keeper, RunStore
 from easel.host.run_history import read_progress
-from easel.host.run_log import AGENT, NODE, RETRY_SECONDS, ClaimLost, RunLog
+from easel.host.run_log import AGENT, NODE, ClaimLost, RunLog, patiently
 from easel.host.tool_loop import HandBack, Spoken, ToolLoop
 from easel.ids import RunId, WorkerId, new_reference
 
@@ -36,7 +35,6 @@ PRUNE_SECONDS = 60.0
 OPENING = RunEvents.opening(agent_id=AGENT, node_id=NODE)
 QUIET_SECONDS = 10.0  # a database that stays away is told this often, not every second
 
-Answer = TypeVar("Answer")
 
 log = structlog.get_logger("worker")
 
@@ -295,7 +293,7 @@ class RunWorker:
             if claim.cancel_requested or held.stop is Stop.CANCEL:
                 return Status.CANCELLED, None
             async with limit:
-                asked, done = await self._patiently(lambda: self._before(claim))
+                asked, done = await patiently(lambda: self._before(claim))
                 await self._tool_loop.play(asked, done, held.log, lambda: self._is_draining, spoken)
         except HandBack:
             return None
@@ -330,17 +328,9 @@ class RunWorker:
             asked = (await self._keeper.read(claim.user_id, claim.input_artifact)).decode()
         return asked, await read_progress(self._runs, self._keeper, claim.user_id, claim.run_id, claim.last_seq)
 
-    async def _patiently(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        """A store that is away is no failure of the run: it is asked again until it answers or the claim is over."""
-        while True:
-            try:
-                return await ask()
-            except Unavailable:
-                await asyncio.sleep(RETRY_SECONDS)
-
     async def _hand_back(self, held: Held) -> None:
         await held.log.flush()
-        if await self._patiently(lambda: self._runs.hand_back(held.claim)):
+        if await patiently(lambda: self._runs.hand_back(held.claim)):
             HANDED_BACK.inc()
             log.info("run.handed_back", run_id=held.claim.run_id, attempt=held.claim.attempt)
             self._bell.ring(RunReady(anywhere=True))

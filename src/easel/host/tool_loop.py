@@ -12,7 +12,7 @@ from easel.core.run.resume import OUTCOME_UNKNOWN, Progress
 from easel.core.tool.context import ToolContext
 from easel.errors import StepLimit
 from easel.host.ports import Model
-from easel.host.run_log import ClaimLost, RunLog
+from easel.host.run_log import ClaimLost, RunLog, patiently
 from easel.host.toolbox import Toolbox
 from easel.ids import CallId
 
@@ -54,7 +54,7 @@ class ToolLoop:
         lead = STEP_BREAK if said(conversation.steps) else ""
         calls: list[ToolCall] = []
         spoken.unfinished = []
-        tools = list((await self._toolbox.definitions(log.claim.user_id)).values())
+        tools = list((await patiently(lambda: self._toolbox.definitions(log.claim.user_id))).values())
         async for part in self._model.reply(conversation, tools):
             match part:
                 case Text(text):
@@ -74,7 +74,7 @@ class ToolLoop:
         for call in step.calls[len(step.results) :]:
             if should_leave():
                 raise HandBack
-            if call.call_id in begun and not await self._toolbox.may_repeat(log.claim.user_id, call.tool):
+            if call.call_id in begun and not await self._may_repeat(call, log):
                 result = ToolResult(call.call_id, call.tool, OUTCOME_UNKNOWN, is_error=True)
             else:
                 log.write(log.events.calling(call))
@@ -84,6 +84,9 @@ class ToolLoop:
             await log.flush()
             step = replace(step, results=(*step.results, result))
         return step
+
+    async def _may_repeat(self, call: ToolCall, log: RunLog) -> bool:
+        return await patiently(lambda: self._toolbox.may_repeat(log.claim.user_id, call.tool))
 
     async def _use(self, call: ToolCall, log: RunLog) -> ToolResult:
         try:

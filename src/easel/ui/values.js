@@ -128,7 +128,8 @@ export async function call(method, path, body) {
     throw new Refused(0, "The server cannot be reached.");
   }
   if (answer.status === 204) return null;
-  const value = await answer.json().catch(() => null);
+  const value = await answer.json().catch(() => undefined); // as no JSON is
+  if (answer.ok && value === undefined) throw new Refused(0, "The server went away in the middle of its answer.");
   if (answer.ok) return value;
   if (answer.status === 401) document.dispatchEvent(new Event("signed-out"));
   throw new Refused(answer.status, value?.error?.message ?? `The server answered ${answer.status}.`);

@@ -104,7 +104,15 @@ class PostgresDatabase:
                 lent.terminate()
             raise Unavailable(what="The database") from problem
         finally:
+            await self._give_back(lent)
+
+    async def _give_back(self, lent: "Connection") -> None:
+        """One that breaks meanwhile is closed by the pool, and no more: what was asked of it has been answered."""
+        try:
             await self._pool.release(lent, timeout=self.timeout)
+        except Exception as problem:
+            if not is_passing(problem):
+                raise
 
     async def rows(self, statement: Statement, **given: Any) -> list[Any]:
         async with self.connection() as lent:
