@@ -18,7 +18,7 @@ from easel.ids import UserId
 from easel.sandbox.seccomp import REFUSED
 from tests.requirements import case, rule
 from tests.sandbox.conftest import Machine, context
-from tests.sandbox.processes import new_nap, until_there_are
+from tests.sandbox.processes import kill_whoever_runs, new_nap, until_there_are
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -322,18 +322,5 @@ async def test_a_folder_may_be_named_from_where_easel_stands(tmp_path: Path, bub
 async def test_the_command_dies_with_the_process_that_started_it(machine: Machine, tmp_path: Path) -> None:
     """A worker that is killed leaves nothing running behind."""
     nap = new_nap()
-    script = f"""
-import asyncio, sys
-from pathlib import Path
-from tests.sandbox.conftest import Machine
-from easel.sandbox.modes import choose
-machine = Machine(Path({str(machine.root)!r}), choose("bwrap"))
-asyncio.run(machine.bash("exec sleep {nap}"))
-"""
-    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", script, cwd=PROGRAM.parents[1])
-    try:
-        await until_there_are(1, nap)
-    finally:
-        worker.kill()
-        await worker.wait()
+    await kill_whoever_runs(f"exec sleep {nap}", mode="bwrap", root=machine.root, nap=nap, sleeping=1)
     await until_there_are(0, nap)

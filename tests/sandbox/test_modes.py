@@ -23,7 +23,7 @@ from easel.sandbox.tools import machine_tools
 from easel.settings import Settings
 from tests.requirements import case, rule
 from tests.sandbox.conftest import SMALL, Machine
-from tests.sandbox.processes import new_nap, sleepers, until_there_are
+from tests.sandbox.processes import kill_whoever_runs, new_nap, sleepers, until_there_are
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -244,19 +244,7 @@ async def test_logical_ends_what_hid_from_its_group_and_dropped_its_environment(
 async def test_logical_ends_a_command_when_whoever_started_it_is_killed(logical: Machine) -> None:
     """As bubblewrap does: nobody is told that a node went away, and presses again, while its command goes on."""
     nap = new_nap()
-    script = f"""
-import asyncio
-from pathlib import Path
-from tests.sandbox.conftest import Machine
-from easel.sandbox.modes import choose
-asyncio.run(Machine(Path({str(logical.root)!r}), choose("logical")).bash({ESCAPED.format(nap) + "wait"!r}))
-"""
-    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", script, cwd=Path(__file__).parents[2])
-    try:
-        await until_there_are(4, nap)
-    finally:
-        worker.kill()
-        await worker.wait()
+    await kill_whoever_runs(ESCAPED.format(nap) + "wait", mode="logical", root=logical.root, nap=nap, sleeping=4)
     await until_there_are(0, nap)
 
 

@@ -26,6 +26,7 @@ from tests.edges.http.live import LiveEasel
 from tests.edges.http.test_bad_input import check_error
 from tests.requirements import case, rule
 from tests.support.artifacts import aged_key, id_of
+from tests.support.processes import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -184,15 +185,8 @@ def test_who_goes_away_in_the_middle_leaves_nothing(narrow_easel: LiveEasel) -> 
     with socket.create_connection(narrow_easel.address, timeout=SOON) as talk:
         head = f"POST /api/artifacts HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {narrow_easel.token}\r\nContent-Length: 90000\r\n\r\n"
         talk.sendall(head.encode() + bytes(50_000))
-        wait_until(lambda: len(rows_of(narrow_easel)) > len(before[1]))
-    wait_until(lambda: (blobs_of(narrow_easel), rows_of(narrow_easel)) == before)
-
-
-def wait_until(is_so: Any) -> None:
-    deadline = time.monotonic() + SOON
-    while not is_so():
-        assert time.monotonic() < deadline, "it does not come to that"
-        time.sleep(0.01)
+        wait_until(lambda: len(rows_of(narrow_easel)) > len(before[1]), within=SOON, what="its row is there")
+    wait_until(lambda: (blobs_of(narrow_easel), rows_of(narrow_easel)) == before, within=SOON, what="nothing is left of it")
 
 
 def test_nobody_uploads_or_downloads_without_signing_in(small_easel: LiveEasel) -> None:
@@ -513,7 +507,9 @@ def test_a_reader_that_takes_nothing_is_cut(small_easel: LiveEasel, logged: list
     uri, received = made(small_easel, os.urandom(LARGE)), 0
     with socket.create_connection(small_easel.address, timeout=SOON) as talk:
         talk.sendall(f"GET {uri} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {small_easel.token}\r\n\r\n".encode())
-        wait_until(lambda: any(line["event"] == "http.answered" and line["path"] == uri for line in logged))
+        wait_until(
+            lambda: any(line["event"] == "http.answered" and line["path"] == uri for line in logged), within=SOON, what="it is logged"
+        )
         with contextlib.suppress(ConnectionResetError):
             while piece := talk.recv(65_536):
                 received += len(piece)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import time
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -18,9 +17,10 @@ from easel.host import sign_outs
 from tests.edges.http.live import WAITING, LiveEasel, new_session
 from tests.requirements import case
 from tests.support.gateway import GatewayClient, Refused
+from tests.support.processes import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Iterator
 
     from websockets.asyncio.client import ClientConnection
 
@@ -73,11 +73,8 @@ def asked(url: str, **headers: str) -> httpx2.Response:
     return httpx2.get(url, headers=headers, trust_env=False, timeout=SOON)
 
 
-def soon(look: Callable[[], bool]) -> None:
-    until = time.monotonic() + SOON
-    while not look():
-        assert time.monotonic() < until
-        time.sleep(0.02)
+def is_signed_out(browser: httpx2.Client, base_url: str) -> bool:
+    return by_cookie(browser, f"{base_url}/api/runs").status_code == 401
 
 
 async def turned_away(work: Awaitable[Any]) -> tuple[int, str]:
@@ -96,7 +93,7 @@ def test_a_copied_cookie_opens_nothing_after_signing_out(house: LiveEasel, brows
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
     for path in ("/api/runs", "/api/tools", "/openapi.json", "/metrics"):
         assert by_cookie(browser, house.base_url + path).status_code == 401, "here at once"
-    soon(lambda: by_cookie(browser, f"{elsewhere}/api/runs").status_code == 401)
+    wait_until(lambda: is_signed_out(browser, elsewhere), within=SOON, what="the other instance knows it")
     assert "Sign in" in by_cookie(browser, f"{elsewhere}/").text
     with house.stranger() as other:
         cookie_of(other, house)
@@ -131,7 +128,7 @@ def test_the_address_of_a_view_ends_with_its_browser(house: LiveEasel, browser: 
         assert asked(url + mine).text == "let a = 1;"
     browser.post("/sign-out")
     assert asked(house.base_url + mine).status_code == 404
-    soon(lambda: asked(elsewhere + mine).status_code == 404)
+    wait_until(lambda: asked(elsewhere + mine).status_code == 404, within=SOON, what="its view is gone")
     assert asked(elsewhere + theirs).status_code == 200
 
 
@@ -180,7 +177,7 @@ async def test_a_connection_that_waits_at_the_door_is_not_let_in_after_signing_o
 ) -> None:
     async with GatewayClient.open(elsewhere, None, Cookie=browser.headers["cookie"]) as gateway:
         await asyncio.to_thread(browser.post, "/sign-out")
-        await asyncio.to_thread(soon, lambda: by_cookie(browser, f"{elsewhere}/api/runs").status_code == 401)
+        await asyncio.to_thread(wait_until, lambda: is_signed_out(browser, elsewhere), within=SOON, what="the other instance knows it")
         with pytest.raises(Refused) as refused:
             await gateway.connect()
         assert refused.value.code == 401
