@@ -28,7 +28,7 @@ RULES: Mapping[str, tuple[str, int]] = {
     "AHP": ("Canvas on the Agent Host Protocol", 69),
     "CT": ("Canvas tools for documents", 63),
     "SB": ("Sandbox isolation", 19),
-    "RS": ("Resolutions", 61),
+    "RS": ("Resolutions", 70),
 }
 # letter: (what breaks or attacks, how many cases from 1 on)
 CASES: Mapping[str, tuple[str, int]] = {
