@@ -14,10 +14,11 @@ from typing import Any, Final
 
 import pytest
 
-from easel.core.canvas import actions, patch, paths, spec, template
+from easel.core.canvas import actions, spec
 from easel.core.canvas.actions import Confirm, Kind, WhenMissing
-from easel.core.canvas.paths import SaveMode
 from easel.core.canvas.spec import DEFAULT_LIMITS, CanvasSpec, Mode, checked_spec
+from easel.core.values import patch, paths, template
+from easel.core.values.paths import SaveMode
 from easel.errors import BadInput
 
 NEEDED: Final = object()  # there is no default: it has to be there

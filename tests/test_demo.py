@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from easel.core.action.policy import check_templates, needs_consent
 from easel.core.canvas.assets import ENTRY
-from easel.core.canvas.policy import check_templates, needs_consent
 from easel.core.canvas.spec import checked_spec
 from easel.demo import CANVASES, DemoCanvas
 from easel.host.canvas_tools import LOGS

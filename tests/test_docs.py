@@ -27,14 +27,15 @@ import typer.main
 from prometheus_client.metrics import MetricWrapperBase
 
 from easel import cli, errors, settings
+from easel.core.action.output import Said, events_of
+from easel.core.action.stopping import lapsed
+from easel.core.action.transitions import Press, Rules, completed, failed, pressed, refused
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import Canvas, WholeCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import actor_of
-from easel.core.canvas.output import Said, events_of
-from easel.core.canvas.pressing import Press, Rules, completed, failed, pressed, refused
 from easel.core.canvas.spec import checked_spec
-from easel.core.canvas.stopping import lapsed
+from easel.core.nesting import DEEPEST
 from easel.core.principal import THE_OWNER
 from easel.core.run import boards
 from easel.core.run.conversation import Step, ToolCall, ToolResult
@@ -43,7 +44,6 @@ from easel.core.run.life import MOVES, TERMINAL, Status
 from easel.core.stream.envelope import EVENT_TYPES, Envelope
 from easel.core.stream.payload import to_json
 from easel.core.tool.definition import ToolDefinition
-from easel.core.tool.nesting import DEEPEST
 from easel.edges.http.calls import Access
 from easel.edges.http.openapi import document
 from easel.edges.http.routes import ROUTES, Row

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from easel import __version__, demo
-from easel.core.canvas.policy import APPROVAL_MODES
+from easel.core.action.policy import APPROVAL_MODES
 from easel.core.canvas.spec import SpecLimits
 from easel.core.principal import THE_OWNER
 from easel.core.run.boards import Limits

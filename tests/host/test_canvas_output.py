@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.canvas.output import MISSING
+from easel.core.action.output import MISSING
 from easel.core.principal import THE_OWNER
 from easel.errors import ToolFailed, Unavailable
 from easel.host import canvas_output

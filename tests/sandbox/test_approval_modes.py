@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel import assembly, settings
-from easel.core.canvas.policy import APPROVAL_MODES
+from easel.core.action.policy import APPROVAL_MODES
 from easel.errors import BadSettings
 from easel.sandbox.modes import choose
 from easel.sandbox.places import FixedRoots

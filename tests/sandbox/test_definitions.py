@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import jsonschema_rs
 import pytest
 
-from easel.core.canvas.shell import X_SHELL
+from easel.core.shell.template import X_SHELL
 from easel.core.tool.offer import OfferLimits, checked_offer
 from easel.sandbox.definitions import NETWORK, definitions
 from tests.requirements import rule

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from easel.core.action.output import Said, saying
 from easel.core.canvas.canvas import Change, NewCanvas, WholeCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, Overtaken, Repeated, Status, Step
-from easel.core.canvas.output import Said, saying
 from easel.core.stream.lightness import light_value
 from easel.ids import OWNER, CanvasId, UserId, new_event_id
 from tests.requirements import case, rule

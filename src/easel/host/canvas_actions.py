@@ -16,10 +16,10 @@ from typing import Any
 
 import structlog
 
+from easel.core.action.stopping import may_stop, may_withdraw
+from easel.core.action.transitions import Begun, agreed, completed, pressed, refused, resolved_as_shown
 from easel.core.canvas.canvas import Canvas
 from easel.core.canvas.execution import Execution, Overtaken, Repeated, Status, may_confirm
-from easel.core.canvas.pressing import Begun, agreed, completed, pressed, refused, resolved_as_shown
-from easel.core.canvas.stopping import may_stop, may_withdraw
 from easel.core.principal import Principal
 from easel.core.stream.ring import ActionStopped, Ring
 from easel.errors import (

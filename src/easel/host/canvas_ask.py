@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
+from easel.core.action.transitions import Press
 from easel.core.canvas.actions import fingerprint
 from easel.core.canvas.execution import actor_of
-from easel.core.canvas.pressing import Press
+from easel.core.nesting import DEEPEST, is_too_deep
 from easel.core.principal import Principal
-from easel.core.tool.nesting import DEEPEST, is_too_deep
 from easel.errors import BadInput
 from easel.host.canvas_changes import now_ms
 from easel.ids import new_event_id

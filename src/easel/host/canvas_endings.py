@@ -12,9 +12,9 @@ from typing import Any
 
 import structlog
 
+from easel.core.action.stopping import NOBODY, lapsed
+from easel.core.action.transitions import failed
 from easel.core.canvas.execution import Execution, Overtaken, Status
-from easel.core.canvas.pressing import failed
-from easel.core.canvas.stopping import NOBODY, lapsed
 from easel.core.principal import Principal
 from easel.core.run.pace import shortened
 from easel.errors import ActionFailed, Cancelled, HostError, NotFound, NotRunning, Unavailable

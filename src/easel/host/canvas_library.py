@@ -4,6 +4,8 @@ from collections.abc import AsyncIterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from easel.core.action.policy import check_reach, check_templates
+from easel.core.action.timeouts import time_warnings
 from easel.core.artifact.artifact import Artifact
 from easel.core.canvas.actions import Confirm, PatchState, fingerprint
 from easel.core.canvas.assets import Asset
@@ -19,14 +21,12 @@ from easel.core.canvas.canvas import (
     expect,
 )
 from easel.core.canvas.events import ACCEPTED_MARK, SPEC_MARK, TITLE_MARK, asset_mark, spread
-from easel.core.canvas.patch import Op, Operation, Patch, applied, check_patch_names, checked_patch
-from easel.core.canvas.paths import check_names
-from easel.core.canvas.policy import check_reach, check_templates
 from easel.core.canvas.spec import CanvasSpec, Refresh, SpecLimits, check_state_size, checked_spec
-from easel.core.canvas.times import time_warnings
 from easel.core.principal import Principal
 from easel.core.stream.lightness import Moved, light_value
 from easel.core.stream.ring import LogGone
+from easel.core.values.patch import Op, Operation, Patch, applied, check_patch_names, checked_patch
+from easel.core.values.paths import check_names
 from easel.errors import AlreadyThere, BadInput, Forbidden, HostError, NotFound, RevisionConflict, Unavailable
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import structlog
 
+from easel.core.action.output import GATHER_SECONDS, LiveText, Said, after_saying, saying
 from easel.core.canvas.canvas import Change, WholeCanvas
 from easel.core.canvas.execution import Execution, Overtaken
-from easel.core.canvas.output import GATHER_SECONDS, LiveText, Said, after_saying, saying
 from easel.core.principal import Principal
 from easel.core.run.pace import HELD_SECONDS
 from easel.errors import HostError

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from easel.core.action.transitions import Begun, NeedsTools, Rules, Sent, may_be_awaited
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import Canvas, Change, WholeCanvas
 from easel.core.canvas.execution import Execution, Overtaken, Status, Waiting
-from easel.core.canvas.pressing import Begun, NeedsTools, Rules, Sent, may_be_awaited
 from easel.core.canvas.spec import CanvasSpec, SpecLimits, checked_spec
-from easel.core.canvas.template import NeedsValues
 from easel.core.principal import Principal
 from easel.core.stream.lightness import Moved
+from easel.core.values.template import NeedsValues
 from easel.errors import ActionFailed, HostError, Unavailable
 from easel.host.artifacts import Artifacts
 from easel.host.canvas_changes import CanvasChanges
@@ -26,7 +26,7 @@ from easel.host.toolbox import Toolbox
 from easel.ids import ArtifactId, CanvasId
 
 if TYPE_CHECKING:
-    from easel.core.canvas.policy import Definitions
+    from easel.core.action.policy import Definitions
 
 MOST_SPECS = 256  # read specs that are remembered
 ANY_SIZE = SpecLimits(**{limit.name: sys.maxsize for limit in fields(SpecLimits)})  # what is stored was held to the limits of then

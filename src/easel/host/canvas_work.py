@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from easel.core.action.transitions import Begun, Message, Sent
 from easel.core.canvas.actions import CallTool, ResolvedCall, SendMessage
 from easel.core.canvas.execution import Awaited, Execution
-from easel.core.canvas.pressing import Begun, Message, Sent
 from easel.core.principal import Principal
 from easel.core.session.session import session_of_key
 from easel.core.stream.payload import to_json

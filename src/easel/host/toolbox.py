@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from easel.core.nesting import DEEPEST, is_too_deep
 from easel.core.run.conversation import ToolCall, ToolResult
 from easel.core.stream.payload import to_json
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
-from easel.core.tool.nesting import DEEPEST, is_too_deep
 from easel.core.tool.offer import parts_of_schema, values_in
 from easel.errors import HostError, ToolFailed
 from easel.host.audit import Audit

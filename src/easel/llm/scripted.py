@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import msgspec
 
+from easel.core.nesting import DEEPEST, is_too_deep
 from easel.core.run.conversation import Conversation, Part, Text, Thought, ToolCall, ToolResult
 from easel.core.tool.definition import ToolDefinition
-from easel.core.tool.nesting import DEEPEST, is_too_deep
 from easel.errors import ModelFailed
 from easel.ids import CallId
 

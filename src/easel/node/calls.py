@@ -14,8 +14,8 @@ import jsonschema_rs
 import msgspec
 import structlog
 
+from easel.core.nesting import DEEPEST, is_too_deep
 from easel.core.tool.definition import ToolDefinition
-from easel.core.tool.nesting import DEEPEST, is_too_deep
 from easel.errors import HostError, ToolFailed
 
 RESULT, PROGRESS = "tool.result", "tool.progress"

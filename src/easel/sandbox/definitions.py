@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from easel.core.canvas.shell import X_SHELL
+from easel.core.shell.template import X_SHELL
 from easel.core.tool.definition import ToolDefinition
 from easel.sandbox import files, search
 from easel.sandbox.places import LONGEST_PATH

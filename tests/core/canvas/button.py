@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from easel.core.action.transitions import Begun, Press, Rules, pressed
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import Canvas, Change, WholeCanvas
 from easel.core.canvas.execution import actor_of
-from easel.core.canvas.pressing import Begun, Press, Rules, pressed
 from easel.core.canvas.spec import checked_spec
 from easel.core.principal import Principal
 from easel.core.stream.payload import to_json

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easel.core.canvas.actions import CallTool, Confirm, PatchState, Saving, SendMessage, WhenMissing
-from easel.core.canvas.paths import SaveMode
 from easel.core.canvas.spec import CanvasSpec, Mode, Refresh, SpecLimits, check_state_size, checked_spec
-from easel.core.canvas.template import Template
+from easel.core.values.paths import SaveMode
+from easel.core.values.template import Template
 from easel.errors import BadInput, HostError, TooLarge
 from tests.core.canvas.specs import EXAMPLE, example, with_action
-from tests.core.canvas.test_paths import json_values
 from tests.core.costs import least_seconds
+from tests.core.values.test_paths import json_values
 from tests.requirements import case, rule
 
 CALL: dict[str, Any] = {"kind": "tool.call", "tool": "server-a__Bash"}

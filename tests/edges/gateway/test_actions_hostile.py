@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.errors import ToolFailed
-from tests.core.canvas.hostile import EVALUATED, OPTIONS, corpus, prepared
+from tests.core.shell.hostile import EVALUATED, OPTIONS, corpus, prepared
 from tests.edges.gateway.acting import Board, audited, calls, refused, sets, spec_of
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule

@@ -21,7 +21,7 @@ from easel.edges.http import artifacts as edge
 from easel.edges.http.multipart import MOST_BESIDE, MOST_HEADERS, file_in
 from easel.errors import BadInput
 from easel.stores.blobs import CHUNK
-from tests.core.test_media_type import BYTES, LIES
+from tests.core.artifact.test_media_type import BYTES, LIES
 from tests.edges.http.live import LiveEasel
 from tests.edges.http.test_bad_input import check_error
 from tests.requirements import case, rule

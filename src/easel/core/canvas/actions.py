@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from easel.core.canvas.fields import (
+from easel.core.session.session import is_session_key
+from easel.core.shell.template import is_shell, understood
+from easel.core.tool.definition import ToolDefinition
+from easel.core.validation import (
     check_members,
     checked_choice,
     checked_flag,
@@ -23,12 +26,9 @@ from easel.core.canvas.fields import (
     refuse,
     shown,
 )
-from easel.core.canvas.patch import Patch, checked_patch
-from easel.core.canvas.paths import Path, SaveMode, checked_path
-from easel.core.canvas.shell import is_shell, understood
-from easel.core.canvas.template import LARGEST_FILLED, Filler, Template, Values, leaves, parsed, parsed_tree
-from easel.core.session.session import is_session_key
-from easel.core.tool.definition import ToolDefinition
+from easel.core.values.patch import Patch, checked_patch
+from easel.core.values.paths import Path, SaveMode, checked_path
+from easel.core.values.template import LARGEST_FILLED, Filler, Template, Values, leaves, parsed, parsed_tree
 
 LONGEST_MESSAGE = 32_000  # characters of a message to a session, before its placeholders are filled
 LONGEST_TITLE = 200

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from easel.core.canvas.actions import fingerprint
-from easel.core.canvas.paths import pointer
 from easel.core.stream.envelope import Envelope, Provenance, seal
 from easel.core.stream.payload import to_json
+from easel.core.values.paths import pointer
 from easel.ids import ArtifactId, CanvasId
 
 WHOLE_STATE = ""  # the pointer of all of it

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from msgspec import UNSET, UnsetType
 
-from easel.core.canvas.paths import MISSING, Changed, checked_path, found, pointer, put
 from easel.core.canvas.spec import CanvasSpec
+from easel.core.values.paths import MISSING, Changed, checked_path, found, pointer, put
 from easel.errors import Forbidden, InputConflict
 
 

@@ -7,7 +7,7 @@ name of this machine or a name that only a local network knows would make every 
 import re
 from typing import Any
 
-from easel.core.canvas.fields import refuse, shown
+from easel.core.validation import refuse, shown
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _ORIGIN = re.compile(rf"(?:https|wss)://(?P<host>{_LABEL}(?:\.{_LABEL})+)(?::(?P<port>[1-9][0-9]{{0,4}}))?")

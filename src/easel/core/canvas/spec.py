@@ -17,7 +17,9 @@ from typing import Any
 import msgspec
 
 from easel.core.canvas.actions import LONGEST_DESCRIPTION, LONGEST_TITLE, Action, checked_action, checked_tool
-from easel.core.canvas.fields import (
+from easel.core.canvas.origins import checked_origin
+from easel.core.nesting import DEEPEST, is_too_deep
+from easel.core.validation import (
     check_members,
     checked_choice,
     checked_flag,
@@ -29,9 +31,7 @@ from easel.core.canvas.fields import (
     refuse,
     shown,
 )
-from easel.core.canvas.origins import checked_origin
-from easel.core.canvas.paths import Path, checked_path, is_unsafe_name
-from easel.core.tool.nesting import DEEPEST, is_too_deep
+from easel.core.values.paths import Path, checked_path, is_unsafe_name
 from easel.errors import BadInput, TooLarge
 
 VERSION = 1

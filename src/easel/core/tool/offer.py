@@ -11,12 +11,12 @@ from typing import Any, cast
 
 import msgspec
 
-from easel.core.canvas.fields import check_members, checked_flag, checked_list, checked_object, checked_text, refuse
-from easel.core.canvas.shell import X_SHELL
+from easel.core.nesting import DEEPEST, is_too_deep
+from easel.core.shell.template import X_SHELL
 from easel.core.stream.lightness import light_value
 from easel.core.tool.definition import ToolDefinition
-from easel.core.tool.nesting import DEEPEST, is_too_deep
 from easel.core.tool.node import whole_name
+from easel.core.validation import check_members, checked_flag, checked_list, checked_object, checked_text, refuse
 from easel.errors import TooLarge
 
 HINTS = {"readOnlyHint": "read_only", "idempotentHint": "idempotent", "destructiveHint": "destructive"}

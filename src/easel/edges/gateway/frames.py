@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import msgspec
 
+from easel.core.nesting import is_too_deep
 from easel.core.stream.log import LoggedEvent
-from easel.core.tool.nesting import is_too_deep
 from easel.edges.replies import all_keys_once, error_detail
 from easel.errors import BadInput, HostError
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from easel.core.canvas.canvas import Canvas
-from easel.core.canvas.template import INPUT, Template, leaves, parsed_tree
+from easel.core.values.template import INPUT, Template, leaves, parsed_tree
 
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[._:-]+")
 

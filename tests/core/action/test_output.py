@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from easel.core.action.output import MISSING, LiveText, Said, events_of
 from easel.core.audit.redaction import Redaction
 from easel.core.canvas.execution import Execution, Status
-from easel.core.canvas.output import MISSING, LiveText, Said, events_of
 from easel.core.stream.marker import LIMIT
 from easel.ids import CanvasId, UserId
 from tests.requirements import rule

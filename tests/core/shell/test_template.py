@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from easel.core.canvas import shell
-from easel.core.canvas.shell import LONGEST_COMMAND, is_shell, understood
-from easel.core.canvas.template import Template, parsed
+from easel.core.shell import template as shell
+from easel.core.shell.template import LONGEST_COMMAND, is_shell, understood
+from easel.core.values.template import Template, parsed
 from easel.errors import BadInput
 from tests.core.costs import least_seconds
 from tests.requirements import case, rule

@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
-from easel.core.canvas.shell_programs import (
+from easel.core.shell.lexer import NAME, Word
+from easel.core.shell.parser import Command, Script
+from easel.core.shell.programs import (
     ALWAYS_TAINTED,
     EVALUATORS,
     FIND_PROGRAMS,
@@ -23,8 +25,6 @@ from easel.core.canvas.shell_programs import (
     after_wrapper,
     program_name,
 )
-from easel.core.canvas.shell_script import Command, Script
-from easel.core.canvas.shell_words import NAME, Word
 
 
 class Law:

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from easel.core.action.transitions import Message, NeedsTools, agreed, refused, resolved_as_shown, work_of
 from easel.core.canvas.actions import Confirm, ResolvedCall, checked_action
 from easel.core.canvas.execution import Status, may_confirm
-from easel.core.canvas.patch import checked_patch
-from easel.core.canvas.pressing import Message, NeedsTools, agreed, refused, resolved_as_shown, work_of
 from easel.core.canvas.spec import checked_spec
 from easel.core.principal import Kind
 from easel.core.tool.definition import ToolDefinition
+from easel.core.values.patch import checked_patch
 from easel.errors import BadInput, ConfirmationOver, Forbidden, HostError, NotFound, RevisionConflict, TooLarge, Unavailable
 from tests.core.canvas.button import ACTS, ANN, NOW, READS, RULES, STATE, acting, actions, canvas, press, told, types
 from tests.requirements import case, rule

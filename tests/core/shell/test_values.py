@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from easel.core.canvas.shell import ShellTemplate, understood
-from easel.core.canvas.template import Template, parsed
+from easel.core.shell.template import ShellTemplate, understood
+from easel.core.values.template import Template, parsed
 from easel.errors import BadInput
-from tests.core.canvas.hostile import EVALUATED, OPTIONS, PRELUDE, SHELLS, Place, corpus, only, prepared
+from tests.core.shell.hostile import EVALUATED, OPTIONS, PRELUDE, SHELLS, Place, corpus, only, prepared
 from tests.requirements import case, rule
 
 ALL_CONTEXTS, VALUES = corpus()

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, SendMessage, place_of_argument
-from easel.core.canvas.patch import Op
-from easel.core.canvas.paths import MISSING, found, pointer
-from easel.core.canvas.shell import is_shell, understood
 from easel.core.canvas.spec import CanvasSpec
-from easel.core.canvas.template import Template, leaves, lookalikes
+from easel.core.shell.template import is_shell, understood
 from easel.core.tool.definition import ToolDefinition
+from easel.core.values.patch import Op
+from easel.core.values.paths import MISSING, found, pointer
+from easel.core.values.template import Template, leaves, lookalikes
 from easel.errors import BadInput, Forbidden, NotFound, Unavailable
 
 _ORDER = (Confirm.NEVER, Confirm.AUTO, Confirm.ALWAYS)

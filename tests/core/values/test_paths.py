@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easel.core.canvas.paths import (
+from easel.core.nesting import DEEPEST, is_too_deep
+from easel.core.values.paths import (
     DEEPEST_PATH,
     MISSING,
     Changed,
@@ -22,7 +23,6 @@ from easel.core.canvas.paths import (
     put,
     saved,
 )
-from easel.core.tool.nesting import DEEPEST, is_too_deep
 from easel.errors import BadInput
 from tests.requirements import case, rule
 

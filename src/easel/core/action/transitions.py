@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard, cast
 
+from easel.core.action.policy import Definitions, admit, definition_of, may_run_by_itself, needs_consent
 from easel.core.canvas.actions import (
     Action,
     CallTool,
@@ -22,15 +23,14 @@ from easel.core.canvas.actions import (
 from easel.core.canvas.canvas import Canvas, Change, WholeCanvas, expect
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Awaited, Execution, Status, Step, Waiting
-from easel.core.canvas.patch import Patch, applied, checked_patch, unchecked
-from easel.core.canvas.paths import SaveMode, check_saving, outcome, saved
-from easel.core.canvas.policy import Definitions, admit, definition_of, may_run_by_itself, needs_consent
 from easel.core.canvas.spec import CanvasSpec, check_state_size
-from easel.core.canvas.template import Values
 from easel.core.principal import Principal
 from easel.core.stream.lightness import Moved, light_value
 from easel.core.stream.marker import is_marker
 from easel.core.tool.definition import ToolDefinition
+from easel.core.values.patch import Patch, applied, checked_patch, unchecked
+from easel.core.values.paths import SaveMode, check_saving, outcome, saved
+from easel.core.values.template import Values
 from easel.errors import BadInput, ConfirmationOver, Forbidden, HostError, Unavailable
 from easel.ids import ArtifactId
 

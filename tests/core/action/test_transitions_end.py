@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from easel.core.action.transitions import completed, failed
 from easel.core.canvas.execution import Status
-from easel.core.canvas.pressing import completed, failed
 from easel.core.stream.marker import is_marker
 from easel.errors import BadInput, TooLarge, ToolFailed
 from tests.core.canvas.button import ANN, NOW, READS, STATE, acting, actions, canvas, told, types

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from easel.core.canvas.shell_words import Word
+from easel.core.shell.lexer import Word
 
 
 def _names(*lists: str) -> frozenset[str]:

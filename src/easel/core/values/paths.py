@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any, Final, cast
 
-from easel.core.tool.nesting import DEEPEST, is_too_deep
+from easel.core.nesting import DEEPEST, is_too_deep
 from easel.errors import BadInput
 
 Path = tuple[str, ...]

@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
-from easel.core.canvas.shell_law import Law
-from easel.core.canvas.shell_script import Script
-from easel.core.canvas.shell_words import HOLE, SAFE, Hole, Quote, Word
-from easel.core.canvas.template import Placeholder, Template
+from easel.core.shell.checker import Law
+from easel.core.shell.lexer import HOLE, SAFE, Hole, Quote, Word
+from easel.core.shell.parser import Script
+from easel.core.values.template import Placeholder, Template
 from easel.errors import BadInput
 
 X_SHELL = "x-shell"

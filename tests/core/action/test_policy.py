@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from easel.core.action.policy import admit, check_reach, check_templates, confirmation, definition_of, needs_consent
 from easel.core.canvas.actions import CallTool, Confirm, ResolvedCall, SendMessage, resolved_call, resolved_message
-from easel.core.canvas.policy import admit, check_reach, check_templates, confirmation, definition_of, needs_consent
 from easel.core.canvas.spec import checked_spec
-from easel.core.canvas.template import Values
 from easel.core.tool.definition import ToolDefinition
+from easel.core.values.template import Values
 from easel.errors import BadInput, Forbidden, NotFound, TooLarge, Unavailable
 from tests.core.canvas.specs import BASH, BASH_SCHEMA, READ, TOOLS, example, with_action
 from tests.requirements import case, rule

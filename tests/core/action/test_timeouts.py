@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from easel.core.action.timeouts import time_warnings
 from easel.core.canvas.spec import checked_spec
-from easel.core.canvas.times import time_warnings
 from easel.core.tool.definition import ToolDefinition
 from easel.sandbox.definitions import TIMEOUT_MS, definitions
 from tests.requirements import rule

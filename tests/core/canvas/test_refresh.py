@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from easel.core.action.policy import check_templates
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.execution import Status
-from easel.core.canvas.policy import check_templates
 from easel.core.canvas.spec import checked_spec
 from easel.errors import BadInput, Forbidden, Unavailable
 from tests.core.canvas.button import RULES, acting, canvas

@@ -2,8 +2,8 @@
 
 from typing import Any, cast
 
+from easel.core.action.policy import Definitions
 from easel.core.canvas.actions import CallTool
-from easel.core.canvas.policy import Definitions
 from easel.core.canvas.spec import CanvasSpec
 from easel.core.tool.definition import ToolDefinition
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easel.core.canvas.patch import MOST_OPERATIONS, applied, checked_patch
-from easel.core.tool.nesting import DEEPEST
+from easel.core.nesting import DEEPEST
+from easel.core.values.patch import MOST_OPERATIONS, applied, checked_patch
 from easel.errors import BadInput
-from tests.core.canvas.test_paths import json_values, names, states
 from tests.core.costs import least_seconds
+from tests.core.values.test_paths import json_values, names, states
 from tests.requirements import case, rule
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
-from easel.core.canvas.paths import MISSING, Changed, as_index, check_names, found, is_too_deep_at, is_unsafe_name, pointer
-from easel.core.tool.nesting import DEEPEST
+from easel.core.nesting import DEEPEST
+from easel.core.values.paths import MISSING, Changed, as_index, check_names, found, is_too_deep_at, is_unsafe_name, pointer
 from easel.errors import BadInput
 
 MOST_OPERATIONS = 1_000

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any, NoReturn, TypeVar, cast
 
-from easel.core.canvas.paths import is_unsafe_name
+from easel.core.values.paths import is_unsafe_name
 from easel.errors import BadInput
 
 LONGEST_SHOWN = 60

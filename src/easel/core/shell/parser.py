@@ -8,7 +8,7 @@ one runs nothing; what it must never do is take for a plain word what is more th
 import re
 from dataclasses import dataclass
 
-from easel.core.canvas.shell_words import DEEPEST_NESTING, NAME, Word, Words
+from easel.core.shell.lexer import DEEPEST_NESTING, NAME, Word, Words
 
 SEPARATORS = frozenset({"\n", ";", "&", "&&", "||", "|", "|&"})
 PIPES = frozenset({"|", "|&"})
