@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from easel.core.run.batch import Batch
 from easel.core.run.events import RunEvents
-from easel.core.run.life import Status
 from easel.core.run.run import Claim, NewRun
+from easel.core.run.status import Status
 from easel.ids import OWNER, SessionId, WorkerId, answer_id, new_run_id, new_worker_id
 from easel.settings import Settings
 from easel.stores.postgres import PostgresDatabase, open_postgres

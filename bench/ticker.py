@@ -13,7 +13,7 @@ import tempfile
 import uvloop
 
 from bench import our_store
-from easel.core.run.life import Status
+from easel.core.run.status import Status
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.run_log import RunLog

@@ -107,7 +107,7 @@ class Import:
 
 
 def part_of(module: str) -> str:
-    """`easel.edges.http.runs` belongs to `edges.http`, `easel.core.run.life` to `core`, `easel.__version__` to the package itself."""
+    """`easel.edges.http.runs` belongs to `edges.http`, `easel.core.run.status` to `core`, `easel.__version__` to the package itself."""
     _, *path = module.split(".")
     for depth in (2, 1):
         if (name := ".".join(path[:depth])) in MAY_KNOW:
@@ -276,10 +276,10 @@ def test_no_lock_names_a_host() -> None:
 
 WRONG_DIRECTIONS = [
     # module                      source                                        complaint
-    ("easel.core.run.life", "from easel.host import ports", "core must not know host"),
-    ("easel.core.run.life", "import easel.stores.blobs", "core must not know stores"),
-    ("easel.core.run.life", "from easel import settings", "core must not know settings"),
-    ("easel.core.run.life", "from ...host.ports import RunStore", "core must not know host"),
+    ("easel.core.run.status", "from easel.host import ports", "core must not know host"),
+    ("easel.core.run.status", "import easel.stores.blobs", "core must not know stores"),
+    ("easel.core.run.status", "from easel import settings", "core must not know settings"),
+    ("easel.core.run.status", "from ...host.ports import RunStore", "core must not know host"),
     ("easel.host.run_queue", "from easel.stores.postgres.runs import PostgresRuns", "host must not know stores"),
     ("easel.host.run_queue", "from easel.edges.http import app", "host must not know edges.http"),
     ("easel.host.run_queue", "from easel.settings import Settings", "host must not know settings"),
@@ -338,7 +338,7 @@ RIGHT_DIRECTIONS = [
     ("easel.assembly", "from easel.stores import blobs\nfrom easel.edges.http import app\nfrom easel import settings, host, llm"),
     ("easel.cli", "from easel import assembly, settings\nimport typer"),
     ("easel.early", "from easel.cli import main"),
-    ("easel.core.run.life", "from easel.errors import BadInput\nfrom .events import Event"),
+    ("easel.core.run.status", "from easel.errors import BadInput\nfrom .events import Event"),
 ]
 
 
@@ -373,7 +373,7 @@ IMPURE_SOURCES = [
 
 @pytest.mark.parametrize("source", IMPURE_SOURCES)
 def test_an_impure_core_is_seen(source: str) -> None:
-    assert len(impurities(source, "easel.core.run.life")) == 1
+    assert len(impurities(source, "easel.core.run.status")) == 1
 
 
 PURE_SOURCES = [
@@ -381,13 +381,13 @@ PURE_SOURCES = [
     "from datetime import datetime, timedelta\ndef over(at: datetime, now: datetime) -> bool: return at <= now",
     "from pathlib import PurePosixPath\nfrom urllib.parse import urlsplit\nimport re2",
     "def due(clock): return clock.now",
-    "from easel.ids import RunId\nfrom easel.core.run.life import Status",
+    "from easel.ids import RunId\nfrom easel.core.run.status import Status",
 ]
 
 
 @pytest.mark.parametrize("source", PURE_SOURCES)
 def test_a_pure_core_passes(source: str) -> None:
-    assert impurities(source, "easel.core.run.life") == []
+    assert impurities(source, "easel.core.run.status") == []
 
 
 def test_a_long_module_is_seen() -> None:

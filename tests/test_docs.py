@@ -40,9 +40,9 @@ from easel.core.principal import THE_OWNER
 from easel.core.run import boards
 from easel.core.run.conversation import Step, ToolCall, ToolResult
 from easel.core.run.events import RunEvents
-from easel.core.run.life import MOVES, TERMINAL, Status
+from easel.core.run.status import MOVES, TERMINAL, Status
 from easel.core.stream.envelope import EVENT_TYPES, Envelope
-from easel.core.stream.payload import to_json
+from easel.core.stream.json_text import to_json
 from easel.core.tool.definition import ToolDefinition
 from easel.edges.http.calls import Access
 from easel.edges.http.openapi import document

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from easel.core.artifact.artifact import START
 from easel.core.principal import THE_OWNER, Principal
-from easel.core.stream.lightness import Moved
+from easel.core.stream.payload_limit import Moved
 from easel.errors import BadInput, Damaged, NotFound, TooLarge, Unavailable
 from easel.host.artifacts import LEAST_GRACE_SECONDS, SWEPT_AT_ONCE, Artifacts
 from easel.ids import OWNER, UserId

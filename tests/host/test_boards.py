@@ -11,8 +11,8 @@ import structlog.testing
 
 from easel.core.principal import THE_OWNER, Principal
 from easel.core.run.boards import Ask, Board, Limits
-from easel.core.run.life import Status
-from easel.core.stream.ring import RunGrew
+from easel.core.run.status import Status
+from easel.core.stream.notifications import RunGrew
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadInput, NotFound, Unavailable
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from easel.core.stream.lightness import Moved
-    from easel.core.stream.ring import Ring
+    from easel.core.stream.notifications import Ring
+    from easel.core.stream.payload_limit import Moved
     from tests.host.conftest import Bench, TurnableClock
 
 LIMITS = Limits(value_bytes=50_000, keys=20, run_bytes=200_000)

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from easel.core.canvas.execution import Status
 from easel.core.principal import THE_OWNER, Kind, Principal
-from easel.core.run.life import Status as RunStatus
+from easel.core.run.status import Status as RunStatus
 from easel.errors import Cancelled, ConfirmationOver, Forbidden, NotFound, NotRunning
 from easel.host.canvas_ask import Ask
 from easel.ids import OWNER, UserId

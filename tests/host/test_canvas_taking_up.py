@@ -12,7 +12,7 @@ from easel.core.canvas.canvas import Change, WholeCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, Status, Step
 from easel.core.principal import THE_OWNER
-from easel.core.run.life import Status as RunStatus
+from easel.core.run.status import Status as RunStatus
 from easel.errors import ActionFailed, Cancelled, TimedOut
 from easel.ids import OWNER, CanvasId, new_event_id
 from tests.host.stage import LEASE_SECONDS, Stage

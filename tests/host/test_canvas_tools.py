@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from easel.core.principal import THE_OWNER, Kind, Principal
-from easel.core.run.life import Status
+from easel.core.run.status import Status
 from easel.core.tool.context import ToolContext
 from easel.errors import BadInput, Forbidden, NotFound, RevisionConflict, ToolFailed
 from easel.ids import UserId

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from easel.core.run.conversation import Text
-from easel.core.run.pace import DELTA_SECONDS
+from easel.core.run.deltas import DELTA_SECONDS
 from easel.core.stream.encoded import holds_encoded
-from easel.core.stream.lightness import LIMIT, markers_in, restored
+from easel.core.stream.payload_limit import LIMIT, markers_in, restored
 from easel.ids import OWNER, SessionId
 from tests.host.working import at_work, ended, script, until
 from tests.requirements import case, rule

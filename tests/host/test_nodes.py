@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from easel.core.principal import THE_OWNER
-from easel.core.stream.ring import CallWaits, Ring
+from easel.core.stream.notifications import CallWaits, Ring
 from easel.core.tool.call import Answer, NewCall
 from easel.core.tool.context import ToolContext
 from easel.core.tool.offer import OfferLimits

@@ -11,8 +11,8 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from easel.core.principal import THE_OWNER
-from easel.core.run.life import Status
-from easel.core.stream.ring import RunReady
+from easel.core.run.status import Status
+from easel.core.stream.notifications import RunReady
 from easel.host.left_to_others import SHARED_LOOK_SECONDS, LeftToOthers
 from easel.host.run_worker import NEAR_TURNS
 from easel.ids import WorkerId

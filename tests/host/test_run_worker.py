@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from easel.core.principal import THE_OWNER
-from easel.core.run.life import Status
-from easel.core.stream.ring import RunGrew
+from easel.core.run.status import Status
+from easel.core.stream.notifications import RunGrew
 from easel.ids import OWNER, ArtifactId, SessionId
 from tests.host.conftest import TestTool
 from tests.host.working import PATIENCE_SECONDS, at_work, ended, script, soon, until
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from easel.core.run.conversation import Conversation, Part
-    from easel.core.stream.ring import Ring
+    from easel.core.stream.notifications import Ring
     from easel.core.tool.definition import ToolDefinition
     from tests.host.conftest import Bench
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.core.stream.ring import SignedOut, from_text, to_text
+from easel.core.stream.notifications import SignedOut, from_text, to_text
 from easel.core.token import TokenKind
 from easel.errors import NotSignedIn, Unavailable
 from easel.host import sign_in as sign_in_module

@@ -12,9 +12,9 @@ import pytest_asyncio
 from easel.core.principal import THE_OWNER, Principal
 from easel.core.run.batch import Batch
 from easel.core.run.events import RunEvents
-from easel.core.run.life import Status
-from easel.core.stream.ring import RunGrew
-from easel.core.stream.view import WHOLE_RUN, View
+from easel.core.run.status import Status
+from easel.core.stream.filter import WHOLE_RUN, View
+from easel.core.stream.notifications import RunGrew
 from easel.errors import CursorGone, NotFound, TooMany, Unavailable
 from easel.host.tails import RUNS, Room, Subscription, Tails
 from easel.ids import MessageId, RunId, UserId, WorkerId

@@ -13,8 +13,8 @@ from easel.core.principal import THE_OWNER
 from easel.core.run.batch import Batch
 from easel.core.run.conversation import Step, Text, ToolCall, ToolResult
 from easel.core.run.events import RunEvents
-from easel.core.run.life import Status
-from easel.core.run.resume import OUTCOME_UNKNOWN
+from easel.core.run.progress import OUTCOME_UNKNOWN
+from easel.core.run.status import Status
 from easel.errors import Unavailable
 from easel.host import run_worker
 from easel.host.run_worker import SAFETY

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from easel.core.run.life import Status
+from easel.core.run.status import Status
 from easel.errors import Unavailable
 from tests.host.working import PATIENCE_SECONDS, at_work, ended, soon, until
 from tests.requirements import case, rule

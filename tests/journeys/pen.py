@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from easel.core.run.batch import Batch
 from easel.core.run.events import RunEvents
-from easel.core.run.life import Status
-from easel.core.stream.ring import RunGrew
+from easel.core.run.status import Status
+from easel.core.stream.notifications import RunGrew
 from easel.ids import answer_id, new_worker_id
 from easel.stores.postgres import PostgresDatabase, open_postgres
 

@@ -17,8 +17,8 @@ import msgspec
 
 from easel.core.run.batch import Appended, Batch
 from easel.core.run.events import RunEvents
-from easel.core.run.life import Status
 from easel.core.run.run import Claim, NewRun, Run
+from easel.core.run.status import Status
 from easel.ids import OWNER, MessageId, RunId, SessionId, UserId, WorkerId, new_run_id
 from easel.stores.postgres import PostgresDatabase, open_postgres
 from easel.stores.sqlite import SqliteDatabase, open_sqlite

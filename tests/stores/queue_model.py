@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from easel.core.run.life import Status, is_terminal
+from easel.core.run.status import Status, is_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from easel.core.run.boards import Ask, Board, BoardValue, BoardWrite, Limits, Place, Written, prepare
-from easel.core.run.life import Status
+from easel.core.run.status import Status
 from easel.core.stream.envelope import Visibility
 from easel.errors import BoardFull, RunFinished, VersionConflict
 from easel.ids import OWNER, ArtifactId, RunId, UserId, new_run_id

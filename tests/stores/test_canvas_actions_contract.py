@@ -13,7 +13,7 @@ from easel.core.action.output import Said, saying
 from easel.core.canvas.canvas import Change, NewCanvas, WholeCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, Overtaken, Repeated, Status, Step
-from easel.core.stream.lightness import light_value
+from easel.core.stream.payload_limit import light_value
 from easel.ids import OWNER, CanvasId, UserId, new_event_id
 from tests.requirements import case, rule
 from tests.stores.harness import REFUSED, Store, a_run

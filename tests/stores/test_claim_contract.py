@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from easel.core.run.events import RunEvents
-from easel.core.run.life import Status
+from easel.core.run.status import Status
 from easel.ids import WorkerId
 from tests.requirements import case, rule
 from tests.stores.harness import LONG, A, B, Store, a_run, ends, events_of, log_types, reload, says, start, started, stored, whole_log

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from easel.core.stream.ring import CancelAsked, Ring, RunGrew, RunReady
+from easel.core.stream.notifications import CancelAsked, Ring, RunGrew, RunReady
 from easel.ids import RunId
 from easel.stores.sqlite.bell import LocalBell
 from tests.stores.harness import PATIENCE_SECONDS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from easel.core.run.batch import Batch
-from easel.core.run.life import Status
+from easel.core.run.status import Status
 from easel.core.stream.envelope import Visibility
 from easel.core.stream.log import Bounds
 from easel.ids import OWNER, MessageId

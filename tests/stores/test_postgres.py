@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from easel.core.run.run import NewRun
-from easel.core.stream.ring import CancelAsked, Ring, RunGrew, RunReady
+from easel.core.stream.notifications import CancelAsked, Ring, RunGrew, RunReady
 from easel.errors import BadSettings, Unavailable
 from easel.ids import OWNER, RunId, SessionId, WorkerId, new_run_id
 from easel.stores import migrations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from easel.core.run.life import Status
+from easel.core.run.status import Status
 from easel.ids import OWNER
 from tests.requirements import rule
 from tests.stores.harness import LONG, A, B, a_run, closing, ends, reload, start, stored

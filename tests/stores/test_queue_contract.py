@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from easel.core.run.batch import QueueDepth
-from easel.core.run.life import Status
+from easel.core.run.status import Status
 from easel.errors import IdempotencyConflict
 from easel.ids import OWNER, RunId, SessionId, new_run_id
 from tests.requirements import rule

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from easel.core.run.batch import Batch, QueueDepth
-from easel.core.run.life import Status, is_terminal
+from easel.core.run.status import Status, is_terminal
 from easel.core.stream.log import Bounds
 from easel.errors import IdempotencyConflict
 from easel.ids import OWNER, MessageId, SessionId

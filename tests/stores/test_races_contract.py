@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 from easel.core.run.batch import Enqueued
-from easel.core.run.life import Status
+from easel.core.run.status import Status
 from easel.errors import IdempotencyConflict
 from easel.ids import OWNER, RunId, WorkerId
 from tests.requirements import case, rule

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from easel.core.run.life import MOVES, TERMINAL, Status
+from easel.core.run.status import MOVES, TERMINAL, Status
 from easel.ids import OWNER
 from easel.stores import migrations
 from tests.requirements import case, rule

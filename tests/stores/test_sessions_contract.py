@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.core.run.batch import Batch
-from easel.core.run.life import Status
 from easel.core.run.run import NewRun
+from easel.core.run.status import Status
 from easel.core.session.message import message, question
 from easel.ids import OWNER, RunId, SessionId, UserId, answer_id, new_run_id, owned
 from tests.requirements import rule

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.core.run.life import Status
+from easel.core.run.status import Status
 from easel.errors import BadSettings, Unavailable
 from easel.ids import OWNER, RunId, SessionId
 from easel.stores.sqlite import SqliteDatabase, lanes, open_sqlite

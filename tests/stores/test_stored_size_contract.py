@@ -12,8 +12,8 @@ from easel.core.canvas.canvas import NewCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.run.batch import Batch
 from easel.core.run.conversation import ToolResult
-from easel.core.stream.lightness import LIMIT, restored
 from easel.core.stream.marker import markers_in
+from easel.core.stream.payload_limit import LIMIT, restored
 from easel.ids import OWNER, CallId, CanvasId
 from tests.requirements import rule
 from tests.stores.harness import Store, events_of, start, stored

@@ -13,10 +13,10 @@ from easel.core.artifact.artifact import NewArtifact
 from easel.core.principal import THE_OWNER
 from easel.core.run.batch import Batch
 from easel.core.run.conversation import Step, ToolCall
-from easel.core.run.life import Status
+from easel.core.run.status import Status
 from easel.core.session.message import message, never_begun
-from easel.core.stream.ring import LogGone
-from easel.core.stream.view import CHAT
+from easel.core.stream.filter import CHAT
+from easel.core.stream.notifications import LogGone
 from easel.errors import CursorGone
 from easel.host.audit import Audit
 from easel.host.run_queue import RunQueue

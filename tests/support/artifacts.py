@@ -6,7 +6,7 @@ import hashlib
 import time
 
 from easel.core.artifact.artifact import NewArtifact, blob_key
-from easel.core.stream.lightness import Moved
+from easel.core.stream.payload_limit import Moved
 from easel.ids import OWNER, ArtifactId, UserId, artifact_id, new_blob_name
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"

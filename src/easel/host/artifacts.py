@@ -17,7 +17,7 @@ import structlog
 from easel.core.artifact.artifact import FOLDER, START, Artifact, NewArtifact, blob_key, made_at
 from easel.core.artifact.media_type import BINARY, HEAD, media_type
 from easel.core.principal import Principal
-from easel.core.stream.lightness import Moved
+from easel.core.stream.payload_limit import Moved
 from easel.errors import BadInput, Damaged, NotFound, TooLarge, Unavailable
 from easel.host.metrics import ARTIFACTS_SWEPT
 from easel.host.ports import ArtifactStore, Blobs

@@ -11,7 +11,7 @@ import msgspec
 from easel.core.principal import Principal
 from easel.core.run.boards import Ask, Board, BoardValue, Limits, Written, edge_of, place, prepare
 from easel.core.run.run import Claim
-from easel.core.stream.ring import RunGrew
+from easel.core.stream.notifications import RunGrew
 from easel.core.tool.context import ToolContext
 from easel.errors import NotFound
 from easel.host.ports import Bell, BoardStore, Keeper

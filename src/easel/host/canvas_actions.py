@@ -21,7 +21,7 @@ from easel.core.action.transitions import Begun, agreed, completed, pressed, ref
 from easel.core.canvas.canvas import Canvas
 from easel.core.canvas.execution import Execution, Overtaken, Repeated, Status, may_confirm
 from easel.core.principal import Principal
-from easel.core.stream.ring import ActionStopped, Ring
+from easel.core.stream.notifications import ActionStopped, Ring
 from easel.errors import (
     ActionFailed,
     BadInput,

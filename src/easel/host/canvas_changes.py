@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from easel.core.canvas.canvas import Change, Decide, Outcome, WholeCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.principal import Kind, Principal
-from easel.core.stream.ring import CanvasGrew
+from easel.core.stream.notifications import CanvasGrew
 from easel.errors import NotFound, Unavailable
 from easel.host.ports import Bell, Blobs, CanvasStore
 from easel.ids import CanvasId, is_name, new_event_id, owned

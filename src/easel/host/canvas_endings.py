@@ -16,7 +16,7 @@ from easel.core.action.stopping import NOBODY, lapsed
 from easel.core.action.transitions import failed
 from easel.core.canvas.execution import Execution, Overtaken, Status
 from easel.core.principal import Principal
-from easel.core.run.pace import shortened
+from easel.core.run.deltas import shortened
 from easel.errors import ActionFailed, Cancelled, HostError, NotFound, NotRunning, Unavailable
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit

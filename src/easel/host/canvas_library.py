@@ -23,8 +23,8 @@ from easel.core.canvas.canvas import (
 from easel.core.canvas.events import ACCEPTED_MARK, SPEC_MARK, TITLE_MARK, asset_mark, spread
 from easel.core.canvas.spec import CanvasSpec, Refresh, SpecLimits, check_state_size, checked_spec
 from easel.core.principal import Principal
-from easel.core.stream.lightness import Moved, light_value
-from easel.core.stream.ring import LogGone
+from easel.core.stream.notifications import LogGone
+from easel.core.stream.payload_limit import Moved, light_value
 from easel.core.values.patch import Op, Operation, Patch, applied, check_patch_names, checked_patch
 from easel.core.values.paths import check_names
 from easel.errors import AlreadyThere, BadInput, Forbidden, HostError, NotFound, RevisionConflict, Unavailable

@@ -15,7 +15,7 @@ from easel.core.action.output import GATHER_SECONDS, LiveText, Said, after_sayin
 from easel.core.canvas.canvas import Change, WholeCanvas
 from easel.core.canvas.execution import Execution, Overtaken
 from easel.core.principal import Principal
-from easel.core.run.pace import HELD_SECONDS
+from easel.core.run.deltas import HELD_SECONDS
 from easel.errors import HostError
 from easel.host.audit import Audit
 from easel.host.canvas_changes import CanvasChanges

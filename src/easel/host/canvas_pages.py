@@ -17,7 +17,7 @@ from easel.core.canvas.canvas import Change, WholeCanvas, expect
 from easel.core.canvas.inputs import entered
 from easel.core.canvas.spec import check_state_size
 from easel.core.principal import Principal
-from easel.core.stream.lightness import light_value
+from easel.core.stream.payload_limit import light_value
 from easel.core.values.patch import checked_pointer
 from easel.core.values.paths import check_names
 from easel.errors import Forbidden, NotFound

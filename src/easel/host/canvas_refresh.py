@@ -17,7 +17,7 @@ import structlog
 from easel.core.canvas.canvas import Change, WholeCanvas
 from easel.core.canvas.refresh import Due, Job, next_delay
 from easel.core.principal import Kind, Principal
-from easel.core.run.pace import shortened
+from easel.core.run.deltas import shortened
 from easel.errors import ActionFailed, HostError, NotFound, Unavailable
 from easel.host.audit import Audit
 from easel.host.canvas_actions import CanvasActions

@@ -16,7 +16,7 @@ from easel.core.canvas.canvas import Canvas, Change, WholeCanvas
 from easel.core.canvas.execution import Execution, Overtaken, Status, Waiting
 from easel.core.canvas.spec import CanvasSpec, SpecLimits, checked_spec
 from easel.core.principal import Principal
-from easel.core.stream.lightness import Moved
+from easel.core.stream.payload_limit import Moved
 from easel.core.values.template import NeedsValues
 from easel.errors import ActionFailed, HostError, Unavailable
 from easel.host.artifacts import Artifacts

@@ -13,8 +13,8 @@ from easel.core.canvas.actions import CallTool, ResolvedCall, SendMessage
 from easel.core.canvas.execution import Awaited, Execution
 from easel.core.principal import Principal
 from easel.core.session.session import session_of_key
-from easel.core.stream.payload import to_json
-from easel.core.stream.view import WHOLE_RUN
+from easel.core.stream.filter import WHOLE_RUN
+from easel.core.stream.json_text import to_json
 from easel.core.tool.context import ToolContext, Watched
 from easel.errors import HostError, ToolFailed, Unavailable
 from easel.host.artifacts import Artifacts

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import structlog
 
-from easel.core.stream.lightness import light_value
-from easel.core.stream.payload import to_json
-from easel.core.stream.ring import CallAnswered, CallWaits
+from easel.core.stream.json_text import to_json
+from easel.core.stream.notifications import CallAnswered, CallWaits
+from easel.core.stream.payload_limit import light_value
 from easel.core.tool.call import LOST, NOT_ASKED, UNHEARD, Answer, NewCall
 from easel.core.tool.context import Watched
 from easel.core.tool.node import Node, parts_of

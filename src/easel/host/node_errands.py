@@ -14,7 +14,7 @@ import structlog
 
 from easel.core.canvas.execution import Execution, Status
 from easel.core.principal import Kind, Principal
-from easel.core.stream.ring import CallAnswered
+from easel.core.stream.notifications import CallAnswered
 from easel.core.tool.call import Answer, TakenCall
 from easel.core.tool.node import parts_of, whole_name
 from easel.errors import HostError, ToolFailed, Unavailable

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from easel.core.principal import Principal
-from easel.core.stream.ring import CallAnswered, CallWaits, NodeChanged, Ring
+from easel.core.stream.notifications import CallAnswered, CallWaits, NodeChanged, Ring
 from easel.core.tool.call import NOT_ASKED, Answer
 from easel.core.tool.context import ToolContext, Watched
 from easel.core.tool.definition import ToolDefinition

@@ -18,14 +18,14 @@ from easel.core.canvas.retention import LogPlace, OldLogs
 from easel.core.run.batch import Appended, Batch, CancelAnswer, Enqueued, QueueDepth
 from easel.core.run.boards import Board, BoardValue, BoardWrite, Written
 from easel.core.run.conversation import Conversation, Part
-from easel.core.run.life import Status
 from easel.core.run.run import Claim, NewRun, Run
+from easel.core.run.status import Status
 from easel.core.session.message import Message, StoredMessage
 from easel.core.session.session import Session
 from easel.core.stream.envelope import Envelope
-from easel.core.stream.lightness import Moved
 from easel.core.stream.log import Bounds, LoggedEvent
-from easel.core.stream.ring import Ring
+from easel.core.stream.notifications import Ring
+from easel.core.stream.payload_limit import Moved
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.ids import ArtifactId, CanvasId, RunId, SessionId, UserId, WorkerId

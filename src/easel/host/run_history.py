@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from easel.core.run.resume import Progress, progress
-from easel.core.stream.lightness import markers_in, restored
+from easel.core.run.progress import Progress, progress
+from easel.core.stream.payload_limit import markers_in, restored
 from easel.host.ports import Keeper, RunStore
 from easel.ids import RunId, UserId
 

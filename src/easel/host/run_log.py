@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from easel.core.run.batch import Appended, Batch
+from easel.core.run.deltas import DELTA_BYTES, DELTA_SECONDS, HELD_SECONDS, Flow
 from easel.core.run.events import RunEvents
-from easel.core.run.life import Status
-from easel.core.run.pace import DELTA_BYTES, DELTA_SECONDS, HELD_SECONDS, Flow
 from easel.core.run.run import Claim
+from easel.core.run.status import Status
 from easel.core.session.message import Message, message
 from easel.core.stream.envelope import Envelope
-from easel.core.stream.ring import RunGrew, RunReady, ThreadGrew
+from easel.core.stream.notifications import RunGrew, RunReady, ThreadGrew
 from easel.errors import Unavailable
 from easel.host.audit import Audit
 from easel.host.metrics import APPEND_SECONDS

@@ -7,12 +7,12 @@ from easel.core.principal import Principal
 from easel.core.run.batch import QueueDepth
 from easel.core.run.conversation import said
 from easel.core.run.events import RunEvents
-from easel.core.run.life import Status
 from easel.core.run.run import NewRun, Run
+from easel.core.run.status import Status
 from easel.core.session.message import Message, message, never_begun, question
 from easel.core.session.session import title_from
 from easel.core.stream.envelope import Envelope
-from easel.core.stream.ring import CancelAsked, RunGrew, RunReady, ThreadGrew
+from easel.core.stream.notifications import CancelAsked, RunGrew, RunReady, ThreadGrew
 from easel.errors import BadInput, NotFound, RunFinished, TooLarge, Unavailable
 from easel.host.audit import Audit
 from easel.host.metrics import QUEUE_DEPTH, RUNS_ENQUEUED

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 
 import structlog
 
+from easel.core.run.deltas import shortened
 from easel.core.run.events import RunEvents
-from easel.core.run.life import Status
-from easel.core.run.pace import shortened
-from easel.core.run.resume import Progress
+from easel.core.run.progress import Progress
 from easel.core.run.run import Claim
-from easel.core.stream.ring import CancelAsked, Ring, RunGrew, RunReady
+from easel.core.run.status import Status
+from easel.core.stream.notifications import CancelAsked, Ring, RunGrew, RunReady
 from easel.errors import GaveUp, HostError, InternalError, TookTooLong, Unavailable
 from easel.host.audit import Audit, agent_of
 from easel.host.held_run import Held, Stop

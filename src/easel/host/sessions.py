@@ -5,7 +5,7 @@ from datetime import datetime
 from easel.core.principal import Principal
 from easel.core.session.message import StoredMessage
 from easel.core.session.session import Session, checked_title
-from easel.core.stream.ring import CancelAsked, LogGone
+from easel.core.stream.notifications import CancelAsked, LogGone
 from easel.errors import AlreadyThere, BadInput, NotFound, RunFinished
 from easel.host.audit import Audit
 from easel.host.ports import Bell, SessionStore

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TypeVar
 
-from easel.core.stream.ring import Ring, SignedOut
+from easel.core.stream.notifications import Ring, SignedOut
 from easel.errors import Unavailable
 from easel.host.node_ports import SignInStore
 from easel.host.ports import Bell

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import structlog
 
 from easel.core.principal import Principal
+from easel.core.stream.filter import View
 from easel.core.stream.log import Bounds, LoggedEvent, check_cursor
-from easel.core.stream.ring import CanvasGrew, LogGone, Ring, RunGrew, ThreadGrew
-from easel.core.stream.view import View
+from easel.core.stream.notifications import CanvasGrew, LogGone, Ring, RunGrew, ThreadGrew
 from easel.errors import NotFound, TooMany, Unavailable
 from easel.host.metrics import EVENTS_SENT, STALLED, SUBSCRIBERS, WATCHED_LOGS
 from easel.host.ports import Bell, LogSource

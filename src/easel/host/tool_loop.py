@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from easel.core.run.conversation import STEP_BREAK, Conversation, Step, Text, Thought, ToolCall, ToolResult, said
-from easel.core.run.resume import OUTCOME_UNKNOWN, Progress
+from easel.core.run.progress import OUTCOME_UNKNOWN, Progress
 from easel.core.tool.context import ToolContext
 from easel.errors import StepLimit
 from easel.host.ports import Model

@@ -12,7 +12,7 @@ import structlog
 
 from easel.core.nesting import DEEPEST, is_too_deep
 from easel.core.run.conversation import ToolCall, ToolResult
-from easel.core.stream.payload import to_json
+from easel.core.stream.json_text import to_json
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.offer import parts_of_schema, values_in

@@ -3,8 +3,8 @@
 from typing import Any
 
 from easel.core.run.boards import Board, BoardValue, BoardWrite, Found, Place
-from easel.core.run.life import Status
 from easel.core.run.run import Claim
+from easel.core.run.status import Status
 from easel.stores.rows import Row, Time
 
 

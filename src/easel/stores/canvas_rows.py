@@ -11,8 +11,8 @@ from easel.core.canvas.canvas import Canvas, Change, Outcome, View, WholeCanvas
 from easel.core.canvas.execution import Execution, Status, Step
 from easel.core.canvas.refresh import Failing
 from easel.core.canvas.retention import OldLogs
-from easel.core.stream.lightness import mentioned
-from easel.core.stream.payload import to_json
+from easel.core.stream.json_text import to_json
+from easel.core.stream.payload_limit import mentioned
 from easel.ids import CanvasId, UserId
 from easel.stores.rows import Row, Time, canvas_of
 

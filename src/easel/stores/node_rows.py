@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from easel.core.stream.payload import to_json
+from easel.core.stream.json_text import to_json
 from easel.core.token import Token, TokenKind
 from easel.core.tool.call import TakenCall
 from easel.core.tool.definition import ToolDefinition

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from easel.core.canvas.canvas import Canvas
-from easel.core.run.life import Status
 from easel.core.run.run import Run
+from easel.core.run.status import Status
 from easel.core.session.message import StoredMessage
 from easel.core.session.session import Session
 from easel.core.stream.envelope import Visibility

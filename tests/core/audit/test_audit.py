@@ -18,7 +18,7 @@ from easel.core.audit.record import ACTIONS, EASEL, LONGEST_NAME, Entry, Storage
 from easel.core.audit.redaction import HIDDEN, Redaction, is_secret_name
 from easel.core.principal import THE_OWNER, Principal
 from easel.core.stream.envelope import EVENT_TYPES, Stream
-from easel.core.stream.lightness import LIMIT
+from easel.core.stream.payload_limit import LIMIT
 from easel.errors import BadInput
 from easel.ids import UserId
 from tests.requirements import case, rule

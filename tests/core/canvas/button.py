@@ -13,7 +13,7 @@ from easel.core.canvas.canvas import Canvas, Change, WholeCanvas
 from easel.core.canvas.execution import actor_of
 from easel.core.canvas.spec import checked_spec
 from easel.core.principal import Principal
-from easel.core.stream.payload import to_json
+from easel.core.stream.json_text import to_json
 from easel.ids import CanvasId, UserId
 from tests.core.canvas.specs import TOOLS, example
 

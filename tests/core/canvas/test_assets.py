@@ -10,7 +10,7 @@ import pytest
 
 from easel.core.canvas.assets import Asset, asset_key, asset_made_at, check_together, checked_asset_path
 from easel.core.canvas.events import MOST_PATH_BYTES, CanvasEvents, few, spread
-from easel.core.stream.payload import to_json
+from easel.core.stream.json_text import to_json
 from easel.errors import BadInput
 from easel.ids import OWNER, CanvasId, new_blob_name
 from tests.requirements import case, rule

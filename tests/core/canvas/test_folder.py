@@ -26,7 +26,7 @@ from easel.core.canvas.folder import (
     read,
     record_path,
 )
-from easel.core.stream.lightness import light_value, restored
+from easel.core.stream.payload_limit import light_value, restored
 from easel.errors import BadInput
 from easel.ids import CanvasId
 from tests.core.canvas.specs import EXAMPLE

@@ -13,7 +13,7 @@ from easel.core.values.paths import SaveMode
 from easel.core.values.template import Template
 from easel.errors import BadInput, HostError, TooLarge
 from tests.core.canvas.specs import EXAMPLE, example, with_action
-from tests.core.costs import least_seconds
+from tests.core.stream.costs import least_seconds
 from tests.core.values.test_paths import json_values
 from tests.requirements import case, rule
 

@@ -8,7 +8,7 @@ from easel.core.shell import template as shell
 from easel.core.shell.template import LONGEST_COMMAND, is_shell, understood
 from easel.core.values.template import Template, parsed
 from easel.errors import BadInput
-from tests.core.costs import least_seconds
+from tests.core.stream.costs import least_seconds
 from tests.requirements import case, rule
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from easel.core.nesting import DEEPEST
 from easel.core.values.patch import MOST_OPERATIONS, applied, checked_patch
 from easel.errors import BadInput
-from tests.core.costs import least_seconds
+from tests.core.stream.costs import least_seconds
 from tests.core.values.test_paths import json_values, names, states
 from tests.requirements import case, rule
 

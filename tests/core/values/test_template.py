@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easel.core.stream.lightness import light_value
 from easel.core.stream.marker import markers_in, move
+from easel.core.stream.payload_limit import light_value
 from easel.core.values.paths import DEEPEST_PATH
 from easel.core.values.template import MOST_PLACEHOLDERS, Filler, NeedsValues, Template, Values, lookalikes, parsed, parsed_tree
 from easel.errors import BadInput, TooLarge
-from tests.core.costs import least_seconds
+from tests.core.stream.costs import least_seconds
 from tests.core.values.test_paths import json_values
 from tests.requirements import case, rule
 

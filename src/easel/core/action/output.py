@@ -12,7 +12,7 @@ from easel.core.audit.redaction import unfinished
 from easel.core.canvas.canvas import Change, WholeCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, Status, Step
-from easel.core.run.pace import DELTA_BYTES, Flow
+from easel.core.run.deltas import DELTA_BYTES, Flow
 from easel.core.stream.envelope import Envelope
 
 GATHER_SECONDS = 0.25  # a person who watches sees it at once, and a log is written to four times a second at most

@@ -25,8 +25,8 @@ from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Awaited, Execution, Status, Step, Waiting
 from easel.core.canvas.spec import CanvasSpec, check_state_size
 from easel.core.principal import Principal
-from easel.core.stream.lightness import Moved, light_value
 from easel.core.stream.marker import is_marker
+from easel.core.stream.payload_limit import Moved, light_value
 from easel.core.tool.definition import ToolDefinition
 from easel.core.values.patch import Patch, applied, checked_patch, unchecked
 from easel.core.values.paths import SaveMode, check_saving, outcome, saved

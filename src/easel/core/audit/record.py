@@ -15,9 +15,9 @@ import msgspec
 from easel.core.audit.redaction import HIDDEN, is_secret_name
 from easel.core.principal import Kind, Principal
 from easel.core.stream.envelope import Visibility
-from easel.core.stream.lightness import LIMIT, Moved, light_event
+from easel.core.stream.json_text import to_json
 from easel.core.stream.marker import MAY_BE_FORGED
-from easel.core.stream.payload import to_json
+from easel.core.stream.payload_limit import LIMIT, Moved, light_event
 from easel.ids import UserId
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from easel.core.canvas.actions import fingerprint
 from easel.core.stream.envelope import Envelope, Provenance, seal
-from easel.core.stream.payload import to_json
+from easel.core.stream.json_text import to_json
 from easel.core.values.paths import pointer
 from easel.ids import ArtifactId, CanvasId
 

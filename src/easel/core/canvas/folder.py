@@ -20,7 +20,7 @@ import msgspec
 from easel.core.canvas.assets import FOLDER, check_together, checked_asset_path
 from easel.core.canvas.canvas import checked_agent_id, checked_canvas_id, checked_session_key, checked_title
 from easel.core.canvas.spec import SpecLimits, check_state_size, checked_spec
-from easel.core.stream.lightness import markers_in, restored
+from easel.core.stream.payload_limit import markers_in, restored
 from easel.core.validation import checked_object, shown
 from easel.errors import BadInput, HostError
 from easel.ids import ArtifactId, CanvasId, is_made_here

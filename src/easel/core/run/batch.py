@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from easel.core.run.life import Status
 from easel.core.run.run import Claim, Run
+from easel.core.run.status import Status
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope, Stream
 from easel.ids import WorkerId

@@ -12,10 +12,10 @@ from enum import StrEnum
 from typing import Any
 
 from easel.core.nesting import DEEPEST, is_too_deep
-from easel.core.run.life import Status, is_terminal
+from easel.core.run.status import Status, is_terminal
 from easel.core.stream.envelope import Envelope, Provenance, seal
-from easel.core.stream.lightness import Moved, light_value, mentioned
-from easel.core.stream.payload import to_json
+from easel.core.stream.json_text import to_json
+from easel.core.stream.payload_limit import Moved, light_value, mentioned
 from easel.errors import BadInput, BoardFull, RunFinished, TooLarge, VersionConflict
 from easel.ids import ArtifactId, RunId, UserId
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from easel.core.run.conversation import Step, ToolCall, ToolResult
-from easel.core.run.life import Status
+from easel.core.run.status import Status
 from easel.core.stream.envelope import Envelope, Provenance, seal
 from easel.ids import MessageId, RunId
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from easel.core.run.life import Status, is_terminal
+from easel.core.run.status import Status, is_terminal
 from easel.core.session.message import Message
 from easel.ids import ArtifactId, RunId, SessionId, UserId, WorkerId
 

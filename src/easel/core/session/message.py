@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from easel.core.run.life import Status
+from easel.core.run.status import Status
 from easel.core.stream.envelope import Envelope, Provenance, seal
-from easel.core.stream.lightness import Moved, light_value, mentioned
-from easel.core.stream.payload import to_json
+from easel.core.stream.json_text import to_json
+from easel.core.stream.payload_limit import Moved, light_value, mentioned
 from easel.ids import ArtifactId, MessageId, RunId, answer_id, asked_id
 
 

@@ -10,8 +10,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from easel.core.stream.lightness import Moved, lightened, mentioned
-from easel.core.stream.payload import to_json
+from easel.core.stream.json_text import to_json
+from easel.core.stream.payload_limit import Moved, lightened, mentioned
 from easel.errors import BadInput
 from easel.ids import ArtifactId
 

@@ -13,7 +13,7 @@ import msgspec
 
 from easel.core.nesting import DEEPEST, is_too_deep
 from easel.core.shell.template import X_SHELL
-from easel.core.stream.lightness import light_value
+from easel.core.stream.payload_limit import light_value
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import whole_name
 from easel.core.validation import check_members, checked_flag, checked_list, checked_object, checked_text, refuse

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from easel.core.stream.json_text import to_json
 from easel.core.stream.marker import REDACTED, is_marker, markers_in, moved_bytes, restored, unescaped
-from easel.core.stream.payload import to_json
 from easel.core.values.paths import DEEPEST_PATH, MISSING, PART, Missing, Path, found, is_unsafe_name
 from easel.errors import BadInput, TooLarge
 from easel.ids import ArtifactId

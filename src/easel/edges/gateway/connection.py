@@ -13,8 +13,8 @@ from msgspec import Meta, Struct
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from easel.core.principal import NOBODY, Kind, Principal
+from easel.core.stream.filter import CANVAS
 from easel.core.stream.log import LAST_CURSOR
-from easel.core.stream.view import CANVAS
 from easel.edges.gateway import frames
 from easel.edges.gateway.hello import (
     CLIENT,

@@ -13,8 +13,8 @@ import structlog
 from starlette.websockets import WebSocket
 
 from easel.core.principal import Scope
+from easel.core.stream.filter import CHAT
 from easel.core.stream.log import LoggedEvent, parse_cursor
-from easel.core.stream.view import CHAT
 from easel.edges.http.calls import shaped_query
 from easel.edges.http.sockets import SocketCall
 from easel.edges.http.sse import envelope_text

@@ -2,7 +2,7 @@
 
 from starlette.responses import Response
 
-from easel.core.run.life import Status
+from easel.core.run.status import Status
 from easel.edges.http.calls import Call, json_answer
 from easel.edges.http.wire import ListRuns, RunPage, RunStarted, StartRun, ToolList, run_view, tool_view
 from easel.errors import BadInput

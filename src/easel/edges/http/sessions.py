@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from easel.core.session.message import StoredMessage
 from easel.core.session.session import Session, key_of
+from easel.core.stream.filter import WHOLE_RUN
 from easel.core.stream.log import LAST_CURSOR
-from easel.core.stream.view import WHOLE_RUN
 from easel.edges.http.calls import Call, json_answer
 from easel.edges.http.sse import EventStream
 from easel.edges.http.wire import RunStarted

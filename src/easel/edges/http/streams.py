@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from easel.core.principal import Scope
+from easel.core.stream.filter import CANVAS, RUN_STATE, WHOLE_RUN, View
 from easel.core.stream.log import parse_cursor
-from easel.core.stream.view import CANVAS, RUN_STATE, WHOLE_RUN, View
 from easel.edges.http.calls import Call
 from easel.edges.http.sse import EventStream
 from easel.host.tails import Tails

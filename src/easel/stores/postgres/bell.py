@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 import structlog
 
-from easel.core.stream.ring import Grew, Ring, from_text, to_text
+from easel.core.stream.notifications import Grew, Ring, from_text, to_text
 from easel.stores.postgres.database import is_passing
 
 CHANNEL = "easel"

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from easel.core.run.batch import Appended, Batch, CancelAnswer, Enqueued, QueueDepth
-from easel.core.run.life import Status, is_terminal
 from easel.core.run.run import Claim, NewRun, Run
+from easel.core.run.status import Status, is_terminal
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.log import Bounds, LoggedEvent

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from easel.core.stream.ring import Ring, RunGrew
+from easel.core.stream.notifications import Ring, RunGrew
 
 
 class LocalBell:

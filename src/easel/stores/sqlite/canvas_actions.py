@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from easel.core.canvas.execution import Awaited, Execution, Status
 from easel.core.canvas.refresh import Due, Job
-from easel.core.stream.payload import to_json
+from easel.core.stream.json_text import to_json
 from easel.ids import CanvasId, UserId
 from easel.stores import named_sql
 from easel.stores.canvas_rows import execution_of

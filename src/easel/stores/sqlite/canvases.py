@@ -16,9 +16,9 @@ from easel.core.canvas.execution import Overtaken, Repeated, Step
 from easel.core.canvas.retention import LogPlace, OldLogs
 from easel.core.canvas.spec import Refresh
 from easel.core.stream.envelope import Envelope
-from easel.core.stream.lightness import mentioned
+from easel.core.stream.json_text import to_json
 from easel.core.stream.log import Bounds, LoggedEvent
-from easel.core.stream.payload import to_json
+from easel.core.stream.payload_limit import mentioned
 from easel.ids import CanvasId, UserId, owned
 from easel.stores import named_sql
 from easel.stores.canvas_rows import arguments, changed, old_logs_of, step_arguments, whole_of

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from easel.core.stream.encoded import holds_encoded, scattered
+from easel.core.stream.json_text import to_json
 from easel.core.stream.marker import (
     LIMIT,
     MAY_BE_FORGED,
@@ -24,7 +25,6 @@ from easel.core.stream.marker import (
     restored,
     to_bytes,
 )
-from easel.core.stream.payload import to_json
 from easel.core.stream.weight import added_by_storing, added_to_number
 
 __all__ = ["LIMIT", "Moved", "light_event", "light_value", "lightened", "markers_in", "mentioned", "restored"]

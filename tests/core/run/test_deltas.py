@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from easel.core.run.deltas import DELTA_BYTES, HELD_CHARACTERS, Flow, pieces
 from easel.core.run.events import RunEvents
-from easel.core.run.pace import DELTA_BYTES, HELD_CHARACTERS, Flow, pieces
 from easel.core.stream.encoded import holds_encoded
-from easel.core.stream.lightness import LIMIT
+from easel.core.stream.payload_limit import LIMIT
 from easel.ids import MessageId, RunId
-from tests.core.costs import least_seconds
+from tests.core.stream.costs import least_seconds
 from tests.requirements import case, rule
 
 CHANCE = random.Random(23)

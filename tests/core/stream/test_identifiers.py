@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from easel.core.stream.encoded import holds_encoded
-from easel.core.stream.lightness import LIMIT, light_value
+from easel.core.stream.payload_limit import LIMIT, light_value
 from tests.requirements import rule
 
 CHANCE = random.Random(1_966)

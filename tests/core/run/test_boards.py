@@ -24,11 +24,11 @@ from easel.core.run.boards import (
     place,
     prepare,
 )
-from easel.core.run.life import TERMINAL, Status
+from easel.core.run.status import TERMINAL, Status
 from easel.core.stream.envelope import Provenance, Visibility, seal
-from easel.core.stream.lightness import LIMIT
+from easel.core.stream.json_text import to_json
 from easel.core.stream.marker import SMALLEST_MARKER
-from easel.core.stream.payload import to_json
+from easel.core.stream.payload_limit import LIMIT
 from easel.errors import BadInput, BoardFull, HostError, RunFinished, TooLarge, VersionConflict
 from easel.ids import OWNER, RunId
 from tests.requirements import case, rule

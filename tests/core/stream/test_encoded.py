@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easel.core.stream.encoded import holds_encoded
-from easel.core.stream.lightness import LIMIT
-from tests.core.costs import least_seconds
+from easel.core.stream.payload_limit import LIMIT
+from tests.core.stream.costs import least_seconds
 from tests.requirements import case, rule
 
 CHANCE = random.Random(20_260_101)

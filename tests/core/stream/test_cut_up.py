@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from easel.core.stream.encoded import holds_encoded
-from easel.core.stream.lightness import LIMIT, light_value, markers_in, restored
-from tests.core.costs import least_seconds
-from tests.core.test_encoded import CHANCE, CONTENTS, NOISE, STANDARD, URL_SAFE
+from easel.core.stream.payload_limit import LIMIT, light_value, markers_in, restored
+from tests.core.stream.costs import least_seconds
+from tests.core.stream.test_encoded import CHANCE, CONTENTS, NOISE, STANDARD, URL_SAFE
 from tests.requirements import case, rule
 
 SIZES = (20, 39, 64, 76, 500, 1_500)

@@ -6,8 +6,8 @@ from itertools import combinations
 import pytest
 
 from easel.core.stream.envelope import EVENT_TYPES, Stream, Visibility
+from easel.core.stream.filter import CANVAS, CHAT, RUN_STATE, WHOLE_RUN, View
 from easel.core.stream.log import LoggedEvent
-from easel.core.stream.view import CANVAS, CHAT, RUN_STATE, WHOLE_RUN, View
 from tests.requirements import case, rule
 
 VIEWS = {"chat": CHAT, "run": WHOLE_RUN, "state": RUN_STATE, "canvas": CANVAS}  # /ws/chat, /api/runs/…/events, /sse/run, /sse/canvas

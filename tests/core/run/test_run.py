@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from easel import ids
 from easel.core.nesting import DEEPEST, is_too_deep
 from easel.core.run.conversation import Step, ToolCall, ToolResult, said
+from easel.core.run.deltas import DELTA_BYTES, pieces
 from easel.core.run.events import RunEvents
-from easel.core.run.life import Status
-from easel.core.run.pace import DELTA_BYTES, pieces
-from easel.core.run.resume import progress
+from easel.core.run.progress import progress
+from easel.core.run.status import Status
 from easel.core.tool.definition import ToolDefinition
 from easel.ids import CallId, MessageId, RunId, answer_id, is_made_here, is_name, new_run_id
 from tests.requirements import rule

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from easel.core.stream.lightness import LIMIT, Moved, light_event, light_value, lightened, markers_in, mentioned, restored
-from easel.core.stream.payload import to_json
+from easel.core.stream.json_text import to_json
+from easel.core.stream.payload_limit import LIMIT, Moved, light_event, light_value, lightened, markers_in, mentioned, restored
 from easel.ids import ArtifactId
 from tests.requirements import case, rule
 

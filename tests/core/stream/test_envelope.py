@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easel.core.stream.envelope import EVENT_TYPES, LONGEST_ID, Envelope, Provenance, Stream, Visibility, seal
-from easel.core.stream.lightness import LIMIT, markers_in, restored
-from easel.core.stream.payload import to_json
+from easel.core.stream.json_text import to_json
+from easel.core.stream.payload_limit import LIMIT, markers_in, restored
 from easel.errors import BadInput
 from tests.requirements import case, rule
 

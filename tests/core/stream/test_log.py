@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import easel
 from easel.core.stream.envelope import EVENT_TYPES, Provenance, Stream, Visibility, seal
 from easel.core.stream.log import LAST_CURSOR, Bounds, check_cursor, parse_cursor
-from easel.core.stream.ring import (
+from easel.core.stream.notifications import (
     ActionStopped,
     CallAnswered,
     CallWaits,

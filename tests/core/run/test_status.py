@@ -5,7 +5,7 @@ from importlib import resources
 
 import pytest
 
-from easel.core.run.life import MOVES, TERMINAL, Status, is_terminal
+from easel.core.run.status import MOVES, TERMINAL, Status, is_terminal
 from tests.requirements import rule
 
 DIALECTS = ["postgres", "sqlite"]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from easel.core.stream.lightness import LIMIT, light_event, light_value, restored
-from easel.core.stream.payload import to_json
+from easel.core.stream.json_text import to_json
+from easel.core.stream.payload_limit import LIMIT, light_event, light_value, restored
 from easel.core.stream.weight import added_by_storing, added_to_number
 from tests.requirements import case, rule
 
