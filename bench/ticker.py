@@ -16,7 +16,7 @@ from bench import our_store
 from easel.core.run.status import Status
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
-from easel.host.run_log import RunLog
+from easel.host.runs.log_writer import RunLog
 from easel.ids import answer_id
 from easel.stores.blobs import open_blobs
 from easel.stores.postgres import open_postgres

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bench import our_store
 from bench.figures import Figure, at_most, percentile
 from bench.setting import Setting, connected
-from easel.host.run_worker import NEAR_TURNS
+from easel.host.runs.worker import NEAR_TURNS
 
 if TYPE_CHECKING:
     from easel.stores.postgres import PostgresDatabase

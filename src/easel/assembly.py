@@ -42,13 +42,13 @@ from easel.host.metrics import SANDBOX_CLEANED, SANDBOX_NOT_CLEANED
 from easel.host.native_tools import native_tools
 from easel.host.ports import LogSource, Tool
 from easel.host.readiness import Readiness
-from easel.host.run_queue import RunQueue
-from easel.host.run_worker import RunWorker
+from easel.host.runs.queue import RunQueue
+from easel.host.runs.tool_loop import ToolLoop
+from easel.host.runs.worker import RunWorker
 from easel.host.sessions import Sessions
 from easel.host.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.sign_outs import SignOuts
 from easel.host.tails import CANVASES, RUNS, THREADS, Kind, Room, Tails
-from easel.host.tool_loop import ToolLoop
 from easel.host.toolbox import Toolbox
 from easel.ids import new_worker_id
 from easel.llm.scripted import ScriptedModel

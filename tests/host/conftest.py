@@ -14,9 +14,9 @@ from easel.host import audit as audit_module
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.native_tools import native_tools
-from easel.host.run_queue import RunQueue
-from easel.host.run_worker import RunWorker
-from easel.host.tool_loop import ToolLoop
+from easel.host.runs.queue import RunQueue
+from easel.host.runs.tool_loop import ToolLoop
+from easel.host.runs.worker import RunWorker
 from easel.host.toolbox import Toolbox
 from easel.ids import new_worker_id
 from easel.llm.scripted import ScriptedModel

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from easel.host import canvas_refresh
 from tests.host.conftest import TestTool
-from tests.host.working import HandClock
+from tests.host.runs.workers import HandClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

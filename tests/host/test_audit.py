@@ -20,7 +20,7 @@ from easel.host.audit import Audit, agent_of, verify
 from easel.host.toolbox import Toolbox
 from easel.ids import OWNER, CallId
 from tests.host.conftest import TestTool
-from tests.host.working import PATIENCE_SECONDS, until
+from tests.host.runs.workers import PATIENCE_SECONDS, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from easel.errors import BadInput, NotFound, Unavailable
 from easel.host.artifacts import Artifacts
 from easel.host.board_tools import BLACKBOARD_WRITE, WHITEBOARD_WRITE, board_tools
 from easel.host.boards import Boards
-from easel.host.run_log import ClaimLost
+from easel.host.runs.log_writer import ClaimLost
 from easel.ids import OWNER, ArtifactId, RunId, UserId, WorkerId, new_run_id
 from easel.stores.blobs import open_blobs
 from tests.host.conftest import TestTool
-from tests.host.working import at_work, ended, script, until
+from tests.host.runs.workers import at_work, ended, script, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from easel.host.canvas_views import NO_CONNECTION, CanvasViews
 from easel.host.native_tools import native_tools
 from easel.host.toolbox import Toolbox
 from easel.stores.blobs import open_blobs
-from tests.host.working import PATIENCE_SECONDS
+from tests.host.runs.workers import PATIENCE_SECONDS
 from tests.requirements import rule
 
 if TYPE_CHECKING:

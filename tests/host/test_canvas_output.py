@@ -13,9 +13,9 @@ from easel.core.principal import THE_OWNER
 from easel.errors import ToolFailed, Unavailable
 from easel.host import canvas_output
 from easel.ids import OWNER, CanvasId
+from tests.host.runs.workers import PATIENCE_SECONDS, soon
 from tests.host.stage import LEASE_SECONDS, Stage
 from tests.host.talking import SPEC, Talker
-from tests.host.working import PATIENCE_SECONDS, soon
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from easel.errors import BadInput
 from easel.host.canvas_views import NO_CONNECTION
 from tests.host.conftest import TestTool
 from tests.host.refreshing import ECHO, Slow, count_statements, fired, has_seen, polling, take_no_time
+from tests.host.runs.workers import soon, until
 from tests.host.stage import LEASE_SECONDS, POLL_SECONDS, Stage
-from tests.host.working import soon, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest_asyncio
 
 from easel.errors import Unavailable
 from tests.host.refreshing import ECHO, Slow, count_statements, fired, has_seen, polling, take_no_time
+from tests.host.runs.workers import soon, until
 from tests.host.stage import LEASE_SECONDS, POLL_SECONDS, Stage
-from tests.host.working import soon, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from easel.core.run.status import Status as RunStatus
 from easel.errors import Cancelled, ConfirmationOver, Forbidden, NotFound, NotRunning
 from easel.host.canvas_ask import Ask
 from easel.ids import OWNER, UserId
+from tests.host.runs.workers import PATIENCE_SECONDS, soon
 from tests.host.stage import LEASE_SECONDS, Stage
 from tests.host.talking import SPEC, Talker
-from tests.host.working import PATIENCE_SECONDS, soon
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:

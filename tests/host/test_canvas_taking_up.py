@@ -15,8 +15,8 @@ from easel.core.principal import THE_OWNER
 from easel.core.run.status import Status as RunStatus
 from easel.errors import ActionFailed, Cancelled, TimedOut
 from easel.ids import OWNER, CanvasId, new_event_id
+from tests.host.runs.workers import PATIENCE_SECONDS, at_work, ended, script, until
 from tests.host.stage import LEASE_SECONDS, Stage
-from tests.host.working import PATIENCE_SECONDS, at_work, ended, script, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from easel.errors import BadInput, Forbidden, NotFound, RevisionConflict, ToolFa
 from easel.ids import UserId
 from tests.host.conftest import TestTool
 from tests.host.refreshing import fired, polling
+from tests.host.runs.workers import at_work, ended, script
 from tests.host.stage import Stage
-from tests.host.working import at_work, ended, script
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from easel.host import canvas_actions
 from easel.host.canvas_deadlines import Deadlines
 from easel.host.canvas_endings import Records
 from easel.host.metrics import OVERDUE
+from tests.host.runs.workers import PATIENCE_SECONDS, soon, until
 from tests.host.stage import Stage
-from tests.host.working import PATIENCE_SECONDS, soon, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:

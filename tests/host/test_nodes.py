@@ -18,7 +18,7 @@ from easel.core.tool.offer import OfferLimits
 from easel.errors import Forbidden, HostError, ToolFailed, TooMany, Unavailable
 from easel.host.nodes import Arrival, NodeLimits, Nodes
 from easel.ids import OWNER, CallId, new_call_id, new_connection_id
-from tests.host.working import PATIENCE_SECONDS, soon, until
+from tests.host.runs.workers import PATIENCE_SECONDS, soon, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from easel.errors import BadInput, NotFound, NotSignedIn
 from easel.host import sign_in as sign_in_module
 from easel.host.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.tokens import Tokens
-from tests.host.working import PATIENCE_SECONDS, soon
+from tests.host.runs.workers import PATIENCE_SECONDS, soon
 from tests.requirements import case
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from easel.host.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.sign_outs import SignOuts
 from easel.host.tokens import Tokens
 from easel.stores.sqlite.bell import LocalBell
-from tests.host.working import PATIENCE_SECONDS, soon
+from tests.host.runs.workers import PATIENCE_SECONDS, soon
 from tests.requirements import case
 
 if TYPE_CHECKING:

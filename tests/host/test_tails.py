@@ -18,7 +18,7 @@ from easel.core.stream.notifications import RunGrew
 from easel.errors import CursorGone, NotFound, TooMany, Unavailable
 from easel.host.tails import RUNS, Room, Subscription, Tails
 from easel.ids import MessageId, RunId, UserId, WorkerId
-from tests.host.working import PATIENCE_SECONDS, soon, until
+from tests.host.runs.workers import PATIENCE_SECONDS, soon, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:

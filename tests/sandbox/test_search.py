@@ -19,7 +19,7 @@ from easel.errors import ToolFailed
 from easel.sandbox import search
 from easel.sandbox.places import FixedRoots
 from easel.sandbox.tools import machine_tools
-from tests.host.working import HandClock
+from tests.host.runs.workers import HandClock
 from tests.requirements import rule
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from easel.core.stream.filter import CHAT
 from easel.core.stream.notifications import LogGone
 from easel.errors import CursorGone
 from easel.host.audit import Audit
-from easel.host.run_queue import RunQueue
+from easel.host.runs.queue import RunQueue
 from easel.host.tails import THREADS, Room, Tails
 from easel.ids import OWNER, CallId, SessionId, answer_id, owned
 from tests.requirements import rule

@@ -182,7 +182,7 @@ def break_at(method: str) -> None:
 
 def be_blind() -> None:
     """It neither renews its claims nor minds that they end: only the store is left to refuse what it writes."""
-    from easel.host.run_worker import RunWorker
+    from easel.host.runs.worker import RunWorker
 
     async def notice_nothing(_: RunWorker) -> None:
         await asyncio.sleep(HOLD_SECONDS)

@@ -14,7 +14,7 @@ from easel.core.tool.definition import ToolDefinition
 from easel.host.boards import Boards
 from easel.host.native_tools import Args, NativeTool
 from easel.host.ports import Tool
-from easel.host.run_log import NODE
+from easel.host.runs.log_writer import NODE
 
 
 def _name(says: str) -> Mapping[str, Any]:

@@ -15,8 +15,8 @@ from easel.core.stream.notifications import RunGrew
 from easel.core.tool.context import ToolContext
 from easel.errors import NotFound
 from easel.host.ports import Bell, BoardStore, Keeper
-from easel.host.run_history import whole
-from easel.host.run_log import AGENT, ClaimLost
+from easel.host.runs.history import whole
+from easel.host.runs.log_writer import AGENT, ClaimLost
 from easel.ids import RunId, UserId, is_made_here
 
 

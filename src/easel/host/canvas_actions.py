@@ -45,7 +45,7 @@ from easel.host.canvas_steps import ActionLimits, CanvasSteps
 from easel.host.canvas_work import AtWork, CanvasWork, UnderWay
 from easel.host.metrics import ACTIONS_RUNNING
 from easel.host.ports import Bell, CanvasActionStore
-from easel.host.run_history import whole as whole_value
+from easel.host.runs.history import whole as whole_value
 from easel.ids import CanvasId, is_made_here
 
 STOP_SECONDS = 3.0  # how long a stopping instance tries to tell what it interrupts; later another one does. And how long a stop waits

@@ -25,7 +25,7 @@ from easel.host.canvas_output import LiveOutput
 from easel.host.canvas_steps import CanvasSteps
 from easel.host.metrics import ACTIONS_ENDED
 from easel.host.ports import CanvasActionStore
-from easel.host.run_history import whole as whole_value
+from easel.host.runs.history import whole as whole_value
 from easel.ids import UserId
 
 LOST_AT_ONCE = 100

@@ -20,8 +20,8 @@ from easel.errors import HostError, ToolFailed, Unavailable
 from easel.host.artifacts import Artifacts
 from easel.host.canvas_deadlines import Deadlines
 from easel.host.canvas_output import LiveOutput
-from easel.host.run_history import whole
-from easel.host.run_queue import RunQueue
+from easel.host.runs.history import whole
+from easel.host.runs.queue import RunQueue
 from easel.host.tails import Tails
 from easel.host.toolbox import Toolbox
 

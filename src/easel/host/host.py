@@ -13,7 +13,7 @@ from easel.host.canvas_refresh import CanvasRefresh
 from easel.host.canvas_views import CanvasViews
 from easel.host.nodes import Nodes
 from easel.host.readiness import Readiness
-from easel.host.run_queue import RunQueue
+from easel.host.runs.queue import RunQueue
 from easel.host.sessions import Sessions
 from easel.host.sign_in import SignIn
 from easel.host.tails import Tails

@@ -22,7 +22,7 @@ from easel.core.tool.node import Node, parts_of
 from easel.errors import HostError, Unavailable
 from easel.host.node_ports import NodeStore
 from easel.host.ports import Bell, Keeper
-from easel.host.run_history import whole
+from easel.host.runs.history import whole
 from easel.ids import CallId, UserId, new_call_id
 
 INVOKE = "tool.invoke"

@@ -23,7 +23,7 @@ from easel.host.connected_node import ConnectedNode
 from easel.host.node_calls import INVOKE, light
 from easel.host.node_ports import NodeStore
 from easel.host.ports import Bell, Keeper
-from easel.host.run_history import whole
+from easel.host.runs.history import whole
 
 if TYPE_CHECKING:
     from easel.ids import CallId

@@ -9,7 +9,7 @@ from easel.core.stream.notifications import CancelAsked, LogGone
 from easel.errors import AlreadyThere, BadInput, NotFound, RunFinished
 from easel.host.audit import Audit
 from easel.host.ports import Bell, SessionStore
-from easel.host.run_queue import NO_SESSION_NAME, RunQueue
+from easel.host.runs.queue import NO_SESSION_NAME, RunQueue
 from easel.ids import SessionId, is_name, new_session_id, owned
 
 LONGEST_SEARCH = 200

@@ -19,7 +19,7 @@ from easel.core.tool.offer import parts_of_schema, values_in
 from easel.errors import HostError, ToolFailed
 from easel.host.audit import Audit
 from easel.host.ports import Tool, ToolSource
-from easel.host.run_log import ClaimLost
+from easel.host.runs.log_writer import ClaimLost
 from easel.host.tool_schema import checker
 from easel.ids import UserId
 

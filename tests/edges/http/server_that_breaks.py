@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Never
 
 from easel import cli
-from easel.host.run_queue import RunQueue
+from easel.host.runs.queue import RunQueue
 
 if TYPE_CHECKING:
     from easel.core.principal import Principal

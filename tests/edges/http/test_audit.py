@@ -21,7 +21,7 @@ from easel.core.principal import THE_OWNER, Principal
 from easel.errors import ModelFailed, ToolFailed
 from easel.host import sign_in
 from easel.host.audit import verify
-from easel.host.run_queue import RunQueue
+from easel.host.runs.queue import RunQueue
 from easel.ids import new_run_id
 from easel.llm.scripted import ScriptedModel
 from tests.edges.http.live import LiveEasel, new_session, script

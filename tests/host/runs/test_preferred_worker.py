@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from easel.core.principal import THE_OWNER
 from easel.core.run.status import Status
 from easel.core.stream.notifications import RunReady
-from easel.host.left_to_others import SHARED_LOOK_SECONDS, LeftToOthers
-from easel.host.run_worker import NEAR_TURNS
+from easel.host.runs.preferred_worker import SHARED_LOOK_SECONDS, LeftToOthers
+from easel.host.runs.worker import NEAR_TURNS
 from easel.ids import WorkerId
-from tests.host.working import PATIENCE_SECONDS, at_work, ended, script, until
+from tests.host.runs.workers import PATIENCE_SECONDS, at_work, ended, script, until
 from tests.requirements import rule
 from tests.stores.harness import LONG, a_run, ends
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from easel.core.run.run import Claim
-    from easel.host.run_worker import RunWorker
+    from easel.host.runs.worker import RunWorker
     from easel.ids import RunId
     from tests.host.conftest import Bench
 

@@ -16,11 +16,11 @@ from easel.core.run.events import RunEvents
 from easel.core.run.progress import OUTCOME_UNKNOWN
 from easel.core.run.status import Status
 from easel.errors import Unavailable
-from easel.host import run_worker
-from easel.host.run_worker import SAFETY
+from easel.host.runs import worker as run_worker
+from easel.host.runs.worker import SAFETY
 from easel.ids import OWNER, CallId, RunId, WorkerId, answer_id
 from tests.host.conftest import TestTool
-from tests.host.working import PATIENCE_SECONDS, HandClock, at_work, ended, script, soon, until
+from tests.host.runs.workers import PATIENCE_SECONDS, HandClock, at_work, ended, script, soon, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:

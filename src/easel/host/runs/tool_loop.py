@@ -12,7 +12,7 @@ from easel.core.run.progress import OUTCOME_UNKNOWN, Progress
 from easel.core.tool.context import ToolContext
 from easel.errors import StepLimit
 from easel.host.ports import Model
-from easel.host.run_log import ClaimLost, RunLog, patiently
+from easel.host.runs.log_writer import ClaimLost, RunLog, patiently
 from easel.host.toolbox import Toolbox
 from easel.ids import CallId
 

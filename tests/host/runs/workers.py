@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from easel.core.run.run import Run
-    from easel.host.run_worker import RunWorker
+    from easel.host.runs.worker import RunWorker
     from easel.ids import RunId
     from tests.host.conftest import Bench
 

@@ -14,7 +14,7 @@ from easel.core.run.status import Status
 from easel.core.stream.notifications import RunGrew
 from easel.ids import OWNER, ArtifactId, SessionId
 from tests.host.conftest import TestTool
-from tests.host.working import PATIENCE_SECONDS, at_work, ended, script, soon, until
+from tests.host.runs.workers import PATIENCE_SECONDS, at_work, ended, script, soon, until
 from tests.requirements import case, rule
 from tests.support.standstill import Stopwatch
 

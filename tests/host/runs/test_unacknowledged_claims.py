@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from easel.core.run.status import Status
 from easel.errors import Unavailable
-from tests.host.working import PATIENCE_SECONDS, at_work, ended, soon, until
+from tests.host.runs.workers import PATIENCE_SECONDS, at_work, ended, soon, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from easel.errors import BadInput, NotFound, RunFinished, TooLarge, Unavailable
 from easel.host.audit import Audit
 from easel.host.metrics import QUEUE_DEPTH, RUNS_ENQUEUED
 from easel.host.ports import Bell, Keeper, RunStore
-from easel.host.run_history import read_progress
+from easel.host.runs.history import read_progress
 from easel.ids import RunId, SessionId, answer_id, is_made_here, is_name, new_run_id, owned
 
 LONGEST_KEY = 200

@@ -15,7 +15,7 @@ from easel.core.run.deltas import DELTA_SECONDS
 from easel.core.stream.encoded import holds_encoded
 from easel.core.stream.payload_limit import LIMIT, markers_in, restored
 from easel.ids import OWNER, SessionId
-from tests.host.working import at_work, ended, script, until
+from tests.host.runs.workers import at_work, ended, script, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ async def whole(bench: Bench, value: Any) -> Any:
 @pytest.mark.parametrize("kind", ["say", "think"])
 @pytest.mark.parametrize("how", SAID)
 async def test_base64_that_a_model_streams_is_moved_out_of_its_deltas(bench: Bench, how: str, kind: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("easel.host.run_log.HELD_SECONDS", 3600.0)  # a machine that stops is no model that pauses
+    monkeypatch.setattr("easel.host.runs.log_writer.HELD_SECONDS", 3600.0)  # a machine that stops is no model that pauses
     steps = [{kind: step["say"]} if "say" in step else step for step in SAID[how]]
     run_id = await bench.start(script(*steps, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "Done."}))
     async with at_work(bench.worker()):
@@ -116,7 +116,7 @@ async def test_what_is_held_back_goes_out_when_nothing_follows_for_long(bench: B
 
         await until(is_told)
 
-    monkeypatch.setattr("easel.host.run_log.HELD_SECONDS", 3600.0)
+    monkeypatch.setattr("easel.host.runs.log_writer.HELD_SECONDS", 3600.0)
     assert await sizes(bench, a_moment) == [12_000]
-    monkeypatch.setattr("easel.host.run_log.HELD_SECONDS", 0.05)
+    monkeypatch.setattr("easel.host.runs.log_writer.HELD_SECONDS", 0.05)
     assert await sizes(bench, until_it_is_told) == [6_000, 6_000]

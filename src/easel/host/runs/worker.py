@@ -20,13 +20,13 @@ from easel.core.run.status import Status
 from easel.core.stream.notifications import CancelAsked, Ring, RunGrew, RunReady
 from easel.errors import GaveUp, HostError, InternalError, TookTooLong, Unavailable
 from easel.host.audit import Audit, agent_of
-from easel.host.held_run import Held, Stop
-from easel.host.left_to_others import LeftToOthers
 from easel.host.metrics import CLAIM_SECONDS, CLAIMS_LOST, HANDED_BACK, QUEUE_SECONDS, RUNS_ENDED, RUNS_HELD, TAKEOVERS
 from easel.host.ports import Bell, Keeper, RunStore
-from easel.host.run_history import read_progress
-from easel.host.run_log import AGENT, NODE, ClaimLost, RunLog, patiently
-from easel.host.tool_loop import HandBack, Spoken, ToolLoop
+from easel.host.runs.claimed_run import Held, Stop
+from easel.host.runs.history import read_progress
+from easel.host.runs.log_writer import AGENT, NODE, ClaimLost, RunLog, patiently
+from easel.host.runs.preferred_worker import LeftToOthers
+from easel.host.runs.tool_loop import HandBack, Spoken, ToolLoop
 from easel.ids import RunId, WorkerId, new_reference
 
 NEAR_TURNS = 1_000  # claims look this far back; once a poll they look everywhere, so a pinned past costs one look a second

@@ -8,7 +8,7 @@ from easel.core.run.run import Claim
 if TYPE_CHECKING:
     import asyncio
 
-    from easel.host.run_log import RunLog
+    from easel.host.runs.log_writer import RunLog
 
 
 class Stop(Enum):
