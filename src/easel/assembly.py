@@ -24,8 +24,8 @@ from easel.edges.http.server import HttpServer, listen_on
 from easel.edges.http.sockets import SocketRow
 from easel.errors import AlreadyThere, BadInput
 from easel.ground import Database, Ground, Reached, desk, ground, open_blobs, open_database, owner_token, verified
-from easel.host.board_tools import board_tools
-from easel.host.boards import Boards
+from easel.host.boards.service import Boards
+from easel.host.boards.tools import board_tools
 from easel.host.canvas_actions import ActionLimits, CanvasActions
 from easel.host.canvas_assets import AssetLimits, CanvasAssets
 from easel.host.canvas_changes import CanvasChanges

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
-from easel.host.boards import Boards
+from easel.host.boards.service import Boards
 from easel.host.canvas_actions import CanvasActions
 from easel.host.canvas_assets import CanvasAssets
 from easel.host.canvas_library import CanvasLibrary

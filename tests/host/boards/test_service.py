@@ -17,8 +17,8 @@ from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadInput, NotFound, Unavailable
 from easel.host.artifacts import Artifacts
-from easel.host.board_tools import BLACKBOARD_WRITE, WHITEBOARD_WRITE, board_tools
-from easel.host.boards import Boards
+from easel.host.boards.service import Boards
+from easel.host.boards.tools import BLACKBOARD_WRITE, WHITEBOARD_WRITE, board_tools
 from easel.host.runs.log_writer import ClaimLost
 from easel.ids import OWNER, ArtifactId, RunId, UserId, WorkerId, new_run_id
 from easel.stores.blobs import open_blobs

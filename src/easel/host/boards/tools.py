@@ -11,7 +11,7 @@ from typing import Any
 from easel.core.run.boards import LAST_VERSION, LONGEST_NAME, Ask, Board, BoardValue
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
-from easel.host.boards import Boards
+from easel.host.boards.service import Boards
 from easel.host.native_tools import Args, NativeTool
 from easel.host.ports import Tool
 from easel.host.runs.log_writer import NODE
