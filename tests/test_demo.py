@@ -13,7 +13,7 @@ from easel.core.action.policy import check_templates, needs_consent
 from easel.core.canvas.assets import ENTRY
 from easel.core.canvas.spec import checked_spec
 from easel.demo import CANVASES, DemoCanvas
-from easel.host.canvas_tools import LOGS
+from easel.host.canvases.agent_tools import LOGS
 from easel.host.native_tools import native_tools
 from tests.browser.canvas import Desk
 from tests.requirements import rule

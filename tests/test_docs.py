@@ -49,8 +49,9 @@ from easel.edges.http.openapi import document
 from easel.edges.http.routes import ROUTES, Row
 from easel.edges.methods import METHODS
 from easel.errors import ActionFailed, BadInput, HostError
-from easel.host import canvas_tools, metrics
+from easel.host import metrics
 from easel.host.boards.service import tools as board_tools
+from easel.host.canvases import agent_tools as canvas_tools
 from easel.host.native_tools import native_tools
 from easel.ids import OWNER, CallId, CanvasId, MessageId, RunId, artifact_id
 from easel.sandbox import definitions as machine

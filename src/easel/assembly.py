@@ -27,16 +27,16 @@ from easel.ground import Database, Ground, Reached, desk, ground, open_blobs, op
 from easel.host.boards.service import Boards
 from easel.host.boards.tools import board_tools
 from easel.host.canvas_actions import ActionLimits, CanvasActions
-from easel.host.canvas_assets import AssetLimits, CanvasAssets
-from easel.host.canvas_changes import CanvasChanges
 from easel.host.canvas_endings import Records
-from easel.host.canvas_library import CanvasLibrary, Draft
-from easel.host.canvas_logs import CanvasLogs
-from easel.host.canvas_pages import CanvasPages
 from easel.host.canvas_refresh import CanvasRefresh, RefreshLimits
-from easel.host.canvas_tools import canvas_tools
-from easel.host.canvas_views import CanvasViews
 from easel.host.canvas_work import CanvasWork
+from easel.host.canvases.agent_tools import canvas_tools
+from easel.host.canvases.assets import AssetLimits, CanvasAssets
+from easel.host.canvases.library import CanvasLibrary, Draft
+from easel.host.canvases.log_retention import CanvasLogs
+from easel.host.canvases.pages import CanvasPages
+from easel.host.canvases.transactions import CanvasChanges
+from easel.host.canvases.views import CanvasViews
 from easel.host.host import Host
 from easel.host.metrics import SANDBOX_CLEANED, SANDBOX_NOT_CLEANED
 from easel.host.native_tools import native_tools

@@ -22,8 +22,8 @@ from easel.core.tool.offer import OfferLimits
 from easel.errors import BadSettings, Unavailable
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit, Reached, verify
-from easel.host.canvas_changes import CanvasChanges
 from easel.host.canvas_output import LiveOutputs
+from easel.host.canvases.transactions import CanvasChanges
 from easel.host.node_ports import NodeStore, SignInStore, TokenStore
 from easel.host.nodes import NodeLimits, Nodes
 from easel.host.ports import ArtifactStore, AuditStore, Bell, Blobs, BoardStore, CanvasActionStore, CanvasStore, RunStore, SessionStore

@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from easel.core.principal import THE_OWNER, Kind
-from easel.host.canvas_library import Draft
+from easel.host.canvases.library import Draft
 from tests.browser.canvas import COCKPIT, MINIMAL, Desk, promised, show, the_frame
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule

@@ -12,7 +12,7 @@ from playwright.async_api import Page, expect
 from easel.core.canvas.canvas import Change
 from easel.core.canvas.events import CanvasEvents
 from easel.core.principal import THE_OWNER
-from easel.host.canvas_logs import CanvasLogs
+from easel.host.canvases.log_retention import CanvasLogs
 from easel.ids import OWNER, CanvasId
 from tests.browser.canvas import MINIMAL, Desk, all_saved, inside, is_free, show, the_frame
 from tests.browser.wire import Wire

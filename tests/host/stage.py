@@ -11,14 +11,14 @@ from easel.core.canvas.spec import SpecLimits
 from easel.core.principal import THE_OWNER
 from easel.host.canvas_actions import ActionLimits, CanvasActions
 from easel.host.canvas_ask import Ask
-from easel.host.canvas_assets import AssetLimits, CanvasAssets
-from easel.host.canvas_changes import CanvasChanges
-from easel.host.canvas_library import CanvasLibrary, Draft
 from easel.host.canvas_output import LiveOutputs
 from easel.host.canvas_refresh import CanvasRefresh, RefreshLimits
-from easel.host.canvas_tools import canvas_tools
-from easel.host.canvas_views import CanvasViews
 from easel.host.canvas_work import CanvasWork
+from easel.host.canvases.agent_tools import canvas_tools
+from easel.host.canvases.assets import AssetLimits, CanvasAssets
+from easel.host.canvases.library import CanvasLibrary, Draft
+from easel.host.canvases.transactions import CanvasChanges
+from easel.host.canvases.views import CanvasViews
 from easel.host.native_tools import native_tools
 from easel.host.tails import RUNS, Room, Tails
 from easel.host.toolbox import Toolbox

@@ -10,8 +10,8 @@ import pytest
 from easel.core.canvas.canvas import Change, NewCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.retention import START
-from easel.host import canvas_logs
-from easel.host.canvas_logs import CanvasLogs
+from easel.host.canvases import log_retention as canvas_logs
+from easel.host.canvases.log_retention import CanvasLogs
 from easel.ids import OWNER, CanvasId, UserId, owned
 from tests.requirements import rule
 

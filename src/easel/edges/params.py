@@ -10,7 +10,7 @@ from easel.core.canvas.assets import content_of, decoded
 from easel.core.canvas.execution import Status
 from easel.core.stream.log import LAST_CURSOR
 from easel.errors import BadInput
-from easel.host.canvas_library import Draft
+from easel.host.canvases.library import Draft
 
 Revision = Annotated[int, Meta(ge=0, le=LAST_CURSOR)]
 

@@ -9,7 +9,7 @@ from easel.core.canvas.execution import actor_of
 from easel.core.nesting import DEEPEST, is_too_deep
 from easel.core.principal import Principal
 from easel.errors import BadInput
-from easel.host.canvas_changes import now_ms
+from easel.host.canvases.transactions import now_ms
 from easel.ids import new_event_id
 
 LONGEST_REQUEST_ID = 200

@@ -18,7 +18,7 @@ from easel.core.principal import Principal
 from easel.core.run.deltas import HELD_SECONDS
 from easel.errors import HostError
 from easel.host.audit import Audit
-from easel.host.canvas_changes import CanvasChanges
+from easel.host.canvases.transactions import CanvasChanges
 
 LAST_SECONDS = 1.0  # how long an end waits for what is on its way into the log, so that nothing before it is missing
 

@@ -22,7 +22,7 @@ from easel.errors import ActionFailed, HostError, NotFound, Unavailable
 from easel.host.audit import Audit
 from easel.host.canvas_actions import CanvasActions
 from easel.host.canvas_ask import Ask
-from easel.host.canvas_changes import CanvasChanges, events_of
+from easel.host.canvases.transactions import CanvasChanges, events_of
 from easel.host.metrics import REFRESHES
 from easel.host.ports import CanvasActionStore
 

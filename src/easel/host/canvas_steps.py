@@ -20,7 +20,7 @@ from easel.core.stream.payload_limit import Moved
 from easel.core.values.template import NeedsValues
 from easel.errors import ActionFailed, HostError, Unavailable
 from easel.host.artifacts import Artifacts
-from easel.host.canvas_changes import CanvasChanges
+from easel.host.canvases.transactions import CanvasChanges
 from easel.host.ports import CanvasActionStore
 from easel.host.toolbox import Toolbox
 from easel.ids import ArtifactId, CanvasId

@@ -6,11 +6,11 @@ from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.boards.service import Boards
 from easel.host.canvas_actions import CanvasActions
-from easel.host.canvas_assets import CanvasAssets
-from easel.host.canvas_library import CanvasLibrary
-from easel.host.canvas_pages import CanvasPages
 from easel.host.canvas_refresh import CanvasRefresh
-from easel.host.canvas_views import CanvasViews
+from easel.host.canvases.assets import CanvasAssets
+from easel.host.canvases.library import CanvasLibrary
+from easel.host.canvases.pages import CanvasPages
+from easel.host.canvases.views import CanvasViews
 from easel.host.nodes import Nodes
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue

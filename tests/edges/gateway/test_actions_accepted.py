@@ -9,7 +9,7 @@ import pytest
 
 from easel.core.principal import THE_OWNER, Kind
 from easel.errors import Forbidden
-from easel.host.canvas_library import Draft
+from easel.host.canvases.library import Draft
 from tests.edges.gateway.acting import Board, calls, inside, refused, sets, spec_of
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import rule

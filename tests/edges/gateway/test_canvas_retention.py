@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from easel.host.canvas_logs import CanvasLogs
+from easel.host.canvases.log_retention import CanvasLogs
 from tests.edges.gateway.acting import inside
 from tests.edges.http.live import new_session
 from tests.requirements import rule

@@ -21,7 +21,7 @@ from easel.edges.http.canvas_html import ready
 from easel.edges.http.canvas_policy import VIEWS, Places, file_headers, page_headers, shell_policy
 from easel.edges.http.pages import refusal_page, sign_in_page
 from easel.errors import NotFound
-from easel.host.canvas_pages import View
+from easel.host.canvases.pages import View
 
 SDK_PARTS = ("gsv_paths.js", "gsv_bridge.js", "gsv_models.js", "gsv_bindings.js", "gsv_start.js")
 OURS = {"gsv.js": "text/javascript", "generated.js": "text/javascript", "generated.css": "text/css"}  # of a view, beside its assets

@@ -30,8 +30,8 @@ from easel.core.values.paths import check_names
 from easel.errors import AlreadyThere, BadInput, Forbidden, HostError, NotFound, RevisionConflict, Unavailable
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
-from easel.host.canvas_assets import CanvasAssets
-from easel.host.canvas_changes import CanvasChanges, acceptance, ends_acceptance, events_of, named, stands
+from easel.host.canvases.assets import CanvasAssets
+from easel.host.canvases.transactions import CanvasChanges, acceptance, ends_acceptance, events_of, named, stands
 from easel.host.ports import Bell, CanvasStore
 from easel.host.toolbox import Toolbox
 from easel.ids import CanvasId, owned

@@ -12,7 +12,7 @@ import structlog
 from easel.core.canvas.canvas import Change, View, WholeCanvas
 from easel.core.principal import Principal
 from easel.errors import NotFound, Unavailable
-from easel.host.canvas_changes import CanvasChanges, events_of
+from easel.host.canvases.transactions import CanvasChanges, events_of
 from easel.host.ports import CanvasStore
 from easel.ids import UserId, new_view_id
 

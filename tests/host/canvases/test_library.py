@@ -12,10 +12,10 @@ import pytest_asyncio
 from easel.core.canvas.spec import SpecLimits
 from easel.core.principal import THE_OWNER
 from easel.errors import BadInput, Damaged, NotFound, RevisionConflict, TooLarge, Unavailable
-from easel.host.canvas_assets import AssetLimits, CanvasAssets
-from easel.host.canvas_changes import CanvasChanges
-from easel.host.canvas_library import CanvasLibrary, Draft
-from easel.host.canvas_views import NO_CONNECTION, CanvasViews
+from easel.host.canvases.assets import AssetLimits, CanvasAssets
+from easel.host.canvases.library import CanvasLibrary, Draft
+from easel.host.canvases.transactions import CanvasChanges
+from easel.host.canvases.views import NO_CONNECTION, CanvasViews
 from easel.host.native_tools import native_tools
 from easel.host.toolbox import Toolbox
 from easel.stores.blobs import open_blobs

@@ -23,7 +23,7 @@ from easel.core.values.paths import check_names
 from easel.errors import Forbidden, NotFound
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
-from easel.host.canvas_changes import CanvasChanges, events_of
+from easel.host.canvases.transactions import CanvasChanges, events_of
 from easel.host.sign_in import SignIn
 from easel.ids import UserId
 

@@ -19,8 +19,8 @@ from easel.core.stream.log import LoggedEvent
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadInput, NotFound
-from easel.host.canvas_library import CanvasLibrary, Draft
-from easel.host.canvas_views import NO_CONNECTION, CanvasViews
+from easel.host.canvases.library import CanvasLibrary, Draft
+from easel.host.canvases.views import NO_CONNECTION, CanvasViews
 from easel.host.native_tools import Args, NativeTool
 from easel.host.ports import CanvasStore, RunStore, Tool
 from easel.ids import CanvasId, RunId, SessionId, is_made_here, owned

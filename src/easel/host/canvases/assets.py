@@ -16,7 +16,7 @@ from easel.core.canvas.canvas import Change, WholeCanvas, expect
 from easel.core.canvas.events import asset_mark
 from easel.core.principal import Principal
 from easel.errors import BadInput, Damaged, HostError, NotFound, TooLarge, Unavailable
-from easel.host.canvas_changes import CanvasChanges, ends_acceptance, events_of
+from easel.host.canvases.transactions import CanvasChanges, ends_acceptance, events_of
 from easel.host.ports import Blobs, CanvasStore
 from easel.ids import CanvasId, UserId, new_blob_name
 
