@@ -24,12 +24,12 @@ from easel.edges.http.server import HttpServer, listen_on
 from easel.edges.http.sockets import SocketRow
 from easel.errors import AlreadyThere, BadInput
 from easel.ground import Database, Ground, Reached, desk, ground, open_blobs, open_database, owner_token, verified
+from easel.host.actions.executor import CanvasWork
+from easel.host.actions.outcomes import Records
+from easel.host.actions.refresh import CanvasRefresh, RefreshLimits
+from easel.host.actions.service import ActionLimits, CanvasActions
 from easel.host.boards.service import Boards
 from easel.host.boards.tools import board_tools
-from easel.host.canvas_actions import ActionLimits, CanvasActions
-from easel.host.canvas_endings import Records
-from easel.host.canvas_refresh import CanvasRefresh, RefreshLimits
-from easel.host.canvas_work import CanvasWork
 from easel.host.canvases.agent_tools import canvas_tools
 from easel.host.canvases.assets import AssetLimits, CanvasAssets
 from easel.host.canvases.library import CanvasLibrary, Draft

@@ -20,9 +20,9 @@ import structlog
 from easel.core.audit.chain import known_place
 from easel.core.tool.offer import OfferLimits
 from easel.errors import BadSettings, Unavailable
+from easel.host.actions.live_output import LiveOutputs
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit, Reached, verify
-from easel.host.canvas_output import LiveOutputs
 from easel.host.canvases.transactions import CanvasChanges
 from easel.host.node_ports import NodeStore, SignInStore, TokenStore
 from easel.host.nodes import NodeLimits, Nodes

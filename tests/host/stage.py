@@ -9,11 +9,11 @@ import msgspec
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.spec import SpecLimits
 from easel.core.principal import THE_OWNER
-from easel.host.canvas_actions import ActionLimits, CanvasActions
-from easel.host.canvas_ask import Ask
-from easel.host.canvas_output import LiveOutputs
-from easel.host.canvas_refresh import CanvasRefresh, RefreshLimits
-from easel.host.canvas_work import CanvasWork
+from easel.host.actions.executor import CanvasWork
+from easel.host.actions.live_output import LiveOutputs
+from easel.host.actions.refresh import CanvasRefresh, RefreshLimits
+from easel.host.actions.request import Ask
+from easel.host.actions.service import ActionLimits, CanvasActions
 from easel.host.canvases.agent_tools import canvas_tools
 from easel.host.canvases.assets import AssetLimits, CanvasAssets
 from easel.host.canvases.library import CanvasLibrary, Draft
@@ -27,7 +27,7 @@ from easel.stores.blobs import open_blobs
 
 if TYPE_CHECKING:
     from easel.core.principal import Principal
-    from easel.host.canvas_endings import Answer
+    from easel.host.actions.outcomes import Answer
     from easel.host.ports import Tool
     from tests.host.conftest import Bench
 

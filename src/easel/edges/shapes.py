@@ -8,7 +8,7 @@ from easel.core.canvas.canvas import Canvas, WholeCanvas
 from easel.core.canvas.execution import Execution, Status
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import LOCAL, LocalNode, Node
-from easel.host.canvas_endings import Answer
+from easel.host.actions.outcomes import Answer
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)

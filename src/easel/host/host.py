@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
+from easel.host.actions.refresh import CanvasRefresh
+from easel.host.actions.service import CanvasActions
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.boards.service import Boards
-from easel.host.canvas_actions import CanvasActions
-from easel.host.canvas_refresh import CanvasRefresh
 from easel.host.canvases.assets import CanvasAssets
 from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.pages import CanvasPages

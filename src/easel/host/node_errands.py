@@ -18,7 +18,7 @@ from easel.core.stream.notifications import CallAnswered
 from easel.core.tool.call import Answer, TakenCall
 from easel.core.tool.node import parts_of, whole_name
 from easel.errors import HostError, ToolFailed, Unavailable
-from easel.host.canvas_output import LiveOutput, LiveOutputs
+from easel.host.actions.live_output import LiveOutput, LiveOutputs
 from easel.host.connected_node import ConnectedNode
 from easel.host.node_calls import INVOKE, light
 from easel.host.node_ports import NodeStore

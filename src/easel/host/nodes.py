@@ -21,8 +21,8 @@ from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import LocalNode, Node, about, checked_node_id, parts_of
 from easel.core.tool.offer import OfferLimits, checked_offer
 from easel.errors import Forbidden, TooMany, Unavailable
+from easel.host.actions.live_output import LiveOutputs
 from easel.host.audit import Audit
-from easel.host.canvas_output import LiveOutputs
 from easel.host.connected_node import ConnectedNode
 from easel.host.metrics import NODES
 from easel.host.node_calls import CallsElsewhere

@@ -13,7 +13,7 @@ import pytest
 
 from easel.core.principal import THE_OWNER, Kind
 from easel.errors import Forbidden
-from easel.host.canvas_ask import Ask
+from easel.host.actions.request import Ask
 from tests.edges.gateway.acting import Board, audited, calls, inside, refused, sets, spec_of
 from tests.edges.gateway.node_peer import NodePeer, a_tool
 from tests.edges.http.live import LiveEasel, new_session

@@ -12,7 +12,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from easel.host.canvas_deadlines import GRACE_SECONDS
+from easel.host.actions.deadlines import GRACE_SECONDS
 from tests.edges.gateway.acting import Board, audited, calls, refused
 from tests.edges.gateway.node_peer import NodePeer
 from tests.edges.http.live import WAIT_SECONDS, LiveEasel, in_time, new_session

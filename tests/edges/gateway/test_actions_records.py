@@ -11,7 +11,7 @@ import pytest
 
 from easel.core.principal import THE_OWNER
 from easel.errors import NotFound
-from easel.host.canvas_ask import Ask
+from easel.host.actions.request import Ask
 from easel.ids import UserId
 from tests.edges.gateway.acting import Board, audited, calls, refused, sets
 from tests.requirements import rule

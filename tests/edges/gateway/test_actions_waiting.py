@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from easel.core.principal import THE_OWNER
 from easel.errors import TooMany
-from easel.host.canvas_ask import Ask
+from easel.host.actions.request import Ask
 from easel.settings import Settings
 from tests.edges.gateway.acting import Board, audited, calls, inside, refused
 from tests.edges.http.live import LiveEasel, new_session

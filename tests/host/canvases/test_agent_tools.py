@@ -13,8 +13,8 @@ from easel.core.run.status import Status
 from easel.core.tool.context import ToolContext
 from easel.errors import BadInput, Forbidden, NotFound, RevisionConflict, ToolFailed
 from easel.ids import UserId
+from tests.host.actions.refresh_jobs import fired, polling
 from tests.host.conftest import TestTool
-from tests.host.refreshing import fired, polling
 from tests.host.runs.workers import at_work, ended, script
 from tests.host.stage import Stage
 from tests.requirements import case, rule

@@ -18,10 +18,10 @@ from easel.core.canvas.execution import Execution, Overtaken, Status
 from easel.core.principal import Principal
 from easel.core.run.deltas import shortened
 from easel.errors import ActionFailed, Cancelled, HostError, NotFound, NotRunning, Unavailable
+from easel.host.actions.live_output import LiveOutput
+from easel.host.actions.transitions import CanvasSteps
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
-from easel.host.canvas_output import LiveOutput
-from easel.host.canvas_steps import CanvasSteps
 from easel.host.canvases.transactions import CanvasChanges, now_ms
 from easel.host.metrics import ACTIONS_ENDED
 from easel.host.ports import CanvasActionStore

@@ -35,13 +35,13 @@ from easel.errors import (
     TooMany,
     Unavailable,
 )
+from easel.host.actions.executor import AtWork, CanvasWork, UnderWay
+from easel.host.actions.live_output import LiveOutputs
+from easel.host.actions.outcomes import GONE, INTERRUPTED, LEFT, Answer, CanvasEndings, told, unstored
+from easel.host.actions.request import CLIENT, Ask
+from easel.host.actions.transitions import ActionLimits, CanvasSteps
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
-from easel.host.canvas_ask import CLIENT, Ask
-from easel.host.canvas_endings import GONE, INTERRUPTED, LEFT, Answer, CanvasEndings, told, unstored
-from easel.host.canvas_output import LiveOutputs
-from easel.host.canvas_steps import ActionLimits, CanvasSteps
-from easel.host.canvas_work import AtWork, CanvasWork, UnderWay
 from easel.host.canvases.transactions import CanvasChanges, named, now_ms
 from easel.host.metrics import ACTIONS_RUNNING
 from easel.host.ports import Bell, CanvasActionStore

@@ -11,9 +11,9 @@ import pytest
 from easel.core.principal import THE_OWNER
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import ActionFailed, Cancelled, TimedOut, ToolFailed, TooMany, Unavailable
-from easel.host import canvas_actions
-from easel.host.canvas_deadlines import Deadlines
-from easel.host.canvas_endings import Records
+from easel.host.actions import service as canvas_actions
+from easel.host.actions.deadlines import Deadlines
+from easel.host.actions.outcomes import Records
 from easel.host.metrics import OVERDUE
 from tests.host.runs.workers import PATIENCE_SECONDS, soon, until
 from tests.host.stage import Stage

@@ -17,9 +17,9 @@ from easel.core.stream.filter import WHOLE_RUN
 from easel.core.stream.json_text import to_json
 from easel.core.tool.context import ToolContext, Watched
 from easel.errors import HostError, ToolFailed, Unavailable
+from easel.host.actions.deadlines import Deadlines
+from easel.host.actions.live_output import LiveOutput
 from easel.host.artifacts import Artifacts
-from easel.host.canvas_deadlines import Deadlines
-from easel.host.canvas_output import LiveOutput
 from easel.host.runs.history import whole
 from easel.host.runs.queue import RunQueue
 from easel.host.tails import Tails

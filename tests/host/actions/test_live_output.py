@@ -11,7 +11,7 @@ import pytest_asyncio
 from easel.core.action.output import MISSING
 from easel.core.principal import THE_OWNER
 from easel.errors import ToolFailed, Unavailable
-from easel.host import canvas_output
+from easel.host.actions import live_output as canvas_output
 from easel.ids import OWNER, CanvasId
 from tests.host.runs.workers import PATIENCE_SECONDS, soon
 from tests.host.stage import LEASE_SECONDS, Stage

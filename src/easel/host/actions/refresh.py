@@ -19,9 +19,9 @@ from easel.core.canvas.refresh import Due, Job, next_delay
 from easel.core.principal import Kind, Principal
 from easel.core.run.deltas import shortened
 from easel.errors import ActionFailed, HostError, NotFound, Unavailable
+from easel.host.actions.request import Ask
+from easel.host.actions.service import CanvasActions
 from easel.host.audit import Audit
-from easel.host.canvas_actions import CanvasActions
-from easel.host.canvas_ask import Ask
 from easel.host.canvases.transactions import CanvasChanges, events_of
 from easel.host.metrics import REFRESHES
 from easel.host.ports import CanvasActionStore

@@ -12,8 +12,8 @@ from easel.core.canvas.refresh import LONGEST_BACK_OFF_MS, next_delay
 from easel.core.principal import THE_OWNER, Kind, Principal
 from easel.errors import BadInput
 from easel.host.canvases.views import NO_CONNECTION
+from tests.host.actions.refresh_jobs import ECHO, Slow, count_statements, fired, has_seen, polling, take_no_time
 from tests.host.conftest import TestTool
-from tests.host.refreshing import ECHO, Slow, count_statements, fired, has_seen, polling, take_no_time
 from tests.host.runs.workers import soon, until
 from tests.host.stage import LEASE_SECONDS, POLL_SECONDS, Stage
 from tests.requirements import case, rule

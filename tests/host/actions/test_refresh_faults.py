@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from easel.errors import Unavailable
-from tests.host.refreshing import ECHO, Slow, count_statements, fired, has_seen, polling, take_no_time
+from tests.host.actions.refresh_jobs import ECHO, Slow, count_statements, fired, has_seen, polling, take_no_time
 from tests.host.runs.workers import soon, until
 from tests.host.stage import LEASE_SECONDS, POLL_SECONDS, Stage
 from tests.requirements import case, rule

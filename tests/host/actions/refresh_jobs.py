@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from easel.host import canvas_refresh
+from easel.host.actions import refresh as canvas_refresh
 from tests.host.conftest import TestTool
 from tests.host.runs.workers import HandClock
 

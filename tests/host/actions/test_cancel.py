@@ -14,7 +14,7 @@ from easel.core.canvas.execution import Status
 from easel.core.principal import THE_OWNER, Kind, Principal
 from easel.core.run.status import Status as RunStatus
 from easel.errors import Cancelled, ConfirmationOver, Forbidden, NotFound, NotRunning
-from easel.host.canvas_ask import Ask
+from easel.host.actions.request import Ask
 from easel.ids import OWNER, UserId
 from tests.host.runs.workers import PATIENCE_SECONDS, soon
 from tests.host.stage import LEASE_SECONDS, Stage
