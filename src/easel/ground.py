@@ -25,7 +25,7 @@ from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit, Reached, verify
 from easel.host.canvases.transactions import CanvasChanges
 from easel.host.node_ports import NodeStore, SignInStore, TokenStore
-from easel.host.nodes import NodeLimits, Nodes
+from easel.host.nodes.registry import NodeLimits, Nodes
 from easel.host.ports import ArtifactStore, AuditStore, Bell, Blobs, BoardStore, CanvasActionStore, CanvasStore, RunStore, SessionStore
 from easel.host.tokens import Tokens
 from easel.settings import Settings

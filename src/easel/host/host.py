@@ -11,7 +11,7 @@ from easel.host.canvases.assets import CanvasAssets
 from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.pages import CanvasPages
 from easel.host.canvases.views import CanvasViews
-from easel.host.nodes import Nodes
+from easel.host.nodes.registry import Nodes
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
 from easel.host.sessions import Sessions

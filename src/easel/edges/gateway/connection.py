@@ -35,7 +35,7 @@ from easel.edges.replies import CONNECTION
 from easel.errors import BadInput, HostError, InternalError, NotConnected, NotFound, NotInMode, NotSignedIn, TooMany
 from easel.host.host import Host
 from easel.host.metrics import STALLED
-from easel.host.nodes import Arrival
+from easel.host.nodes.registry import Arrival
 from easel.host.tails import Subscription
 from easel.ids import new_connection_id, new_reference
 

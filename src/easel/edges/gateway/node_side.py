@@ -16,7 +16,7 @@ from easel.edges.gateway import frames
 from easel.edges.gateway.hello import CANCEL, INVOKE, NODE, PROGRESS, RESULT
 from easel.edges.methods import fitted
 from easel.errors import BadInput, NotInMode
-from easel.host.connected_node import ConnectedNode
+from easel.host.nodes.connection import ConnectedNode
 from easel.ids import CallId
 
 LONGEST_ERROR = 4_000  # characters of it that are told on

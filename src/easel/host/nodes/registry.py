@@ -23,11 +23,11 @@ from easel.core.tool.offer import OfferLimits, checked_offer
 from easel.errors import Forbidden, TooMany, Unavailable
 from easel.host.actions.live_output import LiveOutputs
 from easel.host.audit import Audit
-from easel.host.connected_node import ConnectedNode
 from easel.host.metrics import NODES
-from easel.host.node_calls import CallsElsewhere
-from easel.host.node_errands import Errands, outcome
 from easel.host.node_ports import NodeLink, NodeStore
+from easel.host.nodes.connection import ConnectedNode
+from easel.host.nodes.incoming_calls import Errands, outcome
+from easel.host.nodes.remote_calls import CallsElsewhere
 from easel.host.ports import Bell, Keeper, Tool
 from easel.host.tool_schema import check_is_schema
 from easel.ids import CallId, UserId, new_instance_id, owned

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from easel.core.tool.call import LOST, NOT_ASKED
 from easel.core.tool.node import Node
-from easel.host.connected_node import ConnectedNode
+from easel.host.nodes.connection import ConnectedNode
 from easel.ids import OWNER, new_connection_id
+from tests.host.nodes.test_registry import CONTEXT, Instance, Link, why
 from tests.host.runs.workers import PATIENCE_SECONDS
-from tests.host.test_nodes import CONTEXT, Instance, Link, why
 
 if TYPE_CHECKING:
     from tests.host.conftest import Bench

@@ -19,9 +19,9 @@ from easel.core.tool.call import Answer, TakenCall
 from easel.core.tool.node import parts_of, whole_name
 from easel.errors import HostError, ToolFailed, Unavailable
 from easel.host.actions.live_output import LiveOutput, LiveOutputs
-from easel.host.connected_node import ConnectedNode
-from easel.host.node_calls import INVOKE, light
 from easel.host.node_ports import NodeStore
+from easel.host.nodes.connection import ConnectedNode
+from easel.host.nodes.remote_calls import INVOKE, light
 from easel.host.ports import Bell, Keeper
 from easel.host.runs.history import whole
 

@@ -16,7 +16,7 @@ from easel.core.tool.call import Answer, NewCall
 from easel.core.tool.context import ToolContext
 from easel.core.tool.offer import OfferLimits
 from easel.errors import Forbidden, HostError, ToolFailed, TooMany, Unavailable
-from easel.host.nodes import Arrival, NodeLimits, Nodes
+from easel.host.nodes.registry import Arrival, NodeLimits, Nodes
 from easel.ids import OWNER, CallId, new_call_id, new_connection_id
 from tests.host.runs.workers import PATIENCE_SECONDS, soon, until
 from tests.requirements import case, rule
@@ -24,7 +24,7 @@ from tests.requirements import case, rule
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from easel.host.connected_node import ConnectedNode
+    from easel.host.nodes.connection import ConnectedNode
     from tests.host.conftest import Bench, TurnableClock
 
 CONTEXT = ToolContext(THE_OWNER, "agent:main:main")
