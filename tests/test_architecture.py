@@ -301,7 +301,7 @@ WRONG_DIRECTIONS = [
     ("easel", "from easel.assembly import assemble", "easel must not know assembly"),
     ("easel.settings", "from easel.core.run import life", "settings must not know core"),
     ("easel.cli", "from easel.stores import blobs", "cli must not know stores"),
-    ("easel.host.toolbox", "import importlib\nimportlib.import_module('easel.stores.blobs')", "host must not know stores"),
+    ("easel.host.tools.registry", "import importlib\nimportlib.import_module('easel.stores.blobs')", "host must not know stores"),
     (
         "easel.host.x",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from easel.stores.blobs import Disk",

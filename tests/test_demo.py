@@ -14,7 +14,7 @@ from easel.core.canvas.assets import ENTRY
 from easel.core.canvas.spec import checked_spec
 from easel.demo import CANVASES, DemoCanvas
 from easel.host.canvases.agent_tools import LOGS
-from easel.host.native_tools import native_tools
+from easel.host.tools.native import native_tools
 from tests.browser.canvas import Desk
 from tests.requirements import rule
 from tests.support.processes import EASEL, Launcher

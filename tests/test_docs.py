@@ -52,7 +52,7 @@ from easel.errors import ActionFailed, BadInput, HostError
 from easel.host import metrics
 from easel.host.boards.service import tools as board_tools
 from easel.host.canvases import agent_tools as canvas_tools
-from easel.host.native_tools import native_tools
+from easel.host.tools.native import native_tools
 from easel.ids import OWNER, CallId, CanvasId, MessageId, RunId, artifact_id
 from easel.sandbox import definitions as machine
 from tests import spec_reference

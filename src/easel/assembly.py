@@ -39,7 +39,6 @@ from easel.host.canvases.transactions import CanvasChanges
 from easel.host.canvases.views import CanvasViews
 from easel.host.host import Host
 from easel.host.metrics import SANDBOX_CLEANED, SANDBOX_NOT_CLEANED
-from easel.host.native_tools import native_tools
 from easel.host.ports import LogSource, Tool
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
@@ -49,7 +48,8 @@ from easel.host.sessions import Sessions
 from easel.host.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.sign_outs import SignOuts
 from easel.host.tails import CANVASES, RUNS, THREADS, Kind, Room, Tails
-from easel.host.toolbox import Toolbox
+from easel.host.tools.native import native_tools
+from easel.host.tools.registry import Toolbox
 from easel.ids import new_worker_id
 from easel.llm.scripted import ScriptedModel
 from easel.node.address import gateway_url

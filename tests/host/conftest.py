@@ -13,11 +13,11 @@ from easel.core.tool.definition import ToolDefinition
 from easel.host import audit as audit_module
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
-from easel.host.native_tools import native_tools
 from easel.host.runs.queue import RunQueue
 from easel.host.runs.tool_loop import ToolLoop
 from easel.host.runs.worker import RunWorker
-from easel.host.toolbox import Toolbox
+from easel.host.tools.native import native_tools
+from easel.host.tools.registry import Toolbox
 from easel.ids import new_worker_id
 from easel.llm.scripted import ScriptedModel
 from easel.stores.blobs import open_blobs

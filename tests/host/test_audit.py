@@ -17,7 +17,7 @@ from easel.core.tool.context import ToolContext
 from easel.errors import BadInput, ModelFailed, ToolFailed, Unavailable
 from easel.host import audit as story
 from easel.host.audit import Audit, agent_of, verify
-from easel.host.toolbox import Toolbox
+from easel.host.tools.registry import Toolbox
 from easel.ids import OWNER, CallId
 from tests.host.conftest import TestTool
 from tests.host.runs.workers import PATIENCE_SECONDS, until

@@ -91,8 +91,8 @@ def write_whole(path: Path, text: str) -> None:
 
 def add_tools() -> None:
     from easel.core.tool.definition import ToolDefinition
-    from easel.host import native_tools
-    from easel.host.native_tools import NativeTool
+    from easel.host.tools import native as native_tools
+    from easel.host.tools.native import NativeTool
 
     def tool(name: str, work: Callable[[Mapping[str, Any]], Awaitable[Any]], *, repeatable: bool = False, **args: str) -> NativeTool:
         properties = {name: {"type": kind} for name, kind in args.items()}

@@ -17,7 +17,7 @@ from easel.host.runs.queue import RunQueue
 from easel.host.sessions import Sessions
 from easel.host.sign_in import SignIn
 from easel.host.tails import Tails
-from easel.host.toolbox import Toolbox
+from easel.host.tools.registry import Toolbox
 
 
 @dataclass(frozen=True, slots=True)

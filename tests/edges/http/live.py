@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from easel.host.host import Host
     from easel.host.ports import Tool
-    from easel.host.toolbox import Toolbox
+    from easel.host.tools.registry import Toolbox
 
 START_SECONDS = 30.0
 WAIT_SECONDS = 30.0

@@ -16,8 +16,8 @@ from easel.host.canvases.assets import AssetLimits, CanvasAssets
 from easel.host.canvases.library import CanvasLibrary, Draft
 from easel.host.canvases.transactions import CanvasChanges
 from easel.host.canvases.views import NO_CONNECTION, CanvasViews
-from easel.host.native_tools import native_tools
-from easel.host.toolbox import Toolbox
+from easel.host.tools.native import native_tools
+from easel.host.tools.registry import Toolbox
 from easel.stores.blobs import open_blobs
 from tests.host.runs.workers import PATIENCE_SECONDS
 from tests.requirements import rule

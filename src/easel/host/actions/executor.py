@@ -23,7 +23,7 @@ from easel.host.artifacts import Artifacts
 from easel.host.runs.history import whole
 from easel.host.runs.queue import RunQueue
 from easel.host.tails import Tails
-from easel.host.toolbox import Toolbox
+from easel.host.tools.registry import Toolbox
 
 
 @dataclass(slots=True)

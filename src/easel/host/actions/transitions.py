@@ -22,7 +22,7 @@ from easel.errors import ActionFailed, HostError, Unavailable
 from easel.host.artifacts import Artifacts
 from easel.host.canvases.transactions import CanvasChanges
 from easel.host.ports import CanvasActionStore
-from easel.host.toolbox import Toolbox
+from easel.host.tools.registry import Toolbox
 from easel.ids import ArtifactId, CanvasId
 
 if TYPE_CHECKING:

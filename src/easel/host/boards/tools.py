@@ -12,9 +12,9 @@ from easel.core.run.boards import LAST_VERSION, LONGEST_NAME, Ask, Board, BoardV
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.host.boards.service import Boards
-from easel.host.native_tools import Args, NativeTool
 from easel.host.ports import Tool
 from easel.host.runs.log_writer import NODE
+from easel.host.tools.native import Args, NativeTool
 
 
 def _name(says: str) -> Mapping[str, Any]:

@@ -21,8 +21,8 @@ from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadInput, NotFound
 from easel.host.canvases.library import CanvasLibrary, Draft
 from easel.host.canvases.views import NO_CONNECTION, CanvasViews
-from easel.host.native_tools import Args, NativeTool
 from easel.host.ports import CanvasStore, RunStore, Tool
+from easel.host.tools.native import Args, NativeTool
 from easel.ids import CanvasId, RunId, SessionId, is_made_here, owned
 
 MOST_LISTED = 200

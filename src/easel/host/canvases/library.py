@@ -33,7 +33,7 @@ from easel.host.audit import Audit
 from easel.host.canvases.assets import CanvasAssets
 from easel.host.canvases.transactions import CanvasChanges, acceptance, ends_acceptance, events_of, named, stands
 from easel.host.ports import Bell, CanvasStore
-from easel.host.toolbox import Toolbox
+from easel.host.tools.registry import Toolbox
 from easel.ids import CanvasId, owned
 
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})

@@ -29,7 +29,7 @@ from easel.host.nodes.connection import ConnectedNode
 from easel.host.nodes.incoming_calls import Errands, outcome
 from easel.host.nodes.remote_calls import CallsElsewhere
 from easel.host.ports import Bell, Keeper, Tool
-from easel.host.tool_schema import check_is_schema
+from easel.host.tools.schema import check_is_schema
 from easel.ids import CallId, UserId, new_instance_id, owned
 
 MOST_KNOWN = 1_000  # users whose nodes are remembered between two looks

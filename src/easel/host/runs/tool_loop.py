@@ -13,7 +13,7 @@ from easel.core.tool.context import ToolContext
 from easel.errors import StepLimit
 from easel.host.ports import Model
 from easel.host.runs.log_writer import ClaimLost, RunLog, patiently
-from easel.host.toolbox import Toolbox
+from easel.host.tools.registry import Toolbox
 from easel.ids import CallId
 
 

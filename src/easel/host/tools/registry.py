@@ -20,7 +20,7 @@ from easel.errors import HostError, ToolFailed
 from easel.host.audit import Audit
 from easel.host.ports import Tool, ToolSource
 from easel.host.runs.log_writer import ClaimLost
-from easel.host.tool_schema import checker
+from easel.host.tools.schema import checker
 from easel.ids import UserId
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from easel.core.principal import THE_OWNER
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import ToolFailed
-from easel.host.toolbox import MOST_CHECKING, Toolbox
+from easel.host.tools.registry import MOST_CHECKING, Toolbox
 from tests.requirements import case
 
 if TYPE_CHECKING:
