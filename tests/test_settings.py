@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from easel import settings
 from easel.errors import BadSettings
-from easel.host.sign_in import SignIn
+from easel.host.auth.sign_in import SignIn
 from easel.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]

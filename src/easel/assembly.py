@@ -28,6 +28,8 @@ from easel.host.actions.executor import CanvasWork
 from easel.host.actions.outcomes import Records
 from easel.host.actions.refresh import CanvasRefresh, RefreshLimits
 from easel.host.actions.service import ActionLimits, CanvasActions
+from easel.host.auth.revoked_sign_ins import SignOuts
+from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.boards.service import Boards
 from easel.host.boards.tools import board_tools
 from easel.host.canvases.agent_tools import canvas_tools
@@ -45,8 +47,6 @@ from easel.host.runs.queue import RunQueue
 from easel.host.runs.tool_loop import ToolLoop
 from easel.host.runs.worker import RunWorker
 from easel.host.sessions import Sessions
-from easel.host.sign_in import COOKIE_SECONDS, SignIn
-from easel.host.sign_outs import SignOuts
 from easel.host.tails import CANVASES, RUNS, THREADS, Kind, Room, Tails
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import Toolbox

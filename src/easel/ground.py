@@ -23,11 +23,11 @@ from easel.errors import BadSettings, Unavailable
 from easel.host.actions.live_output import LiveOutputs
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit, Reached, verify
+from easel.host.auth.tokens import Tokens
 from easel.host.canvases.transactions import CanvasChanges
 from easel.host.node_ports import NodeStore, SignInStore, TokenStore
 from easel.host.nodes.registry import NodeLimits, Nodes
 from easel.host.ports import ArtifactStore, AuditStore, Bell, Blobs, BoardStore, CanvasActionStore, CanvasStore, RunStore, SessionStore
-from easel.host.tokens import Tokens
 from easel.settings import Settings
 
 __all__ = [

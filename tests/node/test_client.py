@@ -15,7 +15,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadSettings, ToolFailed
-from easel.host.tokens import Tokens
+from easel.host.auth.tokens import Tokens
 from easel.node import calls as node_calls
 from easel.node import client as node_client
 from easel.node import patience as node_patience

@@ -6,6 +6,7 @@ from easel.host.actions.refresh import CanvasRefresh
 from easel.host.actions.service import CanvasActions
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
+from easel.host.auth.sign_in import SignIn
 from easel.host.boards.service import Boards
 from easel.host.canvases.assets import CanvasAssets
 from easel.host.canvases.library import CanvasLibrary
@@ -15,7 +16,6 @@ from easel.host.nodes.registry import Nodes
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
 from easel.host.sessions import Sessions
-from easel.host.sign_in import SignIn
 from easel.host.tails import Tails
 from easel.host.tools.registry import Toolbox
 

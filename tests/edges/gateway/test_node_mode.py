@@ -11,7 +11,7 @@ import pytest
 
 from easel import __version__
 from easel.edges.methods import METHODS
-from easel.host.tokens import Tokens
+from easel.host.auth.tokens import Tokens
 from easel.settings import Settings
 from tests.edges.gateway.node_peer import ANY, SHELL, TOOLS, NodePeer, a_tool, names_of, using
 from tests.edges.http.live import LiveEasel as Live

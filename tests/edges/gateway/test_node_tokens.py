@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from easel.edges.http.calls import Access
 from easel.edges.http.routes import ROUTES
 from easel.edges.methods import METHODS
-from easel.host.tokens import Tokens
+from easel.host.auth.tokens import Tokens
 from tests.edges.http.live import WAIT_SECONDS, in_time, new_session, script
 from tests.edges.http.live import LiveEasel as Live
 from tests.requirements import case

@@ -19,8 +19,8 @@ from easel import assembly
 from easel.core.audit.record import ACTIONS
 from easel.core.principal import THE_OWNER, Principal
 from easel.errors import ModelFailed, ToolFailed
-from easel.host import sign_in
 from easel.host.audit import verify
+from easel.host.auth import sign_in
 from easel.host.runs.queue import RunQueue
 from easel.ids import new_run_id
 from easel.llm.scripted import ScriptedModel

@@ -15,7 +15,7 @@ import pytest
 from easel.core.principal import THE_OWNER, Principal
 from easel.edges.http.canvas_html import MOST_INLINE, hashed, ready
 from easel.edges.http.routes import ROUTES
-from easel.host.tokens import Tokens
+from easel.host.auth.tokens import Tokens
 from easel.ids import UserId
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule

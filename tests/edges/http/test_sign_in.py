@@ -12,7 +12,7 @@ import pytest
 
 from easel.edges.http.calls import COOKIE, Access
 from easel.edges.http.routes import ROUTES
-from easel.host.sign_in import COOKIE_SECONDS, SignIn
+from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
 from tests.edges.http.live import LiveEasel, script
 from tests.requirements import case
 

@@ -13,7 +13,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from easel.edges.http.calls import COOKIE
-from easel.host import sign_outs
+from easel.host.auth import revoked_sign_ins as sign_outs
 from tests.edges.http.live import WAITING, LiveEasel, new_session
 from tests.requirements import case
 from tests.support.gateway import GatewayClient, Refused

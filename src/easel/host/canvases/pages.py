@@ -23,8 +23,8 @@ from easel.core.values.paths import check_names
 from easel.errors import Forbidden, NotFound
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
+from easel.host.auth.sign_in import SignIn
 from easel.host.canvases.transactions import CanvasChanges, events_of
-from easel.host.sign_in import SignIn
 from easel.ids import UserId
 
 REFUSED = "canvas.page.refused"

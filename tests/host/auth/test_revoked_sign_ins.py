@@ -12,11 +12,11 @@ import pytest
 from easel.core.stream.notifications import SignedOut, from_text, to_text
 from easel.core.token import TokenKind
 from easel.errors import NotSignedIn, Unavailable
-from easel.host import sign_in as sign_in_module
-from easel.host import sign_outs as sign_outs_module
-from easel.host.sign_in import COOKIE_SECONDS, SignIn
-from easel.host.sign_outs import SignOuts
-from easel.host.tokens import Tokens
+from easel.host.auth import revoked_sign_ins as sign_outs_module
+from easel.host.auth import sign_in as sign_in_module
+from easel.host.auth.revoked_sign_ins import SignOuts
+from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
+from easel.host.auth.tokens import Tokens
 from easel.stores.sqlite.bell import LocalBell
 from tests.host.runs.workers import PATIENCE_SECONDS, soon
 from tests.requirements import case

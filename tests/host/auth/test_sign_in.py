@@ -11,9 +11,9 @@ import pytest
 from easel.core.principal import THE_OWNER, Kind, Scope
 from easel.core.token import TokenKind
 from easel.errors import BadInput, NotFound, NotSignedIn
-from easel.host import sign_in as sign_in_module
-from easel.host.sign_in import COOKIE_SECONDS, SignIn
-from easel.host.tokens import Tokens
+from easel.host.auth import sign_in as sign_in_module
+from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
+from easel.host.auth.tokens import Tokens
 from tests.host.runs.workers import PATIENCE_SECONDS, soon
 from tests.requirements import case
 

@@ -19,8 +19,8 @@ import structlog
 from easel.core.principal import THE_OWNER, Kind, Principal
 from easel.core.token import digest_of, is_token
 from easel.errors import NotSignedIn, Unavailable
+from easel.host.auth.revoked_sign_ins import SignOuts
 from easel.host.node_ports import TokenStore
-from easel.host.sign_outs import SignOuts
 from easel.ids import new_sign_in_id
 
 COOKIE_SECONDS = 30 * 24 * 3600
