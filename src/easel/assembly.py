@@ -39,15 +39,15 @@ from easel.host.canvases.log_retention import CanvasLogs
 from easel.host.canvases.pages import CanvasPages
 from easel.host.canvases.transactions import CanvasChanges
 from easel.host.canvases.views import CanvasViews
-from easel.host.host import Host
 from easel.host.metrics import SANDBOX_CLEANED, SANDBOX_NOT_CLEANED
 from easel.host.ports import LogSource, Tool
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
 from easel.host.runs.tool_loop import ToolLoop
 from easel.host.runs.worker import RunWorker
+from easel.host.services import Host
 from easel.host.sessions import Sessions
-from easel.host.tails import CANVASES, RUNS, THREADS, Kind, Room, Tails
+from easel.host.streams import CANVASES, RUNS, THREADS, Kind, Room, Tails
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import Toolbox
 from easel.ids import new_worker_id

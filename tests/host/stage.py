@@ -19,7 +19,7 @@ from easel.host.canvases.assets import AssetLimits, CanvasAssets
 from easel.host.canvases.library import CanvasLibrary, Draft
 from easel.host.canvases.transactions import CanvasChanges
 from easel.host.canvases.views import CanvasViews
-from easel.host.tails import RUNS, Room, Tails
+from easel.host.streams import RUNS, Room, Tails
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import Toolbox
 from easel.ids import new_worker_id

@@ -20,7 +20,7 @@ from easel.core.stream.notifications import LogGone
 from easel.errors import CursorGone
 from easel.host.audit import Audit
 from easel.host.runs.queue import RunQueue
-from easel.host.tails import THREADS, Room, Tails
+from easel.host.streams import THREADS, Room, Tails
 from easel.ids import OWNER, CallId, SessionId, answer_id, owned
 from tests.requirements import rule
 from tests.stores.harness import LONG, PATIENCE_SECONDS, A, Store, closing, events_of, says

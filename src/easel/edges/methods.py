@@ -37,7 +37,7 @@ from easel.edges.shapes import answer_view, asked_view, asset_view, canvas_view,
 from easel.errors import BadInput, NotFound
 from easel.host.actions.request import Ask
 from easel.host.canvases.views import NO_CONNECTION
-from easel.host.host import Host
+from easel.host.services import Host
 
 # They need a connection that stays, which a single request is not.
 OF_A_CONNECTION = frozenset({"connect", "tool.result", "tool.progress", "canvas.subscribe", "canvas.unsubscribe"})

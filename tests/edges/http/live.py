@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, MutableMapping, Sequence
     from pathlib import Path
 
-    from easel.host.host import Host
     from easel.host.ports import Tool
+    from easel.host.services import Host
     from easel.host.tools.registry import Toolbox
 
 START_SECONDS = 30.0

@@ -33,10 +33,10 @@ from easel.edges.gateway.node_side import NodeSide
 from easel.edges.methods import Caller, called, fitted
 from easel.edges.replies import CONNECTION
 from easel.errors import BadInput, HostError, InternalError, NotConnected, NotFound, NotInMode, NotSignedIn, TooMany
-from easel.host.host import Host
 from easel.host.metrics import STALLED
 from easel.host.nodes.registry import Arrival
-from easel.host.tails import Subscription
+from easel.host.services import Host
+from easel.host.streams import Subscription
 from easel.ids import new_connection_id, new_reference
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from starlette.websockets import WebSocket
 from easel.core.principal import Principal
 from easel.edges.gateway.connection import DONE, REPLACED, Connection
 from easel.errors import TooMany, Unavailable
-from easel.host.host import Host
+from easel.host.services import Host
 
 PATH = "/ws"
 SAYS = "The canvas control plane: requests and answers, and the events of the canvases that a client subscribes to."

@@ -32,8 +32,8 @@ from easel.edges.http.routes import ROUTES, SOCKETS, Row
 from easel.edges.http.sockets import SocketRow, refuse, serve_socket
 from easel.edges.http.wire import error_answer
 from easel.errors import Forbidden, HostError, InternalError, MethodNotAllowed, NotFound, NotSignedIn, OutOfRange, WrongHost
-from easel.host.host import Host
 from easel.host.metrics import REQUEST_SECONDS, REQUESTS
+from easel.host.services import Host
 from easel.ids import new_reference
 
 SAFE_HEADERS = (

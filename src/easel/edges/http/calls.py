@@ -13,7 +13,7 @@ from easel.core.principal import Kind, Principal
 from easel.edges.replies import no_duplicate_keys
 from easel.errors import BadInput, Forbidden, TooLarge
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
-from easel.host.host import Host
+from easel.host.services import Host
 
 COOKIE = "easel"
 MOST_STRUCTURE = 1_048_576  # bytes of JSON beside its texts: many small values take far longer to read than one long text

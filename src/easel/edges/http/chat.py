@@ -21,7 +21,7 @@ from easel.edges.http.sse import envelope_text
 from easel.edges.http.wire import Watch
 from easel.edges.replies import CONNECTION, error_detail, no_duplicate_keys
 from easel.errors import BadInput, HostError, InternalError
-from easel.host.tails import Subscription
+from easel.host.streams import Subscription
 from easel.ids import new_reference
 
 RESTARTING = 1012  # the close code that tells a client to come back

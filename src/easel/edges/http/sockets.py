@@ -12,7 +12,7 @@ from starlette.websockets import WebSocket
 from easel.core.principal import NOBODY, Principal
 from easel.edges.http.calls import refuse_nodes, socket_caller
 from easel.errors import NotFound, NotSignedIn
-from easel.host.host import Host
+from easel.host.services import Host
 
 SIGNED_OUT = 1008
 

@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from easel.core.stream.log import LoggedEvent
 from easel.edges.replies import CONNECTION
-from easel.host.tails import Subscription
+from easel.host.streams import Subscription
 
 HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store", "x-accel-buffering": "no"}
 RETRY = b"retry: 1000\n\n"  # a browser comes back after a second

@@ -9,7 +9,7 @@ from easel.core.stream.filter import CANVAS, RUN_STATE, WHOLE_RUN, View
 from easel.core.stream.log import parse_cursor
 from easel.edges.http.calls import Call
 from easel.edges.http.sse import EventStream
-from easel.host.tails import Tails
+from easel.host.streams import Tails
 
 if TYPE_CHECKING:
     from easel.edges.http.wire import Watch

@@ -22,7 +22,7 @@ from easel.host.actions.live_output import LiveOutput
 from easel.host.artifacts import Artifacts
 from easel.host.runs.history import whole
 from easel.host.runs.queue import RunQueue
-from easel.host.tails import Tails
+from easel.host.streams import Tails
 from easel.host.tools.registry import Toolbox
 
 

@@ -16,7 +16,7 @@ from easel.host.nodes.registry import Nodes
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
 from easel.host.sessions import Sessions
-from easel.host.tails import Tails
+from easel.host.streams import Tails
 from easel.host.tools.registry import Toolbox
 
 

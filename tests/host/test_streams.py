@@ -16,7 +16,7 @@ from easel.core.run.status import Status
 from easel.core.stream.filter import WHOLE_RUN, View
 from easel.core.stream.notifications import RunGrew
 from easel.errors import CursorGone, NotFound, TooMany, Unavailable
-from easel.host.tails import RUNS, Room, Subscription, Tails
+from easel.host.streams import RUNS, Room, Subscription, Tails
 from easel.ids import MessageId, RunId, UserId, WorkerId
 from tests.host.runs.workers import PATIENCE_SECONDS, soon, until
 from tests.requirements import case, rule
