@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from easel import assembly, ground, settings
+from easel import settings
+from easel.assembly.services import resources as ground
+from easel.assembly.services import services as assembly
 from easel.errors import HostError
 from easel.settings import LEAST_TOKEN, Settings
 

@@ -128,7 +128,7 @@ def migrate(data: DataOption = None) -> None:
 
     Example: `EASEL_DATABASE_URL=postgresql://… easel migrate`
     """
-    from easel import assembly
+    from easel.assembly.services import services as assembly
 
     async def go() -> None:
         opened = await assembly.open_database(wanted)
@@ -171,7 +171,7 @@ def verify_audit(data: DataOption = None, known: KnownOption = None) -> None:
 
     Example: `easel audit verify --data ./my-easel`
     """
-    from easel import assembly
+    from easel.assembly.services import services as assembly
 
     wanted = settings_for(data=data)
     seen: list[assembly.Reached] = []
@@ -223,7 +223,7 @@ def _every(version: Annotated[bool, typer.Option("--version", help="Say which ve
 
 
 async def _serve(wanted: Settings, stop: asyncio.Event, *, with_api: bool, with_worker: bool, with_demo: bool = False) -> None:
-    from easel import assembly
+    from easel.assembly.services import services as assembly
 
     port = wanted.port if with_api else wanted.worker_port
     is_open = not _is_loopback(wanted.host)

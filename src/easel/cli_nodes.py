@@ -55,7 +55,7 @@ def node(
 
     Example: `EASEL_TOKEN=easel_… easel node --id laptop --url wss://easel.example.org/ws --root ~/work`
     """
-    from easel import assembly
+    from easel.assembly.services import services as assembly
 
     wanted = settings_for(sandbox_mode=sandbox)
 
@@ -82,7 +82,7 @@ def create_token(
 
     Example: `easel token create --user owner --kind node --name laptop`
     """
-    from easel import assembly
+    from easel.assembly.services import services as assembly
 
     wanted = settings_for(data=data)
 
@@ -108,7 +108,7 @@ def list_tokens(
 
     Example: `easel token list --data ./my-easel`
     """
-    from easel import assembly
+    from easel.assembly.services import services as assembly
 
     wanted = settings_for(data=data)
 
@@ -132,7 +132,7 @@ def revoke_token(
 
     Example: `easel token revoke tok_01m7f…`
     """
-    from easel import assembly
+    from easel.assembly.services import services as assembly
 
     wanted = settings_for(data=data)
 

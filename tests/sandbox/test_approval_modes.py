@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel import assembly, settings
+from easel import settings
+from easel.assembly.services import services as assembly
 from easel.core.action.policy import APPROVAL_MODES
 from easel.errors import BadSettings
 from easel.sandbox.modes import choose

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from easel import assembly, settings
+from easel import settings
+from easel.assembly.services import services as assembly
 from easel.errors import BadSettings
 from easel.sandbox.bubblewrap import Bubblewrap
 from easel.sandbox.logical import Logical

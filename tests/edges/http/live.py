@@ -20,7 +20,7 @@ import httpx2
 import structlog
 import uvloop
 
-from easel import assembly
+from easel.assembly.services import services as assembly
 from easel.edges.http.server import listen_on
 from easel.settings import Settings
 from tests.support.postgres import execute

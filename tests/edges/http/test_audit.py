@@ -15,7 +15,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from easel import assembly
+from easel.assembly.services import services as assembly
 from easel.core.audit.record import ACTIONS
 from easel.core.principal import THE_OWNER, Principal
 from easel.errors import ModelFailed, ToolFailed

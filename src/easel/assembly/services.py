@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from easel import __version__, demo
+from easel.assembly.resources import Database, Ground, Reached, desk, ground, open_blobs, open_database, owner_token, verified
 from easel.core.action.policy import APPROVAL_MODES
 from easel.core.canvas.spec import SpecLimits
 from easel.core.principal import THE_OWNER
@@ -23,7 +24,6 @@ from easel.edges.http.routes import OPS, ROUTES, SOCKETS
 from easel.edges.http.server import HttpServer, listen_on
 from easel.edges.http.sockets import SocketRow
 from easel.errors import AlreadyThere, BadInput
-from easel.ground import Database, Ground, Reached, desk, ground, open_blobs, open_database, owner_token, verified
 from easel.host.actions.executor import CanvasWork
 from easel.host.actions.outcomes import Records
 from easel.host.actions.refresh import CanvasRefresh, RefreshLimits
