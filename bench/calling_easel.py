@@ -40,7 +40,7 @@ async def time_calls(caller: Caller, asked: TimeTool) -> Any:
 
 
 if __name__ == "__main__":
-    from easel.cli import main
+    from easel.cli.app import main
 
     verbs = cast("MutableMapping[str, Method]", METHODS)
     verbs["bench.call"] = Method(CallTool, call)

@@ -300,7 +300,7 @@ WRONG_DIRECTIONS = [
     ("easel.ids", "from easel.errors import BadInput", "ids must not know errors"),
     ("easel", "from easel.assembly.services import assemble", "easel must not know assembly"),
     ("easel.settings", "from easel.core.run import life", "settings must not know core"),
-    ("easel.cli", "from easel.stores import blobs", "cli must not know stores"),
+    ("easel.cli.app", "from easel.stores import blobs", "cli must not know stores"),
     ("easel.host.tools.registry", "import importlib\nimportlib.import_module('easel.stores.blobs')", "host must not know stores"),
     (
         "easel.host.x",
@@ -336,8 +336,8 @@ RIGHT_DIRECTIONS = [
     ("easel.edges.http.app", "from easel.edges.replies import reply\nfrom . import streams\nfrom easel import __version__"),
     ("easel.stores.postgres.runs", "from easel.core.run.run import Run\nfrom easel.ids import RunId\nimport asyncpg"),
     ("easel.assembly.services", "from easel.stores import blobs\nfrom easel.edges.http import app\nfrom easel import settings, host, llm"),
-    ("easel.cli", "from easel import assembly, settings\nimport typer"),
-    ("easel.early", "from easel.cli import main"),
+    ("easel.cli.app", "from easel import assembly, settings\nimport typer"),
+    ("easel.early", "from easel.cli.app import main"),
     ("easel.core.run.status", "from easel.errors import BadInput\nfrom .events import Event"),
 ]
 

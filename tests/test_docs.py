@@ -26,7 +26,8 @@ import pytest
 import typer.main
 from prometheus_client.metrics import MetricWrapperBase
 
-from easel import cli, errors, settings
+from easel import errors, settings
+from easel.cli.app import app as cli
 from easel.core.action.output import Said, events_of
 from easel.core.action.stopping import lapsed
 from easel.core.action.transitions import Press, Rules, completed, failed, pressed, refused

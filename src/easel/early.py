@@ -8,7 +8,7 @@ def main() -> None:
     hears = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else whoever started us meant it so: `nohup`, a shell's `&`
     if hears:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from easel.cli import main as run  # noqa: PLC0415 - the second that this is about
+    from easel.cli.app import main as run  # noqa: PLC0415 - the second that this is about
 
     try:
         if hears:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.test_cli import SECRET, easel, refused
+from tests.cli.test_cli import SECRET, easel, refused
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.ids import OWNER
+from tests.cli.test_cli import easel as command
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
 from tests.sandbox.processes import PATIENCE_SECONDS, new_nap, sleepers
 from tests.support.processes import Launcher, wait_until
-from tests.test_cli import easel as command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

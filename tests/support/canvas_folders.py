@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 from typer.testing import CliRunner, Result
 
-from easel import cli
+from easel.cli.app import app as cli
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -228,7 +228,7 @@ def main() -> None:
         be_away_at(method)
     if method := os.environ.get("JOURNEY_BREAK_AT"):
         break_at(method)
-    from easel.cli import main as easel
+    from easel.cli.app import main as easel
 
     sys.argv = ["easel", "worker"]
     easel()

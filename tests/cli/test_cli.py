@@ -20,7 +20,8 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from easel import cli, early, settings
+from easel import early, settings
+from easel.cli.app import app as cli
 from tests.requirements import rule
 from tests.support.postgres import create_database, drop_database
 from tests.support.processes import EASEL, ROOT, EaselProcess, Launcher, wait_until

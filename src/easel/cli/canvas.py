@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from easel.cli.terminal import refuse, say, settings_for
 from easel.errors import BadInput, HostError
-from easel.terminal import refuse, say, settings_for
 
 if TYPE_CHECKING:
     from easel.canvas_folder.files import Place

@@ -20,12 +20,12 @@ from easel.canvas_folder import files
 from easel.canvas_folder.carrying import steps
 from easel.core.canvas.folder import FolderCanvas
 from easel.ids import CanvasId
+from tests.cli.test_cli import END_SECONDS, easel, refused, shown
 from tests.edges.http.live import new_session
 from tests.requirements import case, rule
 from tests.support.canvas_folders import PAGE, PICTURE, SPEC, content, done, easel_at, easel_on, is_there, refusal, rpc, tree, written
 from tests.support.postgres import create_database, drop_database
 from tests.support.processes import EASEL, ROOT, EaselProcess, Launcher
-from tests.test_cli import END_SECONDS, easel, refused, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from easel.cli.terminal import do, run, say, settings_for
 from easel.errors import BadInput, BadSettings, NotFound
-from easel.terminal import do, run, say, settings_for
 
 token_app = typer.Typer(
     no_args_is_help=True,

@@ -10,11 +10,11 @@ import httpx2
 import pytest
 from typer.testing import CliRunner
 
-from easel import cli
+from easel.cli.app import app as cli
+from tests.cli.test_cli import easel, refused
 from tests.requirements import rule
 from tests.support.postgres import create_database, drop_database, execute
 from tests.support.processes import EaselProcess, Launcher
-from tests.test_cli import easel, refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,11 +13,12 @@ from urllib.parse import quote
 
 import typer
 
-from easel import __version__, cli_nodes, settings
-from easel.canvas_folder.commands import app as canvas_app
+from easel import __version__, settings
+from easel.cli.app import nodes as cli_nodes
+from easel.cli.canvas import app as canvas_app
+from easel.cli.terminal import do, refuse, run, settings_for, unless_stopped
 from easel.errors import BadSettings
 from easel.settings import Settings
-from easel.terminal import do, refuse, run, settings_for, unless_stopped
 
 GARBAGE_AFTER = 20_000  # more objects made than freed
 
@@ -149,8 +150,8 @@ def doctor(data: DataOption = None, port: PortOption = None) -> None:
 
     Example: `easel doctor --data ./my-easel`
     """
-    from easel import checkup
     from easel.canvas_folder.server import ready_there
+    from easel.cli.app import doctor as checkup
 
     wanted = settings_for(data=data, port=port)
     found: list[checkup.Check] = []
@@ -250,7 +251,7 @@ async def _serve(wanted: Settings, stop: asyncio.Event, *, with_api: bool, with_
 
 
 async def _serve_demo(wanted: Settings, stop: asyncio.Event) -> None:
-    from easel import checkup
+    from easel.cli.app import doctor as checkup
 
     if holder := await checkup.holder(wanted):
         where = f"as process {holder}, and not on port {wanted.port}"
