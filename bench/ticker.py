@@ -18,7 +18,7 @@ from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.runs.log_writer import RunLog
 from easel.ids import answer_id
-from easel.stores.blobs import open_blobs
+from easel.stores.blobs.store import open_blobs
 from easel.stores.postgres import open_postgres
 
 

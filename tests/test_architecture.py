@@ -277,7 +277,7 @@ def test_no_lock_names_a_host() -> None:
 WRONG_DIRECTIONS = [
     # module                      source                                        complaint
     ("easel.core.run.status", "from easel.host import ports", "core must not know host"),
-    ("easel.core.run.status", "import easel.stores.blobs", "core must not know stores"),
+    ("easel.core.run.status", "import easel.stores.blobs.store", "core must not know stores"),
     ("easel.core.run.status", "from easel import settings", "core must not know settings"),
     ("easel.core.run.status", "from ...host.ports import RunStore", "core must not know host"),
     ("easel.host.runs.queue", "from easel.stores.postgres.runs import PostgresRuns", "host must not know stores"),
@@ -286,7 +286,7 @@ WRONG_DIRECTIONS = [
     ("easel.host.runs.queue", "import asyncpg", "host sees the outside through Protocols, not asyncpg"),
     ("easel.host.runs.queue", "def late():\n    from starlette.requests import Request", "through Protocols, not starlette"),
     ("easel.stores.sqlite.runs", "from easel.host.ports import RunStore", "stores must not know host"),
-    ("easel.stores.blobs", "from easel.llm import scripted", "stores must not know llm"),
+    ("easel.stores.blobs.store", "from easel.llm import scripted", "stores must not know llm"),
     ("easel.llm.scripted", "from easel.sandbox import run", "llm must not know sandbox"),
     ("easel.sandbox.run", "from easel.stores import blobs", "sandbox must not know stores"),
     ("easel.edges.http.app", "from easel.edges.gateway.methods import METHODS", "edges.http must not know edges.gateway"),
@@ -301,10 +301,10 @@ WRONG_DIRECTIONS = [
     ("easel", "from easel.assembly.services import assemble", "easel must not know assembly"),
     ("easel.settings", "from easel.core.run import life", "settings must not know core"),
     ("easel.cli.app", "from easel.stores import blobs", "cli must not know stores"),
-    ("easel.host.tools.registry", "import importlib\nimportlib.import_module('easel.stores.blobs')", "host must not know stores"),
+    ("easel.host.tools.registry", "import importlib\nimportlib.import_module('easel.stores.blobs.store')", "host must not know stores"),
     (
         "easel.host.x",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from easel.stores.blobs import Disk",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from easel.stores.blobs.store import Disk",
         "host must not know stores",
     ),
 ]

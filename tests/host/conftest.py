@@ -20,7 +20,7 @@ from easel.host.tools.native import native_tools
 from easel.host.tools.registry import Toolbox
 from easel.ids import new_worker_id
 from easel.llm.scripted import ScriptedModel
-from easel.stores.blobs import open_blobs
+from easel.stores.blobs.store import open_blobs
 from easel.stores.sqlite import SqliteDatabase, open_sqlite
 from easel.stores.sqlite.database import wall_clock
 

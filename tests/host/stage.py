@@ -23,7 +23,7 @@ from easel.host.streams import RUNS, Room, Tails
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import Toolbox
 from easel.ids import new_worker_id
-from easel.stores.blobs import open_blobs
+from easel.stores.blobs.store import open_blobs
 
 if TYPE_CHECKING:
     from easel.core.principal import Principal

@@ -18,8 +18,8 @@ from easel.core.stream.payload_limit import Moved
 from easel.errors import BadInput, Damaged, NotFound, TooLarge, Unavailable
 from easel.host.artifacts import LEAST_GRACE_SECONDS, SWEPT_AT_ONCE, Artifacts
 from easel.ids import OWNER, UserId
-from easel.stores.blob_bucket import PART
-from easel.stores.blobs import CHUNK, Blobs
+from easel.stores.blobs.bucket import PART
+from easel.stores.blobs.store import CHUNK, Blobs
 from easel.stores.sqlite import SqliteDatabase, open_sqlite
 from tests.requirements import case, rule
 from tests.stores.test_blobs import Kept, aws, bucket, disk, kept, pieces, s3_server

@@ -13,7 +13,7 @@ import pytest
 
 from easel.host.artifacts import Artifacts
 from easel.ids import OWNER, ArtifactId
-from easel.stores.blobs import ASIDE, open_blobs
+from easel.stores.blobs.store import ASIDE, open_blobs
 from tests.requirements import case, rule
 from tests.stores.harness import Store, open_store
 from tests.support.artifact_crasher import CANVAS, LIMIT, WAYS, contents

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 
 from easel.errors import BadInput, NotFound, TooLarge, Unavailable
-from easel.stores.blob_bucket import PART
-from easel.stores.blobs import ASIDE, CHUNK, Blobs, checked, is_key, open_blobs
+from easel.stores.blobs.bucket import PART
+from easel.stores.blobs.store import ASIDE, CHUNK, Blobs, checked, is_key, open_blobs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -162,7 +162,7 @@ async def test_two_processes_see_one_place(kept: Kept) -> None:
 async def test_a_large_blob_passes_through_little_memory(kept: Kept) -> None:
     script = """
 import asyncio, hashlib, psutil, sys
-from easel.stores.blobs import open_blobs
+from easel.stores.blobs.store import open_blobs
 
 sent, found, used = hashlib.sha256(), hashlib.sha256(), []
 
@@ -410,7 +410,7 @@ async def test_what_a_dead_process_left_aside_is_not_listed_and_swept_when_it_is
     assert sorted(kept.everything()) == [f"{ASIDE}/half", "whole"], "it is young, so its writer may live"
     assert await listed(kept.blobs) == ["whole"]
     assert await kept.blobs.sweep() == 0
-    monkeypatch.setattr("easel.stores.blobs.STALE", timedelta(seconds=-10))
+    monkeypatch.setattr("easel.stores.blobs.store.STALE", timedelta(seconds=-10))
     await open_blobs(kept.url).put("another", b"")
     assert sorted(kept.everything()) == ["another", "whole"]
     assert await kept.blobs.sweep() == 0
@@ -517,14 +517,14 @@ async def test_prefixes_in_one_bucket_do_not_meet(bucket: Kept) -> None:
 
 
 def test_a_folder_costs_no_import_of_obstore(tmp_path: Path) -> None:
-    script = "import sys; from easel.stores.blobs import open_blobs; open_blobs(sys.argv[1]); sys.exit('obstore' in sys.modules)"
+    script = "import sys; from easel.stores.blobs.store import open_blobs; open_blobs(sys.argv[1]); sys.exit('obstore' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=SOON, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("attempt", range(8))
 async def test_a_process_that_used_blobs_exits_in_peace(kept: Kept, attempt: int) -> None:
     """obstore's coroutines would fail here, every few times: their last thread aborts a process that is just ending."""
-    script = "import asyncio, sys; from easel.stores.blobs import open_blobs; asyncio.run(open_blobs(sys.argv[1]).check())"
+    script = "import asyncio, sys; from easel.stores.blobs.store import open_blobs; asyncio.run(open_blobs(sys.argv[1]).check())"
     child = await asyncio.create_subprocess_exec(sys.executable, "-c", script, kept.url)
     async with asyncio.timeout(SOON):
         assert await child.wait() == 0
@@ -554,7 +554,7 @@ def cut_power_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
         return cut
 
     for name in STEPS:
-        monkeypatch.setattr(f"easel.stores.blob_disk.os.{name}", wrap(getattr(os, name)))
+        monkeypatch.setattr(f"easel.stores.blobs.disk.os.{name}", wrap(getattr(os, name)))
 
 
 async def test_a_power_cut_at_any_step_leaves_a_whole_blob_or_none(disk: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -596,9 +596,9 @@ async def test_a_file_is_on_the_disk_before_it_has_its_name_and_the_name_before_
         done.append("write")
         return real_write(descriptor, data)
 
-    monkeypatch.setattr("easel.stores.blob_disk.os.fsync", sync)
-    monkeypatch.setattr("easel.stores.blob_disk.os.link", link)
-    monkeypatch.setattr("easel.stores.blob_disk.os.write", write)
+    monkeypatch.setattr("easel.stores.blobs.disk.os.fsync", sync)
+    monkeypatch.setattr("easel.stores.blobs.disk.os.link", link)
+    monkeypatch.setattr("easel.stores.blobs.disk.os.write", write)
     await disk.blobs.put("a/b/k", b"x")
     root, a, b, blob = (tmp_path.joinpath("blobs", path).stat().st_ino for path in ("", "a", "a/b", "a/b/k"))
     assert done == [root, "write", blob, root, a, "name", b]
@@ -607,7 +607,7 @@ async def test_a_file_is_on_the_disk_before_it_has_its_name_and_the_name_before_
 async def test_a_process_killed_while_it_writes_leaves_only_a_leftover(disk: Kept) -> None:
     script = """
 import asyncio, sys
-from easel.stores.blobs import open_blobs
+from easel.stores.blobs.store import open_blobs
 
 async def half():
     for _ in range(3):
@@ -635,7 +635,7 @@ async def test_a_full_disk_is_unavailable_and_leaves_nothing(disk: Kept, monkeyp
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as filled:
-        filled.setattr("easel.stores.blob_disk.os.write", full)
+        filled.setattr("easel.stores.blobs.disk.os.write", full)
         for attempt in (disk.blobs.put("k", b"x"), disk.blobs.check()):
             with pytest.raises(Unavailable):
                 await attempt

@@ -16,8 +16,8 @@ from easel.errors import BadSettings, Unavailable
 from easel.ids import OWNER, RunId, SessionId, WorkerId, new_run_id
 from easel.stores import migrations
 from easel.stores.postgres import PostgresDatabase, open_postgres
-from easel.stores.postgres.bell import LONGEST_PAYLOAD, _packed  # pyright: ignore[reportPrivateUsage]
-from easel.stores.postgres.combiner import Combiner
+from easel.stores.postgres.batcher import Combiner
+from easel.stores.postgres.notifier import LONGEST_PAYLOAD, _packed  # pyright: ignore[reportPrivateUsage]
 from easel.stores.postgres.runs import SQL
 from tests.requirements import case, rule
 from tests.stores.harness import PATIENCE_SECONDS

@@ -19,7 +19,8 @@ import pytest
 from easel.core.run.status import Status
 from easel.errors import BadSettings, Unavailable
 from easel.ids import OWNER, RunId, SessionId
-from easel.stores.sqlite import SqliteDatabase, lanes, open_sqlite
+from easel.stores.sqlite import SqliteDatabase, open_sqlite
+from easel.stores.sqlite import executor as lanes
 from tests.requirements import case, rule
 from tests.stores.harness import PATIENCE_SECONDS, a_run, log_types, reload, says, sqlite_at, start, started, stored, whole_log
 

@@ -180,7 +180,7 @@ async def look_at_database(settings: Settings) -> Seen | None:
     from easel.stores import migrations
 
     if settings.on_postgres:
-        from easel.stores.postgres.looking import look
+        from easel.stores.postgres.inspect import look
 
         newest = migrations.available("postgres")[-1].version
         try:
@@ -188,7 +188,7 @@ async def look_at_database(settings: Settings) -> Seen | None:
         except Unavailable as problem:
             raise _away(settings, problem) from problem
         return Seen(version, newest, is_read_only)
-    from easel.stores.sqlite.looking import look as look_at_file
+    from easel.stores.sqlite.inspect import look as look_at_file
 
     found = await asyncio.to_thread(look_at_file, settings.data_folder / "easel.db")
     return None if found is None else Seen(found.version, migrations.available("sqlite")[-1].version, holder=found.holder)
@@ -248,7 +248,7 @@ async def desk(settings: Settings) -> AsyncGenerator[Tokens]:
         opened: Desk | None = None
         path = settings.data_folder / "easel.db"
         if not settings.on_postgres and path.exists():
-            from easel.stores.sqlite.beside import SqliteBeside
+            from easel.stores.sqlite.shared_access import SqliteBeside
 
             beside = SqliteBeside(path)
             stack.push_async_callback(beside.close)
@@ -307,14 +307,14 @@ def node_limits(settings: Settings) -> NodeLimits:
 
 
 def open_blobs(settings: Settings) -> Blobs:
-    from easel.stores import blobs
+    from easel.stores.blobs.store import store as blobs
 
     return blobs.open_blobs(_blob_url(settings))
 
 
 def blob_folder(settings: Settings) -> Path | None:
     """None: they are in a bucket."""
-    from easel.stores import blobs
+    from easel.stores.blobs.store import store as blobs
 
     return blobs.folder_of(_blob_url(settings))
 

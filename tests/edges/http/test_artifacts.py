@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from easel.edges.http import artifacts as edge
 from easel.edges.http.multipart import MOST_BESIDE, MOST_HEADERS, file_in
 from easel.errors import BadInput
-from easel.stores.blobs import CHUNK
+from easel.stores.blobs.store import CHUNK
 from tests.core.artifact.test_media_type import BYTES, LIES
 from tests.edges.http.live import LiveEasel
 from tests.edges.http.test_bad_input import check_error

@@ -21,7 +21,7 @@ from easel.host.boards.service import Boards
 from easel.host.boards.tools import BLACKBOARD_WRITE, WHITEBOARD_WRITE, board_tools
 from easel.host.runs.log_writer import ClaimLost
 from easel.ids import OWNER, ArtifactId, RunId, UserId, WorkerId, new_run_id
-from easel.stores.blobs import open_blobs
+from easel.stores.blobs.store import open_blobs
 from tests.host.conftest import TestTool
 from tests.host.runs.workers import at_work, ended, script, until
 from tests.requirements import case, rule

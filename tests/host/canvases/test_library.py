@@ -18,7 +18,7 @@ from easel.host.canvases.transactions import CanvasChanges
 from easel.host.canvases.views import NO_CONNECTION, CanvasViews
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import Toolbox
-from easel.stores.blobs import open_blobs
+from easel.stores.blobs.store import open_blobs
 from tests.host.runs.workers import PATIENCE_SECONDS
 from tests.requirements import rule
 

@@ -8,7 +8,7 @@ from easel.core.audit.chain import End, Link, Place
 from easel.core.audit.record import Entry, StorageClass
 from easel.core.stream.log import LAST_CURSOR
 from easel.stores import named_sql
-from easel.stores.postgres.combiner import Combiner
+from easel.stores.postgres.batcher import Combiner
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import PostgresDatabase

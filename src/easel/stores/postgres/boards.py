@@ -6,7 +6,7 @@ from easel.core.run.boards import Board, BoardValue, BoardWrite, Written
 from easel.core.run.run import Claim
 from easel.ids import RunId, UserId
 from easel.stores import named_sql
-from easel.stores.board_rows import arguments, found_of, value_of
+from easel.stores.rows.boards import arguments, found_of, value_of
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase

@@ -8,7 +8,7 @@ from easel.core.canvas.refresh import Due, Job
 from easel.core.stream.json_text import to_json
 from easel.ids import CanvasId, UserId
 from easel.stores import named_sql
-from easel.stores.canvas_rows import execution_of
+from easel.stores.rows.canvases import execution_of
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import PostgresDatabase

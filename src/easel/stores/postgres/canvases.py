@@ -16,9 +16,9 @@ from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.payload_limit import mentioned
 from easel.ids import CanvasId, UserId, owned
 from easel.stores import named_sql
-from easel.stores.canvas_rows import arguments, changed, old_logs_of, step_arguments, whole_of
 from easel.stores.postgres.run_arguments import columns
-from easel.stores.rows import canvas_of, events_of, parts
+from easel.stores.rows.canvases import arguments, changed, old_logs_of, step_arguments, whole_of
+from easel.stores.rows.runs import canvas_of, events_of, parts
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase

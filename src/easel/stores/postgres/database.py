@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from easel.stores.postgres.artifacts import PostgresArtifacts
     from easel.stores.postgres.audit import PostgresAudit
-    from easel.stores.postgres.bell import PostgresBell
     from easel.stores.postgres.boards import PostgresBoards
     from easel.stores.postgres.canvas_actions import PostgresCanvasActions
     from easel.stores.postgres.canvases import PostgresCanvases
     from easel.stores.postgres.nodes import PostgresNodes
+    from easel.stores.postgres.notifier import PostgresBell
     from easel.stores.postgres.runs import PostgresRuns
     from easel.stores.postgres.sessions import PostgresSessions
     from easel.stores.postgres.sign_ins import PostgresSignIns

@@ -14,9 +14,9 @@ from easel.core.stream.log import Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict
 from easel.ids import RunId, SessionId, UserId, WorkerId
 from easel.stores import named_sql
-from easel.stores.postgres.combiner import Combiner
+from easel.stores.postgres.batcher import Combiner
 from easel.stores.postgres.run_arguments import append_arguments, closing_arguments, question_arguments
-from easel.stores.rows import events_of, run_of
+from easel.stores.rows.runs import events_of, run_of
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase

@@ -9,7 +9,7 @@ from easel.core.session.session import Session
 from easel.core.stream.log import Bounds, LoggedEvent
 from easel.ids import RunId, SessionId, UserId, owned
 from easel.stores import named_sql
-from easel.stores.rows import events_of, message_of, parts, session_of, wanted
+from easel.stores.rows.runs import events_of, message_of, parts, session_of, wanted
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import PostgresDatabase

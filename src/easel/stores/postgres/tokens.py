@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from easel.core.token import NewToken, Token
 from easel.ids import UserId
 from easel.stores import named_sql
-from easel.stores.node_rows import token_of
+from easel.stores.rows.nodes import token_of
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import PostgresDatabase

@@ -12,7 +12,7 @@ from easel.core.stream.log import LAST_CURSOR
 from easel.errors import BadSettings
 from easel.stores import named_sql
 from easel.stores.sqlite.connection import Connector
-from easel.stores.sqlite.lanes import Answer, ReadLanes, Work
+from easel.stores.sqlite.executor import Answer, ReadLanes, Work
 from easel.stores.sqlite.times import microseconds_of, time_of
 
 SQL = named_sql.load("sqlite", "audit")

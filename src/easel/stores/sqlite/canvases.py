@@ -21,8 +21,8 @@ from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.payload_limit import mentioned
 from easel.ids import CanvasId, UserId, owned
 from easel.stores import named_sql
-from easel.stores.canvas_rows import arguments, changed, old_logs_of, step_arguments, whole_of
-from easel.stores.rows import canvas_of, events_of, parts
+from easel.stores.rows.canvases import arguments, changed, old_logs_of, step_arguments, whole_of
+from easel.stores.rows.runs import canvas_of, events_of, parts
 from easel.stores.sqlite.times import microseconds, microseconds_of, time_of
 
 if TYPE_CHECKING:

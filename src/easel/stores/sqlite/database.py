@@ -22,7 +22,7 @@ from easel.stores.sqlite.boards import SqliteBoards
 from easel.stores.sqlite.canvas_actions import SqliteCanvasActions
 from easel.stores.sqlite.canvases import SqliteCanvases
 from easel.stores.sqlite.connection import OLDEST_SQLITE, Connector
-from easel.stores.sqlite.lanes import Answer, ReadLanes, Work, WriteLane
+from easel.stores.sqlite.executor import Answer, ReadLanes, Work, WriteLane
 from easel.stores.sqlite.nodes import SqliteNodes
 from easel.stores.sqlite.runs import SqliteRuns
 from easel.stores.sqlite.sessions import SqliteSessions

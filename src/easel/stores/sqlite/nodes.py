@@ -14,7 +14,7 @@ from easel.core.tool.call import NewCall, TakenCall
 from easel.core.tool.node import Entered, Node
 from easel.ids import CallId, UserId
 from easel.stores import named_sql
-from easel.stores.node_rows import call_of, columns_of, node_of
+from easel.stores.rows.nodes import call_of, columns_of, node_of
 from easel.stores.sqlite.times import microseconds, microseconds_of, time_of
 
 if TYPE_CHECKING:

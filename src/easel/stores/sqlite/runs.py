@@ -20,7 +20,7 @@ from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict
 from easel.ids import ArtifactId, RunId, SessionId, UserId, WorkerId
 from easel.stores import named_sql
-from easel.stores.rows import events_of, run_of
+from easel.stores.rows.runs import events_of, run_of
 from easel.stores.sqlite.times import microseconds, time_of
 
 if TYPE_CHECKING:

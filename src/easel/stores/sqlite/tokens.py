@@ -9,8 +9,8 @@ import msgspec
 from easel.core.token import NewToken, Token
 from easel.ids import UserId
 from easel.stores import named_sql
-from easel.stores.node_rows import token_of
-from easel.stores.sqlite.lanes import Answer, Work
+from easel.stores.rows.nodes import token_of
+from easel.stores.sqlite.executor import Answer, Work
 from easel.stores.sqlite.times import time_of
 
 SQL = named_sql.load("sqlite", "tokens")

@@ -22,7 +22,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedEr
 from obstore.store import S3Store
 
 from easel.errors import BadInput, NotFound, Unavailable
-from easel.stores.blobs import ASIDE, CHUNK, RACES, as_stream, settled
+from easel.stores.blobs.store import ASIDE, CHUNK, RACES, as_stream, settled
 
 if TYPE_CHECKING:
     from obstore import BytesStream, GetOptions, ListStream, ObjectMeta

@@ -20,7 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 from uuid import uuid4
 
 from easel.errors import BadInput, NotFound, Unavailable
-from easel.stores.blobs import ASIDE, CHUNK, RACES, settled
+from easel.stores.blobs.store import ASIDE, CHUNK, RACES, settled
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from pathlib import Path
 from easel.stores.sqlite.audit import SqliteAudit
 from easel.stores.sqlite.connection import Connector
 from easel.stores.sqlite.database import BUSY_SECONDS, newest_applied, wall_clock
-from easel.stores.sqlite.lanes import Answer, ReadLanes, Work, WriteLane
+from easel.stores.sqlite.executor import Answer, ReadLanes, Work, WriteLane
 from easel.stores.sqlite.tokens import SqliteTokens
 
 

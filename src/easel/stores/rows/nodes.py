@@ -12,7 +12,7 @@ from easel.core.token import Token, TokenKind
 from easel.core.tool.call import TakenCall
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import Node
-from easel.stores.rows import Row
+from easel.stores.rows.runs import Row
 
 _OF_CALL = tuple(field.name for field in fields(TakenCall))
 _OF_TOKEN = tuple(field.name for field in fields(Token))

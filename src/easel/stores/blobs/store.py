@@ -113,10 +113,10 @@ def open_blobs(url: str) -> Blobs:
     # Imported here: a process pays only for the place that it uses, and obstore is the dear one.
     folder = folder_of(url)
     if folder is not None:
-        from easel.stores.blob_disk import Disk  # noqa: PLC0415
+        from easel.stores.blobs.disk import Disk  # noqa: PLC0415
 
         return Blobs(Disk(folder))
-    from easel.stores.blob_bucket import Bucket  # noqa: PLC0415
+    from easel.stores.blobs.bucket import Bucket  # noqa: PLC0415
 
     parts = urlsplit(url)
     prefix = unquote(parts.path).strip("/")

@@ -14,7 +14,7 @@ from easel.core.canvas.retention import OldLogs
 from easel.core.stream.json_text import to_json
 from easel.core.stream.payload_limit import mentioned
 from easel.ids import CanvasId, UserId
-from easel.stores.rows import Row, Time, canvas_of
+from easel.stores.rows.runs import Row, Time, canvas_of
 
 
 def whole_of(row: Row, time: Time = None) -> WholeCanvas:

@@ -5,7 +5,7 @@ from typing import Any
 from easel.core.run.boards import Board, BoardValue, BoardWrite, Found, Place
 from easel.core.run.run import Claim
 from easel.core.run.status import Status
-from easel.stores.rows import Row, Time
+from easel.stores.rows.runs import Row, Time
 
 
 def arguments(write: BoardWrite, claim: Claim | None) -> dict[str, Any]:
