@@ -11,9 +11,9 @@ from easel.core.principal import Principal
 from easel.core.tool.context import ToolContext
 from easel.ids import OWNER, UserId
 from easel.sandbox.bubblewrap import Bubblewrap
-from easel.sandbox.folders import SessionFolders
 from easel.sandbox.limits import MB, Limits
 from easel.sandbox.modes import Choice, choose
+from easel.sandbox.session_dirs import SessionFolders
 from easel.sandbox.tools import MachineTool, machine_tools
 
 if TYPE_CHECKING:

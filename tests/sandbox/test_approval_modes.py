@@ -15,8 +15,8 @@ from easel.assembly.services import services as assembly
 from easel.core.action.policy import APPROVAL_MODES
 from easel.errors import BadSettings
 from easel.sandbox.modes import choose
-from easel.sandbox.places import FixedRoots
 from easel.sandbox.tools import machine_tools
+from easel.sandbox.workspace import FixedRoots
 from tests.edges.gateway.acting import Board, calls, sets
 from tests.edges.http.live import LiveEasel
 from tests.requirements import rule

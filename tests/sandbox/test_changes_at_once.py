@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.sandbox import beneath, files
+from easel.sandbox import files
+from easel.sandbox import safe_open as beneath
 from tests.requirements import rule
 from tests.sandbox.test_files import Desk
 

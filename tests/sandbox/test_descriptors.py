@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 import uvloop
 
-from easel.sandbox.child import Child
 from easel.sandbox.modes import choose
+from easel.sandbox.process import Child
 from tests.journeys.client import Client, call, script
 from tests.requirements import rule
 from tests.sandbox.conftest import Machine

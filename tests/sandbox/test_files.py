@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.errors import BadSettings, ToolFailed
-from easel.sandbox import beneath, files
-from easel.sandbox.places import FixedRoots, Place, Root
+from easel.sandbox import files
+from easel.sandbox import safe_open as beneath
 from easel.sandbox.tools import MachineTool, machine_tools
+from easel.sandbox.workspace import FixedRoots, Place, Root
 from tests.requirements import rule
 from tests.sandbox.processes import PATIENCE_SECONDS
 

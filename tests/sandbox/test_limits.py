@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.sandbox import shell
+from easel.sandbox import command as shell
 from easel.sandbox.limits import MB
 from tests.requirements import case, rule
 from tests.sandbox.conftest import SMALL, Machine, context
@@ -115,7 +115,7 @@ async def test_a_command_that_takes_the_disk_s_reserve_is_stopped(
     tmp_path: Path, bubblewrap: Choice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = count()
-    monkeypatch.setattr("easel.sandbox.shell._free_bytes", lambda _: MB if next(looks) == 0 else 0)  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr("easel.sandbox.command._free_bytes", lambda _: MB if next(looks) == 0 else 0)  # pyright: ignore[reportUnknownLambdaType]
     machine = Machine(tmp_path / "sandbox", bubblewrap, replace(SMALL, free_bytes=MB))
     ran = await machine.bash("sleep 60", timeout=30_000)
     assert (ran["stopped"], ran["exit_code"]) == ("disk", 137)

@@ -19,8 +19,8 @@ from easel.errors import BadSettings
 from easel.sandbox.bubblewrap import Bubblewrap
 from easel.sandbox.logical import Logical
 from easel.sandbox.modes import MODES, choose
-from easel.sandbox.places import FixedRoots
 from easel.sandbox.tools import machine_tools
+from easel.sandbox.workspace import FixedRoots
 from easel.settings import Settings
 from tests.requirements import case, rule
 from tests.sandbox.conftest import SMALL, Machine

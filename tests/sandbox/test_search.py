@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 
 from easel.errors import ToolFailed
 from easel.sandbox import search
-from easel.sandbox.places import FixedRoots
 from easel.sandbox.tools import machine_tools
+from easel.sandbox.workspace import FixedRoots
 from tests.host.runs.workers import HandClock
 from tests.requirements import rule
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from easel.sandbox.places import Place
+    from easel.sandbox.workspace import Place
 
 
 PATIENCE_SECONDS = 30.0  # for what takes no time, on a machine that may have none

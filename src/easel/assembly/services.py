@@ -55,12 +55,12 @@ from easel.llm.scripted import ScriptedModel
 from easel.node.address import gateway_url
 from easel.node.client import NodeClient, Tell
 from easel.sandbox import modes
-from easel.sandbox.folders import SessionFolders
 from easel.sandbox.limits import MB
 from easel.sandbox.limits import Limits as CommandLimits
 from easel.sandbox.modes import Choice
-from easel.sandbox.places import FixedRoots
+from easel.sandbox.session_dirs import SessionFolders
 from easel.sandbox.tools import machine_tools
+from easel.sandbox.workspace import FixedRoots
 from easel.settings import Settings
 
 __all__ = [  # with what a command needs of the ground, so that it knows this module alone

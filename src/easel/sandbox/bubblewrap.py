@@ -24,7 +24,7 @@ from types import TracebackType
 
 from easel.sandbox import seccomp
 from easel.sandbox.limits import Limits
-from easel.sandbox.places import WORKSPACE, Place, Root
+from easel.sandbox.workspace import WORKSPACE, Place, Root
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 MARK = "EASEL_COMMAND"

@@ -6,7 +6,7 @@ from typing import Any
 from easel.core.shell.template import X_SHELL
 from easel.core.tool.definition import ToolDefinition
 from easel.sandbox import files, search
-from easel.sandbox.places import LONGEST_PATH
+from easel.sandbox.workspace import LONGEST_PATH
 
 LONGEST_COMMAND = 100_000  # bytes; the kernel takes no argument of more than 128 KiB
 TIMEOUT_MS = 300_000

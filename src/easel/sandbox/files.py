@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, Any
 
-from easel.sandbox import beneath
-from easel.sandbox.places import Place
+from easel.sandbox import safe_open as beneath
+from easel.sandbox.workspace import Place
 
 MOST_LINES = 2_000
 MOST_TEXT = 100_000  # characters of one answer

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from easel.sandbox.bubblewrap import FIRST, MARK, PATH, Launch, limited
 from easel.sandbox.limits import Limits
-from easel.sandbox.places import Place
+from easel.sandbox.workspace import Place
 
 KEEPER = Path(__file__).with_name("keeper.py")
 

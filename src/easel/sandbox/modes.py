@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from easel.errors import BadSettings
 from easel.sandbox import bubblewrap, logical
 from easel.sandbox.bubblewrap import Bubblewrap
+from easel.sandbox.command import Shell
 from easel.sandbox.limits import Limits
 from easel.sandbox.logical import Logical
-from easel.sandbox.shell import Shell
 
 MODES = ("logical", "bwrap", "nsjail", "container")
 NOT_BUILT = ("nsjail", "container")

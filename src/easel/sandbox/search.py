@@ -15,9 +15,9 @@ from typing import IO, Any, Protocol
 
 import re2
 
-from easel.sandbox import beneath
+from easel.sandbox import safe_open as beneath
 from easel.sandbox.files import LONGEST_LINE, LOOKED_AT, Refused, is_binary
-from easel.sandbox.places import Outside, Place
+from easel.sandbox.workspace import Outside, Place
 
 LEFT_OUT = frozenset({".git"})
 MOST_FOUND = 1_000  # paths, or lines

@@ -30,14 +30,15 @@ from easel.core.principal import Principal
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import ToolFailed
-from easel.sandbox import beneath, files, search
+from easel.sandbox import files, search
+from easel.sandbox import safe_open as beneath
+from easel.sandbox.command import KILLED, NotStarted, Ran, Shell
+from easel.sandbox.concurrency import Threads
 from easel.sandbox.definitions import LONGEST_COMMAND, NETWORK, TIMEOUT_MS, definitions
 from easel.sandbox.files import Refused
 from easel.sandbox.limits import Limits, Stopped
 from easel.sandbox.output import Hear
-from easel.sandbox.places import Outside, Place, Workplace
-from easel.sandbox.shell import KILLED, NotStarted, Ran, Shell
-from easel.sandbox.waiting import Threads
+from easel.sandbox.workspace import Outside, Place, Workplace
 
 Args = Mapping[str, Any]
 Work = Callable[[Place, Args, Event], Any]

@@ -16,12 +16,12 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from easel.sandbox.bubblewrap import MARK, PATH, Launch
-from easel.sandbox.child import Child, ended, reader
+from easel.sandbox.concurrency import at_most, see_through
 from easel.sandbox.limits import Limits, Stopped
 from easel.sandbox.output import Hear, Output
-from easel.sandbox.places import Place
-from easel.sandbox.waiting import at_most, see_through
-from easel.sandbox.watch import Seen, look_below, look_for, marked, proportional_bytes
+from easel.sandbox.process import Child, ended, reader
+from easel.sandbox.usage import Seen, look_below, look_for, marked, proportional_bytes
+from easel.sandbox.workspace import Place
 
 LOOK_SECONDS = 0.05  # how far a command can get beyond its limits before it is seen
 LOOKING_SHARE = 20  # looking at a command with many processes takes at most one part in so many of our time

@@ -16,7 +16,7 @@ from typing import IO
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
-from easel.sandbox.places import Outside, Place
+from easel.sandbox.workspace import Outside, Place
 
 _OPENAT2 = 437  # the same number on every machine
 _NO_LINKS, _NO_MAGIC_LINKS, _BENEATH = 0x04, 0x02, 0x08

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from easel.errors import BadSettings
 from easel.ids import OWNER
-from easel.sandbox.folders import ASIDE, Cleaned, SessionFolders, folder_name, remove
+from easel.sandbox.session_dirs import ASIDE, Cleaned, SessionFolders, folder_name, remove
 from tests.requirements import rule
 from tests.sandbox.conftest import context
 from tests.sandbox.processes import PATIENCE_SECONDS
@@ -280,7 +280,7 @@ async def test_a_folder_that_cannot_be_removed_is_counted_and_tried_again(
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as while_it_cannot:
-        while_it_cannot.setattr("easel.sandbox.folders.remove", refuse)
+        while_it_cannot.setattr("easel.sandbox.session_dirs.remove", refuse)
         assert folders.clean(time.time() + 2 * DAY).failed >= 1
     assert counts.failed >= 1
     assert folders.clean() == Cleaned(0, 0)

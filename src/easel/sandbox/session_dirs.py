@@ -23,8 +23,8 @@ import structlog
 from easel.core.tool.context import ToolContext
 from easel.errors import BadSettings, Unavailable
 from easel.ids import UserId
-from easel.sandbox.places import TEMPORARY, WORKSPACE, Place, Root
-from easel.sandbox.waiting import see_through
+from easel.sandbox.concurrency import see_through
+from easel.sandbox.workspace import TEMPORARY, WORKSPACE, Place, Root
 
 SLUG = 40  # characters of a name that are kept to be recognised
 DIGEST = 32  # hexadecimal digits that make it unique
