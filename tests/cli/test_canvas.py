@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.canvas_folder import files
-from easel.canvas_folder.carrying import steps
+from easel.canvas_folder.sync import steps
 from easel.core.canvas.folder import FolderCanvas
 from easel.ids import CanvasId
 from tests.cli.test_cli import END_SECONDS, easel, refused, shown

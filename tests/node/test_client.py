@@ -16,9 +16,9 @@ from websockets.asyncio.server import ServerConnection, serve
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadSettings, ToolFailed
 from easel.host.auth.tokens import Tokens
+from easel.node import backoff as node_patience
 from easel.node import calls as node_calls
 from easel.node import client as node_client
-from easel.node import patience as node_patience
 from easel.node.client import NodeClient
 from tests.edges.gateway.node_peer import NodePeer, names_of, using
 from tests.edges.http.live import LiveEasel as Live

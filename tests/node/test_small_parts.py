@@ -6,7 +6,7 @@ import pytest
 
 from easel.errors import BadSettings
 from easel.node.address import gateway_url, is_loopback
-from easel.node.patience import FIRST_SECONDS, GOOD_SECONDS, LONGEST_SECONDS, Patience
+from easel.node.backoff import FIRST_SECONDS, GOOD_SECONDS, LONGEST_SECONDS, Patience
 
 ADDRESSES = [
     ("ws://127.0.0.1:8800/ws", "ws://127.0.0.1:8800/ws"),

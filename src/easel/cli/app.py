@@ -74,7 +74,7 @@ def demo(host: HostOption = None, port: PortOption = None, data: DataOption = No
 
     Example: `easel demo`
     """
-    from easel.canvas_folder.server import NobodyThere, Refused, reached
+    from easel.canvas_folder.api_client import NobodyThere, Refused, reached
     from easel.demo import CANVASES
 
     wanted = settings_for(host=host, port=port, data=data)
@@ -150,7 +150,7 @@ def doctor(data: DataOption = None, port: PortOption = None) -> None:
 
     Example: `easel doctor --data ./my-easel`
     """
-    from easel.canvas_folder.server import ready_there
+    from easel.canvas_folder.api_client import ready_there
     from easel.cli.app import doctor as checkup
 
     wanted = settings_for(data=data, port=port)

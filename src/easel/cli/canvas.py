@@ -14,8 +14,8 @@ from easel.cli.terminal import refuse, say, settings_for
 from easel.errors import BadInput, HostError
 
 if TYPE_CHECKING:
+    from easel.canvas_folder.api_client import Server
     from easel.canvas_folder.files import Place
-    from easel.canvas_folder.server import Server
     from easel.core.canvas.folder import FolderCanvas
     from easel.settings import Settings
 
@@ -60,7 +60,7 @@ def export_canvas(
     Example: `easel canvas export cockpit ./backup`
     """
     from easel.canvas_folder import files
-    from easel.canvas_folder.carrying import checked_agent, held, records
+    from easel.canvas_folder.sync import checked_agent, held, records
     from easel.core.canvas.folder import files_of
 
     with _in_plain_words():
@@ -103,9 +103,9 @@ def import_canvas(
     Example: `easel canvas import ./backup --accept`
     """
     from easel.canvas_folder import files
-    from easel.canvas_folder.carrying import accept as stand_for
-    from easel.canvas_folder.carrying import carry, checked_agent, held
-    from easel.canvas_folder.watching import in_words
+    from easel.canvas_folder.sync import accept as stand_for
+    from easel.canvas_folder.sync import carry, checked_agent, held
+    from easel.canvas_folder.watcher import in_words
 
     with _in_plain_words():
         wanted = settings_for(data=data)
@@ -142,7 +142,7 @@ def watch_canvas(
     Example: `easel canvas watch ./agents/main/canvases/cockpit --accept`
     """
     from easel.canvas_folder import files
-    from easel.canvas_folder.watching import LOOK_SECONDS, Limits, Watches
+    from easel.canvas_folder.watcher import LOOK_SECONDS, Limits, Watches
 
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -188,7 +188,7 @@ def _read_all(places: "list[Place]", most_bytes: int) -> "list[FolderCanvas]":
 
 
 def _server(wanted: "Settings", url: str | None, token: str | None) -> "Server":
-    from easel.canvas_folder.server import reached
+    from easel.canvas_folder.api_client import reached
 
     return reached(wanted, url, token)
 
@@ -212,7 +212,7 @@ def _count(number: int, what: str) -> str:
 @contextlib.contextmanager
 def _in_plain_words() -> Generator[None]:
     """Whatever goes wrong is one sentence and exit 2."""
-    from easel.canvas_folder.server import NobodyThere, Refused
+    from easel.canvas_folder.api_client import NobodyThere, Refused
     from easel.core.canvas.folder import plain
 
     try:

@@ -33,7 +33,7 @@ from easel.edges.params import (
     content,
     draft,
 )
-from easel.edges.shapes import answer_view, asked_view, asset_view, canvas_view, descriptor, node_view, record_view, tool_view
+from easel.edges.views import answer_view, asked_view, asset_view, canvas_view, descriptor, node_view, record_view, tool_view
 from easel.errors import BadInput, NotFound
 from easel.host.actions.request import Ask
 from easel.host.canvases.views import NO_CONNECTION

@@ -22,8 +22,8 @@ from easel import __version__
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadSettings
 from easel.node.address import is_loopback
+from easel.node.backoff import Patience
 from easel.node.calls import Calls, Limits, MachineTool
-from easel.node.patience import Patience
 
 HEARTBEAT_SECONDS = 5.0  # more often than any proxy's idle limit; a connection without an answer for as long is dead
 OPEN_SECONDS = 10.0

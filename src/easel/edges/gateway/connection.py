@@ -15,6 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from easel.core.principal import NOBODY, Kind, Principal
 from easel.core.stream.filter import CANVAS
 from easel.core.stream.log import LAST_CURSOR
+from easel.edges.errors import CONNECTION
 from easel.edges.gateway import frames
 from easel.edges.gateway.hello import (
     CLIENT,
@@ -31,7 +32,6 @@ from easel.edges.gateway.hello import (
 )
 from easel.edges.gateway.node_side import NodeSide
 from easel.edges.methods import Caller, called, fitted
-from easel.edges.replies import CONNECTION
 from easel.errors import BadInput, HostError, InternalError, NotConnected, NotFound, NotInMode, NotSignedIn, TooMany
 from easel.host.metrics import STALLED
 from easel.host.nodes.registry import Arrival

@@ -7,7 +7,7 @@ import msgspec
 
 from easel.core.nesting import is_too_deep
 from easel.core.stream.log import LoggedEvent
-from easel.edges.replies import all_keys_once, error_detail
+from easel.edges.errors import all_keys_once, error_detail
 from easel.errors import BadInput, HostError
 
 LONGEST_ID = 200

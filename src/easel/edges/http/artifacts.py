@@ -16,9 +16,9 @@ from starlette.types import Receive, Scope, Send
 
 from easel.core.artifact.artifact import Artifact
 from easel.core.artifact.media_type import shown
+from easel.edges.errors import CONNECTION
 from easel.edges.http.calls import Call, check_head, json_answer
 from easel.edges.http.multipart import MOST_BESIDE, file_in, is_form
-from easel.edges.replies import CONNECTION
 from easel.errors import HostError, OutOfRange
 
 STALL_SECONDS = 60.0  # a reader that takes nothing for so long is cut; it can come back with a range

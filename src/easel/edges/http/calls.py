@@ -10,7 +10,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from easel.core.principal import Kind, Principal
-from easel.edges.replies import no_duplicate_keys
+from easel.edges.errors import no_duplicate_keys
 from easel.errors import BadInput, Forbidden, TooLarge
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.services import Host

@@ -15,11 +15,11 @@ from starlette.websockets import WebSocket
 from easel.core.principal import Scope
 from easel.core.stream.filter import CHAT
 from easel.core.stream.log import LoggedEvent, parse_cursor
+from easel.edges.errors import CONNECTION, error_detail, no_duplicate_keys
 from easel.edges.http.calls import shaped_query
 from easel.edges.http.sockets import SocketCall
 from easel.edges.http.sse import envelope_text
 from easel.edges.http.wire import Watch
-from easel.edges.replies import CONNECTION, error_detail, no_duplicate_keys
 from easel.errors import BadInput, HostError, InternalError
 from easel.host.streams import Subscription
 from easel.ids import new_reference

@@ -15,7 +15,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode
 from websockets.http11 import Request
 
-from easel.edges.replies import CONNECTION
+from easel.edges.errors import CONNECTION
 from easel.errors import BadSettings
 
 MOST_HEADER_BYTES = 65_536

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from easel.core.stream.log import LoggedEvent
-from easel.edges.replies import CONNECTION
+from easel.edges.errors import CONNECTION
 from easel.host.streams import Subscription
 
 HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store", "x-accel-buffering": "no"}

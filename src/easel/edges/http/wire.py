@@ -10,7 +10,7 @@ from easel.core.run.run import Run
 from easel.core.stream.log import LAST_CURSOR
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import where
-from easel.edges.replies import ErrorDetail, error_detail
+from easel.edges.errors import ErrorDetail, error_detail
 from easel.errors import HostError
 
 SessionName = Annotated[str, Meta(description="A conversation. One of your own making is created by its first run.", examples=["main"])]

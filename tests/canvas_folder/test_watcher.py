@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.canvas_folder import files, watching
-from easel.canvas_folder.server import Server
-from easel.canvas_folder.watching import Limits, Watch, Watches
+from easel.canvas_folder import files
+from easel.canvas_folder import watcher as watching
+from easel.canvas_folder.api_client import Server
+from easel.canvas_folder.watcher import Limits, Watch, Watches
 from tests.edges.http.live import new_session
 from tests.requirements import rule
 from tests.support.canvas_folders import PAGE, PICTURE, SPEC, content, done, easel_at, easel_on, is_there, refusal, rpc, written

@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from easel.canvas_folder import files
-from easel.canvas_folder.carrying import (
+from easel.canvas_folder.api_client import NobodyThere, Refused, Server
+from easel.canvas_folder.files import Mark, Moving, Place, Scan
+from easel.canvas_folder.parts import JSON_PARTS, part, speaks, with_all, with_part, without
+from easel.canvas_folder.sync import (
     CONFLICT,
     MOST_TRIES,
     NOT_FOUND,
@@ -29,9 +32,6 @@ from easel.canvas_folder.carrying import (
     is_all,
     steps,
 )
-from easel.canvas_folder.files import Mark, Moving, Place, Scan
-from easel.canvas_folder.parts import JSON_PARTS, part, speaks, with_all, with_part, without
-from easel.canvas_folder.server import NobodyThere, Refused, Server
 from easel.core.canvas.assets import FOLDER
 from easel.core.canvas.folder import STATE, FolderCanvas, Problem, is_same, plain, read
 from easel.errors import BadInput
