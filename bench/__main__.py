@@ -26,11 +26,18 @@ def main(arguments: Sequence[str]) -> int:
     began = time.monotonic()
     with prepared(quick=asked.quick) as setting:
         figures = uvloop.run(_take(setting, asked.names or list(MEASUREMENTS)))
-    print(f"\n{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}", end="")
+    print(
+        f"\n{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        end="",
+    )
     print(f"{', quick sizes' if asked.quick else ''}; {time.monotonic() - began:.0f} s\n")
     print(table(figures))
     missed = sum(figure.held is False for figure in figures)
-    print(f"\n{missed} of {sum(figure.held is not None for figure in figures)} bars missed" if missed else "\nevery bar held")
+    print(
+        f"\n{missed} of {sum(figure.held is not None for figure in figures)} bars missed"
+        if missed
+        else "\nevery bar held"
+    )
     return 1 if missed else 0
 
 
@@ -62,8 +69,14 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         epilog=f"measurements:\n{names}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[[], *MEASUREMENTS], help="which to take; none: all")
-    parser.add_argument("--quick", action="store_true", help="small sizes: to see that all of it runs, not to read the figures")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", choices=[[], *MEASUREMENTS], help="which to take; none: all"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="small sizes: to see that all of it runs, not to read the figures",
+    )
     return parser.parse_args(arguments)
 
 

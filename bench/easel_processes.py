@@ -49,7 +49,9 @@ async def up(setting: Setting, *, module: str = "easel", **settings: str) -> Asy
 async def worker(setting: Setting, database_url: str, **settings: str) -> AsyncIterator[Child]:
     """A worker that has said on its own port that it is ready."""
     port = _free_port()
-    async with _easel(setting, "worker", DATABASE_URL=database_url, WORKER_PORT=str(port), **settings) as process:
+    async with _easel(
+        setting, "worker", DATABASE_URL=database_url, WORKER_PORT=str(port), **settings
+    ) as process:
         await ready(Server(f"http://127.0.0.1:{port}", TOKEN), process)
         yield process
 
@@ -75,14 +77,18 @@ async def ready(server: Server, process: Child) -> None:
 
 
 @asynccontextmanager
-async def _easel(setting: Setting, command: str, *arguments: str, module: str = "easel", **settings: str) -> AsyncIterator[Child]:
+async def _easel(
+    setting: Setting, command: str, *arguments: str, module: str = "easel", **settings: str
+) -> AsyncIterator[Child]:
     data = setting.folder / f"data-{os.urandom(3).hex()}"
     given = {"TOKEN": TOKEN, "DATA": str(data), **settings}
     env = {name: value for name, value in os.environ.items() if not name.startswith("EASEL_")}
     # The bench may run from a checkout that is not installed.
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), env.get("PYTHONPATH")]))
     env |= {f"EASEL_{name}": value for name, value in given.items()}
-    async with child([sys.executable, "-m", module, command, *arguments], name=command, folder=setting.folder, env=env) as process:
+    async with child(
+        [sys.executable, "-m", module, command, *arguments], name=command, folder=setting.folder, env=env
+    ) as process:
         yield process
 
 

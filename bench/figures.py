@@ -29,10 +29,19 @@ class Figure:
 
     def cells(self) -> tuple[str, ...]:
         verdict = {True: "ok", False: "MISS", None: ""}[self.held]
-        return (self.measurement, self.ours, self.against, "–" if self.ratio is None else _ratio(self.ratio), self.bar, verdict)
+        return (
+            self.measurement,
+            self.ours,
+            self.against,
+            "–" if self.ratio is None else _ratio(self.ratio),
+            self.bar,
+            verdict,
+        )
 
 
-def at_most(measurement: str, ours: float, floor: float, *, unit: str, bar: float | None, against: str = "floor") -> Figure:
+def at_most(
+    measurement: str, ours: float, floor: float, *, unit: str, bar: float | None, against: str = "floor"
+) -> Figure:
     """Less is better: a time, a size. The bar is how many times the floor ours may be."""
     ratio = ours / floor if floor else math.inf
     return Figure(
@@ -45,7 +54,9 @@ def at_most(measurement: str, ours: float, floor: float, *, unit: str, bar: floa
     )
 
 
-def at_least(measurement: str, ours: float, floor: float, *, unit: str, bar: float | None, against: str = "floor") -> Figure:
+def at_least(
+    measurement: str, ours: float, floor: float, *, unit: str, bar: float | None, against: str = "floor"
+) -> Figure:
     """More is better: a rate. The bar is the share of the floor that ours must reach."""
     ratio = ours / floor if floor else 0.0
     return Figure(
@@ -73,7 +84,12 @@ def within(measurement: str, ours: float, limit: float, *, unit: str, what: str)
 def reaches(measurement: str, ours: float, limit: float, *, unit: str, what: str) -> Figure:
     """More is better, against a limit that the contract states outright."""
     return Figure(
-        measurement, f"{_number(ours)} {unit}", f"{what} {_number(limit)} {unit}", ours / limit, f"≥ {limit:,g} {unit}", ours >= limit
+        measurement,
+        f"{_number(ours)} {unit}",
+        f"{what} {_number(limit)} {unit}",
+        ours / limit,
+        f"≥ {limit:,g} {unit}",
+        ours >= limit,
     )
 
 
@@ -96,7 +112,9 @@ def table(figures: Sequence[Figure]) -> str:
     """The figures as plain text, columns as wide as their widest cell."""
     rows = [HEADINGS, *(figure.cells() for figure in figures)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
     lines.insert(1, "  ".join("-" * width for width in widths).rstrip())
     return "\n".join(lines)
 

@@ -41,7 +41,13 @@ async def opened(setting: Setting) -> AsyncIterator[tuple[PostgresDatabase, str]
 async def enqueue(database: PostgresDatabase, runs: int) -> None:
     """Queue no-op runs, each in a session of its own."""
     new = (
-        NewRun(new_run_id(), OWNER, SessionId(f"bench-{next(_sessions)}"), "noop", max_attempts=Settings().max_attempts)
+        NewRun(
+            new_run_id(),
+            OWNER,
+            SessionId(f"bench-{next(_sessions)}"),
+            "noop",
+            max_attempts=Settings().max_attempts,
+        )
         for _ in range(runs)
     )
     await asyncio.gather(*(database.runs.enqueue(one) for one in new))
@@ -51,7 +57,9 @@ def worker() -> WorkerId:
     return new_worker_id()
 
 
-async def claim(database: PostgresDatabase, worker_id: WorkerId, room: int, after_turn: int = 0) -> list[Claim]:
+async def claim(
+    database: PostgresDatabase, worker_id: WorkerId, room: int, after_turn: int = 0
+) -> list[Claim]:
     return await database.runs.claim_queued(worker_id, room, CLAIM_SECONDS, after_turn, OPENING)
 
 

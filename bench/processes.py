@@ -57,7 +57,9 @@ class Child:
                     if found := wanted.search(said):
                         return found
         except TimeoutError:
-            raise ChildFailed(f"{self._name} did not say {pattern!r} within {seconds:g} s{self._last_words()}") from None
+            raise ChildFailed(
+                f"{self._name} did not say {pattern!r} within {seconds:g} s{self._last_words()}"
+            ) from None
         self._lines.put_nowait(None)
         raise ChildFailed(f"{self._name} ended before it said {pattern!r}{self._last_words()}")
 
@@ -102,7 +104,9 @@ class Child:
 
 
 @asynccontextmanager
-async def child(command: Sequence[str], *, name: str, folder: Path, env: Mapping[str, str] | None = None) -> AsyncIterator[Child]:
+async def child(
+    command: Sequence[str], *, name: str, folder: Path, env: Mapping[str, str] | None = None
+) -> AsyncIterator[Child]:
     """Run `command` from the project's root, its stderr kept in `folder`, until the block ends."""
     log = folder / f"{name}-{os.urandom(3).hex()}.log"
     with log.open("wb") as stderr:

@@ -29,7 +29,9 @@ async def tick(database_url: str, wait_ms: int, ticks: int, every_ms: int) -> No
         message_id = answer_id(claim.run_id)
         blobs = open_blobs(tempfile.mkdtemp(prefix="easel-bench-blobs-"))
         keeper = Artifacts(database.artifacts, blobs, max_bytes=1_000_000, grace_seconds=3600)
-        log = RunLog(claim, database.runs, keeper, database.bell, Audit(database.audit), cancel_asked=lambda: None)
+        log = RunLog(
+            claim, database.runs, keeper, database.bell, Audit(database.audit), cancel_asked=lambda: None
+        )
         await asyncio.sleep(wait_ms / 1000)
         loop = asyncio.get_running_loop()
         due = loop.time()

@@ -116,7 +116,15 @@ def take_apart(viewers: list[Viewer]) -> Seen:
     whole = sum(done and seqs == everything for seqs, done in streams)
     ticks = len(late)
     late = late or [math.nan]
-    return Seen(len(viewers), whole, sum(len(seqs) for seqs, _ in streams), ticks, percentile(late, 0.5), percentile(late, 0.99), max(late))
+    return Seen(
+        len(viewers),
+        whole,
+        sum(len(seqs) for seqs, _ in streams),
+        ticks,
+        percentile(late, 0.5),
+        percentile(late, 0.99),
+        max(late),
+    )
 
 
 def _fields(frame: bytes) -> dict[str, str]:

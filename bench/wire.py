@@ -71,7 +71,9 @@ class Connection:
         self._writer = writer
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        self._writer.write(self._server.request(method, path, b"" if body is None else json.dumps(body).encode()))
+        self._writer.write(
+            self._server.request(method, path, b"" if body is None else json.dumps(body).encode())
+        )
         head = await self._reader.readuntil(b"\r\n\r\n")
         status = _status(head)
         length = _LENGTH.search(head)
@@ -95,7 +97,9 @@ class Stream:
     text: bytes
 
 
-async def read_log(server: Server, run_id: str, *, after: int | None = None, events: int | None = None, keep: bool = False) -> Stream:
+async def read_log(
+    server: Server, run_id: str, *, after: int | None = None, events: int | None = None, keep: bool = False
+) -> Stream:
     """Open the run's stream and read until `events` have come, or until it is done. Times are those of the monotonic clock."""
     reader, writer = await asyncio.open_connection(*server.address, limit=4 * 1024 * 1024)
     try:

@@ -32,7 +32,10 @@ INCLUDED_IN = {"runtime": "test"}
 WITH_PACKAGE = {"runtime", "test", "bench"}
 
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-CHROMIUM_ON_MACOS = ("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome", "/Applications/Chromium.app/Contents/MacOS/Chromium")
+CHROMIUM_ON_MACOS = (
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+)
 
 
 def say(line: str) -> None:
@@ -85,7 +88,9 @@ def make_environment(folder: Path) -> None:
     """A virtual environment with pip, also where the system's python has no ensurepip (Debian without python3-venv)."""
     say(f"making a virtual environment in {folder.name} with Python {sys.version.split()[0]}")
     shutil.rmtree(folder, ignore_errors=True)
-    made = subprocess.run([sys.executable, "-m", "venv", str(folder)], cwd=HOME, capture_output=True, check=False)
+    made = subprocess.run(
+        [sys.executable, "-m", "venv", str(folder)], cwd=HOME, capture_output=True, check=False
+    )
     if made.returncode == 0:
         return
     shutil.rmtree(folder, ignore_errors=True)
@@ -127,7 +132,16 @@ def fill_environment(name: str) -> None:
         run(*pip, "install", *quiet, "--require-hashes", "--requirement", str(LOCKS / lock))
     if name in WITH_PACKAGE:
         say("linking the easel package into it")
-        run(*pip, "install", *quiet, "--no-deps", "--no-build-isolation", "--no-index", "--editable", str(HOME))
+        run(
+            *pip,
+            "install",
+            *quiet,
+            "--no-deps",
+            "--no-build-isolation",
+            "--no-index",
+            "--editable",
+            str(HOME),
+        )
     stamp_of(name).write_text(digest_of(name))
     say(f"{folder.name} is ready ({time.monotonic() - began:.0f} s)")
 
@@ -142,7 +156,9 @@ def find_program(*names: str) -> str | None:
 
 
 def find_chromium() -> str | None:
-    return find_program(*CHROMIUM_NAMES) or next((path for path in CHROMIUM_ON_MACOS if Path(path).exists()), None)
+    return find_program(*CHROMIUM_NAMES) or next(
+        (path for path in CHROMIUM_ON_MACOS if Path(path).exists()), None
+    )
 
 
 def find_nginx() -> str | None:

@@ -54,7 +54,9 @@ def without_missing_parts() -> list[str]:
     missing = missing_parts()
     markers = [SYSTEM_PARTS[package][0] for package in missing]
     if missing and IN_CI:
-        say(f"not found: {', '.join(missing)}. With CI=true every test runs, so those that need it will fail.")
+        say(
+            f"not found: {', '.join(missing)}. With CI=true every test runs, so those that need it will fail."
+        )
         return []
     for package, marker in zip(missing, markers, strict=True):
         say(
@@ -67,15 +69,29 @@ def counts_of(report: Path) -> Counter[str]:
     """What a JUnit report says happened. An error in set-up or tear-down is a failure like any other."""
     counts: Counter[str] = Counter()
     for suite in ElementTree.parse(report).getroot().iter("testsuite"):  # noqa: S314  our own pytest wrote it a moment ago
-        total, failures, errors, skipped = (int(suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped"))
-        counts += Counter(passed=total - failures - errors - skipped, failed=failures + errors, skipped=skipped)
+        total, failures, errors, skipped = (
+            int(suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped")
+        )
+        counts += Counter(
+            passed=total - failures - errors - skipped, failed=failures + errors, skipped=skipped
+        )
     return counts
 
 
 def pytest(part: str, arguments: list[str], extra: list[str]) -> Counter[str]:
     report = RESULTS / f"{part}.xml"
     began = time.monotonic()
-    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", "-o", "junit_suite_name=" + part, *arguments, *extra]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        f"--junitxml={report}",
+        "-o",
+        "junit_suite_name=" + part,
+        *arguments,
+        *extra,
+    ]
     code = subprocess.run(command, cwd=HOME, stdin=subprocess.DEVNULL, check=False).returncode
     counts = counts_of(report) if report.exists() else Counter()
     if code not in {0, NO_TESTS_COLLECTED} and not counts["failed"]:
@@ -105,7 +121,10 @@ def main(arguments: list[str]) -> int:
     skipped = f", {total['skipped']} skipped" if total["skipped"] else ""
     unclean = "" if clean else ", lint NOT clean"
     nothing = "" if total else ", no test ran"
-    print(f"{total['passed']} passed, {failed} failed{skipped}{unclean}{nothing} in {time.monotonic() - began:.0f} s", flush=True)
+    print(
+        f"{total['passed']} passed, {failed} failed{skipped}{unclean}{nothing} in {time.monotonic() - began:.0f} s",
+        flush=True,
+    )
     return 0 if clean and total and not failed else 1
 
 

@@ -33,7 +33,9 @@ def is_worker() -> bool:
 def pytest_configure(config: pytest.Config) -> None:
     # A shared machine is slow at times: how long an example took, or its making, is no finding. CI tries the same examples every time.
     slow = [hypothesis.HealthCheck.too_slow]
-    hypothesis.settings.register_profile("easel", deadline=None, derandomize="CI" in os.environ, suppress_health_check=slow)
+    hypothesis.settings.register_profile(
+        "easel", deadline=None, derandomize="CI" in os.environ, suppress_health_check=slow
+    )
     hypothesis.settings.load_profile("easel")
     # What a shell starts in the background is deaf to Ctrl-C, and so are its children; ours are stopped by it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -43,8 +43,13 @@ CASES: Mapping[str, tuple[str, int]] = {
     "P": ("prompt injection, visibility, provenance", 6),
 }
 
-RULE_IDS = {prefix: [f"{prefix}-{number:02}" for number in range(1, count + 1)] for prefix, (_, count) in RULES.items()}
-CASE_IDS = {letter: [f"{letter}{number}" for number in range(1, count + 1)] for letter, (_, count) in CASES.items()}
+RULE_IDS = {
+    prefix: [f"{prefix}-{number:02}" for number in range(1, count + 1)]
+    for prefix, (_, count) in RULES.items()
+}
+CASE_IDS = {
+    letter: [f"{letter}{number}" for number in range(1, count + 1)] for letter, (_, count) in CASES.items()
+}
 KNOWN = {
     "rule": frozenset(one for ids in RULE_IDS.values() for one in ids),
     "case": frozenset(one for ids in CASE_IDS.values() for one in ids),
@@ -94,7 +99,13 @@ def citations(source: str) -> Iterator[tuple[str, str]]:
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):
             continue
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else None
+        name = (
+            node.func.attr
+            if isinstance(node.func, ast.Attribute)
+            else node.func.id
+            if isinstance(node.func, ast.Name)
+            else None
+        )
         if name in KNOWN:
             for argument in node.args:
                 if isinstance(argument, ast.Constant) and argument.value in KNOWN[name]:

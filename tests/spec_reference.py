@@ -146,4 +146,10 @@ def shown(value: Any) -> str:
 
 
 def shown_default(member: Member) -> str:
-    return "has to be there" if member.default is NEEDED else "–" if member.default is ABSENT else shown(member.default)
+    return (
+        "has to be there"
+        if member.default is NEEDED
+        else "–"
+        if member.default is ABSENT
+        else shown(member.default)
+    )

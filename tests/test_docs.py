@@ -27,7 +27,7 @@ import typer.main
 from prometheus_client.metrics import MetricWrapperBase
 
 from easel import errors, settings
-from easel.cli.app import app as cli
+from easel.cli import app as cli
 from easel.core.action.output import Said, events_of
 from easel.core.action.stopping import lapsed
 from easel.core.action.transitions import Press, Rules, completed, failed, pressed, refused
@@ -36,7 +36,6 @@ from easel.core.canvas.canvas import Canvas, WholeCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import actor_of
 from easel.core.canvas.spec import checked_spec
-from easel.core.nesting import DEEPEST
 from easel.core.principal import THE_OWNER
 from easel.core.run import boards
 from easel.core.run.conversation import Step, ToolCall, ToolResult
@@ -45,13 +44,14 @@ from easel.core.run.status import MOVES, TERMINAL, Status
 from easel.core.stream.envelope import EVENT_TYPES, Envelope
 from easel.core.stream.json_text import to_json
 from easel.core.tool.definition import ToolDefinition
+from easel.core.validation import DEEPEST
 from easel.edges.http.calls import Access
 from easel.edges.http.openapi import document
 from easel.edges.http.routes import ROUTES, Row
 from easel.edges.methods import METHODS
 from easel.errors import ActionFailed, BadInput, HostError
 from easel.host import metrics
-from easel.host.boards.service import tools as board_tools
+from easel.host.boards import tools as board_tools
 from easel.host.canvases import agent_tools as canvas_tools
 from easel.host.tools.native import native_tools
 from easel.ids import OWNER, CallId, CanvasId, MessageId, RunId, artifact_id
@@ -82,7 +82,10 @@ def name_of(path: Path) -> str:
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |"
+        for line in lines
+    )
 
 
 def code(text: object) -> str:
@@ -98,7 +101,10 @@ def plain(value: object) -> str:
 
 def settings_table() -> str:
     kinds = {"str": "text", "int": "whole number", "float": "number", "bool": "yes or no"}
-    rows = [(code(row.variable), kinds[type(row.default).__name__], plain(row.default), row.says) for row in settings.rows()]
+    rows = [
+        (code(row.variable), kinds[type(row.default).__name__], plain(row.default), row.says)
+        for row in settings.rows()
+    ]
     return table(["variable", "takes", "default", "what it does"], rows)
 
 
@@ -111,7 +117,13 @@ def all_errors(kind: type[HostError] = HostError) -> Iterator[type[HostError]]:
 
 def errors_table() -> str:
     rows = [
-        (code(error.code), str(error.http), str(error.gateway), str(error.rpc), inspect.cleandoc(error.__doc__ or "").split("\n\n")[0])
+        (
+            code(error.code),
+            str(error.http),
+            str(error.gateway),
+            str(error.rpc),
+            inspect.cleandoc(error.__doc__ or "").split("\n\n")[0],
+        )
         for error in sorted(all_errors(), key=lambda error: (error.http, error.code))
     ]
     return table(["name", "HTTP", "code", "JSON-RPC", "message"], rows)
@@ -121,8 +133,14 @@ def sample_events() -> list[Envelope]:
     """One of every event there is; two where it can look two ways."""
     make, message = RunEvents(RunId("run_1"), agent_id="main", node_id="tool_loop"), MessageId("msg_1")
     limits = boards.Limits(100, 1, 100)
-    on_boards = [boards.Ask(boards.Board.WHITEBOARD, "k", 1, "n"), boards.Ask(boards.Board.BLACKBOARD, "k", 1, "n", "a-b")]
-    on_canvas, picture = CanvasEvents(CanvasId("cockpit"), agent_id="owner", event_id="evt_1"), artifact_id("0" * 64)
+    on_boards = [
+        boards.Ask(boards.Board.WHITEBOARD, "k", 1, "n"),
+        boards.Ask(boards.Board.BLACKBOARD, "k", 1, "n", "a-b"),
+    ]
+    on_canvas, picture = (
+        CanvasEvents(CanvasId("cockpit"), agent_id="owner", event_id="evt_1"),
+        artifact_id("0" * 64),
+    )
     call = ToolCall(CallId("call_1"), "gsv__Echo", {"value": 1})
     return [
         make.started(1),
@@ -132,15 +150,22 @@ def sample_events() -> list[Envelope]:
         make.calling(call),
         make.called(ToolResult(call.call_id, call.tool, 1)),
         make.called(ToolResult(call.call_id, call.tool, "No.", is_error=True)),
-        *(boards.prepare(ask, limits, user_id=OWNER, run_id=RunId("run_1"), agent_id="main").event(1) for ask in on_boards),
+        *(
+            boards.prepare(ask, limits, user_id=OWNER, run_id=RunId("run_1"), agent_id="main").event(1)
+            for ask in on_boards
+        ),
         *make.ending(message, "Hello", Status.COMPLETED, None),
         *make.ending(message, "Hello", Status.FAILED, "No."),
         on_canvas.created(1, "Cockpit"),
         on_canvas.updated(2, ["/deploy/status"]),
         on_canvas.view_opened(2, "view_1", "browser", 1),
-        on_canvas.snapshot(2, picture, "/api/artifacts/" + picture, media_type="image/png", size=1, sha256="0" * 64),
+        on_canvas.snapshot(
+            2, picture, "/api/artifacts/" + picture, media_type="image/png", size=1, sha256="0" * 64
+        ),
         *action_events(),
-        on_canvas.refresh_failed(2, {"refreshId": "poll", "actionId": "look", "error": {}, "failures": 1, "retryInMs": 2_000}),
+        on_canvas.refresh_failed(
+            2, {"refreshId": "poll", "actionId": "look", "error": {}, "failures": 1, "retryInMs": 2_000}
+        ),
         on_canvas.refresh_recovered(2, {"refreshId": "poll", "actionId": "look"}),
     ]
 
@@ -151,8 +176,15 @@ def action_events() -> Iterator[Envelope]:
     actor = actor_of(who, "browser", "client")
     echo = ToolDefinition("gsv__Echo", "", {"type": "object"}, read_only=True)
     call = {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "x"}}
-    actions = {"set": {"kind": "state.patch", "patch": [{"op": "add", "path": "/n", "value": 1}]}, "say": {**call, "saveAs": "said"}}
-    raw = {"version": 1, "toolPolicy": {"allow": ["gsv__Echo"]}, "actions": {**actions, "ask": {**call, "confirm": "always"}}}
+    actions = {
+        "set": {"kind": "state.patch", "patch": [{"op": "add", "path": "/n", "value": 1}]},
+        "say": {**call, "saveAs": "said"},
+    }
+    raw = {
+        "version": 1,
+        "toolPolicy": {"allow": ["gsv__Echo"]},
+        "actions": {**actions, "ask": {**call, "confirm": "always"}},
+    }
     at = datetime(2026, 1, 1, tzinfo=UTC)
     canvas = Canvas(
         user_id=who.user_id,
@@ -170,7 +202,12 @@ def action_events() -> Iterator[Envelope]:
         updated_at=at,
     )
     whole, spec = WholeCanvas(canvas), checked_spec(raw)
-    rules = Rules(definitions={"gsv__Echo": echo}, floor=Confirm.NEVER, state_bytes=10_000, told=lambda problem: problem.message)
+    rules = Rules(
+        definitions={"gsv__Echo": echo},
+        floor=Confirm.NEVER,
+        state_bytes=10_000,
+        told=lambda problem: problem.message,
+    )
     for action_id in actions | {"ask": None}:
         press = Press(who=who, actor=actor, action_id=action_id, event_id="evt_1", owner_id="wrk_1", now_ms=1)
         begun = pressed(whole, spec, press, rules)
@@ -179,7 +216,9 @@ def action_events() -> Iterator[Envelope]:
             decide, _ = completed("x", begun, who, now_ms=2, state_bytes=10_000)
             yield from decide(whole).events
             yield from events_of(begun.execution, 1, [Said("Hello"), Said("…", is_cut=True)])
-            yield from failed(ActionFailed(problem="it broke"), "it broke", begun.execution, who, 2)(whole).events
+            yield from failed(ActionFailed(problem="it broke"), "it broke", begun.execution, who, 2)(
+                whole
+            ).events
         if action_id == "ask":
             yield from refused(whole, begun.execution, press).events
             yield from lapsed(begun.execution, 2)(whole).events
@@ -193,7 +232,10 @@ def fields_of(event_type: str) -> str:
 
 
 def events_table() -> str:
-    rows = [(code(row.name), row.stream.value, row.visibility.value, fields_of(row.name)) for row in EVENT_TYPES.values()]
+    rows = [
+        (code(row.name), row.stream.value, row.visibility.value, fields_of(row.name))
+        for row in EVENT_TYPES.values()
+    ]
     return table(["type", "stream", "visibility", "fields of `data`"], rows)
 
 
@@ -226,7 +268,9 @@ def type_of(schema: dict[str, Any]) -> str:
         return " or ".join(type_of(one) for one in schema["anyOf"])
     if schema.get("type") == "array":
         return "list of " + type_of(schema["items"])
-    bounds = [f"{word} {schema[key]}" for word, key in (("from", "minimum"), ("to", "maximum")) if key in schema]
+    bounds = [
+        f"{word} {schema[key]}" for word, key in (("from", "minimum"), ("to", "maximum")) if key in schema
+    ]
     return " ".join([schema.get("format") or schema.get("type") or "anything", *bounds])
 
 
@@ -235,7 +279,10 @@ def shape_table(properties: Iterable[tuple[str, dict[str, Any], bool]]) -> str:
         default = schema.get("default")
         return " ".join([schema.get("description", ""), f"Default {default}." if default else ""]).strip()
 
-    rows = [(code(name + ("" if needed else "?")), type_of(schema), note(schema)) for name, schema, needed in properties]
+    rows = [
+        (code(name + ("" if needed else "?")), type_of(schema), note(schema))
+        for name, schema, needed in properties
+    ]
     return table(["field", "type", "note"], rows)
 
 
@@ -244,17 +291,26 @@ def shapes() -> str:
     parts: dict[str, str] = {}
     for name, schema in document()["components"]["schemas"].items():
         needed = schema.get("required", [])
-        parts[name] = shape_table((field, one, field in needed) for field, one in schema["properties"].items())
+        parts[name] = shape_table(
+            (field, one, field in needed) for field, one in schema["properties"].items()
+        )
     for row in ROUTES:
         if row.query is not None:
             described = document()["paths"][row.path][row.method.lower()]["parameters"]
-            parts["?" + row.query.__name__] = shape_table((one["name"], one["schema"], False) for one in described if one["in"] == "query")
+            parts["?" + row.query.__name__] = shape_table(
+                (one["name"], one["schema"], False) for one in described if one["in"] == "query"
+            )
     return "\n\n".join(f"### `{name}`\n\n{text}" for name, text in parts.items())
 
 
 def own_tools() -> list[ToolDefinition]:
     """What Easel brings itself, on every machine."""
-    on_boards = (board_tools.WHITEBOARD_READ, board_tools.WHITEBOARD_WRITE, board_tools.BLACKBOARD_READ, board_tools.BLACKBOARD_WRITE)
+    on_boards = (
+        board_tools.WHITEBOARD_READ,
+        board_tools.WHITEBOARD_WRITE,
+        board_tools.BLACKBOARD_READ,
+        board_tools.BLACKBOARD_WRITE,
+    )
     return [*(one.definition for one in native_tools()), *on_boards, canvas_tools.CANVAS, canvas_tools.LOGS]
 
 
@@ -271,7 +327,10 @@ def tools_table() -> str:
     rows = [
         (
             f"[`{tool.name}`](../reference/tools.md#{tool.name.lower()})",
-            ", ".join(code(arg + ("" if arg in needed_by(tool) else "?")) for arg in tool.schema["properties"]) or NOTHING,
+            ", ".join(
+                code(arg + ("" if arg in needed_by(tool) else "?")) for arg in tool.schema["properties"]
+            )
+            or NOTHING,
             re.split(r"(?<=[^.]\.) (?=[A-Z`])", tool.description)[0],
         )
         for tool in (*own_tools(), *machines_tools())
@@ -287,9 +346,21 @@ def taken_by(schema: dict[str, Any]) -> str:
     if schema.get("type") == "array":
         return "list of " + taken_by(schema.get("items", {}))
     kind = schema.get("type", "anything")
-    bounds = [f"{word} {schema[key]}" for word, key in (("from", "minimum"), ("to", "maximum"), ("at least", "minLength")) if key in schema]
-    inner = f" of {taken_by(schema['additionalProperties'])}" if isinstance(schema.get("additionalProperties"), dict) else ""
-    members = f" with {', '.join(code(name) for name in schema['properties'])}" if kind == "object" and schema.get("properties") else ""
+    bounds = [
+        f"{word} {schema[key]}"
+        for word, key in (("from", "minimum"), ("to", "maximum"), ("at least", "minLength"))
+        if key in schema
+    ]
+    inner = (
+        f" of {taken_by(schema['additionalProperties'])}"
+        if isinstance(schema.get("additionalProperties"), dict)
+        else ""
+    )
+    members = (
+        f" with {', '.join(code(name) for name in schema['properties'])}"
+        if kind == "object" and schema.get("properties")
+        else ""
+    )
     default = [f"({schema['default']} if left out)"] if "default" in schema else []
     return " ".join([f"{kind}{inner}{members}", *bounds, *default])
 
@@ -316,7 +387,13 @@ def spec_text() -> str:
     ]
     for place, (heading, members) in GROUPS.items():
         rows = [
-            (code(member.name), member.takes, spec_reference.shown_default(member), spec_reference.shown(member.example), member.says)
+            (
+                code(member.name),
+                member.takes,
+                spec_reference.shown_default(member),
+                spec_reference.shown(member.example),
+                member.says,
+            )
             for member in members
         ]
         parts.append(f"{'##' if place in ('', 'toolPolicy', 'action', 'refresh') else '###'} {heading}\n\n"
@@ -332,7 +409,10 @@ def machine_table() -> str:
 
 def verbs() -> dict[str, Callable[..., Any]]:
     """`up`, and those of a group with its name before them: `audit verify`."""
-    groups = [("", cli.app), *((f"{group.name} ", group.typer_instance) for group in cli.app.registered_groups)]
+    groups = [
+        ("", cli.app),
+        *((f"{group.name} ", group.typer_instance) for group in cli.app.registered_groups),
+    ]
     return {
         prefix + (command.name or command.callback.__name__): command.callback
         for prefix, app in groups
@@ -356,13 +436,24 @@ def verbs_text() -> str:
         given = parameters_of(name)
         arguments = [one for one in given if one.param_type_name == "argument"]
         options = [one for one in given if one.param_type_name == "option"]
-        usage = " ".join(["easel", name, *(one.metavar or one.name for one in arguments), *(["[OPTIONS]"] if options else [])])
+        usage = " ".join(
+            [
+                "easel",
+                name,
+                *(one.metavar or one.name for one in arguments),
+                *(["[OPTIONS]"] if options else []),
+            ]
+        )
         parts.append(f"### `easel {name}`\n\n```\n{usage}\n```\n\n{inspect.getdoc(command) or ''}")
         rows = [(code(one.metavar or one.name), NOTHING, one.help or "") for one in arguments]
         for option in options:
             shown = code(option.opts[0] if option.is_flag else f"{option.opts[0]} {option.metavar}")
             default = (
-                "has to be there" if option.required else NOTHING if option.is_flag or option.default is None else code(option.default)
+                "has to be there"
+                if option.required
+                else NOTHING
+                if option.is_flag or option.default is None
+                else code(option.default)
             )
             rows.append((shown, default, option.help or ""))
         parts += [table(["takes", "default", "what it is"], rows)] if rows else []
@@ -382,7 +473,11 @@ def metrics_table() -> str:
 
 def life() -> str:
     lines = ["```mermaid", "stateDiagram-v2", "    [*] --> queued"]
-    lines += [f"    {start.value} --> {end.value}: {move.value}" for start, moves in MOVES.items() for move, end in moves.items()]
+    lines += [
+        f"    {start.value} --> {end.value}: {move.value}"
+        for start, moves in MOVES.items()
+        for move, end in moves.items()
+    ]
     lines += [f"    {status.value} --> [*]" for status in Status if status in TERMINAL]
     return "\n".join([*lines, "```"])
 
@@ -435,14 +530,23 @@ def test_every_event_type_has_a_sample() -> None:
 
 
 def test_the_migrations_that_the_documents_show_are_those_that_there_are() -> None:
-    there = [path.stem.replace("_", " ", 1) for path in sorted((PROJECT / "src/easel/stores/migrations/sqlite").glob("*.sql"))]
-    assert re.findall(r"migration='(.+)'", (PROJECT / "docs/tutorial.md").read_text(encoding="utf-8")) == there
+    there = [
+        path.stem.replace("_", " ", 1)
+        for path in sorted((PROJECT / "src/easel/stores/migrations/sqlite").glob("*.sql"))
+    ]
+    assert (
+        re.findall(r"migration='(.+)'", (PROJECT / "docs/tutorial.md").read_text(encoding="utf-8")) == there
+    )
     assert f"schema version {len(there)}," in (PROJECT / "docs/guide/operate.md").read_text(encoding="utf-8")
 
 
 def test_every_verb_of_the_gateway_is_in_the_table_of_the_guide() -> None:
     text = (PROJECT / "docs/guide/canvases.md").read_text(encoding="utf-8")
-    told = {name for row in re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE) for name in re.findall(r"`([a-z.]+)`", row)}
+    told = {
+        name
+        for row in re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE)
+        for name in re.findall(r"`([a-z.]+)`", row)
+    }
     assert {*METHODS, "canvas.subscribe", "canvas.unsubscribe"} - told == set()
 
 
@@ -458,8 +562,12 @@ def test_each_row_of_the_reference_of_the_spec_is_so(place: str, member: spec_re
     if member.default is NEEDED:
         with pytest.raises(BadInput):
             spec_reference.read(place, member.name, ABSENT)
-    elif member.default is not ABSENT and member.name != "actions":  # without any action nothing could be bound or refreshed
-        assert spec_reference.read(place, member.name, member.default) == spec_reference.read(place, member.name, ABSENT)
+    elif (
+        member.default is not ABSENT and member.name != "actions"
+    ):  # without any action nothing could be bound or refreshed
+        assert spec_reference.read(place, member.name, member.default) == spec_reference.read(
+            place, member.name, ABSENT
+        )
 
 
 def test_the_canvas_of_the_tutorial_is_one() -> None:
@@ -506,7 +614,9 @@ def links_in(text: str) -> list[str]:
 
 def anchors_in(text: str) -> set[str]:
     """The fragments that a renderer gives to the headings."""
-    words = (re.sub(r"[^\w\s-]", "", heading.lower()).strip() for heading in HEADING.findall(FENCED.sub("", text)))
+    words = (
+        re.sub(r"[^\w\s-]", "", heading.lower()).strip() for heading in HEADING.findall(FENCED.sub("", text))
+    )
     return {re.sub(r"\s", "-", one) for one in words}
 
 
@@ -558,7 +668,9 @@ def test_every_relative_link_leads_to_a_file() -> None:
 
 
 def test_every_target_verb_setting_and_route_that_a_manual_names_exists() -> None:
-    assert [one for path in manuals() for one in unknown_names(path.read_text(encoding="utf-8"), name_of(path))] == []
+    assert [
+        one for path in manuals() for one in unknown_names(path.read_text(encoding="utf-8"), name_of(path))
+    ] == []
 
 
 def test_no_document_names_a_path_of_one_machine() -> None:
@@ -577,7 +689,11 @@ def test_every_document_can_be_reached_from_the_readme() -> None:
         if path in reached or path.suffix != ".md" or not path.exists():
             continue
         reached.add(path)
-        targets = [link.partition("#")[0] for link in links_in(path.read_text(encoding="utf-8")) if not OUTSIDE.match(link)]
+        targets = [
+            link.partition("#")[0]
+            for link in links_in(path.read_text(encoding="utf-8"))
+            if not OUTSIDE.match(link)
+        ]
         for target in filter(None, targets):
             found = (path.parent / unquote(target)).resolve()
             ahead += sorted(found.glob("*.md")) if found.is_dir() else [found]
@@ -665,11 +781,17 @@ def tour() -> list[str]:
 
 def agents_canvas(http: httpx2.Client, server: EaselProcess) -> tuple[bool, str]:
     """What comes of the script that the guide has for an agent: whether a person stands for it, and what it left in the state."""
-    section = (PROJECT / "docs/guide/canvases.md").read_text(encoding="utf-8").partition("## An agent makes one")[2]
+    section = (
+        (PROJECT / "docs/guide/canvases.md").read_text(encoding="utf-8").partition("## An agent makes one")[2]
+    )
     script = section.partition("```json\n")[2].partition("\n```")[0]
     headers = {"Authorization": f"Bearer {server.token}"}
-    run = http.post(f"{server.base_url}/api/runs", headers=headers, json={"session_id": "agent", "message": script}).json()["run_id"]
-    assert '"status":"completed"' in http.get(f"{server.base_url}/api/runs/{run}/events", headers=headers).text
+    run = http.post(
+        f"{server.base_url}/api/runs", headers=headers, json={"session_id": "agent", "message": script}
+    ).json()["run_id"]
+    assert (
+        '"status":"completed"' in http.get(f"{server.base_url}/api/runs/{run}/events", headers=headers).text
+    )
     asked = {"method": "canvas.get", "params": {"canvasId": "clock"}}
     canvas = http.post(f"{server.base_url}/api/rpc", headers=headers, json=asked).json()
     return canvas["accepted"], canvas["state"]["note"]
@@ -695,8 +817,12 @@ def test_the_tour_in_the_readme_works_as_written(tmp_path: Path) -> None:
                         break
             return seen
 
-        listed_tools = http.get(f"{server.base_url}/api/tools", headers={"Authorization": f"Bearer {server.token}"}).json()["tools"]
-        assert {tool["name"] for tool in listed_tools} <= {tool.name for tool in (*own_tools(), *machines_tools())}
+        listed_tools = http.get(
+            f"{server.base_url}/api/tools", headers={"Authorization": f"Bearer {server.token}"}
+        ).json()["tools"]
+        assert {tool["name"] for tool in listed_tools} <= {
+            tool.name for tool in (*own_tools(), *machines_tools())
+        }
         assert agents_canvas(http, server) == (False, "Made by an agent.")
         started = answer(start)
         assert started.status_code == 202
@@ -715,7 +841,11 @@ def test_the_tour_in_the_readme_works_as_written(tmp_path: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    stale = [path for path in documents() if refreshed(path.read_text(encoding="utf-8")) != path.read_text(encoding="utf-8")]
+    stale = [
+        path
+        for path in documents()
+        if refreshed(path.read_text(encoding="utf-8")) != path.read_text(encoding="utf-8")
+    ]
     for path in stale:
         if "--write" in arguments:
             path.write_text(refreshed(path.read_text(encoding="utf-8")), encoding="utf-8")

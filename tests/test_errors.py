@@ -16,7 +16,11 @@ from easel.errors import HostError
 GATEWAY_CODES = {101, 102, 103, 400, 401, 403, 404, 409, 413, 429, 500, 503, 504}  # DESIGN §6
 ONLY_OF_THE_GATEWAY = {101, 102, 103}  # of its handshake, which HTTP has not
 JSON_RPC_OWN = {-32700, -32600, -32601, -32602, -32603}
-FAILURES = [cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, HostError) and cls is not HostError]
+FAILURES = [
+    cls
+    for cls in vars(errors).values()
+    if isinstance(cls, type) and issubclass(cls, HostError) and cls is not HostError
+]
 
 
 def named(cls: type[HostError]) -> str:
@@ -25,7 +29,11 @@ def named(cls: type[HostError]) -> str:
 
 def placeholders(cls: type[HostError]) -> dict[str, object]:
     """One value for each place in the message."""
-    names = [name for _, name, _, _ in string.Formatter().parse((cls.__doc__ or "").strip().split("\n\n", 1)[0]) if name]
+    names = [
+        name
+        for _, name, _, _ in string.Formatter().parse((cls.__doc__ or "").strip().split("\n\n", 1)[0])
+        if name
+    ]
     return {name: f"<{name}>" for name in names}
 
 

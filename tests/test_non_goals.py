@@ -20,7 +20,11 @@ THEIRS = re.compile(r"persona|manifest|capabilit|framework|registry|loader", re.
 
 @rule("CC-01")
 def test_there_is_no_place_where_an_agents_configuration_could_be_written() -> None:
-    tables = [name for one in migrations.available("postgres") for name in re.findall(r"create table (\w+)|add column (\w+)", one.sql)]
+    tables = [
+        name
+        for one in migrations.available("postgres")
+        for name in re.findall(r"create table (\w+)|add column (\w+)", one.sql)
+    ]
     names = {
         "routes": [row.path for row in (*ROUTES, *SOCKETS)],
         "methods": list(METHODS),

@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests import requirements
-from tests.requirements import CASE_IDS, RULE_IDS, UnknownRequirement, case, check_markers, citations, ranges, rule
+from tests.requirements import (
+    CASE_IDS,
+    RULE_IDS,
+    UnknownRequirement,
+    case,
+    check_markers,
+    citations,
+    ranges,
+    rule,
+)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -26,7 +35,9 @@ def test_the_table_equals_the_registries() -> None:
     ]
     for place, pattern, table in registries:
         if (SHARED / place).exists():
-            assert ids_in_registry(SHARED / place, pattern) == [one for ids in table.values() for one in ids], place
+            assert ids_in_registry(SHARED / place, pattern) == [
+                one for ids in table.values() for one in ids
+            ], place
 
 
 def test_the_table_has_every_id_once() -> None:
@@ -34,7 +45,9 @@ def test_the_table_has_every_id_once() -> None:
     assert len(everything) == len(set(everything)) == 358 + 84
 
 
-@pytest.mark.parametrize("cite", [lambda: rule("RX-55"), lambda: rule("RX-7"), rule, lambda: case("J12"), lambda: case("RX-07")])
+@pytest.mark.parametrize(
+    "cite", [lambda: rule("RX-55"), lambda: rule("RX-7"), rule, lambda: case("J12"), lambda: case("RX-07")]
+)
 def test_an_unknown_id_is_refused(cite: object) -> None:
     assert callable(cite)
     with pytest.raises(UnknownRequirement):

@@ -90,15 +90,21 @@ def test_a_command_option_wins_over_the_environment_and_only_if_it_is_given() ->
 
 @pytest.mark.parametrize("word", ["1", "true", "YES", "on", "0", "False", "no", "OFF"])
 def test_yes_and_no_may_be_said_in_the_usual_ways(word: str) -> None:
-    assert settings.load({"EASEL_OPEN_METRICS": word}).open_metrics is (word.lower() in ("1", "true", "yes", "on"))
+    assert settings.load({"EASEL_OPEN_METRICS": word}).open_metrics is (
+        word.lower() in ("1", "true", "yes", "on")
+    )
 
 
 def test_space_around_a_value_is_no_part_of_it() -> None:
-    assert settings.load({"EASEL_TOKEN": f" {SECRET}\n", "EASEL_PORT": " 81 "}) == Settings(token=SECRET, port=81)
+    assert settings.load({"EASEL_TOKEN": f" {SECRET}\n", "EASEL_PORT": " 81 "}) == Settings(
+        token=SECRET, port=81
+    )
 
 
 @pytest.mark.parametrize("variable, text, part", BAD, ids=[f"{row[0]}={row[1][:20]}" for row in BAD])
-def test_a_value_that_does_not_fit_is_refused_and_the_sentence_names_it(variable: str, text: str, part: str) -> None:
+def test_a_value_that_does_not_fit_is_refused_and_the_sentence_names_it(
+    variable: str, text: str, part: str
+) -> None:
     with pytest.raises(BadSettings) as refused:
         settings.load({f"EASEL_{variable}": text})
     assert f"EASEL_{variable}" in refused.value.message
@@ -114,7 +120,14 @@ def test_any_text_is_either_a_setting_or_a_refusal(name: str, text: str) -> None
 
 
 def test_variables_that_no_row_reads_are_found() -> None:
-    environment = {"EASEL_DATABSE_URL": "x", "EASEL_PORT": "1", "easel_port": "2", "EASEL": "3", "HOME": "/", "EASEL_": "4"}
+    environment = {
+        "EASEL_DATABSE_URL": "x",
+        "EASEL_PORT": "1",
+        "easel_port": "2",
+        "EASEL": "3",
+        "HOME": "/",
+        "EASEL_": "4",
+    }
     assert settings.unknown_variables(environment) == ["EASEL_", "EASEL_DATABSE_URL"]
 
 
@@ -129,7 +142,9 @@ def test_no_secret_is_written_by_printing_what_holds_it() -> None:
     assert SECRET not in repr(SignIn(SECRET))
 
 
-def test_the_data_folder_is_the_users_own_unless_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_data_folder_is_the_users_own_unless_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert Settings().data_folder == tmp_path / "easel"
     monkeypatch.delenv("XDG_DATA_HOME")

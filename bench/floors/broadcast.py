@@ -38,7 +38,9 @@ def main() -> None:
         def tell(event_type: str, data: dict[str, Any]) -> None:
             number = next(seq)
             ts = datetime.now(UTC).isoformat()
-            envelope = json.dumps({"seq": number, "type": event_type, "ts": ts, "data": {**data, "visibility": "public"}})
+            envelope = json.dumps(
+                {"seq": number, "type": event_type, "ts": ts, "data": {**data, "visibility": "public"}}
+            )
             frame = f"id: {number}\nevent: {event_type}\ndata: {envelope}\n\n"
             for queue in viewers[run_id]:
                 queue.put_nowait((event_type, frame))
@@ -74,7 +76,14 @@ def main() -> None:
     async def stream(request: Request) -> StreamingResponse:
         return StreamingResponse(events(request.path_params["run_id"]), media_type="text/event-stream")
 
-    serve(Starlette(routes=[Route("/api/runs", post_run, methods=["POST"]), Route("/api/runs/{run_id}/events", stream)]))
+    serve(
+        Starlette(
+            routes=[
+                Route("/api/runs", post_run, methods=["POST"]),
+                Route("/api/runs/{run_id}/events", stream),
+            ]
+        )
+    )
 
 
 if __name__ == "__main__":

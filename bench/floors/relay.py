@@ -43,7 +43,10 @@ def main() -> None:
             call_id = str(next(numbers))
             answer = waiting[call_id] = asyncio.get_running_loop().create_future()
             await send(
-                nodes[0], type="evt", event="tool.invoke", payload={"callId": call_id, "tool": "Echo", "args": asked["params"]["args"]}
+                nodes[0],
+                type="evt",
+                event="tool.invoke",
+                payload={"callId": call_id, "tool": "Echo", "args": asked["params"]["args"]},
             )
             await send(socket, type="res", id=asked["id"], ok=True, payload=await answer)
 

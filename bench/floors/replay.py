@@ -46,7 +46,9 @@ def main(database_url: str, page: int) -> None:
                 cursor = rows[-1][0]
 
     async def stream(request: Request) -> StreamingResponse:
-        return StreamingResponse(events(request.app.state.pool, int(request.path_params["run_id"])), media_type="text/event-stream")
+        return StreamingResponse(
+            events(request.app.state.pool, int(request.path_params["run_id"])), media_type="text/event-stream"
+        )
 
     serve(Starlette(routes=[Route("/api/runs/{run_id}/events", stream)], lifespan=lifespan))
 

@@ -72,7 +72,15 @@ def main(database_url: str) -> None:
         finally:
             bells.pop(run_id, None)
 
-    serve(Starlette(routes=[Route("/api/runs", post_run, methods=["POST"]), Route("/api/runs/{run_id}/events", stream)], lifespan=lifespan))
+    serve(
+        Starlette(
+            routes=[
+                Route("/api/runs", post_run, methods=["POST"]),
+                Route("/api/runs/{run_id}/events", stream),
+            ],
+            lifespan=lifespan,
+        )
+    )
 
 
 async def _keep_as_is(_connection: object) -> None:

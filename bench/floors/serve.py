@@ -18,7 +18,13 @@ _BACKLOG = 2048
 def serve(app: Starlette) -> None:
     listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
     config = uvicorn.Config(
-        app, loop="uvloop", http="httptools", access_log=False, log_level="warning", backlog=_BACKLOG, timeout_graceful_shutdown=1
+        app,
+        loop="uvloop",
+        http="httptools",
+        access_log=False,
+        log_level="warning",
+        backlog=_BACKLOG,
+        timeout_graceful_shutdown=1,
     )
     print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:

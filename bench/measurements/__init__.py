@@ -24,5 +24,19 @@ if TYPE_CHECKING:
 
 MEASUREMENTS: Mapping[str, Callable[[Setting], Awaitable[list[Figure]]]] = {
     measure.__name__: measure
-    for measure in (latency, runs, appends, fanout, replay, resume, idle, claims, takeover, footprint, actions, busy_canvases, node_calls)
+    for measure in (
+        latency,
+        runs,
+        appends,
+        fanout,
+        replay,
+        resume,
+        idle,
+        claims,
+        takeover,
+        footprint,
+        actions,
+        busy_canvases,
+        node_calls,
+    )
 }

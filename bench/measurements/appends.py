@@ -57,7 +57,14 @@ async def appends(setting: Setting) -> list[Figure]:
             bar=0.05,
             against="one append",
         ),
-        at_least(f"durable appends, {WRITERS} runs, one event each", median(single), median(sql), unit="/s", bar=0.3, against=against),
+        at_least(
+            f"durable appends, {WRITERS} runs, one event each",
+            median(single),
+            median(sql),
+            unit="/s",
+            bar=0.3,
+            against=against,
+        ),
         at_least(
             f"durable appends, {WRITERS} runs, {BATCH_EVENTS} events each",
             median(batched),
@@ -82,7 +89,9 @@ async def _claims(database: PostgresDatabase) -> list[Claim]:
     return claims
 
 
-async def _ours(database: PostgresDatabase, claims: list[Claim], numbers: dict[RunId, int], events: int, seconds: float) -> float:
+async def _ours(
+    database: PostgresDatabase, claims: list[Claim], numbers: dict[RunId, int], events: int, seconds: float
+) -> float:
     """Each run appends one batch after another; only what the store has confirmed as durable counts."""
     deadline = time.perf_counter() + seconds
 
@@ -92,7 +101,11 @@ async def _ours(database: PostgresDatabase, claims: list[Claim], numbers: dict[R
         stored = 0
         while time.perf_counter() < deadline:
             numbers[claim.run_id] += 1
-            batch = Batch(claim, numbers[claim.run_id], [maker.delta(message_id, f"tick {stored + nth}\n") for nth in range(events)])
+            batch = Batch(
+                claim,
+                numbers[claim.run_id],
+                [maker.delta(message_id, f"tick {stored + nth}\n") for nth in range(events)],
+            )
             if await database.runs.append(batch) is None:
                 raise RuntimeError("a claim was lost while nobody else was there")
             stored += events
@@ -114,7 +127,9 @@ async def _prepare_floor(url: str) -> None:
 async def _pgbench(url: str, seconds: float) -> float:
     program = find_pgbench()
     if program is None:
-        raise RuntimeError("pgbench was not found beside Postgres or on the path; install Postgres's client programs")
+        raise RuntimeError(
+            "pgbench was not found beside Postgres or on the path; install Postgres's client programs"
+        )
     command = [
         program,
         "-n",
@@ -130,7 +145,9 @@ async def _pgbench(url: str, seconds: float) -> float:
         str(ROOT / "bench/floors/append.sql"),
         url,
     ]
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
     try:
         async with asyncio.timeout(seconds + 30):
             said, problem = await process.communicate()

@@ -40,9 +40,15 @@ async def actions(setting: Setting) -> list[Figure]:
     ours: list[float] = []
     together: list[float] = []
     floor: list[float] = []
-    async with child(bench_module("floors.echo"), name="floor-echo", folder=setting.folder) as echo, easel_processes.up(setting) as easel:
+    async with (
+        child(bench_module("floors.echo"), name="floor-echo", folder=setting.folder) as echo,
+        easel_processes.up(setting) as easel,
+    ):
         port = int((await echo.line(r":(\d+)\b"))[1])
-        async with gateway(easel.server.url, easel_processes.TOKEN) as client, socket_to(f"ws://127.0.0.1:{port}/ws") as bare:
+        async with (
+            gateway(easel.server.url, easel_processes.TOKEN) as client,
+            socket_to(f"ws://127.0.0.1:{port}/ws") as bare,
+        ):
             await ask(client, "canvas.create", canvasId="c", spec=SPEC)
             for turn in range(setting.size(ROUNDS, 1)):
                 commit = await asyncio.to_thread(_commit_seconds, setting.folder / f"bare-{turn}.db", count)
@@ -50,17 +56,36 @@ async def actions(setting: Setting) -> list[Figure]:
                 ours.append(count / await _pressing_seconds(client, count))
                 together.append(count / await _pressing_together_seconds(client, count))
                 floor.append(1 / (commit + round_trip))
-                setting.say(f"round {turn + 1}: ours {ours[-1]:,.0f}/s; echo {round_trip * 1e6:.0f} µs + commit {commit * 1e6:.0f} µs")
+                setting.say(
+                    f"round {turn + 1}: ours {ours[-1]:,.0f}/s; echo {round_trip * 1e6:.0f} µs + commit {commit * 1e6:.0f} µs"
+                )
     return [
-        at_least("state.patch actions, one after another", median(ours), median(floor), unit="/s", bar=0.5, against="echo + commit"),
-        at_least("state.patch actions, 8 in flight", median(together), median(floor), unit="/s", bar=0.5, against="echo + commit"),
+        at_least(
+            "state.patch actions, one after another",
+            median(ours),
+            median(floor),
+            unit="/s",
+            bar=0.5,
+            against="echo + commit",
+        ),
+        at_least(
+            "state.patch actions, 8 in flight",
+            median(together),
+            median(floor),
+            unit="/s",
+            bar=0.5,
+            against="echo + commit",
+        ),
     ]
 
 
 async def busy_canvases(setting: Setting) -> list[Figure]:
     """100 canvases with 20 viewers each and 50 actions a second: from the press to its answer, p99, against the idle p50."""
     canvases, viewers, seconds = setting.size(CANVASES, 10), setting.size(VIEWERS, 4), setting.size(10, 2)
-    async with easel_processes.up(setting, MAX_STREAMS="5000", GATEWAY_SUBSCRIPTIONS="200") as easel, contextlib.AsyncExitStack() as stack:
+    async with (
+        easel_processes.up(setting, MAX_STREAMS="5000", GATEWAY_SUBSCRIPTIONS="200") as easel,
+        contextlib.AsyncExitStack() as stack,
+    ):
         url = easel.server.url
         client = await stack.enter_async_context(gateway(url, easel_processes.TOKEN, "presser"))
         for number in range(canvases):
@@ -68,12 +93,17 @@ async def busy_canvases(setting: Setting) -> list[Figure]:
         idle = [await _timed(client, "c0") for _ in range(IDLE_ACTIONS)]
         heard = [0]
         for viewer in range(viewers):
-            watching = await stack.enter_async_context(gateway(url, easel_processes.TOKEN, f"viewer-{viewer}"))
+            watching = await stack.enter_async_context(
+                gateway(url, easel_processes.TOKEN, f"viewer-{viewer}")
+            )
             for number in range(canvases):
                 await ask(watching, "canvas.subscribe", canvasId=f"c{number}")
             reading = asyncio.create_task(_count(watching, heard))
             stack.callback(reading.cancel)
-        pressing = [await stack.enter_async_context(gateway(url, easel_processes.TOKEN, f"presser-{lane}")) for lane in range(8)]
+        pressing = [
+            await stack.enter_async_context(gateway(url, easel_processes.TOKEN, f"presser-{lane}"))
+            for lane in range(8)
+        ]
         free: asyncio.Queue[ClientConnection] = asyncio.Queue()
         for lane in pressing:
             free.put_nowait(lane)
@@ -99,7 +129,16 @@ async def busy_canvases(setting: Setting) -> list[Figure]:
             f"{len(took)} actions, {heard[0]:,} events to {canvases * viewers:,} viewers; p50 {percentile(took, 0.5) * 1000:.1f} ms"
         )
     name = f"{canvases} canvases × {viewers} viewers, {RATE} actions/s, p99"
-    return [at_most(name, percentile(took, 0.99) * 1000, percentile(idle, 0.5) * 1000, unit="ms", bar=10, against="idle p50")]
+    return [
+        at_most(
+            name,
+            percentile(took, 0.99) * 1000,
+            percentile(idle, 0.5) * 1000,
+            unit="ms",
+            bar=10,
+            against="idle p50",
+        )
+    ]
 
 
 async def _timed(client: ClientConnection, canvas_id: str) -> float:
@@ -120,7 +159,11 @@ async def _pressing_together_seconds(client: ClientConnection, count: int) -> fl
     began = time.perf_counter()
     for number in range(count + IN_FLIGHT):
         if number < count:
-            request = {"id": str(next(_NUMBERS)), "method": "canvas.action", "params": {"canvasId": "c", "actionId": "set"}}
+            request = {
+                "id": str(next(_NUMBERS)),
+                "method": "canvas.action",
+                "params": {"canvasId": "c", "actionId": "set"},
+            }
             await client.send(json.dumps({"type": "req", **request}))
         if number >= IN_FLIGHT and not json.loads(await client.recv())["ok"]:
             raise RuntimeError("an action was refused")
@@ -131,7 +174,12 @@ async def _echo_seconds(bare: ClientConnection, count: int) -> float:
     """By a client that does the same as ours: it writes a request and reads an answer."""
     began = time.perf_counter()
     for number in range(count):
-        asked = {"type": "req", "id": str(number), "method": "canvas.action", "params": {"canvasId": "c", "actionId": "set"}}
+        asked = {
+            "type": "req",
+            "id": str(number),
+            "method": "canvas.action",
+            "params": {"canvasId": "c", "actionId": "set"},
+        }
         await bare.send(json.dumps(asked))
         if json.loads(await bare.recv())["id"] != asked["id"]:
             raise RuntimeError("the echo said something else")
@@ -141,7 +189,11 @@ async def _echo_seconds(bare: ClientConnection, count: int) -> float:
 def _commit_seconds(path: Path, count: int) -> float:
     """One row, as durable as ours: WAL, `synchronous=FULL`."""
     connection = sqlite3.connect(path, isolation_level=None)
-    for statement in ("pragma journal_mode = wal", "pragma synchronous = full", "create table rows (n integer primary key, text text)"):
+    for statement in (
+        "pragma journal_mode = wal",
+        "pragma synchronous = full",
+        "create table rows (n integer primary key, text text)",
+    ):
         connection.execute(statement)
     began = time.perf_counter()
     for number in range(count):
@@ -172,7 +224,9 @@ async def gateway(base_url: str, token: str, client_id: str = "bench") -> AsyncI
 
 async def ask(socket: ClientConnection, method: str, **params: Any) -> Any:
     """One at a time on each connection; events that come between are for others to count."""
-    await socket.send(json.dumps({"type": "req", "id": str(next(_NUMBERS)), "method": method, "params": params}))
+    await socket.send(
+        json.dumps({"type": "req", "id": str(next(_NUMBERS)), "method": method, "params": params})
+    )
     while (frame := json.loads(await socket.recv()))["type"] != "res":
         pass
     if not frame["ok"]:

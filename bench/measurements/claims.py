@@ -27,7 +27,11 @@ async def claims(setting: Setting) -> list[Figure]:
     """Claim time while a long transaction pins old rows, against the same churn without one."""
     churn = setting.size(50_000, 10_000)
     turns = churn // AT_ONCE
-    async with our_store.opened(setting) as (database, url), our_store.opened(setting) as (free_database, _), connected(url) as pin:
+    async with (
+        our_store.opened(setting) as (database, url),
+        our_store.opened(setting) as (free_database, _),
+        connected(url) as pin,
+    ):
         pinned, free = Churn(database), Churn(free_database)
         for side in (pinned, free):
             await side.once()
@@ -50,7 +54,9 @@ async def claims(setting: Setting) -> list[Figure]:
 
 
 def _compare(name: str, pinned: list[float], free: list[float], share: float, bar: float | None) -> Figure:
-    return at_most(name, percentile(pinned, share), percentile(free, share), unit="ms", bar=bar, against="unpinned")
+    return at_most(
+        name, percentile(pinned, share), percentile(free, share), unit="ms", bar=bar, against="unpinned"
+    )
 
 
 class Churn:

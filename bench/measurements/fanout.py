@@ -66,12 +66,19 @@ async def _watch(setting: Setting, side: Side, viewers: int, ticks: int, session
     async with side.server.connection() as connection:
         run_id = await connection.post_run(session_id, json.dumps(script))
     seconds = (GATHER_MS + ticks * EVERY_MS) / 1000 + 30
-    crowd_command = bench_module("viewers", side.server.url, side.server.token, run_id, str(viewers), str(seconds))
-    async with _ticking(setting, side, ticks), child(crowd_command, name="viewers", folder=setting.folder) as crowd:
+    crowd_command = bench_module(
+        "viewers", side.server.url, side.server.token, run_id, str(viewers), str(seconds)
+    )
+    async with (
+        _ticking(setting, side, ticks),
+        child(crowd_command, name="viewers", folder=setting.folder) as crowd,
+    ):
         await crowd.line("connected", seconds=GATHER_MS / 1000)
         seen = json.loads((await crowd.line(r"^\{.*\}$", seconds=seconds + 10))[0])
     if seen["ticks"] != ticks * viewers:
-        raise RuntimeError(f"{viewers} viewers should have seen {ticks * viewers} ticks and saw {seen['ticks']}")
+        raise RuntimeError(
+            f"{viewers} viewers should have seen {ticks * viewers} ticks and saw {seen['ticks']}"
+        )
     return seen
 
 
@@ -98,5 +105,7 @@ async def _easel(setting: Setting) -> AsyncIterator[Side]:
 
 @asynccontextmanager
 async def _floor(setting: Setting) -> AsyncIterator[Side]:
-    async with child(bench_module("floors.broadcast"), name="floor-broadcast", folder=setting.folder) as process:
+    async with child(
+        bench_module("floors.broadcast"), name="floor-broadcast", folder=setting.folder
+    ) as process:
         yield Side(Server((await process.line(r"http://\S+"))[0]), process)

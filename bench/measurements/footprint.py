@@ -40,7 +40,9 @@ async def footprint(setting: Setting) -> list[Figure]:
         await _complete(easel.server, count)
         peak_mb = _peak_memory_mb(easel.process.pid)
     return [
-        within("easel up: command to first page", median(starts), FIRST_PAGE_SECONDS, unit="s", what="promised"),
+        within(
+            "easel up: command to first page", median(starts), FIRST_PAGE_SECONDS, unit="s", what="promised"
+        ),
         within("easel up: memory, idle", idle_mb, MEMORY_MB, unit="MB", what="promised"),
         within(f"easel up: peak memory over {count:,} runs", peak_mb, MEMORY_MB, unit="MB", what="promised"),
         at_most(f"easel up: growth by {count:,} runs", peak_mb, idle_mb, unit="MB", bar=None, against="idle"),

@@ -38,14 +38,24 @@ async def idle(setting: Setting) -> list[Figure]:
         async with AsyncExitStack() as stack:
             watching = 0
             for viewers in (1, VIEWERS + 1):
-                command = bench_module("viewers", api.server.url, api.server.token, run_id, str(viewers - watching), "120")
+                command = bench_module(
+                    "viewers", api.server.url, api.server.token, run_id, str(viewers - watching), "120"
+                )
                 crowd = await stack.enter_async_context(child(command, name="viewers", folder=setting.folder))
                 await crowd.line("connected")
                 watching = viewers
                 rates[viewers] = await _transactions_a_second(outside, name, window)
                 setting.say(f"{viewers} viewers: {rates[viewers]:.2f} transactions/s in all")
     each = max(0.0, (rates[VIEWERS + 1] - rates[1]) / VIEWERS)
-    return [within(f"transactions/s per idle viewer ({VIEWERS} more than one)", each, ALLOWED, unit="tx/s", what="zero, noise up to")]
+    return [
+        within(
+            f"transactions/s per idle viewer ({VIEWERS} more than one)",
+            each,
+            ALLOWED,
+            unit="tx/s",
+            what="zero, noise up to",
+        )
+    ]
 
 
 async def _transactions_a_second(outside: asyncpg.Connection, database: str, seconds: float) -> float:
@@ -56,4 +66,6 @@ async def _transactions_a_second(outside: asyncpg.Connection, database: str, sec
 
 
 async def _committed(outside: asyncpg.Connection, database: str) -> int:
-    return await outside.fetchval("select xact_commit + xact_rollback from pg_stat_database where datname = $1", database)
+    return await outside.fetchval(
+        "select xact_commit + xact_rollback from pg_stat_database where datname = $1", database
+    )

@@ -91,7 +91,11 @@ async def _rate(server: Server, run_id: str, events: int) -> float:
 @asynccontextmanager
 async def _stored(setting: Setting, events: int) -> AsyncIterator[tuple[Server, str]]:
     """An API whose database holds one finished run with that many events."""
-    async with setting.database() as url, connected(url) as connection, easel_processes.api(setting, url) as api:
+    async with (
+        setting.database() as url,
+        connected(url) as connection,
+        easel_processes.api(setting, url) as api,
+    ):
         async with easel_processes.worker(setting, url), api.server.connection() as link:
             run_id = await link.post_run("long", "noop")
             await read_log(api.server, run_id)
@@ -107,7 +111,9 @@ async def _lengthen(connection: asyncpg.Connection, run_id: str, events: int) ->
         await connection.execute("delete from run_events where run_id = $1 and event_type <> 'done'", run_id)
         await connection.execute("update run_events set seq = $2 where run_id = $1", run_id, events)
         await connection.execute(LENGTHEN, run_id, events, timeout=300)
-        await connection.execute("update runs set last_seq = $2, batch_seq = $2 where run_id = $1", run_id, events)
+        await connection.execute(
+            "update runs set last_seq = $2, batch_seq = $2 where run_id = $1", run_id, events
+        )
     await connection.execute("vacuum analyze run_events", timeout=300)
 
 
@@ -117,5 +123,7 @@ async def _floor(setting: Setting, events: int) -> AsyncIterator[Server]:
         async with connected(url) as connection:
             await connection.execute(FLOOR_LOG, events, timeout=300)
             await connection.execute("vacuum analyze run_events")
-        async with child(bench_module("floors.replay", url, "100"), name="floor-replay", folder=setting.folder) as process:
+        async with child(
+            bench_module("floors.replay", url, "100"), name="floor-replay", folder=setting.folder
+        ) as process:
             yield Server((await process.line(r"http://\S+"))[0])

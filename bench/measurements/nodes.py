@@ -35,7 +35,9 @@ async def node_calls(setting: Setting) -> list[Figure]:
         easel = await stack.enter_async_context(easel_processes.up(setting, module="bench.calling_easel"))
         base = easel.server.url.replace("http", "ws", 1)
         for name, url in (("node", f"{base}/ws"), ("relayed-node", f"{relay}/node")):
-            node = child(bench_module("floors.node", url, easel_processes.TOKEN), name=name, folder=setting.folder)
+            node = child(
+                bench_module("floors.node", url, easel_processes.TOKEN), name=name, folder=setting.folder
+            )
             await (await stack.enter_async_context(node)).line("ready")
         client = await stack.enter_async_context(gateway(easel.server.url, easel_processes.TOKEN))
         bare = [await stack.enter_async_context(socket_to(f"{url}/ws")) for url in (echo, relay)]
@@ -44,18 +46,34 @@ async def node_calls(setting: Setting) -> list[Figure]:
             legs += (await ask(client, "bench.time", tool="bare__Echo", count=WARM_UP + count))[WARM_UP:]
             relays += (await _echoes(bare[1], WARM_UP + count))[WARM_UP:]
             calls += (await _calls(client, WARM_UP + count))[WARM_UP:]
-            told = zip(("echo", "to the node", "relay", "from a client"), (echoes, legs, relays, calls), strict=True)
-            setting.say(f"round {turn + 1}: " + ", ".join(f"{what} {median(some[-count:]) * 1e6:.0f} µs" for what, some in told))
+            told = zip(
+                ("echo", "to the node", "relay", "from a client"), (echoes, legs, relays, calls), strict=True
+            )
+            setting.say(
+                f"round {turn + 1}: "
+                + ", ".join(f"{what} {median(some[-count:]) * 1e6:.0f} µs" for what, some in told)
+            )
     return [
-        _compared("node tool call, gateway to node and back, p50", legs, echoes, share=0.5, against="echo", bar=3),
+        _compared(
+            "node tool call, gateway to node and back, p50", legs, echoes, share=0.5, against="echo", bar=3
+        ),
         _compared("node tool call, gateway to node and back, p99", legs, echoes, share=0.99, against="echo"),
         _compared("node tool call, client to node and back, p50", calls, echoes, share=0.5, against="echo"),
         _compared("node tool call, client to node and back, p50", calls, relays, share=0.5, against="relay"),
     ]
 
 
-def _compared(name: str, ours: list[float], floor: list[float], *, share: float, against: str, bar: float | None = None) -> Figure:
-    return at_most(name, percentile(ours, share) * 1e3, percentile(floor, share) * 1e3, unit="ms", bar=bar, against=against)
+def _compared(
+    name: str, ours: list[float], floor: list[float], *, share: float, against: str, bar: float | None = None
+) -> Figure:
+    return at_most(
+        name,
+        percentile(ours, share) * 1e3,
+        percentile(floor, share) * 1e3,
+        unit="ms",
+        bar=bar,
+        against=against,
+    )
 
 
 async def _listening(setting: Setting, stack: contextlib.AsyncExitStack, module: str) -> str:

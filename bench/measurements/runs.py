@@ -41,7 +41,9 @@ async def runs(setting: Setting) -> list[Figure]:
         floor.append(await _floor(setting, count, FLOOR_LANES))
         ours.append(await _easel(setting, count))
         harder.append(await _floor(setting, count, LANES))
-        setting.say(f"round {turn + 1}: ours {ours[-1]:,.0f}/s, floor {floor[-1]:,.0f}/s with 4 lanes, {harder[-1]:,.0f}/s with 8")
+        setting.say(
+            f"round {turn + 1}: ours {ours[-1]:,.0f}/s, floor {floor[-1]:,.0f}/s with 4 lanes, {harder[-1]:,.0f}/s with 8"
+        )
     rate = median(ours)
     figures = [
         at_least("no-op runs, one worker", rate, median(floor), unit="/s", bar=0.75),
@@ -61,9 +63,13 @@ async def runs(setting: Setting) -> list[Figure]:
 
 async def _floor(setting: Setting, count: int, lanes: int) -> float:
     async with setting.database("schema.sql") as url, connected(url) as connection:
-        await connection.execute("insert into runs (input) select 'noop' from generate_series(1, $1::int)", count)
+        await connection.execute(
+            "insert into runs (input) select 'noop' from generate_series(1, $1::int)", count
+        )
         await connection.execute("vacuum analyze runs")
-        async with child(bench_module("floors.jobs_worker", url, str(lanes)), name="floor-jobs", folder=setting.folder) as process:
+        async with child(
+            bench_module("floors.jobs_worker", url, str(lanes)), name="floor-jobs", folder=setting.folder
+        ) as process:
             await process.line("ended", seconds=DEADLINE_SECONDS)
         return await connection.fetchval(RATE)
 
@@ -76,10 +82,16 @@ async def _easel(setting: Setting, count: int) -> float:
         async with easel_processes.unready_worker(setting, url):
 
             async def all_completed() -> bool:
-                return await connection.fetchval("select count(*) from runs where status = 'completed'") == count
+                return (
+                    await connection.fetchval("select count(*) from runs where status = 'completed'") == count
+                )
 
-            await until(all_completed, within=DEADLINE_SECONDS, every=0.2, what=f"{count} no-op runs completed")
-        logged = await connection.fetchval("select count(*) from run_events where event_type in ('run.start', 'run.status', 'done')")
+            await until(
+                all_completed, within=DEADLINE_SECONDS, every=0.2, what=f"{count} no-op runs completed"
+            )
+        logged = await connection.fetchval(
+            "select count(*) from run_events where event_type in ('run.start', 'run.status', 'done')"
+        )
         if logged != 3 * count:
             raise RuntimeError(f"{count} runs left {logged} start, status and done events, not three each")
         return await connection.fetchval(RATE)

@@ -35,9 +35,13 @@ async def takeover(setting: Setting) -> list[Figure]:
         window = str(CLAIM_SECONDS)
         holder = await workers.enter_async_context(easel_processes.worker(setting, url, CLAIM_SECONDS=window))
         for sample in range(setting.size(5, 2)):
-            run_id = await link.post_run(f"takeover-{sample}", json.dumps({"script": [{"ticks": 400, "every_ms": 20}]}))
+            run_id = await link.post_run(
+                f"takeover-{sample}", json.dumps({"script": [{"ticks": 400, "every_ms": 20}]})
+            )
             await _starts(connection, run_id, 1)
-            heir = await workers.enter_async_context(easel_processes.worker(setting, url, CLAIM_SECONDS=window))
+            heir = await workers.enter_async_context(
+                easel_processes.worker(setting, url, CLAIM_SECONDS=window)
+            )
             # Past the first renewals, and at another moment between two of them each time.
             await asyncio.sleep(0.5 + 0.23 * sample)
             killed_at = time.monotonic()

@@ -17,7 +17,9 @@ select count(*) filter (where type = 'succeeded') as finished,
 
 async def main(database_url: str, jobs: int, lanes: int) -> None:
     logging.disable(logging.INFO)
-    app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=database_url, max_size=lanes + 2))
+    app = procrastinate.App(
+        connector=procrastinate.PsycopgConnector(conninfo=database_url, max_size=lanes + 2)
+    )
 
     @app.task(name="noop")
     async def noop() -> None:
@@ -26,7 +28,9 @@ async def main(database_url: str, jobs: int, lanes: int) -> None:
     async with app.open_async():
         await app.schema_manager.apply_schema_async()
         await noop.batch_defer_async(*({} for _ in range(jobs)))
-        await app.run_worker_async(concurrency=lanes, wait=False, install_signal_handlers=False, listen_notify=False)
+        await app.run_worker_async(
+            concurrency=lanes, wait=False, install_signal_handlers=False, listen_notify=False
+        )
         row = await app.connector.execute_query_one_async(RATE)
     assert row["finished"] == jobs, row
     print(f"rate {jobs / row['seconds']:.1f}", flush=True)

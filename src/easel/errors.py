@@ -261,7 +261,9 @@ class Unavailable(HostError):
     @classmethod
     def after_sending(cls, what: object, *, is_repeatable: bool) -> Self:
         """A change was on its way, and no answer came. What does no harm when it is sent twice may be tried again; the rest has to be looked at."""
-        again = "it is safe to send it again in a moment" if is_repeatable else "look before you send it again"
+        again = (
+            "it is safe to send it again in a moment" if is_repeatable else "look before you send it again"
+        )
         told = f"{what} cannot be reached right now; what you sent may be stored all the same: {again}."
         problem = cls.as_told(told, what=what, mayBeStored=True)
         problem.retry_after = cls.retry_after if is_repeatable else None

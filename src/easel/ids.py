@@ -21,7 +21,9 @@ CanvasId = NewType("CanvasId", str)
 OWNER = UserId("owner")  # the one user there is until accounts come
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no letter is mistaken for a digit
-_PAIRS = [high + low for high in _ALPHABET for low in _ALPHABET]  # two at a time, since every event and request has an id
+_PAIRS = [
+    high + low for high in _ALPHABET for low in _ALPHABET
+]  # two at a time, since every event and request has an id
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _ARTIFACT = re.compile(r"art_[0-9a-f]{64}")
 _MADE = re.compile(r"[a-z]{1,8}_[0-9a-hjkmnp-tv-z]{26}")
@@ -104,7 +106,9 @@ def new_blob_name() -> str:
 
 def made_at(name: str) -> datetime | None:
     """When a sortable name was made: its first ten characters say so. None if no calendar has that day."""
-    milliseconds = sum(_ALPHABET.index(char) << shift for char, shift in zip(name[:10], range(45, -1, -5), strict=True))
+    milliseconds = sum(
+        _ALPHABET.index(char) << shift for char, shift in zip(name[:10], range(45, -1, -5), strict=True)
+    )
     try:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
     except OverflowError:

@@ -23,7 +23,9 @@ def set_up(wish: str) -> None:
     words = [word.strip().lower() for word in wish.split(",") if word.strip()]
     levels = [word for word in words if word in _LEVELS]
     if len(levels) > 1 or any(word not in (*_LEVELS, "json", "text") for word in words):
-        raise BadSettings(problem=f"EASEL_LOG is {wish!r}; it is one of {', '.join(_LEVELS)}, with `,json` or `,text` behind it.")
+        raise BadSettings(
+            problem=f"EASEL_LOG is {wish!r}; it is one of {', '.join(_LEVELS)}, with `,json` or `,text` behind it."
+        )
     level = _LEVELS[levels[0]] if levels else logging.INFO
     as_json = "json" in words
     structlog.configure(
@@ -40,7 +42,9 @@ def set_up(wish: str) -> None:
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[_Bridge()], force=True)
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what breaks in a request is logged by the edge, with its reference
+    logging.getLogger("uvicorn.error").setLevel(
+        logging.CRITICAL
+    )  # what breaks in a request is logged by the edge, with its reference
 
 
 def _light(_: Any, __: str, line: Any) -> Any:
@@ -52,13 +56,19 @@ def _light(_: Any, __: str, line: Any) -> Any:
 
 
 def without_payloads(text: str) -> str:
-    return _PAYLOAD.sub(lambda run: f"{run[0][:40]}…({len(run[0])} characters)", text) if len(text) > _LONG else text
+    return (
+        _PAYLOAD.sub(lambda run: f"{run[0][:40]}…({len(run[0])} characters)", text)
+        if len(text) > _LONG
+        else text
+    )
 
 
 def warn_of(unknown: Mapping[str, str | None]) -> None:
     """A slip in a name would otherwise go unnoticed, such as one that leaves Easel on SQLite. With each, what may have been meant."""
     for name, meant in unknown.items():
-        structlog.get_logger("settings").warning("setting.unknown", name=name, **({"did_you_mean": meant} if meant else {}))
+        structlog.get_logger("settings").warning(
+            "setting.unknown", name=name, **({"did_you_mean": meant} if meant else {})
+        )
 
 
 class _Patient:
@@ -79,13 +89,17 @@ class _Bridge(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         said = record.getMessage()
-        structlog.get_logger(record.name).log(max(record.levelno, logging.WARNING), "library", said=said, exc_info=record.exc_info or False)
+        structlog.get_logger(record.name).log(
+            max(record.levelno, logging.WARNING), "library", said=said, exc_info=record.exc_info or False
+        )
 
 
 def _readable() -> structlog.dev.ConsoleRenderer:
     # Plain tracebacks: the pretty ones print local variables, and with them every token of a request.
     # Values as Python would write them, so that a line break in one cannot pretend to be another line.
-    return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), repr_native_str=True, exception_formatter=_traceback)
+    return structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(), repr_native_str=True, exception_formatter=_traceback
+    )
 
 
 def _traceback(out: TextIO, problem: Any) -> None:

@@ -42,11 +42,24 @@ COCKPIT: dict[str, Any] = {
             "saveAs": "lastDeploy",
             "confirm": "always",
         },
-        "refreshLogs": {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "journal of {{state.service}}"}, "saveAs": "logsTail"},
+        "refreshLogs": {
+            "kind": "tool.call",
+            "tool": "gsv__Echo",
+            "args": {"value": "journal of {{state.service}}"},
+            "saveAs": "logsTail",
+        },
         "wait": {"kind": "tool.call", "tool": "gsv__Sleep", "args": {"ms": 60_000}},
         "fail": {"kind": "tool.call", "tool": "gsv__Sleep", "args": {"ms": "{{input.no}}"}},
-        "setDeploying": {"kind": "state.patch", "patch": [{"op": "add", "path": "/status", "value": "deploying"}]},
-        "say": {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "{{input.word}}/{{input.other}}"}, "saveAs": "said"},
+        "setDeploying": {
+            "kind": "state.patch",
+            "patch": [{"op": "add", "path": "/status", "value": "deploying"}],
+        },
+        "say": {
+            "kind": "tool.call",
+            "tool": "gsv__Echo",
+            "args": {"value": "{{input.word}}/{{input.other}}"},
+            "saveAs": "said",
+        },
     },
     "bindings": {"buttons.deployNow": "deploy", "buttons.refreshLogs": "refreshLogs"},
 }
@@ -58,7 +71,10 @@ class Desk:
     def __init__(self, server: Easel) -> None:
         self.server = server
         self._http = httpx2.Client(
-            base_url=server.base_url, headers={"authorization": f"Bearer {server.token}"}, timeout=60, trust_env=False
+            base_url=server.base_url,
+            headers={"authorization": f"Bearer {server.token}"},
+            timeout=60,
+            trust_env=False,
         )
 
     def __enter__(self) -> Desk:
@@ -126,7 +142,9 @@ class Desk:
 
 
 async def sign_in(context: BrowserContext, server: Easel, base_url: str | None = None) -> None:
-    await context.request.get(f"{base_url or server.base_url}/?token={server.token}")  # its cookie is the browser's too
+    await context.request.get(
+        f"{base_url or server.base_url}/?token={server.token}"
+    )  # its cookie is the browser's too
 
 
 async def show(page: Page, server: Easel, name: str, *, base_url: str | None = None) -> FrameLocator:
@@ -179,7 +197,9 @@ async def all_saved(frame: FrameLocator) -> None:
 async def held(page: Page) -> Callable[[], Awaitable[None]]:
     """From now on time stands still in the frame: what is typed is not sent before the test says so."""
     frame = await the_frame(page)
-    await frame.evaluate("() => { window.later = []; window.realTimeout = setTimeout; window.setTimeout = (work) => later.push(work) }")
+    await frame.evaluate(
+        "() => { window.later = []; window.realTimeout = setTimeout; window.setTimeout = (work) => later.push(work) }"
+    )
 
     async def release() -> None:
         await frame.evaluate("() => { window.setTimeout = realTimeout; for (const work of later) work() }")

@@ -85,7 +85,10 @@ const rtc = (urls) => { const peer = new RTCPeerConnection({iceServers: [{urls, 
 
 def script(ways: dict[str, str], listener: Listener) -> str:
     """All of them, none of which stops the others; says when it has tried everything."""
-    lines = "\n".join(f"try {{ {way} }} catch (problem) {{ tried.push('{name}: ' + problem.name) }}" for name, way in ways.items())
+    lines = "\n".join(
+        f"try {{ {way} }} catch (problem) {{ tried.push('{name}: ' + problem.name) }}"
+        for name, way in ways.items()
+    )
     text = f"{_TOOLS}\nwindow.tried = [];\n{lines}\nwindow.hasTried = true;"
     return text.replace("LISTENER", listener.address).replace("TALK", str(listener.talk_port))
 
@@ -110,7 +113,9 @@ class Listener:
             said = await reader.read(2000)
             found = _ASKED.match(said)
             self.heard[place] = found[1].decode() if found else "turn" if said else "preconnect"
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\naccess-control-allow-origin: *\r\nconnection: close\r\n\r\n")
+            writer.write(
+                b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\naccess-control-allow-origin: *\r\nconnection: close\r\n\r\n"
+            )
             await writer.drain()
         writer.close()
 
@@ -128,7 +133,9 @@ async def listening() -> AsyncIterator[Listener]:
     listener = Listener()
     server = await asyncio.start_server(listener._take, "127.0.0.1", 0)
     listener.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    talk, _ = await asyncio.get_running_loop().create_datagram_endpoint(lambda: _Talk(listener), local_addr=("127.0.0.1", 0))
+    talk, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+        lambda: _Talk(listener), local_addr=("127.0.0.1", 0)
+    )
     listener.talk_port = talk.get_extra_info("sockname")[1]
     try:
         yield listener
@@ -150,7 +157,8 @@ async def unprotected(html: str) -> AsyncIterator[str]:
             await reader.readuntil(b"\r\n\r\n")
             body = html.encode()
             writer.write(
-                b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+                b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s"
+                % (len(body), body)
             )
             await writer.drain()
         writer.close()

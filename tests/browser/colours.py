@@ -103,7 +103,9 @@ async def contrasts(page: Page, within: str = "body", frame: Frame | None = None
         await desk.close()
 
 
-async def expect_readable(page: Page, within: str = "body", frame: Frame | None = None, *, at_least: int = 3) -> None:
+async def expect_readable(
+    page: Page, within: str = "body", frame: Frame | None = None, *, at_least: int = 3
+) -> None:
     """And that there is something to read: nothing at all is not readable."""
     found = await contrasts(page, within, frame)
     assert len(found) >= at_least, found

@@ -60,7 +60,12 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
     opened.set_default_timeout(PATIENCE_MS)
     complaints: list[str] = []
     opened.on("pageerror", lambda problem: complaints.append(str(problem)))
-    opened.on("console", lambda message: complaints.append(message.text) if "Content Security Policy" in message.text else None)
+    opened.on(
+        "console",
+        lambda message: (
+            complaints.append(message.text) if "Content Security Policy" in message.text else None
+        ),
+    )
 
     async def complain(dialog: Dialog) -> None:
         complaints.append(f"a dialog: {dialog.type} {dialog.message}")

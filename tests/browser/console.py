@@ -26,7 +26,10 @@ class Easel(Protocol):
     def token(self) -> str: ...
 
 
-COUNTING: dict[str, object] = {"ticks": 10_000, "every_ms": 100}  # for longer than any test: it goes on until it is stopped
+COUNTING: dict[str, object] = {
+    "ticks": 10_000,
+    "every_ms": 100,
+}  # for longer than any test: it goes on until it is stopped
 
 
 def script(*steps: dict[str, object]) -> str:
@@ -89,7 +92,10 @@ class Outside:
 
     def __init__(self, server: Easel) -> None:
         self._http = httpx2.Client(
-            base_url=server.base_url, headers={"authorization": f"Bearer {server.token}"}, timeout=60, trust_env=False
+            base_url=server.base_url,
+            headers={"authorization": f"Bearer {server.token}"},
+            timeout=60,
+            trust_env=False,
         )
 
     def __enter__(self) -> Outside:
@@ -104,14 +110,18 @@ class Outside:
         return answer.json()
 
     def post(self, path: str, body: Any = None, *, content: bytes | None = None) -> Any:
-        answer = self._http.post(path, json=body) if content is None else self._http.post(path, content=content)
+        answer = (
+            self._http.post(path, json=body) if content is None else self._http.post(path, content=content)
+        )
         answer.raise_for_status()
         return answer.json()
 
     def wait_until_idle(self, session: str) -> None:
         """Until no run of the session is left to do. There may be many, and a slow disk."""
         wait_until(
-            lambda: not self.get(f"/api/runs?session_id={session}&statuses=queued,running")["runs"], within=90, what=f"{session} idle"
+            lambda: not self.get(f"/api/runs?session_id={session}&statuses=queued,running")["runs"],
+            within=90,
+            what=f"{session} idle",
         )
 
     def delete(self, path: str) -> None:
@@ -119,5 +129,7 @@ class Outside:
 
     def watched(self) -> dict[str, int]:
         """How many streams the server has open, by kind."""
-        found = re.findall(r'^easel_subscribers\{log="(\w+)"\} ([\d.]+)$', self._http.get("/metrics").text, re.MULTILINE)
+        found = re.findall(
+            r'^easel_subscribers\{log="(\w+)"\} ([\d.]+)$', self._http.get("/metrics").text, re.MULTILINE
+        )
         return {kind: int(float(count)) for kind, count in found}

@@ -37,7 +37,12 @@ SPEC: dict[str, Any] = {
             "args": {"value": "{{state.service}} {{state.version}}"},
             "saveAs": "lastDeploy",
         },
-        "refreshLogs": {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "log of {{state.service}}"}, "saveAs": "logsTail"},
+        "refreshLogs": {
+            "kind": "tool.call",
+            "tool": "gsv__Echo",
+            "args": {"value": "log of {{state.service}}"},
+            "saveAs": "logsTail",
+        },
         "forbidden": {"kind": "tool.call", "tool": "gsv__Sleep", "args": {"ms": 1}},
     },
 }
@@ -63,16 +68,27 @@ class House:
     def restart(self, killed: list[EaselProcess]) -> None:
         again = {one.pid: self.launcher.again(one) for one in killed}
         self.launcher.ready(*(one for one in again.values() if one.listens))
-        self.front, self.back = (next(new for old, new in again.items() if old == one.pid) for one in (self.front, self.back))
+        self.front, self.back = (
+            next(new for old, new in again.items() if old == one.pid) for one in (self.front, self.back)
+        )
 
 
 def make_canvas(desk: Desk, name: str) -> None:
     """As an agent does: in a run, with the one tool. The scripted model plays what a model would say."""
-    upsert = {"operation": "upsert", "canvasId": name, "title": "Cockpit", "spec": SPEC, "assets": {"assets/index.html": MINIMAL}}
+    upsert = {
+        "operation": "upsert",
+        "canvasId": name,
+        "title": "Cockpit",
+        "spec": SPEC,
+        "assets": {"assets/index.html": MINIMAL},
+    }
     script = {"script": [{"call": "gsv__Canvas", "args": upsert}, {"say": "made"}]}
     run_id = desk.post("/api/runs", {"session_id": "author", "message": json.dumps(script)})["run_id"]
     until = time.monotonic() + 60  # its worker may be about to start
-    while (run := desk.get(f"/api/runs/{run_id}"))["status"] in ("queued", "running") and time.monotonic() < until:
+    while (run := desk.get(f"/api/runs/{run_id}"))["status"] in (
+        "queued",
+        "running",
+    ) and time.monotonic() < until:
         time.sleep(0.05)
     assert run["status"] == "completed", run
 
@@ -113,7 +129,9 @@ async def test_1_an_agent_can_create_a_canvas_with_state_and_actions(page: Page,
 
 
 @rule("CV-50")
-async def test_2_the_page_renders_the_canvas_and_triggers_an_action_by_its_id(page: Page, house: House) -> None:
+async def test_2_the_page_renders_the_canvas_and_triggers_an_action_by_its_id(
+    page: Page, house: House
+) -> None:
     frame = await show(page, house.front, house.canvas_id)
     await expect(frame.locator("pre")).to_have_text("log of api")
     await frame.get_by_text("Deploy", exact=True).click()
@@ -134,7 +152,9 @@ async def test_3_an_allowed_tool_runs_without_a_model(page: Page, house: House) 
 
 
 @rule("CV-50")
-async def test_4_a_result_is_stored_and_seen_live_at_every_instance(page: Page, second_page: Page, house: House) -> None:
+async def test_4_a_result_is_stored_and_seen_live_at_every_instance(
+    page: Page, second_page: Page, house: House
+) -> None:
     mine = await show(page, house.front, house.canvas_id)
     theirs = await show(second_page, house.back, house.canvas_id)
     house.desk.patch(house.canvas_id, "/service", "web")
@@ -147,7 +167,9 @@ async def test_4_a_result_is_stored_and_seen_live_at_every_instance(page: Page, 
 
 @rule("CV-05", "CV-40")
 async def test_5_a_script_cannot_get_around_the_policy(second_page: Page, house: House) -> None:
-    await show(second_page, house.front, house.canvas_id)  # the window whose complaints are of no interest: it tries what is forbidden
+    await show(
+        second_page, house.front, house.canvas_id
+    )  # the window whose complaints are of no interest: it tries what is forbidden
     frame = await the_frame(second_page)
     pressed = len(house.desk.records(house.canvas_id))
     run = "(id) => window.gsvCanvas.runAction(id).then(() => 'ran', problem => String(problem.message || problem))"
@@ -169,7 +191,9 @@ async def _sees_cookies(frame: Frame) -> bool:
 
 
 @rule("CV-02")
-async def test_6_a_canvas_outlives_connections_session_resets_and_every_process(page: Page, house: House) -> None:
+async def test_6_a_canvas_outlives_connections_session_resets_and_every_process(
+    page: Page, house: House
+) -> None:
     frame = await show(page, house.front, house.canvas_id)
     await frame.locator("input").fill("9.9.9")
     await house.desk.until(lambda: house.desk.state(house.canvas_id)["version"] == "9.9.9", "what was typed")
@@ -183,8 +207,13 @@ async def test_6_a_canvas_outlives_connections_session_resets_and_every_process(
     after = house.desk.rpc("canvas.get", canvasId=house.canvas_id)
     for part in ("spec", "state", "assets", "revision"):
         assert after[part] == before[part], part
-    assert house.desk.rpc("canvas.asset.get", canvasId=house.canvas_id, path="assets/index.html")["text"] == MINIMAL
+    assert (
+        house.desk.rpc("canvas.asset.get", canvasId=house.canvas_id, path="assets/index.html")["text"]
+        == MINIMAL
+    )
     pressed = len(house.desk.records(house.canvas_id))
     await inside(page).get_by_text("Refresh Logs").click()
-    await house.desk.until(lambda: len(house.desk.records(house.canvas_id)) > pressed, "a press after the restart")
+    await house.desk.until(
+        lambda: len(house.desk.records(house.canvas_id)) > pressed, "a press after the restart"
+    )
     assert house.desk.records(house.canvas_id)[0]["actionId"] == "refreshLogs"

@@ -60,7 +60,9 @@ BROKEN = [
 
 @rule("CV-51")
 @pytest.mark.parametrize("html, told", [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
-async def test_what_is_broken_is_named(page: Page, server: EaselProcess, desk: Desk, html: str, told: list[str]) -> None:
+async def test_what_is_broken_is_named(
+    page: Page, server: EaselProcess, desk: Desk, html: str, told: list[str]
+) -> None:
     name = desk.make(f"<!doctype html>{html}")
     desk.put(name, "assets/index.js", "let a = 1;\nif (a) no.such;\n") if "src=index.js" in html else None
     await show(page, server, name)
@@ -71,7 +73,9 @@ async def test_what_is_broken_is_named(page: Page, server: EaselProcess, desk: D
     await expect(page.locator("#notes-list li").first).to_be_visible()
 
 
-async def test_what_only_waits_for_its_first_result_is_not_broken(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_what_only_waits_for_its_first_result_is_not_broken(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make(
         "<!doctype html><b data-gsv-text='state.logsTail.result'></b><i data-gsv-text='state.said.result.deep'></i><u data-gsv-text='state.lastDeploy.any'></u><p>seen</p>"
     )
@@ -82,7 +86,9 @@ async def test_what_only_waits_for_its_first_result_is_not_broken(page: Page, se
 
 @rule("CV-51")
 async def test_a_failed_action_is_named_with_its_reason(page: Page, server: EaselProcess, desk: Desk) -> None:
-    name = desk.make("<!doctype html><button data-gsv-action=fail>Fail</button><p data-gsv-text=state.service></p>")
+    name = desk.make(
+        "<!doctype html><button data-gsv-action=fail>Fail</button><p data-gsv-text=state.service></p>"
+    )
     frame = await show(page, server, name)
     await frame.get_by_text("Fail").click()
     await expect(page.locator("#notes-list")).to_contain_text("action fail")
@@ -95,7 +101,9 @@ async def test_a_failed_action_is_named_with_its_reason(page: Page, server: Ease
 
 
 @rule("CV-51")
-async def test_a_page_that_is_mended_is_shown_at_once_and_its_problems_are_gone(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_page_that_is_mended_is_shown_at_once_and_its_problems_are_gone(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make("<!doctype html><b data-gsv-text='state.servce'></b><script src=index.js></script>")
     desk.put(name, "assets/index.js", "broken(")
     await show(page, server, name)
@@ -108,8 +116,12 @@ async def test_a_page_that_is_mended_is_shown_at_once_and_its_problems_are_gone(
 
 
 @rule("CV-51", "CV-18")
-async def test_a_spec_that_is_mended_mends_what_was_bound_to_nothing(page: Page, server: EaselProcess, desk: Desk) -> None:
-    name = desk.make("<!doctype html><button data-gsv-control=go>Go</button><p data-gsv-text=state.status></p>")
+async def test_a_spec_that_is_mended_mends_what_was_bound_to_nothing(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
+    name = desk.make(
+        "<!doctype html><button data-gsv-control=go>Go</button><p data-gsv-text=state.status></p>"
+    )
     frame = await show(page, server, name)
     await expect(page.locator("#notes-count")).to_have_text("2 problems")
     desk.rpc("canvas.patch", canvasId=name, spec={**COCKPIT, "bindings": {"go": "setDeploying"}})
@@ -119,7 +131,9 @@ async def test_a_spec_that_is_mended_mends_what_was_bound_to_nothing(page: Page,
     await expect(page.locator("#notes")).to_be_hidden()
 
 
-async def test_what_is_typed_while_its_page_is_made_anew_is_not_lost(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_what_is_typed_while_its_page_is_made_anew_is_not_lost(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     # A page has 1.5 s to hand over what was typed. Here it has as long as it takes: a busy machine may take longer.
     await page.add_init_script(
         "(() => { const timer = setTimeout; window.setTimeout = (work, ms) => timer(work, ms === 1_500 ? 60_000 : ms) })()"
@@ -148,7 +162,9 @@ LATE = """(() => {
 })()"""
 
 
-async def test_a_page_that_was_only_slow_to_answer_is_no_problem(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_page_that_was_only_slow_to_answer_is_no_problem(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     await page.add_init_script(LATE)
     await show(page, server, desk.make(MINIMAL))
     await expect(page.locator("#stage .left")).to_be_visible()

@@ -70,10 +70,15 @@ async def both_asked(page: Page, easel: LiveEasel, desk: Desk) -> tuple[str, Fra
 
 @rule("CV-05", "CV-22")
 @case("X6")
-async def test_a_question_that_somebody_else_s_press_brings_is_shown_whole(page: Page, easel: LiveEasel, desk: Desk) -> None:
+async def test_a_question_that_somebody_else_s_press_brings_is_shown_whole(
+    page: Page, easel: LiveEasel, desk: Desk
+) -> None:
     """The event that brings it is light: of a long value it says only that it is long, and nobody agrees to that."""
     long = "echo harmless\n" * 300 + "rm -rf everything"
-    name = desk.make(MINIMAL, {**TWO, "actions": {"write": {**ECHO, "args": {"value": "{{input.text}}"}, "confirm": "always"}}})
+    name = desk.make(
+        MINIMAL,
+        {**TWO, "actions": {"write": {**ECHO, "args": {"value": "{{input.text}}"}, "confirm": "always"}}},
+    )
     await show(page, easel, name)
     desk.rpc("canvas.action", canvasId=name, actionId="write", input={"text": long})
     await page.get_by_role("button", name="Look at it").click()
@@ -87,11 +92,19 @@ async def test_a_question_that_somebody_else_s_press_brings_is_shown_whole(page:
 
 
 @rule("CV-22")
-async def test_on_a_phone_what_is_asked_comes_into_sight_first_and_the_answers_stay_there(page: Page, easel: LiveEasel, desk: Desk) -> None:
+async def test_on_a_phone_what_is_asked_comes_into_sight_first_and_the_answers_stay_there(
+    page: Page, easel: LiveEasel, desk: Desk
+) -> None:
     await page.set_viewport_size({"width": 375, "height": 600})
     long = {f"part{number}": "echo word\n" * 20 for number in range(4)}
     name = desk.make(
-        MINIMAL, {**TWO, "actions": {"write": {**ECHO, "args": {"value": long}, "confirm": "always", "title": "Write it all"}}}
+        MINIMAL,
+        {
+            **TWO,
+            "actions": {
+                "write": {**ECHO, "args": {"value": long}, "confirm": "always", "title": "Write it all"}
+            },
+        },
     )
     await show(page, easel, name)
     await (await the_frame(page)).evaluate("void gsvCanvas.runAction('write')")
@@ -148,7 +161,9 @@ async def test_the_pause_of_a_question_is_its_own(page: Page, easel: LiveEasel, 
 
 
 @rule("CV-05")
-async def test_after_a_refusal_nothing_that_was_queued_is_put_before_a_persons_eyes(page: Page, easel: LiveEasel, desk: Desk) -> None:
+async def test_after_a_refusal_nothing_that_was_queued_is_put_before_a_persons_eyes(
+    page: Page, easel: LiveEasel, desk: Desk
+) -> None:
     name, frame = await both_asked(page, easel, desk)
     shows = """() => { window.shows = 0; const dialog = document.getElementById("consent"), show = dialog.showModal;
         dialog.showModal = function () { window.shows += 1; show.call(dialog) } }"""
@@ -160,14 +175,18 @@ async def test_after_a_refusal_nothing_that_was_queued_is_put_before_a_persons_e
     await expect(page.locator("#waiting")).to_contain_text("second waits for your consent")
     assert (await frame.evaluate("gsvCanvas.runAction('first')"))["status"] == "needs_confirmation"
     assert await page.evaluate("shows") == 0
-    await page.get_by_role("button", name="Look at it").first.click()  # whoever wants to see it does not have to wait
+    await page.get_by_role(
+        "button", name="Look at it"
+    ).first.click()  # whoever wants to see it does not have to wait
     await expect(page.locator("#consent-call")).to_contain_text("the second")
     await page.get_by_role("button", name="Approve").click()
     await desk.until(lambda: desk.state(name).get("said"), "the second action")
 
 
 @rule("CV-05", "CV-22")
-async def test_what_a_page_has_asked_too_often_is_refused_with_one_press(page: Page, easel: LiveEasel, desk: Desk) -> None:
+async def test_what_a_page_has_asked_too_often_is_refused_with_one_press(
+    page: Page, easel: LiveEasel, desk: Desk
+) -> None:
     """A page can fill all places of its canvas; whoever looks at it does not have to empty them one by one."""
     name = desk.make(MINIMAL, TWO)
     await show(page, easel, name)
@@ -183,7 +202,9 @@ async def test_what_a_page_has_asked_too_often_is_refused_with_one_press(page: P
 
 
 @rule("CV-05")
-async def test_a_question_that_the_browser_closed_by_itself_is_left_for_later(page: Page, easel: LiveEasel, desk: Desk) -> None:
+async def test_a_question_that_the_browser_closed_by_itself_is_left_for_later(
+    page: Page, easel: LiveEasel, desk: Desk
+) -> None:
     """After one Escape a browser may close the next dialog without asking its page."""
     name, frame = await both_asked(page, easel, desk)
     await page.evaluate("document.getElementById('consent').close()")
@@ -195,21 +216,27 @@ async def test_a_question_that_the_browser_closed_by_itself_is_left_for_later(pa
 
 
 @rule("CV-05", "CV-22")
-async def test_who_has_decided_by_keyboard_goes_on_where_they_were(page: Page, easel: LiveEasel, desk: Desk) -> None:
+async def test_who_has_decided_by_keyboard_goes_on_where_they_were(
+    page: Page, easel: LiveEasel, desk: Desk
+) -> None:
     name = desk.make("<!doctype html><button>Other</button><button data-gsv-action=first>First</button>", TWO)
     frame = await show(page, easel, name)
     button, why = frame.get_by_role("button", name="First"), page.locator("#consent-why")
     await button.focus()
     await page.keyboard.press("Enter")
     await expect(page.locator("#consent-refuse")).to_be_focused()
-    await expect(why).to_have_text("You pressed something here a moment ago, and the page asks for this. It needs your consent.")
+    await expect(why).to_have_text(
+        "You pressed something here a moment ago, and the page asks for this. It needs your consent."
+    )
     await no_time_passes(page)
     await page.keyboard.press("Escape")
     await expect(page.locator("#consent")).to_be_hidden()
     await expect(page.locator("#stage iframe")).to_be_focused()
     await expect(button).to_be_focused()
     await page.keyboard.press("Enter")  # so soon after an Escape it is not asked, and the line says why
-    await expect(page.locator("#waiting")).to_contain_text("you had put another question away a moment before")
+    await expect(page.locator("#waiting")).to_contain_text(
+        "you had put another question away a moment before"
+    )
     await expect(page.locator("#spoken")).to_contain_text("first waits for your consent.")
     look = page.get_by_role("button", name="Look at it")
     await look.first.focus()
@@ -228,9 +255,13 @@ async def test_who_has_decided_by_keyboard_goes_on_where_they_were(page: Page, e
 
 
 @rule("CV-05")
-async def test_a_page_that_asks_without_a_press_is_said_to_do_so(page: Page, easel: LiveEasel, desk: Desk) -> None:
+async def test_a_page_that_asks_without_a_press_is_said_to_do_so(
+    page: Page, easel: LiveEasel, desk: Desk
+) -> None:
     """Only the browser knows, and no page can say otherwise. (To this one all that a test does is a press, so it is told for it.)"""
-    await page.add_init_script("Object.defineProperty(navigator, 'userActivation', {value: {isActive: false}})")
+    await page.add_init_script(
+        "Object.defineProperty(navigator, 'userActivation', {value: {isActive: false}})"
+    )
     asks = "<!doctype html><script>gsvCanvas.subscribe(() => { window.asked ??= gsvCanvas.runAction('first') })</script>"
     await show(page, easel, desk.make(asks, TWO))
     await expect(page.locator("#consent-why")).to_have_text(
@@ -279,17 +310,26 @@ async def test_the_panel_names_what_is_accepted(page: Page, easel: LiveEasel) ->
     name = new_session()
     elsewhere = {
         **WRITTEN,
-        "actions": {**WRITTEN["actions"], "other": {"kind": "session.send", "sessionKey": "agent:main:ops", "message": "go"}},
+        "actions": {
+            **WRITTEN["actions"],
+            "other": {"kind": "session.send", "sessionKey": "agent:main:ops", "message": "go"},
+        },
     }
     write(easel, name, WRITTEN)
     # An agent cannot write this one; a restored backup of before may have it.
     encoded = json.dumps(elsewhere)
     easel.sql(f"update canvases set spec = '{encoded}' where canvas_id = '{name}'")
     await show(page, easel, name)
-    await expect(page.get_by_role("button", name="Accept it")).to_be_in_viewport(ratio=1)  # without a scroll, however long the spec is
+    await expect(page.get_by_role("button", name="Accept it")).to_be_in_viewport(
+        ratio=1
+    )  # without a scroll, however long the spec is
     await page.get_by_text("What it would be allowed").click()
     says = page.locator("#accept-says")
-    for told in ("gsv__Echo, gsv__Clock", "tell, to this canvas’s own session, agent:main:author", "other, to agent:main:ops"):
+    for told in (
+        "gsv__Echo, gsv__Clock",
+        "tell, to this canvas’s own session, agent:main:author",
+        "other, to agent:main:ops",
+    ):
         await expect(says).to_contain_text(told)
     await expect(says).to_contain_text("look (gsv__Clock), every 60 s")
     await expect(says).to_contain_text("https://example.org")
@@ -298,7 +338,9 @@ async def test_the_panel_names_what_is_accepted(page: Page, easel: LiveEasel) ->
 
 
 @rule("RS-59")
-async def test_what_was_shown_is_accepted_and_not_what_came_meanwhile(page: Page, easel: LiveEasel, desk: Desk) -> None:
+async def test_what_was_shown_is_accepted_and_not_what_came_meanwhile(
+    page: Page, easel: LiveEasel, desk: Desk
+) -> None:
     name = new_session()
     sent = accepts_sent(page)
     write(easel, name, WRITTEN)
@@ -323,9 +365,13 @@ async def test_what_was_shown_is_accepted_and_not_what_came_meanwhile(page: Page
 
 @rule("RS-59")
 @pytest.mark.parametrize(
-    "allows", [["gsv__Sleep", "gsv__Clock"], WRITTEN["toolPolicy"]["allow"]], ids=["another spec", "another page alone"]
+    "allows",
+    [["gsv__Sleep", "gsv__Clock"], WRITTEN["toolPolicy"]["allow"]],
+    ids=["another spec", "another page alone"],
 )
-async def test_what_has_not_reached_the_page_is_not_accepted(page: Page, easel: LiveEasel, desk: Desk, allows: list[str]) -> None:
+async def test_what_has_not_reached_the_page_is_not_accepted(
+    page: Page, easel: LiveEasel, desk: Desk, allows: list[str]
+) -> None:
     name = new_session()
     sent = accepts_sent(page)
     shown = write(easel, name, WRITTEN)
@@ -335,10 +381,14 @@ async def test_what_has_not_reached_the_page_is_not_accepted(page: Page, easel: 
     other = {**WRITTEN, "toolPolicy": {"allow": allows}}
     # Past the stories, which would tell whoever watches.
     encoded = json.dumps(other)
-    easel.sql(f"update canvases set spec = '{encoded}', revision = revision + 1, spec_revision = revision + 1 where canvas_id = '{name}'")
+    easel.sql(
+        f"update canvases set spec = '{encoded}', revision = revision + 1, spec_revision = revision + 1 where canvas_id = '{name}'"
+    )
     await accept.click()
     await expect(page.locator("#accept-problem")).to_contain_text("decide anew")
-    await expect(page.locator("#revision")).to_have_text(f"revision {shown + 1}")  # it has read what there is now
+    await expect(page.locator("#revision")).to_have_text(
+        f"revision {shown + 1}"
+    )  # it has read what there is now
     assert sent == [shown]
     await page.get_by_text("What it would be allowed").click()
     await expect(page.locator("#accept-says")).to_contain_text(allows[0])
@@ -367,7 +417,9 @@ async def test_a_page_that_an_agent_writes_has_to_be_seen_too(page: Page, easel:
 
 
 @rule("RS-59")
-async def test_a_state_that_changes_all_the_time_keeps_nobody_from_accepting(page: Page, easel: LiveEasel, desk: Desk) -> None:
+async def test_a_state_that_changes_all_the_time_keeps_nobody_from_accepting(
+    page: Page, easel: LiveEasel, desk: Desk
+) -> None:
     name = new_session()
     write(easel, name, WRITTEN)
     await show(page, easel, name)

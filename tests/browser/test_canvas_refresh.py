@@ -23,8 +23,19 @@ HEARS = "window.told = []; document.addEventListener('gsv:refresh', ({ detail })
 
 
 def polling(tool: str, **more: Any) -> dict[str, Any]:
-    look = {"kind": "tool.call", "tool": tool, "args": {"path": "seen.txt"}, "saveAs": "seen", "title": "Look"}
-    write = {"kind": "tool.call", "tool": "local__Write", "args": {"path": "seen.txt", "content": "here"}, "confirm": "never"}
+    look = {
+        "kind": "tool.call",
+        "tool": tool,
+        "args": {"path": "seen.txt"},
+        "saveAs": "seen",
+        "title": "Look",
+    }
+    write = {
+        "kind": "tool.call",
+        "tool": "local__Write",
+        "args": {"path": "seen.txt", "content": "here"},
+        "confirm": "never",
+    }
     return {
         "version": 1,
         "toolPolicy": {"allow": [tool, "local__Write"]},
@@ -41,7 +52,9 @@ def desk(server: EaselProcess) -> Iterator[Desk]:
 
 
 @rule("RS-45", "CV-51")
-async def test_a_job_that_cannot_begin_is_shown_now_and_to_whoever_comes_later(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_a_job_that_cannot_begin_is_shown_now_and_to_whoever_comes_later(
+    page: Page, server: EaselProcess, desk: Desk
+) -> None:
     """Its node is away. The page would go on to show what it brought last, as if that were so now."""
     name = desk.make(OWN, polling("laptop__Read"))
     desk.put(name, "assets/index.js", HEARS)
@@ -51,9 +64,13 @@ async def test_a_job_that_cannot_begin_is_shown_now_and_to_whoever_comes_later(p
     await expect(line).to_contain_text("laptop__Read")
     await expect(line).to_contain_text("Next try in ")
     frame = await the_frame(page)
-    await holds(frame, "told.at(-1)?.poll?.actionId === 'look' && told.at(-1).poll.error.includes('laptop__Read')")
+    await holds(
+        frame, "told.at(-1)?.poll?.actionId === 'look' && told.at(-1).poll.error.includes('laptop__Read')"
+    )
     await holds(frame, "told.at(-1).poll.failures >= 1 && told.at(-1).poll.nextAt > Date.now() - 10_000")
-    await expect(line).to_contain_text(re.compile(r"\b([2-9]|\d\d+) times in a row"))  # whoever looks late finds more
+    await expect(line).to_contain_text(
+        re.compile(r"\b([2-9]|\d\d+) times in a row")
+    )  # whoever looks late finds more
     await page.reload()
     await expect(line).to_contain_text("“Look” fails by itself: ")
     await holds(await the_frame(page), "told.at(-1)?.poll?.failures >= 2")

@@ -49,21 +49,33 @@ async def test_a_page_outlives_a_killed_server_and_shows_what_it_missed(page: Pa
             await is_free(frame.get_by_text("Refresh Logs"))
         server.kill()
         await expect(page.locator("#link")).to_have_text(AWAY)
-        await frame.get_by_text("Refresh Logs").click()  # an action is not kept for later: somebody would have forgotten it by then
-        await expect(page.locator("#notes-list")).to_contain_text("no connection to the server; nothing was run")
+        await frame.get_by_text(
+            "Refresh Logs"
+        ).click()  # an action is not kept for later: somebody would have forgotten it by then
+        await expect(page.locator("#notes-list")).to_contain_text(
+            "no connection to the server; nothing was run"
+        )
         await page.locator("#notes summary").click()
         await page.get_by_role("button", name="Clear").click()
         await frame.locator("input").fill("typed while it was away")
-        await frame.get_by_text("Refresh Logs").click()  # nor is it while something that was typed waits for the server
-        await expect(page.locator("#notes-list")).to_contain_text("no connection to the server; nothing was run")
+        await frame.get_by_text(
+            "Refresh Logs"
+        ).click()  # nor is it while something that was typed waits for the server
+        await expect(page.locator("#notes-list")).to_contain_text(
+            "no connection to the server; nothing was run"
+        )
         await expect(frame.get_by_text("Refresh Logs")).not_to_have_attribute("aria-busy", "true")
         server = await started(launcher, server)
         with Desk(server) as desk:
             desk.patch(name, "/service", "back")
-            await page.locator("#try-now").dispatch_event("click")  # it may have come back by itself, and the button be gone
+            await page.locator("#try-now").dispatch_event(
+                "click"
+            )  # it may have come back by itself, and the button be gone
             await expect(page.locator("#link")).to_have_text("connected")
             await expect(frame.locator("h1")).to_have_text("back")
-            await desk.until(lambda: desk.state(name)["version"] == "typed while it was away", "what was typed")
+            await desk.until(
+                lambda: desk.state(name)["version"] == "typed while it was away", "what was typed"
+            )
             assert len(desk.records(name)) == 1
             assert await page.evaluate("window.stays"), "without a reload"
             await all_saved(frame)
@@ -76,9 +88,17 @@ async def test_a_page_outlives_a_killed_server_and_shows_what_it_missed(page: Pa
 
 @rule("CV-22", "CV-46")
 @pytest.mark.parametrize("has_arrived", [True, False], ids=["it runs", "it has not arrived"])
-async def test_of_what_was_approved_nothing_is_said_before_it_is_known(page: Page, tmp_path: Path, *, has_arrived: bool) -> None:
+async def test_of_what_was_approved_nothing_is_said_before_it_is_known(
+    page: Page, tmp_path: Path, *, has_arrived: bool
+) -> None:
     """The connection breaks behind the answer or in front of it. Who reads "nothing was run" of something that runs presses again."""
-    sleeps = {"kind": "tool.call", "tool": "gsv__Sleep", "args": {"ms": 3_000}, "confirm": "always", "title": "Take a while"}
+    sleeps = {
+        "kind": "tool.call",
+        "tool": "gsv__Sleep",
+        "args": {"ms": 3_000},
+        "confirm": "always",
+        "title": "Take a while",
+    }
     with Launcher(tmp_path) as launcher:
         server = await started(launcher)
         with Desk(server) as desk:
@@ -99,9 +119,13 @@ async def test_of_what_was_approved_nothing_is_said_before_it_is_known(page: Pag
                     await break_off()
                 await page.get_by_role("button", name="Approve").click()
                 if has_arrived:
-                    await desk.until(lambda: desk.records(name)[0]["status"] in ("running", "completed"), "it runs")
+                    await desk.until(
+                        lambda: desk.records(name)[0]["status"] in ("running", "completed"), "it runs"
+                    )
                     await break_off()
-                await expect(page.locator("#waiting")).to_contain_text("Take a while: the connection broke before the server had answered")
+                await expect(page.locator("#waiting")).to_contain_text(
+                    "Take a while: the connection broke before the server had answered"
+                )
                 await expect(page.locator("#notes")).to_be_hidden()
                 wire.bring_back()
                 await page.evaluate("dispatchEvent(new Event('focus'))")
@@ -112,7 +136,9 @@ async def test_of_what_was_approved_nothing_is_said_before_it_is_known(page: Pag
                 assert [one["status"] for one in desk.records(name)] == ["completed"], "once"
 
 
-async def test_whoever_insists_while_the_connection_is_closing_is_answered_by_the_next_one(page: Page, tmp_path: Path) -> None:
+async def test_whoever_insists_while_the_connection_is_closing_is_answered_by_the_next_one(
+    page: Page, tmp_path: Path
+) -> None:
     """A socket that is closing takes nothing more, and has not ended: asked again and again, it never could."""
     with Launcher(tmp_path) as launcher:
         server = await started(launcher)
@@ -141,9 +167,14 @@ async def test_whoever_insists_while_the_connection_is_closing_is_answered_by_th
 
 
 @rule("RS-34")
-async def test_a_page_whose_place_in_the_log_is_gone_reads_the_canvas_anew(page: Page, tmp_path: Path) -> None:
+async def test_a_page_whose_place_in_the_log_is_gone_reads_the_canvas_anew(
+    page: Page, tmp_path: Path
+) -> None:
     """What it missed is not in the log any more, and what it knew of the log's end is older than all that is."""
-    with LiveEasel(tmp_path, with_worker=False, settings={"poll_seconds": 30.0}) as easel, Desk(easel) as desk:
+    with (
+        LiveEasel(tmp_path, with_worker=False, settings={"poll_seconds": 30.0}) as easel,
+        Desk(easel) as desk,
+    ):
         name = desk.make(MINIMAL)
         frame = await show(page, easel, name)
         await expect(frame.locator("h1")).to_have_text("api")
@@ -152,7 +183,10 @@ async def test_a_page_whose_place_in_the_log_is_gone_reads_the_canvas_anew(page:
         async def forget() -> None:
             told = CanvasEvents(CanvasId(name), agent_id="main", event_id="evt_1")
             for n in range(3):  # past the stories, which would tell whoever watches
-                state = {**(await stories.canvases.get(THE_OWNER, name)).canvas.state, "service": f"missed {n}"}
+                state = {
+                    **(await stories.canvases.get(THE_OWNER, name)).canvas.state,
+                    "service": f"missed {n}",
+                }
                 change = Change(events=[told.updated(n + 2, ["/service"])], state=state)
                 await canvases.change(OWNER, CanvasId(name), lambda _, change=change: change)
             await CanvasLogs(canvases, -1).once()
@@ -180,7 +214,9 @@ async def test_assets_that_changed_while_the_page_was_away_are_shown(page: Page,
                 await expect(inside(page).locator("h2")).to_have_text("api")
 
 
-async def test_a_page_whose_parts_were_not_there_is_loaded_when_the_server_is_back(page: Page, tmp_path: Path) -> None:
+async def test_a_page_whose_parts_were_not_there_is_loaded_when_the_server_is_back(
+    page: Page, tmp_path: Path
+) -> None:
     with Launcher(tmp_path) as launcher:
         server = await started(launcher)
         with Desk(server) as desk:
@@ -250,7 +286,9 @@ async def test_a_page_that_nothing_happens_to_asks_for_nothing(page: Page, tmp_p
             async with Wire(server.base_url) as wire:
                 await show(page, server, name, base_url=wire.base_url)
                 await the_frame(page)
-                await expect(page.locator("#views")).to_have_text("only you look at it")  # the last that it hears of its own coming
+                await expect(page.locator("#views")).to_have_text(
+                    "only you look at it"
+                )  # the last that it hears of its own coming
                 asked = len(wire.answers)
                 socket = wire.to("/ws")[0]
                 heard = len(socket.bytes)

@@ -46,7 +46,9 @@ def new_server(tmp_path: Path) -> Iterator[EaselProcess]:
         yield started
 
 
-async def test_the_printed_link_leads_to_a_first_run_with_one_press(page: Page, new_server: EaselProcess) -> None:
+async def test_the_printed_link_leads_to_a_first_run_with_one_press(
+    page: Page, new_server: EaselProcess
+) -> None:
     server = new_server
     await page.goto(link_of(server))
     await expect(page.locator("#welcome")).to_be_visible()
@@ -81,7 +83,9 @@ async def test_a_question_and_its_answer_come_over_the_chat(page: Page, server: 
     await say(page, script({"say": "And again."}))
     await expect(answer(page)).to_have_text("And again.")
     await expect(page.locator("#turns .turn")).to_have_count(2)
-    await expect(turn(page).locator(".answer time")).to_have_attribute("title", re.compile(r"^20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC$"))
+    await expect(turn(page).locator(".answer time")).to_have_attribute(
+        "title", re.compile(r"^20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC$")
+    )
 
 
 async def test_an_answer_grows_while_it_is_given(page: Page, server: EaselProcess) -> None:
@@ -99,7 +103,9 @@ async def test_an_answer_grows_while_it_is_given(page: Page, server: EaselProces
     await expect(answer(page)).to_have_text("".join(f"tick {n}\n" for n in range(1, 31)) + "Done.")
 
 
-async def test_a_long_answer_is_shown_whole_although_its_event_only_refers_to_it(page: Page, server: EaselProcess) -> None:
+async def test_a_long_answer_is_shown_whole_although_its_event_only_refers_to_it(
+    page: Page, server: EaselProcess
+) -> None:
     await enter(page, server)
     long = "".join(f"Line {n} of a long answer, with ümlauts.\n" for n in range(300))
     await say(page, script({"say": long}))
@@ -121,7 +127,8 @@ async def test_what_a_tool_was_given_and_gave_can_be_folded_open_and_what_was_mo
     await say(
         page,
         script(
-            {"call": "gsv__Echo", "args": {"value": {"redacted": True, "note": "mine"}}}, {"call": "gsv__Echo", "args": {"value": heavy}}
+            {"call": "gsv__Echo", "args": {"value": {"redacted": True, "note": "mine"}}},
+            {"call": "gsv__Echo", "args": {"value": heavy}},
         ),
     )
     await expect_ended(page)
@@ -132,7 +139,9 @@ async def test_what_a_tool_was_given_and_gave_can_be_folded_open_and_what_was_mo
     await expect(turn(page).locator(".question .text")).to_contain_text("0123456789")
     await tool.locator("summary").click()
     before = [url for url in asked if "/api/artifacts/" in url]
-    assert len(before) == 1, "the question itself, which is a message; nothing else is fetched before somebody asks"
+    assert len(before) == 1, (
+        "the question itself, which is a message; nothing else is fetched before somebody asks"
+    )
     result = tool.locator(".detail > .moved")
     kept_at = await result.get_by_role("link", name="open").get_attribute("href") or ""
     await result.get_by_role("button", name="show").click()
@@ -155,7 +164,9 @@ async def test_stop_ends_the_run_and_keeps_what_was_said(page: Page, server: Eas
     await expect(stop).to_be_disabled()
 
 
-async def test_messages_sent_while_a_run_is_active_wait_in_line_and_get_their_turn_in_order(page: Page, server: EaselProcess) -> None:
+async def test_messages_sent_while_a_run_is_active_wait_in_line_and_get_their_turn_in_order(
+    page: Page, server: EaselProcess
+) -> None:
     await enter(page, server)
     await say(page, script({"say": "I hold the turn."}, {"wait_ms": 60_000}))
     await expect(answer(page)).to_have_text("I hold the turn.")
@@ -174,7 +185,9 @@ async def test_messages_sent_while_a_run_is_active_wait_in_line_and_get_their_tu
     await expect(answer(page, 3)).to_have_text("the third")
     await page.reload()
     await expect(turn(page, 2)).to_contain_text("cancelled")
-    await expect(page.locator("#turns .answer > .parts > .text")).to_have_text(["I hold the turn.", "the first", "the third"])
+    await expect(page.locator("#turns .answer > .parts > .text")).to_have_text(
+        ["I hold the turn.", "the first", "the third"]
+    )
 
 
 @case("E4")
@@ -208,11 +221,15 @@ async def test_the_link_to_a_session_shows_all_of_it_tools_too(page: Page, serve
     await expect(status(page)).to_have_text("completed")
 
 
-async def test_a_long_thread_begins_with_its_newest_messages_and_shows_earlier_ones_when_asked(page: Page, server: EaselProcess) -> None:
+async def test_a_long_thread_begins_with_its_newest_messages_and_shows_earlier_ones_when_asked(
+    page: Page, server: EaselProcess
+) -> None:
     session = "long-thread"
     with Outside(server) as outside:
         for number in range(34):
-            outside.post("/api/runs", {"session_id": session, "message": script({"say": f"answer {number}."})})
+            outside.post(
+                "/api/runs", {"session_id": session, "message": script({"say": f"answer {number}."})}
+            )
         outside.wait_until_idle(session)
     await enter(page, server, session)
     await expect(answer(page)).to_have_text("answer 33.")
@@ -220,7 +237,9 @@ async def test_a_long_thread_begins_with_its_newest_messages_and_shows_earlier_o
     await page.get_by_role("button", name="Earlier messages").click()
     await expect(page.locator("#turns .turn")).to_have_count(34)
     await expect(page.get_by_role("button", name="Earlier messages")).to_be_hidden()
-    assert await page.locator("#turns .answer .text").all_text_contents() == [f"answer {n}." for n in range(34)]
+    assert await page.locator("#turns .answer .text").all_text_contents() == [
+        f"answer {n}." for n in range(34)
+    ]
 
 
 async def test_a_failing_run_shows_its_reason(page: Page, server: EaselProcess) -> None:
@@ -257,12 +276,16 @@ async def test_hostile_text_is_shown_as_text_everywhere(page: Page, server: Ease
     await expect(page.locator("#whiteboard td pre")).to_have_text(HOSTILE)
     await say(page, HOSTILE)
     await expect(turn(page).locator(".question .text")).to_have_text(HOSTILE)
-    await expect(turn(page).locator(".question .text")).to_have_css("unicode-bidi", "plaintext")  # it turns nothing around it
+    await expect(turn(page).locator(".question .text")).to_have_css(
+        "unicode-bidi", "plaintext"
+    )  # it turns nothing around it
     assert await page.locator("img, svg, main script, main b").count() == 0
     assert all(url.startswith(server.base_url) for url in asked)
 
 
-async def test_what_the_server_refuses_stays_on_the_page_with_the_reason(page: Page, server: EaselProcess) -> None:
+async def test_what_the_server_refuses_stays_on_the_page_with_the_reason(
+    page: Page, server: EaselProcess
+) -> None:
     await enter(page, server)
     await say(page, "x" * 300_000)
     refused = page.locator("#turns .turn[data-state='unsent refused']")
@@ -273,7 +296,9 @@ async def test_what_the_server_refuses_stays_on_the_page_with_the_reason(page: P
     await expect(refused).to_have_count(0)
 
 
-async def test_another_session_may_be_chosen_while_one_is_live_and_their_words_do_not_mix(page: Page, server: EaselProcess) -> None:
+async def test_another_session_may_be_chosen_while_one_is_live_and_their_words_do_not_mix(
+    page: Page, server: EaselProcess
+) -> None:
     talkative = await enter(page, server)
     await say(page, script(COUNTING))
     await expect(answer(page)).to_contain_text("tick 2")
@@ -356,7 +381,13 @@ def answered(run: str, text: object) -> tuple[str, str, dict[str, object]]:
     return (
         "message.completed",
         "9",
-        {"role": "assistant", "run_id": f"run_{run}", "message_id": f"msg_{run}", "text": text, "status": "completed"},
+        {
+            "role": "assistant",
+            "run_id": f"run_{run}",
+            "message_id": f"msg_{run}",
+            "text": text,
+            "status": "completed",
+        },
     )
 
 

@@ -24,7 +24,13 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 ASKS: dict[str, Any] = {**COCKPIT["actions"]["deploy"], "title": "Ask me"}
 GENERATED: dict[str, Any] = {
     **COCKPIT,
-    "state": {**COCKPIT["state"], "long": "words and words " * 20, "on": True, "count": 3, "hosts": [{"name": "a"}]},
+    "state": {
+        **COCKPIT["state"],
+        "long": "words and words " * 20,
+        "on": True,
+        "count": 3,
+        "hosts": [{"name": "a"}],
+    },
     "actions": {**COCKPIT["actions"], "ask": ASKS},
 }
 BARE = "<!doctype html><style>{style}</style><h1>Nothing but text</h1><p>Of a page that paints nothing.</p><p>And more.</p>"
@@ -58,9 +64,17 @@ async def test_the_canvases_for_newcomers(seen: Page, server: EaselProcess, desk
 
 
 @pytest.mark.parametrize(
-    "style", ["", ":root { color-scheme: light dark }", ":root { color-scheme: dark }", ":root { color-scheme: light }"]
+    "style",
+    [
+        "",
+        ":root { color-scheme: light dark }",
+        ":root { color-scheme: dark }",
+        ":root { color-scheme: light }",
+    ],
 )
-async def test_a_page_of_its_own_that_paints_no_background(seen: Page, server: EaselProcess, desk: Desk, style: str) -> None:
+async def test_a_page_of_its_own_that_paints_no_background(
+    seen: Page, server: EaselProcess, desk: Desk, style: str
+) -> None:
     """Which it has from its frame, or from the browser where its colours are others than the frame's."""
     await show(seen, server, desk.make(BARE.replace("{style}", style)))
     await expect_readable(seen, "body", await the_frame(seen))
@@ -88,7 +102,9 @@ async def test_a_generated_page_and_what_its_shell_says(seen: Page, server: Ease
 
 
 @rule("RS-59")
-async def test_what_an_agent_wrote_and_nobody_has_accepted(seen: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_what_an_agent_wrote_and_nobody_has_accepted(
+    seen: Page, server: EaselProcess, desk: Desk
+) -> None:
     spec = {name: part for name, part in COCKPIT.items() if name != "bindings"}
     name = f"by-agent-{len(desk.rpc('canvas.list')['canvases'])}"
     await desk.as_agent(operation="upsert", canvasId=name, title="By an agent", spec=spec)

@@ -22,7 +22,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 RED_DOT = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4//8/w38GIAXDIBKE0DHxgljNBAAO9TXL0Y4OHwAAAABJRU5ErkJggg=="
 )
-BLUE_DOT = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPj/HwADBwIAMCbHYQAAAABJRU5ErkJggg==")
+BLUE_DOT = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPj/HwADBwIAMCbHYQAAAABJRU5ErkJggg=="
+)
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------
@@ -49,7 +51,9 @@ async def test_sessions_are_found_renamed_and_deleted(page: Page, server: EaselP
     await page.keyboard.press("Enter")
     await expect(rows.first).to_contain_text(f"{name} <b>horses</b>")
     await expect(page.locator("#title")).to_have_text(f"{name} <b>horses</b>")
-    await expect(page.get_by_role("button", name="Rename")).to_be_focused()  # who has finished goes on where they were
+    await expect(
+        page.get_by_role("button", name="Rename")
+    ).to_be_focused()  # who has finished goes on where they were
     await page.keyboard.press("Enter")
     await page.keyboard.press("Escape")
     await expect(page.locator("#title")).to_be_visible()
@@ -71,7 +75,9 @@ async def test_sessions_are_found_renamed_and_deleted(page: Page, server: EaselP
         assert session not in [one["session_id"] for one in outside.get("/api/sessions")["sessions"]]
 
 
-async def test_a_press_on_a_session_is_not_lost_when_the_list_is_drawn_anew(page: Page, server: EaselProcess) -> None:
+async def test_a_press_on_a_session_is_not_lost_when_the_list_is_drawn_anew(
+    page: Page, server: EaselProcess
+) -> None:
     first = await enter(page, server)
     await say(page, script({"say": "First."}))
     await expect_ended(page)
@@ -92,13 +98,20 @@ async def test_a_press_on_a_session_is_not_lost_when_the_list_is_drawn_anew(page
     await expect(row).to_have_attribute("aria-current", "true")
 
 
-async def test_an_answer_that_breaks_off_is_told_and_asked_for_again(page: Page, server: EaselProcess) -> None:
+async def test_an_answer_that_breaks_off_is_told_and_asked_for_again(
+    page: Page, server: EaselProcess
+) -> None:
     await enter(page, server)
     await say(page, script({"say": "First."}))
     await expect_ended(page)
-    await page.route("**/api/sessions?*", lambda route: route.fulfill(status=200, content_type="application/json", body='{"sess'))
+    await page.route(
+        "**/api/sessions?*",
+        lambda route: route.fulfill(status=200, content_type="application/json", body='{"sess'),
+    )
     await page.evaluate("dispatchEvent(new Event('focus'))")
-    await expect(page.locator("#sessions-problem")).to_have_text("The server went away in the middle of its answer.")
+    await expect(page.locator("#sessions-problem")).to_have_text(
+        "The server went away in the middle of its answer."
+    )
     await page.unroute("**/api/sessions?*")
     await page.evaluate("dispatchEvent(new Event('focus'))")
     await expect(page.locator("#sessions-problem")).to_be_empty()
@@ -118,7 +131,9 @@ async def test_a_new_session_is_empty_and_one_empty_one_is_enough(page: Page, se
     await expect(page.locator("#title")).to_have_text("A title comes from what is said first")
 
 
-async def test_a_session_that_is_deleted_elsewhere_is_left_with_a_word(page: Page, server: EaselProcess) -> None:
+async def test_a_session_that_is_deleted_elsewhere_is_left_with_a_word(
+    page: Page, server: EaselProcess
+) -> None:
     session = await enter(page, server)
     await say(page, script({"say": "Here today."}))
     await expect_ended(page)
@@ -173,7 +188,9 @@ async def test_the_boards_are_tables_that_change_while_one_looks(page: Page, ser
     await expect(handed).to_have_count(2)
 
 
-async def test_the_state_of_an_earlier_run_can_be_chosen_and_left_again(page: Page, server: EaselProcess) -> None:
+async def test_the_state_of_an_earlier_run_can_be_chosen_and_left_again(
+    page: Page, server: EaselProcess
+) -> None:
     await enter(page, server)
     for number in (1, 2):
         await say(page, script({"call": "gsv__WhiteboardWrite", "args": {"key": "number", "value": number}}))
@@ -200,7 +217,9 @@ async def test_an_address_with_an_unknown_run_says_so(page: Page, server: EaselP
 
 
 @rule("CC-07", "CC-24")
-async def test_a_canvas_is_made_and_its_newest_picture_appears_by_reference(page: Page, server: EaselProcess) -> None:
+async def test_a_canvas_is_made_and_its_newest_picture_appears_by_reference(
+    page: Page, server: EaselProcess
+) -> None:
     await enter(page, server)
     canvas = f"c-{secrets.token_hex(3)}"
     await page.get_by_text("Pictures of a canvas").click()
@@ -229,7 +248,9 @@ async def test_a_canvas_is_made_and_its_newest_picture_appears_by_reference(page
     await page.set_input_files("#picture", {"name": "dot.png", "mimeType": "image/png", "buffer": RED_DOT})
     await expect(picture).to_have_attribute("src", first["uri"])
     await expect(picture).to_have_js_property("naturalWidth", 5)
-    await page.set_input_files("#picture", {"name": "x.png", "mimeType": "image/png", "buffer": b"<svg onload=alert(1)>"})
+    await page.set_input_files(
+        "#picture", {"name": "x.png", "mimeType": "image/png", "buffer": b"<svg onload=alert(1)>"}
+    )
     await expect(page.locator("#canvas-problem")).to_contain_text("picture")
 
 
@@ -237,15 +258,22 @@ async def test_a_canvas_is_made_and_its_newest_picture_appears_by_reference(page
 
 
 @pytest.mark.parametrize("width, height", [(360, 640), (800, 600)])
-async def test_in_a_narrow_window_everything_is_within_reach(page: Page, server: EaselProcess, width: int, height: int) -> None:
+async def test_in_a_narrow_window_everything_is_within_reach(
+    page: Page, server: EaselProcess, width: int, height: int
+) -> None:
     await page.set_viewport_size({"width": width, "height": height})
     await enter(page, server)
-    board = {"call": "gsv__BlackboardWrite", "args": {"edge_id": "e" * 100, "key": "k" * 100, "value": "v" * 500}}
+    board = {
+        "call": "gsv__BlackboardWrite",
+        "args": {"edge_id": "e" * 100, "key": "k" * 100, "value": "v" * 500},
+    }
     await say(page, script({"say": "x" * 500}, {"call": "gsv__Echo", "args": {"value": "y" * 500}}, board))
     await expect_ended(page)
 
     async def fits(*names: str) -> None:
-        overflow = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        overflow = await page.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
         assert overflow <= 0, f"{overflow} px wider than the window"
         for name in names:
             button = page.get_by_role("button", name=name, exact=True)

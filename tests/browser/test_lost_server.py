@@ -43,13 +43,20 @@ async def test_a_page_outlives_a_killed_server_and_sees_its_run_finish(page: Pag
     with Launcher(tmp_path, settings={"CLAIM_SECONDS": "3", "POLL_SECONDS": "0.2"}) as launcher:
         server = await started(launcher)
         session = await enter(page, server)
-        steps = [{"say": "Before."}, {"call": "gsv__Clock", "args": {}}, {"ticks": 20, "every_ms": 400}, {"say": "After."}]
+        steps = [
+            {"say": "Before."},
+            {"call": "gsv__Clock", "args": {}},
+            {"ticks": 20, "every_ms": 400},
+            {"say": "After."},
+        ]
         await say(page, script(*steps))
         await expect(answer(page).last).to_contain_text("tick 3")
         server.kill()
         await expect(page.locator("#link")).to_have_text(AWAY)
         server = await started(launcher, server)
-        await expect(page.locator("#run-note")).to_contain_text(re.compile("Attempt [23]"))  # a machine that stands still may cost one more
+        await expect(page.locator("#run-note")).to_contain_text(
+            re.compile("Attempt [23]")
+        )  # a machine that stands still may cost one more
         await expect_ended(page)
         await expect(status(page)).to_have_text("completed")
         ticks = "".join(f"tick {number}\n" for number in range(1, 21))
@@ -58,10 +65,15 @@ async def test_a_page_outlives_a_killed_server_and_sees_its_run_finish(page: Pag
         await expect(turn(page).locator(".tool")).to_have_count(1)
         await expect(page.locator("#link")).to_have_text("connected")
         with Outside(server) as outside:
-            assert [one["role"] for one in outside.get(f"/api/sessions/{session}/messages")["messages"]] == ["user", "assistant"]
+            assert [one["role"] for one in outside.get(f"/api/sessions/{session}/messages")["messages"]] == [
+                "user",
+                "assistant",
+            ]
 
 
-async def test_what_is_said_while_the_server_is_away_waits_and_arrives_once_and_in_order(page: Page, tmp_path: Path) -> None:
+async def test_what_is_said_while_the_server_is_away_waits_and_arrives_once_and_in_order(
+    page: Page, tmp_path: Path
+) -> None:
     with Launcher(tmp_path) as launcher:
         server = await started(launcher)
         session = await enter(page, server)
@@ -71,7 +83,9 @@ async def test_what_is_said_while_the_server_is_away_waits_and_arrives_once_and_
         await expect(page.locator("#link")).to_have_text(AWAY)
         for word in ("one", "two"):
             await say(page, script({"say": word}))
-        await expect(page.locator("#turns .turn[data-state='unsent waiting'] .note")).to_have_text(["waiting for the server…"] * 2)
+        await expect(page.locator("#turns .turn[data-state='unsent waiting'] .note")).to_have_text(
+            ["waiting for the server…"] * 2
+        )
         server = await started(launcher, server)
         await look(page)
         await expect(page.locator("#turns .answer > .parts > .text")).to_have_text(["zero", "one", "two"])
@@ -108,10 +122,16 @@ async def test_a_server_that_was_restored_from_a_backup_is_shown_as_it_is(page: 
 
 
 @rule("RS-34")
-async def test_a_thread_whose_log_was_shortened_is_shown_from_its_messages(page: Page, tmp_path: Path) -> None:
+async def test_a_thread_whose_log_was_shortened_is_shown_from_its_messages(
+    page: Page, tmp_path: Path
+) -> None:
     with LiveEasel(tmp_path) as easel:
         run_id = easel.finish(
-            script({"say": "Long ago."}, {"call": "gsv__WhiteboardWrite", "args": {"key": "old", "value": "kept"}}), "s-old"
+            script(
+                {"say": "Long ago."},
+                {"call": "gsv__WhiteboardWrite", "args": {"key": "old", "value": "kept"}},
+            ),
+            "s-old",
         )
         easel.prune()
         easel.finish(script({"say": "Lately."}, {"call": "gsv__Clock", "args": {}}), "s-old")
@@ -124,7 +144,9 @@ async def test_a_thread_whose_log_was_shortened_is_shown_from_its_messages(page:
         await expect(page.locator("#whiteboard td pre")).to_have_text("kept")
 
 
-async def test_a_page_whose_sign_in_ended_while_the_server_was_away_says_so(page: Page, tmp_path: Path) -> None:
+async def test_a_page_whose_sign_in_ended_while_the_server_was_away_says_so(
+    page: Page, tmp_path: Path
+) -> None:
     with Launcher(tmp_path) as launcher:
         server = await started(launcher)
         await enter(page, server)

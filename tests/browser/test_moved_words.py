@@ -32,18 +32,41 @@ def delta(text: object) -> tuple[str, dict[str, object]]:
 
 
 def marker(size: int) -> dict[str, object]:
-    return {"redacted": True, "original_size": size, "sha256": "0" * 64, "uri": f"/api/artifacts/art_{'0' * 64}"}
+    return {
+        "redacted": True,
+        "original_size": size,
+        "sha256": "0" * 64,
+        "uri": f"/api/artifacts/art_{'0' * 64}",
+    }
 
 
 def answered(text: object) -> tuple[str, dict[str, object]]:
-    return "message.completed", {"role": "assistant", "run_id": "run_A", "message_id": "msg_A", "text": text, "status": "completed"}
+    return "message.completed", {
+        "role": "assistant",
+        "run_id": "run_A",
+        "message_id": "msg_A",
+        "text": text,
+        "status": "completed",
+    }
 
 
 TOLD = [
     # says, events, what is shown
-    ("a reference stands where it was said", [delta("a"), delta(marker(5_000)), delta("b")], ["a", 5_000, "b"]),
-    ("and stays if all adds up to the message", [delta("ä"), delta(marker(5_000)), answered(marker(5_002))], ["ä", 5_000]),
-    ("the message counts if it does not", [delta("a"), delta(marker(5_000)), answered(marker(7_000))], ["final"]),
+    (
+        "a reference stands where it was said",
+        [delta("a"), delta(marker(5_000)), delta("b")],
+        ["a", 5_000, "b"],
+    ),
+    (
+        "and stays if all adds up to the message",
+        [delta("ä"), delta(marker(5_000)), answered(marker(5_002))],
+        ["ä", 5_000],
+    ),
+    (
+        "the message counts if it does not",
+        [delta("a"), delta(marker(5_000)), answered(marker(7_000))],
+        ["final"],
+    ),
 ]
 
 
@@ -54,7 +77,9 @@ async def test_a_reference_among_the_words_is_one_of_them(page: Page, server: Ea
 
 
 @rule("CC-23", "RS-35")
-async def test_base64_that_a_model_says_is_shown_by_its_reference_in_every_tab(page: Page, server: EaselProcess) -> None:
+async def test_base64_that_a_model_says_is_shown_by_its_reference_in_every_tab(
+    page: Page, server: EaselProcess
+) -> None:
     session = await enter(page, server)
     await say(page, script({"say": "Here it is: "}, {"say": BASE64}, {"say": ", and that was all of it."}))
     await expect_ended(page)

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 
-async def test_the_form_refuses_a_wrong_token_and_takes_the_right_one(page: Page, server: EaselProcess) -> None:
+async def test_the_form_refuses_a_wrong_token_and_takes_the_right_one(
+    page: Page, server: EaselProcess
+) -> None:
     await page.goto(server.base_url)
     token = page.get_by_label("Token")
     await expect(token).to_be_focused()
@@ -81,12 +83,17 @@ async def test_signing_out_in_one_tab_ends_the_streams_of_all(page: Page, server
     await expect(other.locator("#link")).to_have_text("You are signed out.")
     with Outside(server) as outside:
         await asyncio.to_thread(
-            wait_until, lambda: not any(outside.watched().values()), within=PATIENCE_SECONDS, what="the server has no stream of theirs"
+            wait_until,
+            lambda: not any(outside.watched().values()),
+            within=PATIENCE_SECONDS,
+            what="the server has no stream of theirs",
         )
 
 
 @case("O9")
-async def test_signing_out_ends_the_canvases_of_all_tabs_and_their_views(page: Page, server: EaselProcess) -> None:
+async def test_signing_out_ends_the_canvases_of_all_tabs_and_their_views(
+    page: Page, server: EaselProcess
+) -> None:
     with Desk(server) as desk:
         name = desk.make()
     canvas = await page.context.new_page()
@@ -96,19 +103,26 @@ async def test_signing_out_ends_the_canvases_of_all_tabs_and_their_views(page: P
     await page.get_by_role("button", name="Sign out").click()
     await expect(page.get_by_label("Token")).to_be_visible()
     await expect(canvas.locator("#signed-out")).to_be_visible()
-    await expect(canvas.locator("#stage iframe")).to_have_count(0)  # nothing of it is left for whoever comes next
+    await expect(canvas.locator("#stage iframe")).to_have_count(
+        0
+    )  # nothing of it is left for whoever comes next
     assert (await page.request.get(view)).status == 404
 
 
 @case("O7", "U8")
-async def test_another_site_can_neither_frame_nor_use_what_the_browser_may(browser: Browser, server: EaselProcess) -> None:
+async def test_another_site_can_neither_frame_nor_use_what_the_browser_may(
+    browser: Browser, server: EaselProcess
+) -> None:
     """The page of another origin (another port of this machine), in a browser that is signed in here."""
     context = await browser.new_context()
     here = await context.new_page()
     await here.goto(link_of(server))
     other = server.base_url.replace("127.0.0.1", "localhost")
     there = await context.new_page()
-    await there.route("**/elsewhere", lambda route: route.fulfill(body="<!doctype html><title>elsewhere</title>", content_type="text/html"))
+    await there.route(
+        "**/elsewhere",
+        lambda route: route.fulfill(body="<!doctype html><title>elsewhere</title>", content_type="text/html"),
+    )
     await there.goto(f"{other}/elsewhere")
     all_runs = "fetch('/api/runs').then((answer) => answer.json())"
     before = await here.evaluate(all_runs)
@@ -130,10 +144,14 @@ async def test_another_site_can_neither_frame_nor_use_what_the_browser_may(brows
     assert set(outcome) <= {"refused", "opaque"}, "nothing of an answer can be read"
     assert await here.evaluate(all_runs) == before, "and nothing was started"
     await there.evaluate(
-        "(target) => { const frame = document.createElement('iframe'); frame.src = target; document.body.append(frame); }", server.base_url
+        "(target) => { const frame = document.createElement('iframe'); frame.src = target; document.body.append(frame); }",
+        server.base_url,
     )
     await asyncio.to_thread(
-        wait_until, lambda: there.frames[-1].url.startswith("chrome-error:"), within=PATIENCE_SECONDS, what="the frame shows nothing of it"
+        wait_until,
+        lambda: there.frames[-1].url.startswith("chrome-error:"),
+        within=PATIENCE_SECONDS,
+        what="the frame shows nothing of it",
     )
     await expect(there.frame_locator("iframe").get_by_text("Sessions")).to_have_count(0)
     await context.close()

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
-DOT = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPj/HwADBwIAMCbHYQAAAABJRU5ErkJggg==")
+DOT = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPj/HwADBwIAMCbHYQAAAABJRU5ErkJggg=="
+)
 WITHOUT_WORKER = "delete globalThis.SharedWorker"
 
 
@@ -112,7 +114,11 @@ async def test_the_page_watches_chat_run_and_canvas_at_the_same_time_and_each_ca
     await expect(answer(page)).to_have_text(["Now", "done."])
     await expect(page.locator("#whiteboard tbody tr")).to_have_count(1)
 
-    for path, stream in (("/ws/chat/", Stream.NARRATIVE), ("/sse/run/", Stream.STATE), ("/sse/canvas/", Stream.VISUALS)):
+    for path, stream in (
+        ("/ws/chat/", Stream.NARRATIVE),
+        ("/sse/run/", Stream.STATE),
+        ("/sse/canvas/", Stream.VISUALS),
+    ):
         types = {event["type"] for one in wire.to(path) for event in one.events()}
         assert types, path
         assert {EVENT_TYPES[name].stream for name in types} == {stream}
@@ -121,7 +127,9 @@ async def test_the_page_watches_chat_run_and_canvas_at_the_same_time_and_each_ca
 
 
 @case("E4")
-async def test_a_broken_wire_is_mended_from_the_cursors_and_nothing_comes_twice(page: Page, server: EaselProcess, wire: Wire) -> None:
+async def test_a_broken_wire_is_mended_from_the_cursors_and_nothing_comes_twice(
+    page: Page, server: EaselProcess, wire: Wire
+) -> None:
     canvas = new_canvas(server)
     session = await enter(page, server, base_url=wire.base_url)
     await page.goto(f"{wire.base_url}/#session={session}&canvas={canvas}")
@@ -130,13 +138,18 @@ async def test_a_broken_wire_is_mended_from_the_cursors_and_nothing_comes_twice(
     await expect(answer(page)).to_contain_text("tick 3\n")
     await expect(page.locator("#whiteboard tbody tr")).to_contain_text("v1")
     await expect(page.locator("#canvas-link")).to_have_text("live")
-    before = {path: next(one for one in wire.to(path) if one.is_open) for path in ("/ws/chat/", "/sse/run/", "/sse/canvas/")}
+    before = {
+        path: next(one for one in wire.to(path) if one.is_open)
+        for path in ("/ws/chat/", "/sse/run/", "/sse/canvas/")
+    }
     wire.cut()
     await until(lambda: all(wire.to(path)[-1] is not broken for path, broken in before.items()))
     await expect_more(page)
     with Outside(server) as outside:
         [run] = outside.get(f"/api/runs?session_id={session}")["runs"]
-        outside.post(f"/api/runs/{run['run_id']}/whiteboard", {"key": "a", "value": 2, "source_node_id": "tester"})
+        outside.post(
+            f"/api/runs/{run['run_id']}/whiteboard", {"key": "a", "value": 2, "source_node_id": "tester"}
+        )
     await expect(page.locator("#whiteboard tbody tr")).to_contain_text("v2")
     await expect(page.locator("#canvas-link")).to_have_text("live")
     await page.get_by_role("button", name="Stop", exact=True).click()
@@ -154,14 +167,16 @@ async def test_a_broken_wire_is_mended_from_the_cursors_and_nothing_comes_twice(
 
 def thinking(thought: str) -> str:
     """A message that makes the model think this without containing it: its first letter is written as an escape."""
-    return json.dumps({"script": [{"think": "?", "visibility": "public"}, {"say": "I have thought."}]}).replace(
-        '"?"', f'"\\u{ord(thought[0]):04x}{thought[1:]}"'
-    )
+    return json.dumps(
+        {"script": [{"think": "?", "visibility": "public"}, {"say": "I have thought."}]}
+    ).replace('"?"', f'"\\u{ord(thought[0]):04x}{thought[1:]}"')
 
 
 @rule("CC-12")
 @case("P3")
-async def test_thoughts_are_neither_sent_nor_shown_until_debug_is_on(page: Page, server: EaselProcess, wire: Wire) -> None:
+async def test_thoughts_are_neither_sent_nor_shown_until_debug_is_on(
+    page: Page, server: EaselProcess, wire: Wire
+) -> None:
     thought, later = f"Unspoken-{secrets.token_hex(4)}", f"Quiet-{secrets.token_hex(4)}"
     session = await enter(page, server, base_url=wire.base_url)
     await say(page, thinking(thought))
@@ -203,10 +218,18 @@ async def test_thoughts_are_neither_sent_nor_shown_until_debug_is_on(page: Page,
 
 
 @rule("CC-12")
-async def test_system_content_is_never_shown_even_if_some_server_sent_it(page: Page, server: EaselProcess) -> None:
+async def test_system_content_is_never_shown_even_if_some_server_sent_it(
+    page: Page, server: EaselProcess
+) -> None:
     def envelope(seq: int, visibility: str) -> str:
-        data = {"message_id": "msg_01m7f7efgdmygf8zqjxpzn759a", "text": f"{visibility} words", "visibility": visibility}
-        return json.dumps({"seq": seq, "type": "message.delta", "ts": "2026-01-01T00:00:00.000Z", "data": data})
+        data = {
+            "message_id": "msg_01m7f7efgdmygf8zqjxpzn759a",
+            "text": f"{visibility} words",
+            "visibility": visibility,
+        }
+        return json.dumps(
+            {"seq": seq, "type": "message.delta", "ts": "2026-01-01T00:00:00.000Z", "data": data}
+        )
 
     def meddle(route: WebSocketRoute) -> None:
         route.connect_to_server()
@@ -228,7 +251,9 @@ async def test_system_content_is_never_shown_even_if_some_server_sent_it(page: P
 
 
 @rule("RS-55", "CC-30")
-async def test_tabs_on_the_same_things_share_one_connection_each(page: Page, server: EaselProcess, wire: Wire) -> None:
+async def test_tabs_on_the_same_things_share_one_connection_each(
+    page: Page, server: EaselProcess, wire: Wire
+) -> None:
     session, _ = await open_all_three(page, server, wire)
     with Outside(server) as outside:
         before = {"session": 1, "run": 1, "canvas": 1}
@@ -261,7 +286,9 @@ async def test_tabs_on_the_same_things_share_one_connection_each(page: Page, ser
 
 
 @rule("RS-55")
-async def test_many_tabs_on_different_things_leave_connections_to_ask_with(page: Page, server: EaselProcess, wire: Wire) -> None:
+async def test_many_tabs_on_different_things_leave_connections_to_ask_with(
+    page: Page, server: EaselProcess, wire: Wire
+) -> None:
     pages: list[Page] = []
     for number in range(3):
         one = await page.context.new_page() if number else page
@@ -285,7 +312,9 @@ async def test_many_tabs_on_different_things_leave_connections_to_ask_with(page:
 
 
 @rule("CC-30")
-async def test_without_a_shared_worker_the_page_does_it_all_itself(page: Page, server: EaselProcess, wire: Wire) -> None:
+async def test_without_a_shared_worker_the_page_does_it_all_itself(
+    page: Page, server: EaselProcess, wire: Wire
+) -> None:
     await page.add_init_script(WITHOUT_WORKER)
     canvas = new_canvas(server)
     session = await enter(page, server, base_url=wire.base_url)

@@ -111,7 +111,9 @@ class Wire:
 
         both = [asyncio.create_task(forth()), asyncio.create_task(back())]
         try:
-            with contextlib.suppress(asyncio.CancelledError):  # the test is over; asyncio would report it as an accident
+            with contextlib.suppress(
+                asyncio.CancelledError
+            ):  # the test is over; asyncio would report it as an accident
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._writers.discard(to_client)

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from typer.testing import CliRunner
 
-from easel.cli.app import app as cli
+from easel.cli import app as cli
 from tests.cli.test_cli import easel, refused
 from tests.requirements import rule
 from tests.support.postgres import create_database, drop_database, execute

@@ -23,7 +23,20 @@ from easel.ids import CanvasId
 from tests.cli.test_cli import END_SECONDS, easel, refused, shown
 from tests.edges.http.live import new_session
 from tests.requirements import case, rule
-from tests.support.canvas_folders import PAGE, PICTURE, SPEC, content, done, easel_at, easel_on, is_there, refusal, rpc, tree, written
+from tests.support.canvas_folders import (
+    PAGE,
+    PICTURE,
+    SPEC,
+    content,
+    done,
+    easel_at,
+    easel_on,
+    is_there,
+    refusal,
+    rpc,
+    tree,
+    written,
+)
 from tests.support.postgres import create_database, drop_database
 from tests.support.processes import EASEL, ROOT, EaselProcess, Launcher
 
@@ -77,7 +90,13 @@ def made(server: EaselProcess) -> str:
         state={"service": "api", "z": 1, "a": [1.5, True, None, "é"], "picture": heavy},
         assets={"assets/index.html": PAGE.decode(), "assets/index.js": ""},
     )
-    rpc(server, "canvas.asset.put", canvasId=name, path="assets/img/logo.png", base64=base64.b64encode(PICTURE).decode())
+    rpc(
+        server,
+        "canvas.asset.put",
+        canvasId=name,
+        path="assets/img/logo.png",
+        base64=base64.b64encode(PICTURE).decode(),
+    )
     assert rpc(server, "canvas.action", canvasId=name, actionId="look")["status"] == "completed"
     return name
 
@@ -99,7 +118,9 @@ def test_each_verb_explains_itself_with_an_example(verb: str) -> None:
 
 
 def test_without_a_server_it_says_how_to_start_one(tmp_path: Path) -> None:
-    sentence = refused(easel("canvas", "export", "x", str(tmp_path), PORT="1", TOKEN="t"), "easel up", "--url")
+    sentence = refused(
+        easel("canvas", "export", "x", str(tmp_path), PORT="1", TOKEN="t"), "easel up", "--url"
+    )
     assert "listens" in sentence
 
 
@@ -109,23 +130,35 @@ def test_a_wrong_token_is_told(server: EaselProcess, tmp_path: Path, canvas: str
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_owner_needs_no_token_beside_their_data_folder(server: EaselProcess, tmp_path: Path, canvas: str) -> None:
+def test_the_owner_needs_no_token_beside_their_data_folder(
+    server: EaselProcess, tmp_path: Path, canvas: str
+) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "owner-token").write_text(server.token + "\n")
     where = ("--url", server.base_url, "--data", str(tmp_path / "data"))
     assert easel("canvas", "export", canvas, str(tmp_path / "out"), *where).returncode == 0
     refused(
-        easel("canvas", "export", canvas, str(tmp_path / "out"), "--url", server.base_url, DATA=str(tmp_path)), "owner-token", "EASEL_TOKEN"
+        easel(
+            "canvas", "export", canvas, str(tmp_path / "out"), "--url", server.base_url, DATA=str(tmp_path)
+        ),
+        "owner-token",
+        "EASEL_TOKEN",
     )
 
 
 def test_the_owner_s_token_is_told_to_no_other_machine(tmp_path: Path) -> None:
     (tmp_path / "owner-token").write_text("the-owner-s-own-token\n")
     for url in ("http://easel.example.org", "https://10.1.2.3:8800", "http://127.0.0.1.example.org"):
-        refused(easel("canvas", "export", "x", str(tmp_path / "out"), "--url", url, DATA=str(tmp_path)), "EASEL_TOKEN", "another machine")
+        refused(
+            easel("canvas", "export", "x", str(tmp_path / "out"), "--url", url, DATA=str(tmp_path)),
+            "EASEL_TOKEN",
+            "another machine",
+        )
 
 
-@pytest.mark.parametrize("url", ["ftp://x", "http://", "127.0.0.1:8800", "http://x/path", "http://[", "http://u:p@x", "http://x:0"])
+@pytest.mark.parametrize(
+    "url", ["ftp://x", "http://", "127.0.0.1:8800", "http://x/path", "http://[", "http://u:p@x", "http://x:0"]
+)
 def test_an_address_that_is_none_is_told(url: str, tmp_path: Path) -> None:
     assert "--url" in refused(easel("canvas", "export", "x", str(tmp_path), "--url", url, TOKEN="t"))
 
@@ -148,7 +181,11 @@ def test_a_server_that_is_no_easel_is_told_and_not_followed(tmp_path: Path) -> N
     with http.server.HTTPServer(("127.0.0.1", 0), Stranger) as stranger:
         threading.Thread(target=stranger.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{stranger.server_port}"
-        refused(easel("canvas", "export", "x", str(tmp_path), "--url", url, TOKEN="t"), "not as an Easel does", "302")
+        refused(
+            easel("canvas", "export", "x", str(tmp_path), "--url", url, TOKEN="t"),
+            "not as an Easel does",
+            "302",
+        )
         stranger.shutdown()
 
 
@@ -169,7 +206,15 @@ def test_export_writes_exactly_the_layout(server: EaselProcess, tmp_path: Path, 
     found = tree(tmp_path)
     [record] = rpc(server, "canvas.records", canvasId=canvas)["records"]
     event = f"events/{record['askedAt']}-{record['eventId']}.json"
-    mine = {"descriptor.json", "spec.json", "state/latest.json", "assets/index.html", "assets/index.js", "assets/img/logo.png", event}
+    mine = {
+        "descriptor.json",
+        "spec.json",
+        "state/latest.json",
+        "assets/index.html",
+        "assets/index.js",
+        "assets/img/logo.png",
+        event,
+    }
     assert set(found) == {f"agents/main/canvases/{canvas}/{path}" for path in mine}
     here = tree(place(tmp_path, canvas))
     assert here["assets/index.html"] == PAGE
@@ -177,17 +222,27 @@ def test_export_writes_exactly_the_layout(server: EaselProcess, tmp_path: Path, 
     assert json.loads(here["spec.json"]) == whole["spec"]
     assert json.loads(here[event]) == record
     state = json.loads(here["state/latest.json"])
-    assert state["picture"] == base64.b64encode(PICTURE * 2).decode(), "the value itself, not a mark that leads to this server"
+    assert state["picture"] == base64.b64encode(PICTURE * 2).decode(), (
+        "the value itself, not a mark that leads to this server"
+    )
     assert {**whole["state"], "picture": ""} == {**state, "picture": ""}
-    assert json.loads(here["descriptor.json"]) == {name: value for name, value in whole["descriptor"].items() if name != "lastSeq"}
+    assert json.loads(here["descriptor.json"]) == {
+        name: value for name, value in whole["descriptor"].items() if name != "lastSeq"
+    }
 
 
-def test_no_more_records_than_asked_for_are_written(server: EaselProcess, tmp_path: Path, canvas: str) -> None:
+def test_no_more_records_than_asked_for_are_written(
+    server: EaselProcess, tmp_path: Path, canvas: str
+) -> None:
     for _ in range(3):
         rpc(server, "canvas.action", canvasId=canvas, actionId="look")
-    assert "2 records of actions" in done(easel_on(server, "canvas", "export", canvas, tmp_path, "--events", "2"))
+    assert "2 records of actions" in done(
+        easel_on(server, "canvas", "export", canvas, tmp_path, "--events", "2")
+    )
     newest = [one["eventId"] for one in rpc(server, "canvas.records", canvasId=canvas, limit=2)["records"]]
-    assert sorted(path.stem.partition("-")[2] for path in (place(tmp_path, canvas) / "events").iterdir()) == sorted(newest)
+    assert sorted(
+        path.stem.partition("-")[2] for path in (place(tmp_path, canvas) / "events").iterdir()
+    ) == sorted(newest)
     done(easel_on(server, "canvas", "export", canvas, tmp_path / "none", "--events", "0"))
     assert not (place(tmp_path / "none", canvas) / "events").exists()
 
@@ -212,7 +267,9 @@ def test_a_second_export_makes_the_folder_what_the_canvas_is_now_and_leaves_what
     assert not (here / "assets" / "img").exists()
     assert json.loads((here / "descriptor.json").read_bytes())["title"] == "Another"
     assert _written_when(here / "assets" / "index.html") == unchanged, "what is so already is not written"
-    assert all((here / path).read_bytes() == b"mine" for path in ("README.md", "assets/.notes", ".git/config"))
+    assert all(
+        (here / path).read_bytes() == b"mine" for path in ("README.md", "assets/.notes", ".git/config")
+    )
     assert [path.name for path in here.rglob(".easel-*")] == []
 
 
@@ -232,14 +289,28 @@ def test_export_follows_no_link_out_of_its_folder(server: EaselProcess, tmp_path
     assert tree(outside) == {"victim": b"precious"}
 
 
-def test_a_person_is_asked_before_their_work_is_written_over(server: EaselProcess, tmp_path: Path, canvas: str) -> None:
+def test_a_person_is_asked_before_their_work_is_written_over(
+    server: EaselProcess, tmp_path: Path, canvas: str
+) -> None:
     done(easel_on(server, "canvas", "export", canvas, tmp_path))
     written(place(tmp_path, canvas), {"assets/index.html": b"hours of work"})
     for answer, is_kept in (("n\n", True), ("y\n", False)):
         leader, follower = pty.openpty()
-        command = [*EASEL, "canvas", "export", canvas, str(tmp_path), "--url", server.base_url, "--token", server.token]
+        command = [
+            *EASEL,
+            "canvas",
+            "export",
+            canvas,
+            str(tmp_path),
+            "--url",
+            server.base_url,
+            "--token",
+            server.token,
+        ]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "dumb"}
-        asking = subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, env=environment, start_new_session=True)
+        asking = subprocess.Popen(
+            command, stdin=follower, stdout=follower, stderr=follower, env=environment, start_new_session=True
+        )
         os.close(follower)
         said = b""
         while b"[y/N]" not in said:
@@ -249,7 +320,9 @@ def test_a_person_is_asked_before_their_work_is_written_over(server: EaselProces
         assert asking.wait(END_SECONDS) == (1 if is_kept else 0)
         os.close(leader)
         assert b"assets/index.html" in said
-        assert ((place(tmp_path, canvas) / "assets" / "index.html").read_bytes() == b"hours of work") is is_kept
+        assert (
+            (place(tmp_path, canvas) / "assets" / "index.html").read_bytes() == b"hours of work"
+        ) is is_kept
 
 
 # --- there and back -------------------------------------------------------------------------------------------------------
@@ -261,7 +334,9 @@ def test_export_import_export_gives_the_same_bytes(either: EaselProcess, tmp_pat
     done(easel_on(either, "canvas", "export", canvas, tmp_path / "one"))
     revision = rpc(either, "canvas.get", canvasId=canvas)["revision"]
     assert "nothing to do" in done(easel_on(either, "canvas", "import", tmp_path / "one"))
-    assert rpc(either, "canvas.get", canvasId=canvas)["revision"] == revision, "what is so already is no change"
+    assert rpc(either, "canvas.get", canvasId=canvas)["revision"] == revision, (
+        "what is so already is no change"
+    )
     done(easel_on(either, "canvas", "export", canvas, tmp_path / "two"))
     assert tree(tmp_path / "one") == tree(tmp_path / "two")
 
@@ -270,7 +345,9 @@ OF_A_PLACE = ("createdAt", "updatedAt", "revision")  # of where it is stored: th
 
 
 @rule("RS-11", "CV-15", "CV-48")
-def test_in_another_place_it_is_the_same_but_for_when_it_was_stored_there(either: EaselProcess, tmp_path: Path) -> None:
+def test_in_another_place_it_is_the_same_but_for_when_it_was_stored_there(
+    either: EaselProcess, tmp_path: Path
+) -> None:
     canvas = made(either)
     done(easel_on(either, "canvas", "export", canvas, tmp_path / "one"))
     rpc(either, "canvas.delete", canvasId=canvas)
@@ -283,13 +360,19 @@ def test_in_another_place_it_is_the_same_but_for_when_it_was_stored_there(either
     }
     records = [path for path in one if path.startswith("events/")]
     assert len(records) == 1
-    assert {path: value for path, value in one.items() if path not in records} == two, "records prove what happened elsewhere"
+    assert {path: value for path, value in one.items() if path not in records} == two, (
+        "records prove what happened elsewhere"
+    )
 
 
 @rule("RS-10", "CV-12")
 def test_the_server_keeps_assets_under_the_same_layout(server: EaselProcess, canvas: str) -> None:
     blobs = server.log.parent / "data" / "blobs"
-    mine = [path for path in blobs.rglob("*") if path.is_file() and f"/agents/main/canvases/{canvas}/assets/" in str(path)]
+    mine = [
+        path
+        for path in blobs.rglob("*")
+        if path.is_file() and f"/agents/main/canvases/{canvas}/assets/" in str(path)
+    ]
     assert {path.name for path in mine} == {"index.html", "index.js", "logo.png"}
 
 
@@ -297,13 +380,24 @@ def test_the_server_keeps_assets_under_the_same_layout(server: EaselProcess, can
 
 
 @rule("RS-59", "RS-13")
-def test_what_a_stranger_packed_stands_for_nobody_before_a_person_accepts_it(server: EaselProcess, tmp_path: Path) -> None:
+def test_what_a_stranger_packed_stands_for_nobody_before_a_person_accepts_it(
+    server: EaselProcess, tmp_path: Path
+) -> None:
     name = new_session()
     folder = place(tmp_path, name)
     (folder / "assets").mkdir(parents=True)
-    acts = {"kind": "tool.call", "tool": "local__Write", "args": {"path": "pwned", "content": "x"}, "confirm": "never"}
+    acts = {
+        "kind": "tool.call",
+        "tool": "local__Write",
+        "args": {"path": "pwned", "content": "x"},
+        "confirm": "never",
+    }
     sends = {"kind": "session.send", "message": "hi", "confirm": "never"}
-    spec: dict[str, Any] = {"version": 1, "toolPolicy": {"allow": ["local__Write"]}, "actions": {"go": acts, "say": sends}}
+    spec: dict[str, Any] = {
+        "version": 1,
+        "toolPolicy": {"allow": ["local__Write"]},
+        "actions": {"go": acts, "say": sends},
+    }
     (folder / "spec.json").write_text(json.dumps(spec))
     (folder / "assets" / "index.html").write_text("<p>")
 
@@ -311,7 +405,10 @@ def test_what_a_stranger_packed_stands_for_nobody_before_a_person_accepts_it(ser
         return done(easel_on(server, "canvas", "import", tmp_path, *more))
 
     def asks() -> list[str]:
-        return [rpc(server, "canvas.action", canvasId=name, actionId=action)["status"] for action in spec["actions"]]
+        return [
+            rpc(server, "canvas.action", canvasId=name, actionId=action)["status"]
+            for action in spec["actions"]
+        ]
 
     assert "accept it there" in imported()
     assert not rpc(server, "canvas.get", canvasId=name)["accepted"]
@@ -328,7 +425,9 @@ def test_what_a_stranger_packed_stands_for_nobody_before_a_person_accepts_it(ser
 
 
 @rule("RS-11")
-def test_import_takes_a_canvas_s_own_folder_and_the_one_above_agents(server: EaselProcess, tmp_path: Path) -> None:
+def test_import_takes_a_canvas_s_own_folder_and_the_one_above_agents(
+    server: EaselProcess, tmp_path: Path
+) -> None:
     one, two, three = new_session(), new_session(), new_session()
     for name, agent in ((one, "main"), (two, "main"), (three, "ops")):
         written(place(tmp_path, name, agent), {"spec.json": SPEC, "assets/index.html": PAGE})
@@ -342,7 +441,9 @@ def test_import_takes_a_canvas_s_own_folder_and_the_one_above_agents(server: Eas
     assert rpc(server, "canvas.get", canvasId=three)["descriptor"]["agentId"] == "ops"
 
 
-def test_a_folder_with_a_page_alone_becomes_a_canvas_of_its_name(server: EaselProcess, tmp_path: Path) -> None:
+def test_a_folder_with_a_page_alone_becomes_a_canvas_of_its_name(
+    server: EaselProcess, tmp_path: Path
+) -> None:
     name = new_session()
     folder = written(tmp_path / name, {"assets/index.html": PAGE})
     said = done(easel_on(server, "canvas", "import", folder, "--agent", "ops"))
@@ -359,7 +460,9 @@ def test_what_the_folder_does_not_speak_of_stays_and_assets_are_those_that_it_ha
     server: EaselProcess, tmp_path: Path, canvas: str
 ) -> None:
     before = content(server, canvas)
-    folder = written(tmp_path / canvas, {"spec.json": {**SPEC, "description": "New"}, "assets/other.css": b"x"})
+    folder = written(
+        tmp_path / canvas, {"spec.json": {**SPEC, "description": "New"}, "assets/other.css": b"x"}
+    )
     said = done(easel_on(server, "canvas", "import", folder))
     assert "spec.json, assets/other.css saved" in said
     assert "assets/index.js" in said.partition("saved")[2]
@@ -367,16 +470,25 @@ def test_what_the_folder_does_not_speak_of_stays_and_assets_are_those_that_it_ha
     assert after == {**before, "spec": {**SPEC, "description": "New"}, "assets": {"assets/other.css": "x"}}
 
 
-def test_the_state_of_the_folder_replaces_that_of_the_canvas(server: EaselProcess, tmp_path: Path, canvas: str) -> None:
+def test_the_state_of_the_folder_replaces_that_of_the_canvas(
+    server: EaselProcess, tmp_path: Path, canvas: str
+) -> None:
     done(easel_on(server, "canvas", "export", canvas, tmp_path))
-    rpc(server, "canvas.patch", canvasId=canvas, statePatch=[{"op": "add", "path": "/service", "value": "broken"}])
+    rpc(
+        server,
+        "canvas.patch",
+        canvasId=canvas,
+        statePatch=[{"op": "add", "path": "/service", "value": "broken"}],
+    )
     assert "state/latest.json saved" in done(easel_on(server, "canvas", "import", tmp_path))
     assert content(server, canvas)["state"]["service"] == "api"
 
 
 def test_a_canvas_stays_its_agent_s(server: EaselProcess, tmp_path: Path, canvas: str) -> None:
     folder = written(tmp_path / canvas, {"spec.json": SPEC})
-    assert "agent main's, and not ops's" in refusal(easel_on(server, "canvas", "import", folder, "--agent", "ops"))
+    assert "agent main's, and not ops's" in refusal(
+        easel_on(server, "canvas", "import", folder, "--agent", "ops")
+    )
 
 
 @rule("RS-11")
@@ -404,14 +516,19 @@ def test_nothing_is_half_imported(server: EaselProcess, tmp_path: Path, is_new: 
         assert content(server, canvas) == before
 
 
-def test_a_spec_that_the_server_refuses_leaves_everything_as_it_was(server: EaselProcess, tmp_path: Path, canvas: str) -> None:
+def test_a_spec_that_the_server_refuses_leaves_everything_as_it_was(
+    server: EaselProcess, tmp_path: Path, canvas: str
+) -> None:
     before = content(server, canvas)
     needs_consent = {
         **SPEC,
         "actions": {"look": {"kind": "tool.call", "tool": "gsv__Clock", "confirm": "always"}},
         "refresh": [{"id": "r", "everyMs": 5000, "action": "look"}],
     }
-    folder = written(tmp_path / canvas, {"spec.json": needs_consent, "assets/index.html": b"never", "assets/x.bin": b"\xff"})
+    folder = written(
+        tmp_path / canvas,
+        {"spec.json": needs_consent, "assets/index.html": b"never", "assets/x.bin": b"\xff"},
+    )
     assert "spec.json" in refusal(easel_on(server, "canvas", "import", folder))
     assert content(server, canvas) == before
 
@@ -420,7 +537,12 @@ def test_what_fits_in_one_request_is_one_change(server: EaselProcess, tmp_path: 
     """Bytes that are no text, too."""
     revision = rpc(server, "canvas.get", canvasId=canvas)["revision"]
     pictures = {"assets/img/logo.png": PICTURE, "assets/img/more.png": PICTURE[::-1]}
-    parts = {"spec.json": {**SPEC, "description": "x"}, "state/latest.json": {"n": 1}, "assets/index.html": b"new", **pictures}
+    parts = {
+        "spec.json": {**SPEC, "description": "x"},
+        "state/latest.json": {"n": 1},
+        "assets/index.html": b"new",
+        **pictures,
+    }
     done(easel_on(server, "canvas", "import", written(tmp_path / canvas, parts)))
     assert rpc(server, "canvas.get", canvasId=canvas)["revision"] == revision + 1
     assert content(server, canvas)["assets"] == {
@@ -429,7 +551,9 @@ def test_what_fits_in_one_request_is_one_change(server: EaselProcess, tmp_path: 
     }
 
 
-def test_what_does_not_fit_in_one_request_goes_in_several(server: EaselProcess, tmp_path: Path, canvas: str) -> None:
+def test_what_does_not_fit_in_one_request_goes_in_several(
+    server: EaselProcess, tmp_path: Path, canvas: str
+) -> None:
     """The server's requests hold less than the command's own settings say."""
     texts = {f"assets/{n}.txt": b"x" * (BODY_BYTES // 2) for n in range(4)}
     folder = written(tmp_path / canvas, {"spec.json": {**SPEC, "description": "Large"}, **texts})
@@ -439,11 +563,26 @@ def test_what_does_not_fit_in_one_request_goes_in_several(server: EaselProcess, 
     assert {path: text.encode() for path, text in found["assets"].items()} == texts
 
 
-def test_a_name_that_changed_its_case_and_one_that_became_a_folder_are_taken(server: EaselProcess, tmp_path: Path, canvas: str) -> None:
-    rpc(server, "canvas.asset.put", canvasId=canvas, path="assets/menu", base64=base64.b64encode(PICTURE).decode())
-    folder = written(tmp_path / canvas, {"assets/img/LOGO.png": PICTURE, "assets/menu/a.bin": PICTURE, "assets/index.html": PAGE})
+def test_a_name_that_changed_its_case_and_one_that_became_a_folder_are_taken(
+    server: EaselProcess, tmp_path: Path, canvas: str
+) -> None:
+    rpc(
+        server,
+        "canvas.asset.put",
+        canvasId=canvas,
+        path="assets/menu",
+        base64=base64.b64encode(PICTURE).decode(),
+    )
+    folder = written(
+        tmp_path / canvas,
+        {"assets/img/LOGO.png": PICTURE, "assets/menu/a.bin": PICTURE, "assets/index.html": PAGE},
+    )
     done(easel_on(server, "canvas", "import", folder))
-    assert sorted(content(server, canvas)["assets"]) == ["assets/img/LOGO.png", "assets/index.html", "assets/menu/a.bin"]
+    assert sorted(content(server, canvas)["assets"]) == [
+        "assets/img/LOGO.png",
+        "assets/index.html",
+        "assets/menu/a.bin",
+    ]
 
 
 # --- hostile folders ------------------------------------------------------------------------------------------------------
@@ -502,7 +641,9 @@ HOSTILE = [
 @rule("CV-47", "RS-11")
 @case("U4")
 @pytest.mark.parametrize("makes, path, part", [row[1:] for row in HOSTILE], ids=[row[0] for row in HOSTILE])
-def test_a_hostile_folder_is_refused_with_the_file_s_name_and_nothing_is_sent(tmp_path: Path, makes: Any, path: str, part: str) -> None:
+def test_a_hostile_folder_is_refused_with_the_file_s_name_and_nothing_is_sent(
+    tmp_path: Path, makes: Any, path: str, part: str
+) -> None:
     folder = written(place(tmp_path, "cockpit"), {"spec.json": SPEC})
     makes(folder)
     sentence = refusal(easel_at(NOBODY, "token", "canvas", "import", tmp_path))
@@ -515,7 +656,9 @@ def test_a_hostile_folder_is_refused_with_the_file_s_name_and_nothing_is_sent(tm
 def test_a_folder_of_countless_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MOST_FILES", 50)
     written(tmp_path / "cockpit", {f"assets/{n}": b"" for n in range(60)} | {"spec.json": SPEC})
-    assert "more than 50 files" in refusal(easel_at(NOBODY, "token", "canvas", "import", tmp_path / "cockpit"))
+    assert "more than 50 files" in refusal(
+        easel_at(NOBODY, "token", "canvas", "import", tmp_path / "cockpit")
+    )
 
 
 def test_a_folder_without_a_canvas_is_told_what_one_would_have(tmp_path: Path) -> None:
@@ -566,7 +709,12 @@ def a_canvas(**parts: Any) -> FolderCanvas:
     return FolderCanvas(**{"canvas_id": CanvasId("c"), "agent_id": "main", **parts})
 
 
-OLD = a_canvas(title="T", spec={"version": 1}, state={"n": 1}, assets={"assets/index.html": b"1", "assets/b.png": b"\xff"})
+OLD = a_canvas(
+    title="T",
+    spec={"version": 1},
+    state={"n": 1},
+    assets={"assets/index.html": b"1", "assets/b.png": b"\xff"},
+)
 CALLS = [
     # says                            new                                                                     calls
     ("nothing", OLD, []),
@@ -588,7 +736,11 @@ def test_a_change_takes_as_few_calls_as_can_say_it(new: FolderCanvas, calls: lis
 def test_in_steps_the_page_comes_last_and_what_is_gone_after_all() -> None:
     new = a_canvas(assets={"assets/index.html": b"2", "assets/c.png": b"\xff"})
     planned = steps(OLD, new, most_bytes=0)
-    assert [step.method for step in planned] == ["canvas.asset.put", "canvas.asset.put", "canvas.asset.delete"]
+    assert [step.method for step in planned] == [
+        "canvas.asset.put",
+        "canvas.asset.put",
+        "canvas.asset.delete",
+    ]
     assert planned[1].about == ["assets/index.html"]
     assert all(step.undo for step in planned)
 
@@ -597,4 +749,7 @@ def test_what_others_have_put_there_is_not_replaced_with_the_whole() -> None:
     new = a_canvas(assets={"assets/index.html": b"2", "assets/more": b"2"})
     old = a_canvas(assets={"assets/index.html": b"1"})
     assert [step.method for step in steps(old, new, most_bytes=100_000)] == ["canvas.upsert"]
-    assert [step.method for step in steps(old, new, most_bytes=100_000, others=["assets/x"])] == ["canvas.asset.put", "canvas.asset.put"]
+    assert [step.method for step in steps(old, new, most_bytes=100_000, others=["assets/x"])] == [
+        "canvas.asset.put",
+        "canvas.asset.put",
+    ]

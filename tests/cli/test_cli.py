@@ -20,8 +20,9 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from easel import early, settings
-from easel.cli.app import app as cli
+from easel import __main__ as entry_point
+from easel import settings
+from easel.cli import app as cli
 from tests.requirements import rule
 from tests.support.postgres import create_database, drop_database
 from tests.support.processes import EASEL, ROOT, EaselProcess, Launcher, wait_until
@@ -44,7 +45,9 @@ AWAY = f"postgresql://u:{SECRET}@127.0.0.1:1/d"  # nothing listens there
 def environment_of(**variables: str) -> dict[str, str]:
     """Settings are given without their prefix."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("EASEL_")}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), environment.get("PYTHONPATH")]))
+    environment["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(ROOT / "src"), environment.get("PYTHONPATH")])
+    )
     return environment | {f"EASEL_{name}": value for name, value in variables.items()}
 
 
@@ -108,19 +111,24 @@ def refused(done: subprocess.CompletedProcess[str], *parts: str) -> str:
 
 
 def shown(*arguments: str) -> str:
-    outcome = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}).invoke(cli.app, list(arguments))
+    outcome = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}).invoke(
+        cli.app, list(arguments)
+    )
     assert outcome.exit_code == 0, outcome.output
     return outcome.output
 
 
 def test_every_verb_of_the_contract_is_there_and_no_other() -> None:
-    assert sorted(command.name or str(getattr(command.callback, "__name__", "")) for command in cli.app.registered_commands) == sorted(
-        VERBS
-    )
+    assert sorted(
+        command.name or str(getattr(command.callback, "__name__", ""))
+        for command in cli.app.registered_commands
+    ) == sorted(VERBS)
 
 
 @pytest.mark.parametrize(
-    "words", [*([verb] for verb in VERBS), ["token", "revoke"], ["audit", "verify"], ["canvas", "export"]], ids=" ".join
+    "words",
+    [*([verb] for verb in VERBS), ["token", "revoke"], ["audit", "verify"], ["canvas", "export"]],
+    ids=" ".join,
 )
 def test_help_speaks_of_what_is_given_and_not_of_types_of_python(words: list[str]) -> None:
     text = shown(*words, "--help")
@@ -165,14 +173,44 @@ REFUSALS: list[tuple[str, list[str], dict[str, str], list[str]]] = [
     ("a port that is no number", ["up"], {"PORT": "abc"}, ["EASEL_PORT", "abc"]),
     ("an option that is no number", ["up", "--port", "abc"], {}, ["--port takes a whole number", "abc"]),
     ("an option that is too large", ["up", "--port", "99999"], {}, ["--port is 99999", "65535"]),
-    ("a short token where others reach it", ["up", "--host", "0.0.0.0"], {"TOKEN": "abc"}, ["EASEL_TOKEN", "16", "0.0.0.0"]),
-    ("a user that is none", ["token", "create", "--kind", "user", "--user", "ann"], {}, ["no user ann", "owner"]),
-    ("a node's name that is taken", ["node", "--id", "gsv", "--url", "ws://127.0.0.1:1/ws"], {}, ["--id: gsv is reserved"]),
+    (
+        "a short token where others reach it",
+        ["up", "--host", "0.0.0.0"],
+        {"TOKEN": "abc"},
+        ["EASEL_TOKEN", "16", "0.0.0.0"],
+    ),
+    (
+        "a user that is none",
+        ["token", "create", "--kind", "user", "--user", "ann"],
+        {},
+        ["no user ann", "owner"],
+    ),
+    (
+        "a node's name that is taken",
+        ["node", "--id", "gsv", "--url", "ws://127.0.0.1:1/ws"],
+        {},
+        ["--id: gsv is reserved"],
+    ),
     ("a token for such a node", ["token", "create", "--node", "gsv"], {}, ["--node: gsv is reserved"]),
     ("a level that is none", ["up"], {"LOG": "loud"}, ["EASEL_LOG", "debug, info"]),
-    ("another kind of database", ["migrate"], {"DATABASE_URL": f"mysql://u:{SECRET}@h/d"}, ["EASEL_DATABASE_URL", "postgresql"]),
-    ("no database there", ["migrate"], {"DATABASE_URL": AWAY}, ["127.0.0.1:1", "refused", "EASEL_DATABASE_URL"]),
-    ("nor for a word about tokens", ["token", "list"], {"DATABASE_URL": AWAY}, ["127.0.0.1:1", "refused", "EASEL_DATABASE_URL"]),
+    (
+        "another kind of database",
+        ["migrate"],
+        {"DATABASE_URL": f"mysql://u:{SECRET}@h/d"},
+        ["EASEL_DATABASE_URL", "postgresql"],
+    ),
+    (
+        "no database there",
+        ["migrate"],
+        {"DATABASE_URL": AWAY},
+        ["127.0.0.1:1", "refused", "EASEL_DATABASE_URL"],
+    ),
+    (
+        "nor for a word about tokens",
+        ["token", "list"],
+        {"DATABASE_URL": AWAY},
+        ["127.0.0.1:1", "refused", "EASEL_DATABASE_URL"],
+    ),
     ("a public address that is none", ["up"], {"PUBLIC_URL": "http://["}, ["EASEL_PUBLIC_URL"]),
     ("a host that is none", ["up", "--host", "nonsense.invalid"], {}, ["nonsense.invalid"]),
     ("a data folder that cannot be", ["up", "--data", "/dev/null/easel"], {}, ["/dev/null/easel"]),
@@ -239,7 +277,9 @@ def test_up_serves_its_first_page_soon_and_stays_small(launcher: Launcher) -> No
     assert took < FIRST_PAGE_SECONDS
     assert "Start a run" in page.text
     server.wait_ready()
-    with httpx2.Client(base_url=server.base_url, cookies=page.history[0].cookies, timeout=END_SECONDS) as http:
+    with httpx2.Client(
+        base_url=server.base_url, cookies=page.history[0].cookies, timeout=END_SECONDS
+    ) as http:
         for _ in range(20):
             run_id = http.post("/api/runs", json={"session_id": "s", "message": "hello"}).json()["run_id"]
             http.get(f"/api/runs/{run_id}/events")
@@ -284,7 +324,11 @@ def test_a_token_of_any_characters_makes_a_link_that_works(tmp_path: Path) -> No
 def test_a_second_up_on_the_same_folder_is_refused_and_the_first_goes_on(launcher: Launcher) -> None:
     first = launcher.up()
     first.wait_ready()
-    sentence = refused(easel("up", "--port", "0", DATA=str(launcher.folder / "data")), str(launcher.folder / "data"), "EASEL_DATABASE_URL")
+    sentence = refused(
+        easel("up", "--port", "0", DATA=str(launcher.folder / "data")),
+        str(launcher.folder / "data"),
+        "EASEL_DATABASE_URL",
+    )
     assert str(first.pid) in sentence
     assert first.answers("/readyz") == 200
 
@@ -295,7 +339,12 @@ def test_a_demo_for_an_easel_on_another_port_asks_for_that_port(launcher: Launch
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # so that nobody else listens there
         port = str(nobody.getsockname()[1])
-        sentence = refused(easel("demo", "--port", port, DATA=str(launcher.folder / "data")), "--port", port, str(running.pid))
+        sentence = refused(
+            easel("demo", "--port", port, DATA=str(launcher.folder / "data")),
+            "--port",
+            port,
+            str(running.pid),
+        )
     assert "Postgres" not in sentence
 
 
@@ -325,12 +374,16 @@ def test_ctrl_c_in_the_middle_of_a_run_hands_it_back_and_the_next_start_goes_on(
             server.process.send_signal(signal.SIGINT)
             assert not any(line == "event: done" for line in lines)
     assert server.process.wait(STOP_SECONDS) == 0
-    with contextlib.closing(sqlite3.connect(launcher.folder / "data" / "easel.db")) as database:  # nobody needs to wait so long now
+    with contextlib.closing(
+        sqlite3.connect(launcher.folder / "data" / "easel.db")
+    ) as database:  # nobody needs to wait so long now
         database.execute("update runs set input_text = replace(input_text, '600000', '1')")
         database.commit()
     again = launcher.again(server)
     again.wait_ready()
-    body = httpx2.get(f"{again.base_url}/api/runs/{run_id}/events", headers=headers, timeout=END_SECONDS).content
+    body = httpx2.get(
+        f"{again.base_url}/api/runs/{run_id}/events", headers=headers, timeout=END_SECONDS
+    ).content
     events = [item for item in Parser().feed(body) if isinstance(item, Event)]
     assert [event.type for event in events].count("tool.call") == 1, "the finished step was not done again"
     assert events[-1].data["status"] == "completed"
@@ -345,7 +398,11 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
         body = {"session_id": "s", "message": '{"script":[{"say":"x"},{"wait_ms":600000}]}'}
         with httpx2.Client(base_url=server.base_url, headers=headers, timeout=END_SECONDS) as http:
             run_id = http.post("/api/runs", json=body).json()["run_id"]
-            wait_until(lambda: http.get(f"/api/runs/{run_id}").json()["status"] == "running", within=END_SECONDS, what="it runs")
+            wait_until(
+                lambda: http.get(f"/api/runs/{run_id}").json()["status"] == "running",
+                within=END_SECONDS,
+                what="it runs",
+            )
         server.process.send_signal(signal.SIGINT)
         wait_until(lambda: "once more" in server.said(), within=STOP_SECONDS, what="it has heard the first")
         server.process.send_signal(signal.SIGINT)
@@ -354,7 +411,9 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 @pytest.mark.parametrize("verb, code", [("up", 0), ("worker", 0)])
-def test_whoever_waits_for_a_database_heeds_the_first_signal_at_once(tmp_path: Path, verb: str, code: int, number: signal.Signals) -> None:
+def test_whoever_waits_for_a_database_heeds_the_first_signal_at_once(
+    tmp_path: Path, verb: str, code: int, number: signal.Signals
+) -> None:
     with begun(verb, DATABASE_URL=AWAY, DATA=str(tmp_path), PORT="0") as waiting:
         said = until_it_says(waiting, "database.waiting")
         watch = Stopwatch()
@@ -368,7 +427,9 @@ def test_a_short_command_that_is_stopped_says_that_it_was_not_done(tmp_path: Pat
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes the connection and never answers
         url = f"postgresql://u:{SECRET}@127.0.0.1:{silent.getsockname()[1]}/d"
         silent.settimeout(END_SECONDS)
-        with begun("migrate", DATABASE_URL=url, DATABASE_TIMEOUT_SECONDS="600", DATA=str(tmp_path)) as waiting:
+        with begun(
+            "migrate", DATABASE_URL=url, DATABASE_TIMEOUT_SECONDS="600", DATA=str(tmp_path)
+        ) as waiting:
             held, _ = silent.accept()
             with held:
                 waiting.send_signal(signal.SIGTERM)
@@ -389,8 +450,12 @@ def test_a_closed_output_is_nothing_to_break_by(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("place", ["asyncio", "typer", "easel.settings", "easel.logs", "uvloop", "msgspec", "starlette"])
-def test_ctrl_c_while_it_begins_is_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+@pytest.mark.parametrize(
+    "place", ["asyncio", "typer", "easel.settings", "easel.logs", "uvloop", "msgspec", "starlette"]
+)
+def test_ctrl_c_while_it_begins_is_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
     """Wherever that finds it, from its own first line on: what Python does before that, it does with a traceback."""
     monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")  # so that it says how far it is
     with begun("up", DATA=str(tmp_path), PORT="0") as starting:
@@ -411,7 +476,9 @@ def test_a_short_token_is_told_where_nobody_else_reaches_it(tmp_path: Path, toke
 
 
 @pytest.mark.parametrize("public_url, warns", [("", True), ("https://easel.example.org", False)])
-def test_up_on_all_addresses_says_so_and_what_that_means(tmp_path: Path, public_url: str, warns: bool) -> None:
+def test_up_on_all_addresses_says_so_and_what_that_means(
+    tmp_path: Path, public_url: str, warns: bool
+) -> None:
     with begun("up", "--host", "0.0.0.0", DATA=str(tmp_path), PORT="0", PUBLIC_URL=public_url) as server:
         said = until_it_says(server, "Ctrl-C stops it.")
         server.terminate()
@@ -438,7 +505,10 @@ def test_a_variable_that_no_setting_reads_is_named() -> None:
     assert "EASEL_FOO: there is no such setting." in listed.stdout
     assert "did_you_mean='EASEL_DATABASE_URL'" in listed.stderr
     doctored = easel("doctor", DATABSE_URL="x", DATA="/dev/null", PORT="0")
-    assert "??   EASEL_DATABSE_URL: this version has no such setting; did you mean EASEL_DATABASE_URL?" in doctored.stdout
+    assert (
+        "??   EASEL_DATABSE_URL: this version has no such setting; did you mean EASEL_DATABASE_URL?"
+        in doctored.stdout
+    )
     assert doctored.returncode == 1
 
 
@@ -470,12 +540,16 @@ def test_doctor_leaves_an_older_database_as_old_as_it_is(tmp_path: Path) -> None
         database.commit()
     before = everything_in(tmp_path)
     done = easel("doctor", DATA=str(tmp_path), PORT="0")
-    assert f"??   Database: SQLite, schema version {newest - 1}; this Easel has {newest}. Back up" in done.stdout
+    assert (
+        f"??   Database: SQLite, schema version {newest - 1}; this Easel has {newest}. Back up" in done.stdout
+    )
     assert everything_in(tmp_path) == before
     assert done.returncode == 0, done.stdout
 
 
-def test_doctor_leaves_a_postgres_as_it_is(tmp_path: Path, postgres: str, request: pytest.FixtureRequest) -> None:
+def test_doctor_leaves_a_postgres_as_it_is(
+    tmp_path: Path, postgres: str, request: pytest.FixtureRequest
+) -> None:
     url = create_database(postgres)
     request.addfinalizer(lambda: drop_database(postgres, url.rpartition("/")[2]))
     for _ in range(2):
@@ -485,13 +559,20 @@ def test_doctor_leaves_a_postgres_as_it_is(tmp_path: Path, postgres: str, reques
     assert re.search(r"ok   Database: Postgres at 127\.0\.0\.1:\d+, schema version \d+, writable$", easel(
         "doctor", DATA=str(tmp_path), PORT="0", DATABASE_URL=url).stdout, re.MULTILINE)  # fmt: skip
     missing = easel("doctor", DATA=str(tmp_path), PORT="0", DATABASE_URL=url + "_not_there")
-    assert re.search(r"BAD  Database: Postgres at 127\.0\.0\.1:\d+: .*does not exist", missing.stdout), missing.stdout
+    assert re.search(r"BAD  Database: Postgres at 127\.0\.0\.1:\d+: .*does not exist", missing.stdout), (
+        missing.stdout
+    )
 
 
 def test_doctor_says_where_it_looked_for_postgres_and_why_in_vain(tmp_path: Path) -> None:
     done = easel("doctor", DATA=str(tmp_path), PORT="0", DATABASE_URL=AWAY)
-    assert "BAD  Database: No database answers at 127.0.0.1:1 (connection refused: nothing listens there); start it" in done.stdout
-    unescaped = easel("doctor", DATA=str(tmp_path), PORT="0", DATABASE_URL="postgresql://u:half/whole@127.0.0.1:1/d").stdout
+    assert (
+        "BAD  Database: No database answers at 127.0.0.1:1 (connection refused: nothing listens there); start it"
+        in done.stdout
+    )
+    unescaped = easel(
+        "doctor", DATA=str(tmp_path), PORT="0", DATABASE_URL="postgresql://u:half/whole@127.0.0.1:1/d"
+    ).stdout
     assert "BAD  Database: " in unescaped
     assert "whole" not in unescaped
 
@@ -524,7 +605,9 @@ class _Impostor(http.server.BaseHTTPRequestHandler):
 def test_doctor_takes_no_other_program_for_easel_and_tells_it_no_token(tmp_path: Path) -> None:
     with http.server.HTTPServer(("127.0.0.1", 0), _Impostor) as other:
         threading.Thread(target=other.serve_forever, daemon=True).start()
-        done = easel("doctor", DATA=str(tmp_path), PORT=str(other.server_port), TOKEN="a-token-of-some-length")
+        done = easel(
+            "doctor", DATA=str(tmp_path), PORT=str(other.server_port), TOKEN="a-token-of-some-length"
+        )
         other.shutdown()
     assert "BAD  Port: Port" in done.stdout
     assert "is taken by another program" in done.stdout
@@ -573,4 +656,4 @@ def test_migrate_twice_does_it_once(tmp_path: Path, kind: str, request: pytest.F
 
 def test_the_console_script_is_the_same_program() -> None:
     (script,) = (point for point in entry_points(group="console_scripts") if point.name == "easel")
-    assert script.load() is early.main
+    assert script.load() is entry_point.main

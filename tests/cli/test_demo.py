@@ -81,7 +81,9 @@ def test_the_command_brings_them_into_a_running_easel_and_leaves_what_is_there(t
                     assert f"{canvas.title}: {server.base_url}/canvas/main/{canvas.canvas_id}" in said.stdout
                 if time == 0:
                     desk.rpc(
-                        "canvas.patch", canvasId="release-checklist", statePatch=[{"op": "replace", "path": "/release", "value": "3.0"}]
+                        "canvas.patch",
+                        canvasId="release-checklist",
+                        statePatch=[{"op": "replace", "path": "/release", "value": "3.0"}],
                     )
             assert desk.state("release-checklist")["release"] == "3.0"
             pressed = desk.rpc("canvas.action", canvasId="deploy-cockpit", actionId="checkClock")
@@ -97,11 +99,17 @@ def test_where_no_easel_runs_one_is_started_with_them(tmp_path: Path) -> None:
 
 
 @rule("RS-14", "SB-01")
-def test_a_server_that_asks_before_everything_has_them_too_and_lets_nothing_run_by_itself(tmp_path: Path) -> None:
+def test_a_server_that_asks_before_everything_has_them_too_and_lets_nothing_run_by_itself(
+    tmp_path: Path,
+) -> None:
     with Launcher(tmp_path) as launcher:
-        (server,) = launcher.ready(launcher.start("up", (*EASEL, "up", "--demo", "--port", "0"), {"APPROVAL_MODE": "minimal"}))
+        (server,) = launcher.ready(
+            launcher.start("up", (*EASEL, "up", "--demo", "--port", "0"), {"APPROVAL_MODE": "minimal"})
+        )
         with Desk(server) as desk:
-            assert {one["canvasId"] for one in desk.rpc("canvas.list")["canvases"]} == {canvas.canvas_id for canvas in CANVASES}
+            assert {one["canvasId"] for one in desk.rpc("canvas.list")["canvases"]} == {
+                canvas.canvas_id for canvas in CANVASES
+            }
             assert desk.rpc("canvas.get", canvasId="log-viewer")["spec"]["refresh"] == []
             desk.rpc("canvas.delete", canvasId="log-viewer")
             command = [*EASEL, "demo", "--port", server.base_url.rpartition(":")[2]]

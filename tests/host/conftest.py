@@ -60,7 +60,9 @@ class TestTool:
     definition: ToolDefinition = field(init=False)
 
     def __post_init__(self) -> None:
-        self.definition = ToolDefinition(self.name, "For a test.", {"type": "object"}, read_only=self.read_only, idempotent=self.idempotent)
+        self.definition = ToolDefinition(
+            self.name, "For a test.", {"type": "object"}, read_only=self.read_only, idempotent=self.idempotent
+        )
 
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
         return await self.work(args)
@@ -76,15 +78,45 @@ class Bench:
         self.audit = Audit(database.audit)
         blobs = open_blobs(str(database.path.parent / "blobs"))
         self.artifacts = Artifacts(database.artifacts, blobs, max_bytes=10_000_000, grace_seconds=3600)
-        self.queue = RunQueue(database.runs, self.artifacts, database.bell, self.audit, max_attempts=3, max_message_bytes=100_000)
+        self.queue = RunQueue(
+            database.runs,
+            self.artifacts,
+            database.bell,
+            self.audit,
+            max_attempts=3,
+            max_message_bytes=100_000,
+        )
 
-    def worker(self, *tools: Tool, model: Model | None = None, runs: RunStore | None = None, **changed: Any) -> RunWorker:
+    def worker(
+        self, *tools: Tool, model: Model | None = None, runs: RunStore | None = None, **changed: Any
+    ) -> RunWorker:
         sources = changed.pop("sources", ())
-        toolbox = Toolbox([*native_tools(), *tools], audit=self.audit, timeout_seconds=30, max_result_bytes=10_000, sources=sources)
-        options = {"slots": 8, "claim_seconds": 15.0, "poll_seconds": 0.05, "drain_seconds": 5.0, "run_timeout_seconds": 60.0, **changed}
+        toolbox = Toolbox(
+            [*native_tools(), *tools],
+            audit=self.audit,
+            timeout_seconds=30,
+            max_result_bytes=10_000,
+            sources=sources,
+        )
+        options = {
+            "slots": 8,
+            "claim_seconds": 15.0,
+            "poll_seconds": 0.05,
+            "drain_seconds": 5.0,
+            "run_timeout_seconds": 60.0,
+            **changed,
+        }
         max_steps = options.pop("max_steps", 24)
         loop = ToolLoop(model or ScriptedModel(), toolbox, max_steps=max_steps)
-        return RunWorker(new_worker_id(), runs or self.runs, self.artifacts, self.database.bell, loop, audit=self.audit, **options)
+        return RunWorker(
+            new_worker_id(),
+            runs or self.runs,
+            self.artifacts,
+            self.database.bell,
+            loop,
+            audit=self.audit,
+            **options,
+        )
 
     async def start(self, message: str, session: str = "s") -> RunId:
         return (await self.queue.start(THE_OWNER, session, message)).run_id
@@ -105,9 +137,15 @@ def clock() -> TurnableClock:
 
 
 @pytest_asyncio.fixture
-async def bench(tmp_path: Path, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
-    monkeypatch.setattr(audit_module, "CLOSE_SECONDS", 60.0)  # what was noted is stored when it is closed, on a slow disk too
-    database = await open_sqlite(tmp_path / "easel.db", clock=clock, synchronous="normal")  # no power is cut here
+async def bench(
+    tmp_path: Path, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Bench]:
+    monkeypatch.setattr(
+        audit_module, "CLOSE_SECONDS", 60.0
+    )  # what was noted is stored when it is closed, on a slow disk too
+    database = await open_sqlite(
+        tmp_path / "easel.db", clock=clock, synchronous="normal"
+    )  # no power is cut here
     await database.migrate()
     bench = Bench(database, clock)
     yield bench

@@ -51,15 +51,28 @@ class Stage:
         bell, audit, instance = database.bell, bench.audit, new_worker_id()
         blobs = open_blobs(str(database.path.parent / "blobs"))
         changes = CanvasChanges(database.canvases, blobs, bell)
-        self.tools = Toolbox([*native_tools(), *tools], audit=audit, timeout_seconds=TOOL_SECONDS, max_result_bytes=100_000)
+        self.tools = Toolbox(
+            [*native_tools(), *tools], audit=audit, timeout_seconds=TOOL_SECONDS, max_result_bytes=100_000
+        )
         self.assets = assets = CanvasAssets(database.canvases, changes, blobs, AssetLimits(10_000, 10))
         limits = SpecLimits()
-        self.library = CanvasLibrary(database.canvases, changes, assets, bench.artifacts, self.tools, bell=bell, audit=audit, limits=limits)
+        self.library = CanvasLibrary(
+            database.canvases,
+            changes,
+            assets,
+            bench.artifacts,
+            self.tools,
+            bell=bell,
+            audit=audit,
+            limits=limits,
+        )
         self.views = CanvasViews(database.canvases, changes, view_seconds=60)
         self.tools.add(canvas_tools(self.library, self.views, database.runs, database.canvases))
         times = {"poll_seconds": 0.05, "heartbeat_seconds": 15, "stall_seconds": 30}
         self.runs = Tails(RUNS, database.runs, bell, room=Room(100), window=100, **times)
-        self.work = work = CanvasWork(self.tools, bench.queue, self.runs, bench.artifacts, answer_seconds=TOOL_SECONDS)
+        self.work = work = CanvasWork(
+            self.tools, bench.queue, self.runs, bench.artifacts, answer_seconds=TOOL_SECONDS
+        )
         action_limits = ActionLimits(at_once, 100_000, LEASE_SECONDS, 0.05, 900, Confirm.NEVER)
         self.actions = CanvasActions(
             database.canvas_actions,
@@ -75,21 +88,34 @@ class Stage:
         )
         refresh_limits = RefreshLimits(10, LEASE_SECONDS, poll_seconds, unwatched)
         self.refresh = CanvasRefresh(
-            database.canvas_actions, self.actions, changes, audit, refresh_limits, instance_id=instance, dice=lambda: 0.0
+            database.canvas_actions,
+            self.actions,
+            changes,
+            audit,
+            refresh_limits,
+            instance_id=instance,
+            dice=lambda: 0.0,
         )
 
     async def create(self, spec: dict[str, Any], who: Principal = THE_OWNER, canvas_id: str = "c") -> None:
         await self.library.create(who, Draft(canvas_id=canvas_id, spec={"version": 1, **spec}))
 
     async def press(self, action_id: str, **more: Any) -> Answer:
-        return await self.actions.press(THE_OWNER, Ask(action_id=action_id, **{"canvas_id": "c", "input": {}, "client_id": "test", **more}))
+        return await self.actions.press(
+            THE_OWNER,
+            Ask(action_id=action_id, **{"canvas_id": "c", "input": {}, "client_id": "test", **more}),
+        )
 
     async def state(self) -> Any:
         return (await self.library.get(THE_OWNER, "c")).canvas.state
 
     async def log(self, *types: str) -> list[tuple[str, dict[str, Any]]]:
         events = await self.bench.database.canvases.events_after("owner/c", 0, 1_000)
-        return [(event.type, msgspec.json.decode(event.data)) for event in events if not types or event.type in types]
+        return [
+            (event.type, msgspec.json.decode(event.data))
+            for event in events
+            if not types or event.type in types
+        ]
 
     async def close(self) -> None:
         await self.refresh.stop()

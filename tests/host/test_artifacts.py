@@ -32,7 +32,13 @@ if TYPE_CHECKING:
     from easel.core.artifact.artifact import Artifact
     from tests.host.conftest import TurnableClock
 
-__all__ = ["aws", "bucket", "disk", "kept", "s3_server"]  # fixtures: a folder, and a bucket behind a real HTTP server
+__all__ = [
+    "aws",
+    "bucket",
+    "disk",
+    "kept",
+    "s3_server",
+]  # fixtures: a folder, and a bucket behind a real HTTP server
 
 LIMIT = 3 * PART
 DAY = 86_400.0
@@ -75,10 +81,14 @@ class Bench:
         self.place = place
         self.clock = clock
         self.blobs = Faulty(place.blobs)
-        self.story = Artifacts(database.artifacts, cast(Blobs, self.blobs), max_bytes=LIMIT, grace_seconds=GRACE)
+        self.story = Artifacts(
+            database.artifacts, cast(Blobs, self.blobs), max_bytes=LIMIT, grace_seconds=GRACE
+        )
 
     async def sql(self, text: str) -> list[dict[str, Any]]:
-        return await self.database.write(lambda connection: [dict(row) for row in connection.execute(text).fetchall()])
+        return await self.database.write(
+            lambda connection: [dict(row) for row in connection.execute(text).fetchall()]
+        )
 
     async def upload(self, content: bytes, declared: str = "", who: Principal = THE_OWNER) -> Artifact:
         return await self.story.upload(who, pieces(content), declared)
@@ -105,9 +115,18 @@ async def at(tmp_path: Path, kept: Kept, clock: TurnableClock) -> AsyncIterator[
 
 
 async def test_a_kept_value_is_named_by_its_bytes_and_closer_by_who_moved_it(at: Bench) -> None:
-    await at.story.keep(OWNER, [Moved(id_of(b'{"a":1}'), b'{"a":1}', "application/json"), *moved(b"[1]", b"<script>")])
-    types = {row["artifact_id"]: row["media_type"] for row in await at.sql("select artifact_id, media_type from artifacts")}
-    assert types == {id_of(b'{"a":1}'): "application/json", id_of(b"[1]"): "text/plain", id_of(b"<script>"): "text/html"}
+    await at.story.keep(
+        OWNER, [Moved(id_of(b'{"a":1}'), b'{"a":1}', "application/json"), *moved(b"[1]", b"<script>")]
+    )
+    types = {
+        row["artifact_id"]: row["media_type"]
+        for row in await at.sql("select artifact_id, media_type from artifacts")
+    }
+    assert types == {
+        id_of(b'{"a":1}'): "application/json",
+        id_of(b"[1]"): "text/plain",
+        id_of(b"<script>"): "text/html",
+    }
 
 
 @rule("CC-24")
@@ -155,7 +174,9 @@ async def test_who_slept_until_the_row_was_swept_begins_again(at: Bench) -> None
         at.blobs.before.clear()
         at.clock.ahead += GRACE + 60
         assert await at.story.sweep() == 1
-        at.clock.ahead -= GRACE + 60  # the sweeper's machine is right and this one's wakes up: only the row is gone
+        at.clock.ahead -= (
+            GRACE + 60
+        )  # the sweeper's machine is right and this one's wakes up: only the row is gone
 
     at.blobs.before["put"] = sleep_long
     await at.story.keep(OWNER, moved(b"a"))
@@ -164,7 +185,9 @@ async def test_who_slept_until_the_row_was_swept_begins_again(at: Bench) -> None
     at.clock.ahead += GRACE + 60
     await at.story.keep(OWNER, moved(b"a"))
     assert await at.story.sweep() == 1
-    assert [row["blob_key"] for row in await at.sql("select blob_key from artifacts")] == at.place.everything()
+    assert [
+        row["blob_key"] for row in await at.sql("select blob_key from artifacts")
+    ] == at.place.everything()
 
 
 # --- uploads ----------------------------------------------------------------------------------------------------------
@@ -175,7 +198,11 @@ async def test_who_slept_until_the_row_was_swept_begins_again(at: Bench) -> None
 async def test_an_upload_is_named_by_its_bytes(at: Bench, size: int) -> None:
     content = os.urandom(size)
     made = await at.upload(content)
-    assert (made.artifact_id, made.size, made.sha256) == (id_of(content), size, hashlib.sha256(content).hexdigest())
+    assert (made.artifact_id, made.size, made.sha256) == (
+        id_of(content),
+        size,
+        hashlib.sha256(content).hexdigest(),
+    )
     assert made.uri == f"/api/artifacts/{made.artifact_id}"
     assert made.is_new
     assert made.is_stored
@@ -186,7 +213,9 @@ async def test_an_upload_is_named_by_its_bytes(at: Bench, size: int) -> None:
 async def test_the_bytes_and_not_the_sender_say_what_it_is(at: Bench) -> None:
     assert (await at.upload(PNG, "text/html")).media_type == "image/png"
     assert (await at.upload(b"<script>alert(1)</script>", "image/png")).media_type == "text/html"
-    assert (await at.story.upload(THE_OWNER, pieces(PNG + b"in single bytes", 1), "")).media_type == "image/png"
+    assert (
+        await at.story.upload(THE_OWNER, pieces(PNG + b"in single bytes", 1), "")
+    ).media_type == "image/png"
 
 
 async def test_the_same_bytes_again_are_answered_and_not_kept_twice(at: Bench) -> None:
@@ -306,7 +335,9 @@ async def test_a_large_upload_is_never_in_memory_as_a_whole(at: Bench, kept: Kep
 # --- giving back ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["x", "art_", "art_" + "0" * 64, "ART_" + "0" * 64, "art_" + "0" * 63 + "\n", "../../easel.db"])
+@pytest.mark.parametrize(
+    "name", ["x", "art_", "art_" + "0" * 64, "ART_" + "0" * 64, "art_" + "0" * 63 + "\n", "../../easel.db"]
+)
 async def test_what_is_not_there_is_not_found(at: Bench, name: str) -> None:
     with pytest.raises(NotFound):
         await at.story.find(THE_OWNER, name)
@@ -318,7 +349,9 @@ async def test_what_is_anothers_is_not_there(at: Bench) -> None:
         await at.story.find(THE_OWNER, theirs.artifact_id)
 
 
-@pytest.mark.parametrize("start, end", [(0, 1), (0, None), (1, 2), (CHUNK - 1, CHUNK + 1), (5, None), (0, 2 * CHUNK + 7)])
+@pytest.mark.parametrize(
+    "start, end", [(0, 1), (0, None), (1, 2), (CHUNK - 1, CHUNK + 1), (5, None), (0, 2 * CHUNK + 7)]
+)
 async def test_a_range_is_what_a_slice_is(at: Bench, start: int, end: int | None) -> None:
     content = os.urandom(2 * CHUNK + 7)
     made = await at.upload(content)
@@ -343,16 +376,22 @@ DAMAGE = [
 
 @pytest.mark.parametrize("says, now_there", DAMAGE, ids=[row[0] for row in DAMAGE])
 @case("D7")
-async def test_bytes_that_are_not_those_that_were_kept_are_never_an_answer(at: Bench, says: str, now_there: bytes) -> None:
+async def test_bytes_that_are_not_those_that_were_kept_are_never_an_answer(
+    at: Bench, says: str, now_there: bytes
+) -> None:
     made = await at.upload(WHOLE)
     await at.spoil(made, now_there)
     with capture_logs() as logged, pytest.raises(Damaged):
         await at.story.read(OWNER, made.artifact_id)
-    assert [(line["event"], line["log_level"], line["artifact_id"]) for line in logged] == [("artifact.damaged", "error", made.artifact_id)]
+    assert [(line["event"], line["log_level"], line["artifact_id"]) for line in logged] == [
+        ("artifact.damaged", "error", made.artifact_id)
+    ]
     sent = list[bytes]()
     with pytest.raises(Damaged):
         await collect(await at.story.open(made), sent)
-    assert sum(map(len, sent)) < made.size, "the reader must miss something, or it would take this for the whole"
+    assert sum(map(len, sent)) < made.size, (
+        "the reader must miss something, or it would take this for the whole"
+    )
 
 
 async def test_a_blob_that_is_gone_is_damage_and_not_a_404(at: Bench) -> None:
@@ -392,9 +431,13 @@ async def test_what_nothing_refers_to_goes_after_its_grace_and_not_before(at: Be
 
 
 async def test_what_a_canvas_refers_to_stays(at: Bench) -> None:
-    await at.sql("insert into canvases (user_id, canvas_id, agent_id, title, spec, state) values ('owner', 'c', 'main', '', '{}', '{}')")
+    await at.sql(
+        "insert into canvases (user_id, canvas_id, agent_id, title, spec, state) values ('owner', 'c', 'main', '', '{}', '{}')"
+    )
     made = await at.upload(PNG)
-    await at.sql(f"insert into artifact_refs (user_id, artifact_id, canvas_id) values ('owner', '{made.artifact_id}', 'c')")
+    await at.sql(
+        f"insert into artifact_refs (user_id, artifact_id, canvas_id) values ('owner', '{made.artifact_id}', 'c')"
+    )
     at.clock.ahead = 10 * GRACE
     assert await at.story.sweep() == 0
     assert await at.story.read(OWNER, made.artifact_id) == PNG
@@ -402,8 +445,16 @@ async def test_what_a_canvas_refers_to_stays(at: Bench) -> None:
 
 @case("D7")
 async def test_a_blob_that_no_row_knows_goes_when_it_is_old(at: Bench) -> None:
-    old, young, of_nobody = aged_key(GRACE + 60), aged_key(GRACE - 60), aged_key(GRACE + 60, UserId("long-gone"))
-    others = ["users/owner/agents/main/canvases/c/assets/index.html", "users/owner/artifacts/readme.txt", "elsewhere"]
+    old, young, of_nobody = (
+        aged_key(GRACE + 60),
+        aged_key(GRACE - 60),
+        aged_key(GRACE + 60, UserId("long-gone")),
+    )
+    others = [
+        "users/owner/agents/main/canvases/c/assets/index.html",
+        "users/owner/artifacts/readme.txt",
+        "elsewhere",
+    ]
     for key in (old, young, of_nobody, *others):
         await at.place.blobs.put(key, b"x")
     made = await at.upload(PNG)
@@ -418,7 +469,9 @@ async def test_a_sweep_that_ends_between_row_and_blob_leaves_a_stray_for_the_nex
     at.blobs.fails("delete")
     with pytest.raises(Unavailable):
         await at.story.sweep()
-    assert await at.sql("select 1 from artifacts") == [], "the row goes first, so that nobody refers to what is half gone"
+    assert await at.sql("select 1 from artifacts") == [], (
+        "the row goes first, so that nobody refers to what is half gone"
+    )
     assert at.place.everything() == [made.blob_key]
     at.blobs.before.clear()
     assert await at.story.sweep() == 1

@@ -73,7 +73,9 @@ def store(bench: Bench) -> FaultyStore:
 def no_time_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(story, "GATHER_SECONDS", 0.01)
     monkeypatch.setattr(story, "RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(story, "CLOSE_SECONDS", PATIENCE_SECONDS)  # for a disk that is slow; whoever means a store that is away says so
+    monkeypatch.setattr(
+        story, "CLOSE_SECONDS", PATIENCE_SECONDS
+    )  # for a disk that is slow; whoever means a store that is away says so
 
 
 @pytest_asyncio.fixture
@@ -121,11 +123,17 @@ async def stored(store: FaultyStore, count: int) -> list[dict[str, Any]]:
 async def test_what_is_recorded_is_durable_when_it_returns(audit: Audit, store: FaultyStore) -> None:
     await audit.record(THE_OWNER, "session.deleted", subject="main", details={"runs": 3})
     [record] = await records(store)
-    assert (record["action"], record["subject"], record["details"]) == ("session.deleted", "main", {"runs": 3})
+    assert (record["action"], record["subject"], record["details"]) == (
+        "session.deleted",
+        "main",
+        {"runs": 3},
+    )
     assert record["actor"] == {"user_id": "owner", "name": "owner"}
 
 
-async def test_a_record_that_the_store_cannot_take_now_fails_nobody_and_is_stored_when_it_is_back(audit: Audit, store: FaultyStore) -> None:
+async def test_a_record_that_the_store_cannot_take_now_fails_nobody_and_is_stored_when_it_is_back(
+    audit: Audit, store: FaultyStore
+) -> None:
     store.is_away = True
     await audit.record(THE_OWNER, "sign_out")
     assert await records(store) == []
@@ -134,7 +142,9 @@ async def test_a_record_that_the_store_cannot_take_now_fails_nobody_and_is_store
     assert record["action"] == "sign_out"
 
 
-async def test_an_action_that_does_not_exist_is_a_mistake_that_shows(audit: Audit, logged: Sequence[Mapping[str, Any]]) -> None:
+async def test_an_action_that_does_not_exist_is_a_mistake_that_shows(
+    audit: Audit, logged: Sequence[Mapping[str, Any]]
+) -> None:
     with pytest.raises(KeyError):
         await audit.record(THE_OWNER, "session.danced")
     audit.note(THE_OWNER, "session.danced")
@@ -144,7 +154,9 @@ async def test_an_action_that_does_not_exist_is_a_mistake_that_shows(audit: Audi
 # --- soon -------------------------------------------------------------------------------------------------------------
 
 
-async def test_notes_that_come_together_are_stored_together_and_in_order(audit: Audit, store: FaultyStore) -> None:
+async def test_notes_that_come_together_are_stored_together_and_in_order(
+    audit: Audit, store: FaultyStore
+) -> None:
     for nth in range(150):
         audit.note(None, "worker.broke", subject=str(nth))
     found = await stored(store, 150)
@@ -163,7 +175,9 @@ async def test_a_note_never_waits_for_the_store(audit: Audit, store: FaultyStore
     assert [record["subject"] for record in await stored(store, 2)] == ["1", "2"]
 
 
-async def test_a_note_never_fails_whatever_it_is_given(audit: Audit, store: FaultyStore, logged: Sequence[Mapping[str, Any]]) -> None:
+async def test_a_note_never_fails_whatever_it_is_given(
+    audit: Audit, store: FaultyStore, logged: Sequence[Mapping[str, Any]]
+) -> None:
     class Unspeakable(Exception):
         def __str__(self) -> str:
             raise RuntimeError("not even that")
@@ -217,7 +231,9 @@ async def test_a_store_that_refuses_loses_the_notes_to_the_log_and_goes_on(
 # --- closing ----------------------------------------------------------------------------------------------------------
 
 
-async def test_what_waits_is_stored_when_the_process_ends(store: FaultyStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_waits_is_stored_when_the_process_ends(
+    store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(story, "GATHER_SECONDS", 60)
     audit = Audit(store)
     for nth in range(450):
@@ -268,7 +284,10 @@ async def test_one_actors_flood_hides_nothing_of_anothers(audit: Audit, store: F
     audit.tally(THE_OWNER, "guardrail.refused", details={"path": "/mine"})
     audit.tally(NOBODY, "sign_in.failed")
     await audit.close()
-    found = {(record["actor"]["name"], record["action"], record["details"]["count"]) for record in await records(store)}
+    found = {
+        (record["actor"]["name"], record["action"], record["details"]["count"])
+        for record in await records(store)
+    }
     assert found == {
         ("nobody", "guardrail.refused", 1),
         ("nobody", "guardrail.refused", 99),
@@ -282,7 +301,11 @@ async def test_only_what_is_slow_is_told(audit: Audit, store: FaultyStore) -> No
     audit.slow("append.slow", 0.5, subject="run_1")
     audit.slow("append.slow", 0.501, subject="run_2")
     [record] = await stored(store, 1)
-    assert (record["subject"], record["storage_class"], record["details"]) == ("run_2", "ops", {"seconds": 0.501, "count": 1})
+    assert (record["subject"], record["storage_class"], record["details"]) == (
+        "run_2",
+        "ops",
+        {"seconds": 0.501, "count": 1},
+    )
 
 
 # --- what broke -------------------------------------------------------------------------------------------------------
@@ -294,7 +317,9 @@ def deep_inside(message: str) -> None:
 
 @rule("CC-05")
 @case("P6")
-async def test_what_broke_is_told_with_its_trace_and_without_secrets(audit: Audit, store: FaultyStore) -> None:
+async def test_what_broke_is_told_with_its_trace_and_without_secrets(
+    audit: Audit, store: FaultyStore
+) -> None:
     try:
         deep_inside(f"no luck with {KEY}, nor with the owner's own words")
     except RuntimeError as problem:
@@ -350,14 +375,20 @@ async def test_a_tool_that_breaks_tells_the_model_that_it_did_and_operators_the_
     for inside in (KEY, "db.internal", "Traceback", "deep_inside", ".py"):
         assert inside not in str(result.value)
     [record] = await stored(store, 1)
-    assert (record["action"], record["subject"], record["details"]["tool"]) == ("tool.broke", claim.run_id, "probe__Break")
+    assert (record["action"], record["subject"], record["details"]["tool"]) == (
+        "tool.broke",
+        claim.run_id,
+        "probe__Break",
+    )
     assert "db.internal:5432" in record["details"]["message"]
     assert "in deep_inside" in record["details"]["traceback"]
     assert KEY not in str(record)
 
 
 @case("P6")
-async def test_the_reason_why_a_tool_failed_is_told_without_the_key_that_it_quotes(bench: Bench, audit: Audit) -> None:
+async def test_the_reason_why_a_tool_failed_is_told_without_the_key_that_it_quotes(
+    bench: Bench, audit: Audit
+) -> None:
     async def fail(_: Mapping[str, Any]) -> None:
         raise ToolFailed(tool="probe__Fail", reason=f"the service refused the key {KEY}")
 
@@ -374,7 +405,9 @@ async def test_only_actions_that_exist_can_be_asked_for(audit: Audit) -> None:
     assert await audit.list_records(action="sign_in.failed", limit=10) == []
 
 
-async def test_verifying_gives_the_place_after_every_page(audit: Audit, store: FaultyStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_verifying_gives_the_place_after_every_page(
+    audit: Audit, store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(story, "PAGE", 10)
     for _ in range(25):
         audit.note(None, "worker.broke")

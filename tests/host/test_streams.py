@@ -59,13 +59,17 @@ class Writer:
         self.run_id = claim.run_id
 
     async def say(self, count: int = 1, *, ring: bool = True) -> int:
-        return await self._append([self._events.delta(MessageId("m"), f"{n}") for n in range(count)], None, ring)
+        return await self._append(
+            [self._events.delta(MessageId("m"), f"{n}") for n in range(count)], None, ring
+        )
 
     async def think(self) -> int:
         return await self._append([self._events.thought(MessageId("m"), "hm")], None, True)
 
     async def end(self, *, ring: bool = True) -> int:
-        return await self._append(self._events.ending(MessageId("m"), "", Status.COMPLETED, None), Status.COMPLETED, ring)
+        return await self._append(
+            self._events.ending(MessageId("m"), "", Status.COMPLETED, None), Status.COMPLETED, ring
+        )
 
     async def _append(self, events: Any, status: Status | None, ring: bool) -> int:
         self._batch += 1
@@ -84,7 +88,14 @@ async def writer(bench: Bench) -> Writer:
 
 
 def tails_of(bench: Bench, store: Counting | None = None, **changed: Any) -> Tails:
-    options = {"poll_seconds": NEVER, "heartbeat_seconds": NEVER, "stall_seconds": NEVER, "room": Room(2_000), "window": 100, **changed}
+    options = {
+        "poll_seconds": NEVER,
+        "heartbeat_seconds": NEVER,
+        "stall_seconds": NEVER,
+        "room": Room(2_000),
+        "window": 100,
+        **changed,
+    }
     return Tails(RUNS, store or bench.runs, bench.database.bell, **options)  # pyright: ignore[reportArgumentType]
 
 
@@ -148,7 +159,9 @@ async def test_internal_events_are_for_those_who_may_see_them(tails: Tails, writ
     await writer.say()
     last = await writer.end()
     assert await all_of(await opened(tails, writer.run_id)) == list(range(2, last + 1))
-    assert await all_of(await opened(tails, writer.run_id, view=WHOLE_RUN.with_internal())) == list(range(1, last + 1))
+    assert await all_of(await opened(tails, writer.run_id, view=WHOLE_RUN.with_internal())) == list(
+        range(1, last + 1)
+    )
 
 
 async def test_a_stream_whose_last_visible_event_has_passed_ends_with_the_log(tails: Tails, writer: Writer):
@@ -220,7 +233,9 @@ async def test_a_ring_between_the_look_and_the_watch_is_not_lost(bench: Bench, w
 
 
 @case("E8")
-async def test_a_viewer_that_falls_behind_pages_from_the_store_and_misses_nothing(bench: Bench, writer: Writer):
+async def test_a_viewer_that_falls_behind_pages_from_the_store_and_misses_nothing(
+    bench: Bench, writer: Writer
+):
     store = Counting(bench)
     tails = tails_of(bench, store)
     slow = await opened(tails, writer.run_id)
@@ -237,7 +252,9 @@ async def test_a_viewer_that_falls_behind_pages_from_the_store_and_misses_nothin
 
 @rule("RS-34")
 @pytest.mark.parametrize("pages", [0, 1], ids=["before its first page", "between two pages"])
-async def test_a_viewer_that_is_behind_when_the_log_is_shortened_is_ended_and_sees_no_gap(bench: Bench, writer: Writer, pages: int):
+async def test_a_viewer_that_is_behind_when_the_log_is_shortened_is_ended_and_sees_no_gap(
+    bench: Bench, writer: Writer, pages: int
+):
     await writer.say(150)
     last = await writer.end()
     tails = tails_of(bench)

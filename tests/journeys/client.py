@@ -69,7 +69,9 @@ async def eventually(is_so: Callable[[], Awaitable[bool]], *, within: float, wha
     while not await is_so():
         if looked_at > within or time.monotonic() > latest:
             raise AssertionError(f"not within {within} s: {what}")
-        await asyncio.sleep(LOOK_AGAIN_SECONDS)  # the thing waited for is in another process and cannot call us
+        await asyncio.sleep(
+            LOOK_AGAIN_SECONDS
+        )  # the thing waited for is in another process and cannot call us
         looked_at = watch.seconds
     return watch.seconds
 
@@ -123,7 +125,9 @@ class Client:
 
     # Runs
 
-    async def ask(self, session_id: str, message: str, *, key: str | None = None, at: int = 0) -> httpx2.Response:
+    async def ask(
+        self, session_id: str, message: str, *, key: str | None = None, at: int = 0
+    ) -> httpx2.Response:
         """One POST, whatever it answers."""
         body = {"session_id": session_id, "message": message} | ({"idempotency_key": key} if key else {})
         return await self.post("/api/runs", body, at)
@@ -135,7 +139,9 @@ class Client:
         assert response.json()["status"] == "queued"
         return response.json()["run_id"]
 
-    async def start_surely(self, message: str, *, within: float, session_id: str | None = None, first_at: int = 0) -> str:
+    async def start_surely(
+        self, message: str, *, within: float, session_id: str | None = None, first_at: int = 0
+    ) -> str:
         """What a careful client does in bad weather: asks again with the same key, on the next server, until accepted."""
         session_id, key, turn = session_id or new_session(), secrets.token_hex(8), first_at
         deadline = time.monotonic() + within
@@ -162,7 +168,9 @@ class Client:
     async def cancel(self, run_id: str, at: int = 0) -> httpx2.Response:
         return await self.post(f"/api/runs/{run_id}/cancel", at=at)
 
-    async def wait_for(self, run_id: str, statuses: Collection[str] = TERMINAL, *, within: float, at: int = 0) -> dict[str, Any]:
+    async def wait_for(
+        self, run_id: str, statuses: Collection[str] = TERMINAL, *, within: float, at: int = 0
+    ) -> dict[str, Any]:
         view: dict[str, Any] = {}
 
         async def is_there() -> bool:
@@ -173,6 +181,8 @@ class Client:
         await eventually(is_there, within=within, what=f"{run_id} is {' or '.join(statuses)}")
         return view
 
-    def follower(self, run_id: str, *, at: Sequence[int] | None = None, after: int = 0, by: CursorBy = "header") -> Follower:
+    def follower(
+        self, run_id: str, *, at: Sequence[int] | None = None, after: int = 0, by: CursorBy = "header"
+    ) -> Follower:
         urls = self.base_urls if at is None else [self.base_urls[index] for index in at]
         return Follower(urls, run_id, self.token, after=after, by=by)

@@ -55,13 +55,18 @@ class Composition:
                 self.places[f"{name}:{port}"] = f"127.0.0.1:{free_port()}"
 
     def environment(self, service: str) -> dict[str, str]:
-        written = {name: filled(str(value), self.variables) for name, value in self.services[service].get("environment", {}).items()}
+        written = {
+            name: filled(str(value), self.variables)
+            for name, value in self.services[service].get("environment", {}).items()
+        }
         for inside, outside in self.places.items():
             written = {name: value.replace(inside, outside) for name, value in written.items()}
         if "EASEL_DATA" in written:
             written["EASEL_DATA"] = str(self.folder / "data")
         if "EASEL_WORKER_PORT" in written:
-            written["EASEL_WORKER_PORT"] = str(free_port())  # each container has a port of that number; here they share one machine
+            written["EASEL_WORKER_PORT"] = str(
+                free_port()
+            )  # each container has a port of that number; here they share one machine
         return written
 
     def command(self, service: str) -> tuple[str, ...]:
@@ -70,7 +75,10 @@ class Composition:
             return (*EASEL, *self._listening_here(service, arguments))
         for volume in self.services[service].get("volumes", []):
             source, target, *_ = volume.split(":")
-            arguments = [str(self._configuration(source, service)) if argument == target else argument for argument in arguments]
+            arguments = [
+                str(self._configuration(source, service)) if argument == target else argument
+                for argument in arguments
+            ]
         own = self.folder / service
         own.mkdir(exist_ok=True)
         for mount in self.services[service].get("tmpfs", []):
@@ -92,7 +100,9 @@ class Composition:
             text = text.replace(inside, outside)
         inside_port = self.services[service]["ports"][0].rpartition(":")[2]
         self.places[f"{service}:{inside_port}"] = f"127.0.0.1:{free_port()}"
-        text, replaced = re.subn(rf"listen {inside_port}\b", f"listen {self.places[f'{service}:{inside_port}']}", text)
+        text, replaced = re.subn(
+            rf"listen {inside_port}\b", f"listen {self.places[f'{service}:{inside_port}']}", text
+        )
         assert replaced == 1, f"{source} does not listen on {inside_port}"
         place = self.folder / os.path.basename(source)  # noqa: PTH119  a name in a YAML file, not a path of ours
         place.write_text(text)

@@ -65,9 +65,19 @@ class Ledger:
 
     async def logs(self, run_ids: Collection[str]) -> dict[str, list[Row]]:
         logs: dict[str, list[Row]] = {run_id: [] for run_id in run_ids}
-        found = await self.fetch("select * from run_events where run_id = any($1) order by run_id, seq", list(run_ids))
+        found = await self.fetch(
+            "select * from run_events where run_id = any($1) order by run_id, seq", list(run_ids)
+        )
         for row in found:
-            logs[row["run_id"]].append(Row(row["seq"], row["event_type"], json.loads(row["payload"]), row["visibility"], row["created_at"]))
+            logs[row["run_id"]].append(
+                Row(
+                    row["seq"],
+                    row["event_type"],
+                    json.loads(row["payload"]),
+                    row["visibility"],
+                    row["created_at"],
+                )
+            )
         return logs
 
     async def statuses(self, run_ids: Collection[str]) -> dict[str, str]:
@@ -81,14 +91,23 @@ class Ledger:
     async def is_at_rest(self) -> bool:
         """Whether nobody is in the middle of anything: a process that is frozen now holds no lock."""
         busy = "application_name like 'easel%' and state <> 'idle'"
-        return await self.value(f"select count(*) from pg_stat_activity where datname = current_database() and {busy}") == 0
+        return (
+            await self.value(
+                f"select count(*) from pg_stat_activity where datname = current_database() and {busy}"
+            )
+            == 0
+        )
 
     async def wait_until_all_ended(self, run_ids: Collection[str], *, within: float) -> None:
         unfinished: dict[str, str] = {}
 
         async def have_ended() -> bool:
             nonlocal unfinished
-            unfinished = {run_id: status for run_id, status in (await self.statuses(run_ids)).items() if status not in TERMINAL}
+            unfinished = {
+                run_id: status
+                for run_id, status in (await self.statuses(run_ids)).items()
+                if status not in TERMINAL
+            }
             return not unfinished
 
         try:
@@ -99,13 +118,22 @@ class Ledger:
                 " order by run_id limit 5",
                 list(unfinished),
             )
-            raise AssertionError(f"{late}; {len(unfinished)} have not, such as {[dict(row) for row in stuck]}") from None
+            raise AssertionError(
+                f"{late}; {len(unfinished)} have not, such as {[dict(row) for row in stuck]}"
+            ) from None
 
     async def check(
-        self, run_ids: Collection[str], *, ends: Mapping[str, str] | str = "completed", says: Mapping[str, str] | str | None = None
+        self,
+        run_ids: Collection[str],
+        *,
+        ends: Mapping[str, str] | str = "completed",
+        says: Mapping[str, str] | str | None = None,
     ) -> None:
         """Every run is there, has ended as expected, says what it should, and its log obeys the laws."""
-        rows = {row["run_id"]: row for row in await self.fetch("select * from runs where run_id = any($1)", list(run_ids))}
+        rows = {
+            row["run_id"]: row
+            for row in await self.fetch("select * from runs where run_id = any($1)", list(run_ids))
+        }
         assert set(rows) == set(run_ids), f"lost runs: {set(run_ids) - set(rows)}"
         logs = await self.logs(run_ids)
         for run_id, run in rows.items():
@@ -141,16 +169,23 @@ def check_law(run: asyncpg.Record, log: Sequence[Row]) -> None:
     assert run["finished_at"] is not None, story
     assert [row.seq for row in log] == list(range(1, len(log) + 1)), f"a gap or a repeated number in {story}"
     assert run["last_seq"] == len(log), story
-    assert [row.seq for row in log if row.type == "done"] == [len(log)], f"not exactly one done, at the end: {story}"
+    assert [row.seq for row in log if row.type == "done"] == [len(log)], (
+        f"not exactly one done, at the end: {story}"
+    )
     assert log[-1].data["status"] == run["status"], story
-    assert [row.data["status"] for row in log if row.type == "run.status" and row.data["status"] in TERMINAL] == [run["status"]], story
+    assert [
+        row.data["status"] for row in log if row.type == "run.status" and row.data["status"] in TERMINAL
+    ] == [run["status"]], story
     answers = [row for row in log if row.type == "message.completed"]
     attempts = [row.data["attempt"] for row in starts_in(log)]
     assert attempts == sorted(set(attempts)), f"an attempt started twice: {attempts} in {story}"
     assert len(attempts) <= run["max_attempts"], story
     if attempts:
         # Boards may be written on before anybody works on the run.
-        assert next(row.type for row in log if row.type not in ("whiteboard.write", "blackboard.write")) == "run.start", story
+        assert (
+            next(row.type for row in log if row.type not in ("whiteboard.write", "blackboard.write"))
+            == "run.start"
+        ), story
         assert [answer.data["status"] for answer in answers] == [run["status"]], story
     else:
         # Cancelled in the queue, or every attempt was lost before its first word.

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from tests.journeys.client import Client
 
 # What belongs to which stream, and what of it is only for debugging: the outside contract, written down once more.
-NARRATIVE = frozenset({"message.delta", "message.completed", "tool.call", "tool.result", "reasoning.delta", "step.completed"})
+NARRATIVE = frozenset(
+    {"message.delta", "message.completed", "tool.call", "tool.result", "reasoning.delta", "step.completed"}
+)
 STATE = frozenset({"run.start", "run.status", "whiteboard.write", "blackboard.write", "done"})
 VISUALS = frozenset({"canvas.created", "canvas.snapshot"})
 INTERNAL = frozenset({"reasoning.delta", "step.completed"})
@@ -42,7 +44,9 @@ class Transport:
 
     def allows(self, event_type: str, visibility: str) -> bool:
         """Whether an event of such a log goes over this transport. RS-02 … RS-06, RS-36"""
-        return event_type in self.carries and (visibility == "public" or (visibility == "internal" and self.debug))
+        return event_type in self.carries and (
+            visibility == "public" or (visibility == "internal" and self.debug)
+        )
 
     @property
     def debug(self) -> bool:
@@ -74,7 +78,9 @@ class Network:
             proxies = [stack.enter_context(Proxy.before(url)) for url in client.base_urls]
             for proxy in proxies:
                 cuts = random.Random(chance.random())
-                proxy.cut_in_turn(cuts.choice([cuts.randint(1, 900), cuts.randint(900, 20_000)]) for _ in itertools.count())
+                proxy.cut_in_turn(
+                    cuts.choice([cuts.randint(1, 900), cuts.randint(900, 20_000)]) for _ in itertools.count()
+                )
             yield cls(client.token, client.base_urls, proxies)
 
     def way_to(self, instance: int, *, breaks: bool) -> str:
@@ -150,7 +156,9 @@ class Watcher:
 
     async def _connect(self, way: str) -> None:
         """Until the other side ends it, or for so many events or so long as this reader happens to stay."""
-        patience = self.chance.choice([None, None, self.chance.uniform(0.0, 0.2), self.chance.uniform(0.0, 1.5)])
+        patience = self.chance.choice(
+            [None, None, self.chance.uniform(0.0, 0.2), self.chance.uniform(0.0, 1.5)]
+        )
         events_left = self.chance.choice([None, 1, 2, self.chance.randint(1, 30)])
         with contextlib.suppress(TimeoutError):
             async with contextlib.aclosing(self._events(way)) as events, asyncio.timeout(patience):
@@ -164,7 +172,9 @@ class Watcher:
     async def _events(self, way: str) -> AsyncGenerator[Event]:
         path, after = self.transport.path.format(self.name), self.cursor or None
         if self.transport.kind == "thread":
-            async with Chat.open(way, self.name, self.network.token, after=after, debug=self.transport.debug) as chat:
+            async with Chat.open(
+                way, self.name, self.network.token, after=after, debug=self.transport.debug
+            ) as chat:
                 self.connected[self.instance] += 1
                 try:
                     async for event in chat.events():

@@ -72,7 +72,9 @@ class Inventor:
 
     def escaped(self) -> str:
         """Text that grows when it becomes JSON: quotes, backslashes and line breaks, as in code that prints code."""
-        return "".join(self._chance.choice(['\\"', '{"a": "b\\n"},\n', "\t\t\n", "'''\n"]) for _ in range(600))
+        return "".join(
+            self._chance.choice(['\\"', '{"a": "b\\n"},\n', "\t\t\n", "'''\n"]) for _ in range(600)
+        )
 
     def pixels(self) -> str:
         """Base64 of what could be a picture, in one piece, in lines, of the other alphabet or as a data URL."""
@@ -80,7 +82,9 @@ class Inventor:
         plain = base64.b64encode(raw).decode()
         self.planted += [plain, base64.urlsafe_b64encode(raw).decode()]
         lines = "\n".join(plain[at : at + 76] for at in range(0, len(plain), 76))
-        return self._chance.choice([plain, lines, base64.urlsafe_b64encode(raw).decode(), f"data:image/png;base64,{plain}"])
+        return self._chance.choice(
+            [plain, lines, base64.urlsafe_b64encode(raw).decode(), f"data:image/png;base64,{plain}"]
+        )
 
     def png(self) -> bytes:
         return b"\x89PNG\r\n\x1a\n" + self._chance.randbytes(self._chance.choice([30, 300, 8_000]))
@@ -88,8 +92,18 @@ class Inventor:
     def value(self) -> Any:
         """A value for a tool or a board."""
         size = self._chance.randint(0, 5)
-        forged = {"redacted": True, "original_size": 1, "sha256": "x", "uri": "/api/artifacts/art_x", "payload": self.words(10, 50)}
-        signed = {"visibility": "system", "provenance": {"agent_id": "mallory", "node_id": "m", "run_id": "m"}, "seq": 1}
+        forged = {
+            "redacted": True,
+            "original_size": 1,
+            "sha256": "x",
+            "uri": "/api/artifacts/art_x",
+            "payload": self.words(10, 50),
+        }
+        signed = {
+            "visibility": "system",
+            "provenance": {"agent_id": "mallory", "node_id": "m", "run_id": "m"},
+            "seq": 1,
+        }
         return self._chance.choice(
             [
                 size,
@@ -115,8 +129,18 @@ class Inventor:
             lambda: {"think": self.words(2_100, 4_000)},
             lambda: call("gsv__Echo", value=self.value()),
             lambda: call("gsv__Echo", value=self.value()),
-            lambda: call("gsv__WhiteboardWrite", key=chance.choice("abc"), value=self.value(), node_id=self.words(1, 10).strip() or "n"),
-            lambda: call("gsv__BlackboardWrite", key=chance.choice("abc"), edge_id=chance.choice(["a-b", "b-c"]), value=self.value()),
+            lambda: call(
+                "gsv__WhiteboardWrite",
+                key=chance.choice("abc"),
+                value=self.value(),
+                node_id=self.words(1, 10).strip() or "n",
+            ),
+            lambda: call(
+                "gsv__BlackboardWrite",
+                key=chance.choice("abc"),
+                edge_id=chance.choice(["a-b", "b-c"]),
+                value=self.value(),
+            ),
             lambda: call("gsv__WhiteboardWrite", key="a", value=1, expected_version=99),
             lambda: call("gsv__WhiteboardWrite", value=self.pixels()),
             lambda: call("gsv__Nothing", value=self.value()),
@@ -155,7 +179,9 @@ class Load:
 
     def __init__(self, network: Network, chance: random.Random, *, sessions: int, canvases: int) -> None:
         self._network, self._chance = network, chance
-        self._http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {network.token}"}, timeout=REQUEST_SECONDS, trust_env=False)
+        self._http = httpx2.AsyncClient(
+            headers={"Authorization": f"Bearer {network.token}"}, timeout=REQUEST_SECONDS, trust_env=False
+        )
         self.inventor = Inventor(chance)
         self.sessions = [new_session() for _ in range(sessions)]
         self.canvases = [f"canvas-{new_session()}" for _ in range(canvases)]
@@ -194,7 +220,11 @@ class Load:
     @property
     def _is_complete(self) -> bool:
         was_read_whole = any(events and events[-1].type == "done" for _, events in self.older_clients)
-        return was_read_whole and self.heard_types >= NARRATIVE | STATE | VISUALS and all(self.did[what] for what in EVERYTHING)
+        return (
+            was_read_whole
+            and self.heard_types >= NARRATIVE | STATE | VISUALS
+            and all(self.did[what] for what in EVERYTHING)
+        )
 
     # -- watching
 
@@ -208,7 +238,11 @@ class Load:
 
     def _hear(self, watcher: Watcher, event: Event) -> None:
         self.heard_types.add(event.type)
-        if watcher.transport.kind == "thread" and event.type == "message.completed" and event.data["role"] == "user":
+        if (
+            watcher.transport.kind == "thread"
+            and event.type == "message.completed"
+            and event.data["role"] == "user"
+        ):
             self._said.setdefault(digest_of(event.data["text"]), asyncio.Event()).set()
             run_id = event.data["run_id"]
             if run_id not in self._runs:
@@ -219,7 +253,9 @@ class Load:
 
     # -- asking, while servers come and go
 
-    async def _ask(self, path: str, body: object = None, *, raw: bytes | None = None, at: int | None = None) -> httpx2.Response | None:
+    async def _ask(
+        self, path: str, body: object = None, *, raw: bytes | None = None, at: int | None = None
+    ) -> httpx2.Response | None:
         """One request to any instance; None when it went down with its server."""
         url = self._network.straight[self._chance.randrange(2) if at is None else at] + path
         try:
@@ -251,7 +287,9 @@ class Load:
             await asyncio.sleep(self._chance.uniform(0.0, 1.0))
 
     async def _post(self, session: str, text: str, key: str) -> None:
-        await self._ask_surely("/api/runs", {"session_id": session, "message": text, "idempotency_key": key}, 202)
+        await self._ask_surely(
+            "/api/runs", {"session_id": session, "message": text, "idempotency_key": key}, 202
+        )
 
     async def _say(self, session: str, text: str, key: str) -> None:
         """Over the chat; said is what comes back in the thread."""
@@ -268,10 +306,14 @@ class Load:
                         pass
                     await asyncio.sleep(RECONNECT_SECONDS)
         except TimeoutError:
-            raise AssertionError(f"not in the thread {session} within {SAID_SECONDS} s: {text[:200]}") from None
+            raise AssertionError(
+                f"not in the thread {session} within {SAID_SECONDS} s: {text[:200]}"
+            ) from None
 
     async def _say_once(self, session: str, text: str, key: str, said: asyncio.Event) -> None:
-        async with Chat.open(self._chance.choice(self._network.straight), session, self._network.token) as chat:
+        async with Chat.open(
+            self._chance.choice(self._network.straight), session, self._network.token
+        ) as chat:
             if self._chance.random() < 0.2:
                 await chat.send('{"type":"shout"}')
             await chat.say(text, key)
@@ -290,7 +332,10 @@ class Load:
         parser = Parser()
         with contextlib.suppress(httpx2.TransportError, TimeoutError):
             body = {"message": text, "idempotency_key": key}
-            async with asyncio.timeout(patience), self._http.stream("POST", f"{way}/api/chat/{session}", json=body) as answer:
+            async with (
+                asyncio.timeout(patience),
+                self._http.stream("POST", f"{way}/api/chat/{session}", json=body) as answer,
+            ):
                 assert answer.status_code in (200, 503), answer.status_code
                 run_id = answer.headers.get("x-run-id", "")
                 async for chunk in answer.aiter_bytes():
@@ -307,7 +352,11 @@ class Load:
                 answer = await self._ask(f"/api/runs/{run_id}/cancel")
                 self.did["cancels"] += answer is not None and answer.status_code == 202
             board = chance.choice(["whiteboard", "blackboard"])
-            body: dict[str, Any] = {"key": chance.choice("abc"), "value": self.inventor.value(), "source_node_id": "planner"}
+            body: dict[str, Any] = {
+                "key": chance.choice("abc"),
+                "value": self.inventor.value(),
+                "source_node_id": "planner",
+            }
             body |= {} if board == "whiteboard" else {"edge_id": chance.choice(["a-b", "b-c"])}
             answer = await self._ask(f"/api/runs/{run_id}/{board}", body)
             assert answer is None or answer.status_code in (200, 409, 503), answer.text
@@ -320,7 +369,11 @@ class Load:
     async def _draw(self, canvas: str) -> None:
         made = {
             "method": "canvas.create",
-            "params": {"canvasId": canvas, "title": self.inventor.words(3, 30), "state": {"a": self.inventor.value()}},
+            "params": {
+                "canvasId": canvas,
+                "title": self.inventor.words(3, 30),
+                "state": {"a": self.inventor.value()},
+            },
         }
         await self._ask_surely("/api/rpc", made, 200, 409)
         self._watch("canvas", canvas)

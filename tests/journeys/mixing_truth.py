@@ -56,7 +56,9 @@ class Truth:
     @classmethod
     async def read(cls, ledger: Ledger, sessions: Sequence[str], canvases: Sequence[str]) -> Truth:
         found = await ledger.fetch("select * from sessions where session_id = any($1)", list(sessions))
-        runs = await ledger.fetch("select * from runs where session_id = any($1) order by queue_no", list(sessions))
+        runs = await ledger.fetch(
+            "select * from runs where session_id = any($1) order by queue_no", list(sessions)
+        )
         truth = cls({row["run_id"]: row for row in runs}, {row["session_id"]: row for row in found})
         for run_id, log in (await ledger.logs(list(truth.runs))).items():
             truth.logs["run", run_id] = log
@@ -71,7 +73,9 @@ class Truth:
         for row in await ledger.fetch(threads, list(sessions)):
             truth.logs["thread", row["session_id"]].append(_row(row, row["thread_seq"]))
             truth.speakers[row["session_id"]].append((row["speaker"], row["run_id"]))
-        for row in await ledger.fetch("select * from canvas_events where canvas_id = any($1) order by canvas_id, seq", list(canvases)):
+        for row in await ledger.fetch(
+            "select * from canvas_events where canvas_id = any($1) order by canvas_id, seq", list(canvases)
+        ):
             truth.logs["canvas", row["canvas_id"]].append(_row(row, row["seq"]))
         return truth
 
@@ -87,7 +91,14 @@ class Truth:
         """Every log is without a gap, and a thread is what its runs said, one after the other, with what they were asked. RS-34"""
         for (kind, name), log in self.logs.items():
             wrong = next((nth for nth, row in enumerate(log, 1) if row.seq != nth), None)
-            near = [] if wrong is None else [(row.seq, row.type, row.at, str(row.data)[:120]) for row in log[max(0, wrong - 4) : wrong + 3]]
+            near = (
+                []
+                if wrong is None
+                else [
+                    (row.seq, row.type, row.at, str(row.data)[:120])
+                    for row in log[max(0, wrong - 4) : wrong + 3]
+                ]
+            )
             assert wrong is None, f"a gap or a repeated number in {kind} {name}, near {near}"
         for run_id, run in self.runs.items():
             check_law(run, self.logs["run", run_id])
@@ -98,15 +109,25 @@ class Truth:
     def _check_thread(self, session_id: str) -> None:
         speakers, log = self.speakers[session_id], self.logs["thread", session_id]
         runs = [run_id for run_id, run in self.runs.items() if run["session_id"] == session_id]
-        assert [run_id for who, run_id in speakers if who == "user"] == runs, "messages and their runs have one order"
+        assert [run_id for who, run_id in speakers if who == "user"] == runs, (
+            "messages and their runs have one order"
+        )
         spoken = [run_id for who, run_id in speakers if who == "run"]
         in_turn = [run_id for run_id, _ in itertools.groupby(spoken)]
-        assert in_turn == [run_id for run_id in runs if run_id in set(spoken)], "one run at a time speaks, in the order of the messages"
+        assert in_turn == [run_id for run_id in runs if run_id in set(spoken)], (
+            "one run at a time speaks, in the order of the messages"
+        )
         unheard = [run_id for who, run_id in speakers if who == "nobody"]
-        assert all(self.runs[run_id]["status"] == "cancelled" for run_id in unheard), "only the chat is told of what never began"
+        assert all(self.runs[run_id]["status"] == "cancelled" for run_id in unheard), (
+            "only the chat is told of what never began"
+        )
         assert not set(unheard) & set(spoken)
         for run_id in runs:
-            of_run = [(row.type, row.data) for (who, whose), row in zip(speakers, log, strict=True) if (who, whose) == ("run", run_id)]
+            of_run = [
+                (row.type, row.data)
+                for (who, whose), row in zip(speakers, log, strict=True)
+                if (who, whose) == ("run", run_id)
+            ]
             told = [(row.type, row.data) for row in self.logs["run", run_id] if row.type in NARRATIVE]
             assert of_run == told, f"the thread does not have exactly the narrative of {run_id}"
 
@@ -119,7 +140,11 @@ class Truth:
             for row in log:
                 story = f"{kind} {name} {row}"[:1_000]
                 assert row.type in belongs[kind], story
-                assert row.visibility == row.data["visibility"] == ("internal" if row.type in INTERNAL else "public"), story
+                assert (
+                    row.visibility
+                    == row.data["visibility"]
+                    == ("internal" if row.type in INTERNAL else "public")
+                ), story
                 assert weight(row.data) <= LIMIT, f"{weight(row.data)} bytes: {story}"
                 if row.type in ("message.delta", "reasoning.delta"):
                     told = row.data["text"]
@@ -172,7 +197,10 @@ def weight(data: dict[str, Any]) -> int:
 
 
 def check_marker(marker: dict[str, Any], content: bytes) -> None:
-    assert (len(content), hashlib.sha256(content).hexdigest()) == (marker["original_size"], marker["sha256"]), marker
+    assert (len(content), hashlib.sha256(content).hexdigest()) == (
+        marker["original_size"],
+        marker["sha256"],
+    ), marker
 
 
 # --- everything stored ------------------------------------------------------------------------------------------------
@@ -203,7 +231,9 @@ def check_nothing_encoded(texts: Iterable[tuple[str, str]], planted: Sequence[st
         for at in range(0, len(plain), STRIDE):
             sample = SAMPLE.match(plain, at)
             if sample and (place := everything.find(sample[0])) >= 0:
-                length = common(plain[at:], everything[place:]) + common(plain[:at][::-1], everything[:place][::-1])
+                length = common(plain[at:], everything[place:]) + common(
+                    plain[:at][::-1], everything[:place][::-1]
+                )
                 assert length <= LIMIT, f"{length} characters of a planted picture in {where}: {text[:300]}"
 
 
@@ -211,7 +241,11 @@ def check_no_pixels(texts: Iterable[tuple[str, str]], pictures: Iterable[bytes])
     """No picture is in any of them, not even a small one, whatever its bytes are written as. CC-08"""
     everything = "\n".join(text for _, text in texts)
     for picture in pictures:
-        for written in (base64.b64encode(picture[:36]).decode(), picture[8:36].hex(), picture[8:36].decode("latin-1")):
+        for written in (
+            base64.b64encode(picture[:36]).decode(),
+            picture[8:36].hex(),
+            picture[8:36].decode("latin-1"),
+        ):
             assert written not in everything, written
 
 

@@ -53,7 +53,9 @@ class Pen:
         await self._append([self._events.delta(answer_id(self._claim.run_id), text) for text in texts])
 
     async def end(self, text: str = "") -> None:
-        await self._append(self._events.ending(answer_id(self._claim.run_id), text, Status.COMPLETED, None), Status.COMPLETED)
+        await self._append(
+            self._events.ending(answer_id(self._claim.run_id), text, Status.COMPLETED, None), Status.COMPLETED
+        )
 
     async def _append(self, events: Sequence[Envelope], ends_as: Status | None = None) -> None:
         self._batches += 1

@@ -47,7 +47,9 @@ class Tmpfs:
                     written = 0
                 if not written:
                     size //= 2
-        for log in self.folder.rglob("*.log"):  # the last page of a file has room that no longer counts as free
+        for log in self.folder.rglob(
+            "*.log"
+        ):  # the last page of a file has room that no longer counts as free
             with log.open("ab") as file:
                 file.write(b"." * (-log.stat().st_size % PAGE))
 
@@ -93,7 +95,12 @@ def _mount(folder: Path, megabytes: int) -> bool:
     options = f"size={megabytes}m,mode=0755,uid={os.geteuid()}"
     try:
         return (
-            subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, check=False).returncode == 0
+            subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)],
+                capture_output=True,
+                check=False,
+            ).returncode
+            == 0
         )
     except OSError:
         return False

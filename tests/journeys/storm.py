@@ -28,7 +28,14 @@ class KillStorm:
     always somebody to take over.
     """
 
-    def __init__(self, launcher: Launcher, processes: list[EaselProcess], *, seed: int = 2026, lets_all_come_back: bool = False) -> None:
+    def __init__(
+        self,
+        launcher: Launcher,
+        processes: list[EaselProcess],
+        *,
+        seed: int = 2026,
+        lets_all_come_back: bool = False,
+    ) -> None:
         self.launcher, self.processes = launcher, processes
         self._lets_all_come_back = lets_all_come_back
         self.kills = 0
@@ -64,13 +71,19 @@ class KillStorm:
             yield
         finally:
             over.set()
-            await weather  # to the end of what it has begun: no thread kills or starts anybody when the test is over
+            await (
+                weather
+            )  # to the end of what it has begun: no thread kills or starts anybody when the test is over
             await asyncio.to_thread(self._revive)
 
     def _kill_one(self) -> None:
         self._revive()
         if self._lets_all_come_back:
-            wait_until(lambda: all("worker.started" in one.said() for one in self.processes), within=READY_SECONDS, what="all are at work")
+            wait_until(
+                lambda: all("worker.started" in one.said() for one in self.processes),
+                within=READY_SECONDS,
+                what="all are at work",
+            )
         victim = self._chance.choice(self.processes)
         victim.kill()
         self.kills += 1

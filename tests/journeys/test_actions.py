@@ -34,11 +34,24 @@ FOREVER = {"CLAIM_SECONDS": "300"}  # whatever is told then was not waited for
 
 
 def sleeps(milliseconds: int, **more: Any) -> dict[str, Any]:
-    return {"kind": "tool.call", "tool": "gsv__Sleep", "args": {"ms": milliseconds}, "saveAs": "slept", **more}
+    return {
+        "kind": "tool.call",
+        "tool": "gsv__Sleep",
+        "args": {"ms": milliseconds},
+        "saveAs": "slept",
+        **more,
+    }
 
 
 def echoes(**more: Any) -> dict[str, Any]:
-    return {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "{{state.n}}"}, "saveAs": "said", "saveMode": "append", **more}
+    return {
+        "kind": "tool.call",
+        "tool": "gsv__Echo",
+        "args": {"value": "{{state.n}}"},
+        "saveAs": "said",
+        "saveMode": "append",
+        **more,
+    }
 
 
 @contextlib.asynccontextmanager
@@ -65,7 +78,11 @@ async def pressed(board: Board, action: str, **how: Any) -> asyncio.Task[Any]:
 
 
 async def told(board: Board) -> list[str]:
-    return [one.event.removeprefix("canvas.action.") for one in await board.log() if one.event.startswith("canvas.action.")]
+    return [
+        one.event.removeprefix("canvas.action.")
+        for one in await board.log()
+        if one.event.startswith("canvas.action.")
+    ]
 
 
 async def failed(board: Board, *, within: float) -> dict[str, Any]:
@@ -94,7 +111,9 @@ def alone(tmp_path: Path) -> Iterator[Launcher]:
 
 @rule("CV-42", "CV-48", "CV-37")
 @case("D1")
-async def test_an_action_whose_instance_is_killed_is_told_by_the_other_within_a_claim(launcher: Launcher) -> None:
+async def test_an_action_whose_instance_is_killed_is_told_by_the_other_within_a_claim(
+    launcher: Launcher,
+) -> None:
     first, second = launcher.ready(launcher.api(), launcher.api())
     name = await made(first, {"go": sleeps(LONG_MS)})
     async with board_on(second, name) as there:
@@ -109,7 +128,11 @@ async def test_an_action_whose_instance_is_killed_is_told_by_the_other_within_a_
         event = await there.client.event()
         assert (event.event, event.payload["eventId"]) == ("canvas.action.failed", record["eventId"])
         assert REASON in event.payload["error"]["message"]
-        assert event.payload["provenance"] == {"agent_id": "owner", "node_id": "go", "run_id": record["eventId"]}
+        assert event.payload["provenance"] == {
+            "agent_id": "owner",
+            "node_id": "go",
+            "run_id": record["eventId"],
+        }
         assert "slept" not in await there.state()
         assert await there.revision() == 1
     (back,) = launcher.ready(launcher.again(first))
@@ -137,7 +160,9 @@ async def test_what_a_frozen_instance_says_when_it_thaws_is_not_stored(launcher:
 
 @rule("CV-42", "CV-48")
 @case("E12")
-async def test_an_action_whose_instance_is_stopped_is_told_by_itself_on_its_way_out(launcher: Launcher) -> None:
+async def test_an_action_whose_instance_is_stopped_is_told_by_itself_on_its_way_out(
+    launcher: Launcher,
+) -> None:
     launcher.settings |= FOREVER
     first, second = launcher.ready(launcher.api(), launcher.api())
     name = await made(first, {"go": sleeps(LONG_MS)})
@@ -154,7 +179,9 @@ async def test_an_action_whose_instance_is_stopped_is_told_by_itself_on_its_way_
 
 @rule("CV-22", "CV-07")
 @case("X6")
-async def test_a_question_outlives_the_instance_that_asked_and_is_answered_once_on_any(launcher: Launcher) -> None:
+async def test_a_question_outlives_the_instance_that_asked_and_is_answered_once_on_any(
+    launcher: Launcher,
+) -> None:
     first, second = launcher.ready(launcher.api(), launcher.api())
     name = await made(first, {"go": echoes(confirm="always")})
     async with board_on(first, name) as here:
@@ -164,16 +191,25 @@ async def test_a_question_outlives_the_instance_that_asked_and_is_answered_once_
     (back,) = launcher.ready(launcher.again(first))
     async with board_on(back, name) as here, board_on(second, name) as there:
         [waiting] = await there.asked()
-        assert (waiting["confirmationId"], waiting["resolved"]["args"]) == (asked["confirmationId"], {"value": "7"})
+        assert (waiting["confirmationId"], waiting["resolved"]["args"]) == (
+            asked["confirmationId"],
+            {"value": "7"},
+        )
         assert await there.press("go", requestId="r") == asked, "nothing is asked twice"
-        answers = await asyncio.gather(*((here, there)[n % 2].confirm(asked) for n in range(20)), return_exceptions=True)
+        answers = await asyncio.gather(
+            *((here, there)[n % 2].confirm(asked) for n in range(20)), return_exceptions=True
+        )
         assert sorted(one.code for one in answers if isinstance(one, Refused)) == [409] * 19
-        assert [one["result"] for one in (await there.state())["said"]] == ["7"], "once, and exactly what was shown"
+        assert [one["result"] for one in (await there.state())["said"]] == ["7"], (
+            "once, and exactly what was shown"
+        )
         assert await told(here) == ["asked", "started", "finished"]
 
 
 @rule("CV-36", "CV-44")
-async def test_one_request_is_one_execution_on_all_instances_and_after_they_were_killed(launcher: Launcher) -> None:
+async def test_one_request_is_one_execution_on_all_instances_and_after_they_were_killed(
+    launcher: Launcher,
+) -> None:
     first, second = launcher.ready(launcher.api(), launcher.api())
     name = await made(first, {"go": echoes(), "slow": sleeps(300), "long": sleeps(LONG_MS)})
     async with board_on(first, name) as here, board_on(second, name) as there:
@@ -207,7 +243,10 @@ async def test_presses_on_two_instances_lose_nothing(launcher: Launcher) -> None
             await asyncio.gather(*((here, there)[n % 2].press("go") for n in range(32)))
         whole = await here.whole()
         assert (len(whole["state"]["said"]), whole["revision"]) == (128, 129)
-        ends = await asyncio.gather(*((here, there)[n % 2].press("go", expectedRevision=129) for n in range(20)), return_exceptions=True)
+        ends = await asyncio.gather(
+            *((here, there)[n % 2].press("go", expectedRevision=129) for n in range(20)),
+            return_exceptions=True,
+        )
         # All may begin before the first one ends; whoever comes after that is refused, and nothing that was accepted is lost.
         accepted = [end for end in ends if isinstance(end, dict)]
         assert all(end.code == 409 for end in ends if isinstance(end, Refused))
@@ -220,7 +259,12 @@ async def test_a_message_outlives_its_worker_and_whoever_waits_for_its_answer(la
     first, second = launcher.ready(launcher.api(), launcher.api())
     workers = [launcher.worker(), launcher.worker()]
     session = new_session()
-    send = {"kind": "session.send", "sessionKey": f"agent:main:{session}", "saveAs": "answer", "saveMode": "append"}
+    send = {
+        "kind": "session.send",
+        "sessionKey": f"agent:main:{session}",
+        "saveAs": "answer",
+        "saveMode": "append",
+    }
     slow = script(wait_ms(5_000), say("at last"))
     name = await made(first, {"go": {**send, "message": slow}})
     async with board_on(second, name) as there:
@@ -235,7 +279,9 @@ async def test_a_message_outlives_its_worker_and_whoever_waits_for_its_answer(la
             first.kill()
             with pytest.raises(EOFError):
                 await lonely
-        assert (await there.press("go", requestId="r"))["result"] == "at last", "who asks again is answered, and sends nothing twice"
+        assert (await there.press("go", requestId="r"))["result"] == "at last", (
+            "who asks again is answered, and sends nothing twice"
+        )
         assert [one["result"] for one in (await there.state())["answer"]] == ["at last"] * 2
         assert await told(there) == ["started", "finished"] * 2
         assert await has_runs(second, session, 2)
@@ -270,7 +316,11 @@ async def test_on_sqlite_what_a_kill_interrupted_is_told_at_the_next_start(alone
         await failed(board, within=TOLD_WITHIN_SECONDS)
         assert await told(board) == ["started", "finished", "asked", "started", "failed"]
         after = await board.whole()
-        assert (after["state"], after["spec"], after["revision"]) == (before["state"], before["spec"], before["revision"])
+        assert (after["state"], after["spec"], after["revision"]) == (
+            before["state"],
+            before["spec"],
+            before["revision"],
+        )
         assert await board.press("done", requestId="r1") == answer
         assert REASON in (await refused(board.press("go", requestId="r2"))).error["message"]
         assert (await board.confirm(asked))["result"] == "7"
@@ -280,10 +330,16 @@ async def test_on_sqlite_what_a_kill_interrupted_is_told_at_the_next_start(alone
 
 @rule("CV-43", "CV-42")
 @pytest.mark.parametrize("end", ["kill", "terminate"])
-async def test_on_sqlite_the_answer_of_a_run_reaches_its_action_over_a_restart(alone: Launcher, end: str) -> None:
+async def test_on_sqlite_the_answer_of_a_run_reaches_its_action_over_a_restart(
+    alone: Launcher, end: str
+) -> None:
     (process,) = alone.ready(alone.up())
     session = new_session()
-    send = {"kind": "session.send", "sessionKey": f"agent:main:{session}", "message": script(wait_ms(5_000), say("at last"))}
+    send = {
+        "kind": "session.send",
+        "sessionKey": f"agent:main:{session}",
+        "message": script(wait_ms(5_000), say("at last")),
+    }
     name = await made(process, {"go": {**send, "saveAs": "answer", "saveMode": "append"}})
     async with board_on(process, name) as board:
         press = await pressed(board, "go", requestId="r")

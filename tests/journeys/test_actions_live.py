@@ -27,12 +27,20 @@ FOREVER = {"CLAIM_SECONDS": "300", "SANDBOX_MODE": "logical"}
 
 
 def runs(tool: str, command: str) -> dict[str, Any]:
-    return {"kind": "tool.call", "tool": tool, "args": {"command": command}, "confirm": "never", "saveAs": "x"}
+    return {
+        "kind": "tool.call",
+        "tool": tool,
+        "args": {"command": command},
+        "confirm": "never",
+        "saveAs": "x",
+    }
 
 
 def is_running(mark: str) -> bool:
     return any(
-        mark in " ".join(one.info["cmdline"] or []) for one in psutil.process_iter(["cmdline", "status"]) if one.info["status"] != "zombie"
+        mark in " ".join(one.info["cmdline"] or [])
+        for one in psutil.process_iter(["cmdline", "status"])
+        if one.info["status"] != "zombie"
     )
 
 
@@ -85,7 +93,9 @@ async def test_a_node_on_the_other_instance_is_heard_and_stopped(launcher: Launc
     async with board_on(first, name) as here:
 
         async def is_there() -> bool:
-            return any(tool["name"] == "laptop__Bash" for tool in (await here.client.call("tools.list"))["tools"])
+            return any(
+                tool["name"] == "laptop__Bash" for tool in (await here.client.call("tools.list"))["tools"]
+            )
 
         await eventually(is_there)
         async with board_on(second, name) as there:

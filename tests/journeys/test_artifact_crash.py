@@ -43,7 +43,9 @@ def url(request: pytest.FixtureRequest) -> str:
 @case("D7")
 @pytest.mark.timeout(600)
 @rule("CC-24")
-async def test_two_hundred_kills_between_object_and_commit_leave_nothing_dangling(url: str, tmp_path: Path) -> None:
+async def test_two_hundred_kills_between_object_and_commit_leave_nothing_dangling(
+    url: str, tmp_path: Path
+) -> None:
     root = tmp_path / "blobs"
     store = await prepared(url, tmp_path)
     await store.close()
@@ -51,7 +53,9 @@ async def test_two_hundred_kills_between_object_and_commit_leave_nothing_danglin
     lives = await led(**plan, lives=LIVES, ways=ORDER)
     ends = collections.Counter((life["does"], life["dies"]) for life in lives if life["was_killed"])
     assert ends["keep", "after the object"] + ends["upload", "after the object"] >= KILLS
-    assert set(ends) == {way for way in WAYS if way[0] != "sweep" and way[1] != "never"}, "every way to die was died"
+    assert set(ends) == {way for way in WAYS if way[0] != "sweep" and way[1] != "never"}, (
+        "every way to die was died"
+    )
 
     acknowledged = {ArtifactId(life["acknowledged"]) for life in lives if life["acknowledged"]}
     await check_all_is_there(await opened(url, tmp_path), root, acknowledged)
@@ -77,7 +81,9 @@ async def led(**plan: Any) -> list[dict[str, Any]]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     command = (sys.executable, "-m", "tests.support.artifact_crasher", json.dumps(plan))
     pipe = asyncio.subprocess.PIPE
-    crasher = await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe)
+    crasher = await asyncio.create_subprocess_exec(
+        *command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe
+    )
     try:
         out, problems = await asyncio.wait_for(crasher.communicate(), PATIENCE)
     finally:
@@ -96,7 +102,9 @@ async def check_all_is_there(store: Store, root: Path, acknowledged: set[Artifac
     """What refers, and what is said to be stored, is there to the last bit; what is young is not swept. Then a week goes by."""
     story = story_of(store, root)
     references = {row["artifact_id"] for row in await store.sql("select artifact_id from artifact_refs")}
-    whole = {row["artifact_id"] for row in await store.sql("select artifact_id from artifacts where is_stored")}
+    whole = {
+        row["artifact_id"] for row in await store.sql("select artifact_id from artifacts where is_stored")
+    }
     assert acknowledged == references
     assert references < whole, "nobody died before the reference"
     for artifact_id in whole:
@@ -110,19 +118,25 @@ async def check_all_is_there(store: Store, root: Path, acknowledged: set[Artifac
     await store.close()
 
 
-async def check_only_what_is_referred_to_is_left(store: Store, root: Path, acknowledged: set[ArtifactId]) -> None:
+async def check_only_what_is_referred_to_is_left(
+    store: Store, root: Path, acknowledged: set[ArtifactId]
+) -> None:
     """A sweep was killed between the rows and their blobs: another one ends what it began."""
     story = story_of(store, root)
     assert keys_in(root) - await keys_of(store), "the sweep had removed no row"
     await make_old(store, root)
     assert await story.sweep() > 0
-    assert {row["artifact_id"] for row in await store.sql("select artifact_id from artifacts")} == acknowledged
+    assert {
+        row["artifact_id"] for row in await store.sql("select artifact_id from artifacts")
+    } == acknowledged
     assert await keys_of(store) == keys_in(root)
     for artifact_id in acknowledged:
         assert await story.read(OWNER, artifact_id) == KNOWN[artifact_id]
     assert await story.sweep() == 0
     assert await open_blobs(str(root)).sweep() > 0
-    assert list((root / ASIDE).iterdir()) == [], "what was being written when its writer died has no name, and goes too"
+    assert list((root / ASIDE).iterdir()) == [], (
+        "what was being written when its writer died has no name, and goes too"
+    )
     await store.close()
 
 
@@ -131,7 +145,9 @@ async def keys_of(store: Store) -> set[str]:
 
 
 def keys_in(root: Path) -> set[str]:
-    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and ASIDE not in path.parts}
+    return {
+        str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and ASIDE not in path.parts
+    }
 
 
 async def make_old(store: Store, root: Path) -> None:

@@ -41,14 +41,20 @@ class Composed:
 
 
 def named(composition: Composition, verb: str) -> list[str]:
-    return [name for name, service in composition.services.items() if (service.get("command") or [])[:2] == ["easel", verb]]
+    return [
+        name
+        for name, service in composition.services.items()
+        if (service.get("command") or [])[:2] == ["easel", verb]
+    ]
 
 
 @pytest.fixture(scope="module")
 def composed(postgres: str) -> Iterator[Composed]:
     """Everything but the web server, started from the file in the order that it demands."""
     parent = temporary_parent(unprivileged_account())
-    with tempfile.TemporaryDirectory(prefix="easel-compose-", dir=parent, ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="easel-compose-", dir=parent, ignore_cleanup_errors=True
+    ) as folder:
         Path(folder).chmod(0o755)  # nginx changes its account and must still find its files
         composition = Composition(Path(folder), {"EASEL_TOKEN": TOKEN, "POSTGRES_PASSWORD": PASSWORD})
         role = composition.environment("postgres")
@@ -62,7 +68,14 @@ def composed(postgres: str) -> Iterator[Composed]:
             apis = [start(composition, launcher, name) for name in named(composition, "api")]
             workers = [start(composition, launcher, name) for name in named(composition, "worker")]
             launcher.ready(*apis)
-            yield Composed(composition, launcher, apis, workers, Ledger(url), [one.environment["EASEL_WORKER_PORT"] for one in workers])
+            yield Composed(
+                composition,
+                launcher,
+                apis,
+                workers,
+                Ledger(url),
+                [one.environment["EASEL_WORKER_PORT"] for one in workers],
+            )
         drop_all(postgres, role["POSTGRES_USER"], role["POSTGRES_DB"])
 
 
@@ -90,15 +103,20 @@ def test_variables_are_filled_in_as_compose_does() -> None:
 
 
 @rule("RX-04", "RX-08", "RX-45")
-async def test_the_services_of_the_file_carry_runs_and_survive_the_loss_of_one_of_each(composed: Composed) -> None:
+async def test_the_services_of_the_file_carry_runs_and_survive_the_loss_of_one_of_each(
+    composed: Composed,
+) -> None:
     assert {"postgres", "web"} <= set(composed.composition.services)
     assert len(composed.apis) == len(composed.workers) == 2
     async with Client(*composed.apis) as client:
         run_ids = [
-            await client.start(script(say("hello"), call("gsv__Echo", value=1), ticks(20, 50)), at=number % 2) for number in range(10)
+            await client.start(script(say("hello"), call("gsv__Echo", value=1), ticks(20, 50)), at=number % 2)
+            for number in range(10)
         ]
         followers = [client.follower(run_id) for run_id in run_ids]
-        await asyncio.gather(*(one.read_until(lambda event: event.type == "message.delta", within=60) for one in followers))
+        await asyncio.gather(
+            *(one.read_until(lambda event: event.type == "message.delta", within=60) for one in followers)
+        )
         composed.apis[0].kill()
         await asyncio.to_thread(composed.workers[0].terminate, GRACE_SECONDS)
         seen = await asyncio.gather(*(one.read_to_end(within=60) for one in followers))
@@ -116,7 +134,9 @@ async def test_a_worker_answers_the_images_health_check(composed: Composed) -> N
     for worker, port in zip(composed.workers, composed.worker_ports, strict=True):
         worker.base_url = f"http://127.0.0.1:{port}"
         try:
-            await eventually(lambda worker=worker: is_ready(worker), within=60, what=f"{worker.name} is ready")
+            await eventually(
+                lambda worker=worker: is_ready(worker), within=60, what=f"{worker.name} is ready"
+            )
         finally:
             worker.base_url = ""
 
@@ -129,19 +149,25 @@ async def is_ready(process: EaselProcess) -> bool:
 @rule("RX-03", "RX-45", "RX-48")
 async def test_the_web_service_spreads_requests_and_hides_the_loss_of_an_api(composed: Composed) -> None:
     web = start(composed.composition, composed.launcher, "web")
-    ((_, address),) = [(name, place) for name, place in composed.composition.places.items() if name.startswith("web:")]
+    ((_, address),) = [
+        (name, place) for name, place in composed.composition.places.items() if name.startswith("web:")
+    ]
     web.base_url = f"http://{address}"
     await eventually(lambda: is_ready(web), within=60, what="nginx passes requests on")
     async with Client(web) as client, Client(*composed.apis) as direct:
         # They go on until they are cancelled: every stream is open when streams are counted, and when an API is lost.
         run_ids = [await client.start(script(FOREVER)) for _ in range(20)]
         followers = [client.follower(run_id) for run_id in run_ids]
-        await asyncio.gather(*(one.read_until(lambda event: event.type == "message.delta", within=60) for one in followers))
+        await asyncio.gather(
+            *(one.read_until(lambda event: event.type == "message.delta", within=60) for one in followers)
+        )
         counts = [await streams_of(direct, index) for index in (0, 1)]
         assert min(counts) >= 5, f"streams are not spread: {counts}"
         await check_chat_and_files(web)
         composed.apis[1].kill()
-        more = [await client.start("noop") for _ in range(10)]  # at the first attempt, although one API is gone
+        more = [
+            await client.start("noop") for _ in range(10)
+        ]  # at the first attempt, although one API is gone
         for answer in [await client.cancel(run_id) for run_id in run_ids]:
             assert answer.status_code == 202, answer.text
         seen = await asyncio.gather(*(one.read_to_end(within=60) for one in followers))
@@ -176,7 +202,9 @@ async def check_chat_and_files(web: EaselProcess) -> None:
 
 async def streams_of(client: Client, at: int) -> int:
     lines = (await client.get("/metrics", at)).text.splitlines()
-    return int(float(next(line.split()[-1] for line in lines if line.startswith('easel_subscribers{log="run"}'))))
+    return int(
+        float(next(line.split()[-1] for line in lines if line.startswith('easel_subscribers{log="run"}')))
+    )
 
 
 @rule("RX-49")

@@ -34,13 +34,17 @@ CRASH_POINTS = ["after_claim", "after_first_append", "before_finish", "after_fin
 @case("J5")
 @rule("RX-06", "RX-24", "RX-30", "RX-49", "RS-38")
 @pytest.mark.parametrize("point", CRASH_POINTS)
-async def test_a_crash_at_any_point_ends_as_if_there_had_been_none(launcher: Launcher, ledger: Ledger, point: str) -> None:
+async def test_a_crash_at_any_point_ends_as_if_there_had_been_none(
+    launcher: Launcher, ledger: Ledger, point: str
+) -> None:
     message = script(say("one"), call("gsv__Echo", value="two"), say("three"))
     (api,) = launcher.ready(launcher.api())
     crashing = launcher.test_worker({"JOURNEY_CRASH_AT": point})
     async with Client(api) as client:
         run_id = await client.start(message)
-        await asyncio.to_thread(wait_until, lambda: not crashing.is_alive, within=60, what=f"the worker crashed {point}")
+        await asyncio.to_thread(
+            wait_until, lambda: not crashing.is_alive, within=60, what=f"the worker crashed {point}"
+        )
         assert crashing.process.returncode == 77, crashing.last_words()
         expected = "completed" if point == "after_finish" else "running"
         assert (await client.run(run_id))["status"] == expected
@@ -58,7 +62,9 @@ async def test_a_crash_at_any_point_ends_as_if_there_had_been_none(launcher: Lau
 
 @case("J6")
 @rule("RX-28", "RX-38", "RS-38")
-async def test_a_run_that_kills_its_worker_fails_and_takes_no_other_with_it(launcher: Launcher, ledger: Ledger) -> None:
+async def test_a_run_that_kills_its_worker_fails_and_takes_no_other_with_it(
+    launcher: Launcher, ledger: Ledger
+) -> None:
     (api,) = launcher.ready(launcher.api())
     workers = [launcher.test_worker(), launcher.test_worker()]
     async with Client(api) as client, KillStorm(launcher, workers).only_revive():
@@ -86,7 +92,13 @@ async def test_finished_steps_are_not_repeated_and_an_unrepeatable_call_in_fligh
     (api,) = launcher.ready(launcher.api())
     dying = launcher.test_worker()
     async with Client(api) as client:
-        run_id = await client.start(script(call("test__Count", file=str(first)), call("test__CountAndHold", file=str(second)), say("over")))
+        run_id = await client.start(
+            script(
+                call("test__Count", file=str(first)),
+                call("test__CountAndHold", file=str(second)),
+                say("over"),
+            )
+        )
         await asyncio.to_thread(wait_for_text, second, within=60, what="the second call has begun")
         dying.kill()
         launcher.test_worker()
@@ -100,7 +112,9 @@ async def test_finished_steps_are_not_repeated_and_an_unrepeatable_call_in_fligh
 
 
 @rule("RX-30", "RS-38")
-async def test_a_repeatable_call_in_flight_is_made_again(launcher: Launcher, ledger: Ledger, tmp_path: Path) -> None:
+async def test_a_repeatable_call_in_flight_is_made_again(
+    launcher: Launcher, ledger: Ledger, tmp_path: Path
+) -> None:
     note = tmp_path / "note"
     (api,) = launcher.ready(launcher.api())
     dying = launcher.test_worker()
@@ -115,14 +129,20 @@ async def test_a_repeatable_call_in_flight_is_made_again(launcher: Launcher, led
 
 
 @rule("RX-30", "RX-49")
-async def test_a_database_that_is_away_during_a_take_over_does_not_fail_the_run(launcher: Launcher, ledger: Ledger, tmp_path: Path) -> None:
+async def test_a_database_that_is_away_during_a_take_over_does_not_fail_the_run(
+    launcher: Launcher, ledger: Ledger, tmp_path: Path
+) -> None:
     """The heir has the claim but cannot read what was done before: it waits for the log instead of giving up the run."""
     done, held = tmp_path / "done", tmp_path / "held"
     (api,) = launcher.ready(launcher.api())
     dying = launcher.test_worker()
     async with Client(api) as client:
         run_id = await client.start(
-            script(call("test__Count", file=str(done)), call("test__CountAndHoldOnce", file=str(held)), say("over"))
+            script(
+                call("test__Count", file=str(done)),
+                call("test__CountAndHoldOnce", file=str(held)),
+                say("over"),
+            )
         )
         await asyncio.to_thread(wait_for_text, held, within=60, what="the second call has begun")
         dying.kill()
@@ -159,11 +179,15 @@ async def test_three_hundred_runs_survive_a_storm_of_kills(launcher: Launcher, l
             await ledger.wait_until_all_ended(run_ids, within=180)
     await ledger.check(run_ids, says=ticked(20))
     logs = await ledger.logs(run_ids)
-    waits = (log[start.seq - 1].at - log[start.seq - 2].at for log in logs.values() for start in starts_in(log)[1:])
+    waits = (
+        log[start.seq - 1].at - log[start.seq - 2].at for log in logs.values() for start in starts_in(log)[1:]
+    )
     take_overs = sorted(wait.total_seconds() for wait in waits)
     assert take_overs, "the storm hit nothing"
     nearly_all = take_overs[len(take_overs) * 9 // 10]
-    print(f"{len(take_overs)} take-overs, nearly all after {nearly_all:.2f} s, the last after {take_overs[-1]:.2f} s")
+    print(
+        f"{len(take_overs)} take-overs, nearly all after {nearly_all:.2f} s, the last after {take_overs[-1]:.2f} s"
+    )
     # The storm itself takes the workers' time: every replacement starts on the same two cores, and holds up a few.
     assert nearly_all < TAKE_OVER_SECONDS + watch.stood_still
     assert take_overs[-1] < 2 * TAKE_OVER_SECONDS + watch.stood_still
@@ -176,13 +200,22 @@ async def test_a_thousand_runs_with_random_kills_lose_nothing(launcher: Launcher
     launcher.settings["MAX_ATTEMPTS"] = MANY_ATTEMPTS
     apis = list(launcher.ready(launcher.api(), launcher.api()))
     workers = [launcher.worker() for _ in range(3)]
-    message, text = script(say("a"), call("gsv__Echo", value=1), ticks(3, 20), wait_ms(250), say("b")), "a\n\n" + ticked(3) + "b"
+    message, text = (
+        script(say("a"), call("gsv__Echo", value=1), ticks(3, 20), wait_ms(250), say("b")),
+        "a\n\n" + ticked(3) + "b",
+    )
     sessions = [new_session() for _ in range(250)]
     read: dict[str, Follower] = {}
-    async with Client(*apis) as client, KillStorm(launcher, workers).every(0.9), KillStorm(launcher, apis).every(2.5):
+    async with (
+        Client(*apis) as client,
+        KillStorm(launcher, workers).every(0.9),
+        KillStorm(launcher, apis).every(2.5),
+    ):
 
         async def one(number: int) -> str:
-            run_id = await client.start_surely(message, within=120, session_id=sessions[number % len(sessions)], first_at=number % 2)
+            run_id = await client.start_surely(
+                message, within=120, session_id=sessions[number % len(sessions)], first_at=number % 2
+            )
             if number % 10 == 0:
                 read[run_id] = client.follower(run_id)
                 await read[run_id].read_to_end(within=120)

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.journeys import soak
-from tests.journeys.client import Client, call, check_each, eventually, new_session, say, script, ticked, ticks
+from tests.journeys.client import (
+    Client,
+    call,
+    check_each,
+    eventually,
+    new_session,
+    say,
+    script,
+    ticked,
+    ticks,
+)
 from tests.journeys.conftest import CLAIM_SECONDS
 from tests.journeys.ledger import Ledger, check_delivery
 from tests.requirements import case, rule
@@ -50,7 +60,9 @@ def own_postgres() -> Iterator[Postgres]:
 @pytest.fixture
 def faulty(own_postgres: Postgres, tmp_path: Path) -> Iterator[Launcher]:
     own_postgres.start()
-    with Launcher(tmp_path, own_postgres.create_database(), {"CLAIM_SECONDS": str(CLAIM_SECONDS), "MAX_ATTEMPTS": "100"}) as launcher:
+    with Launcher(
+        tmp_path, own_postgres.create_database(), {"CLAIM_SECONDS": str(CLAIM_SECONDS), "MAX_ATTEMPTS": "100"}
+    ) as launcher:
         yield launcher
 
 
@@ -72,7 +84,9 @@ class Load:
         async def one(number: int) -> None:
             session_id = new_session()
             while not over.is_set():
-                run_id = await self.client.start_surely(self.message, within=PATIENCE_SECONDS, session_id=session_id, first_at=number)
+                run_id = await self.client.start_surely(
+                    self.message, within=PATIENCE_SECONDS, session_id=session_id, first_at=number
+                )
                 self.acknowledged.append(run_id)
                 self.last_accepted = time.monotonic()
                 if len(self.acknowledged) % 5 == 0:
@@ -114,22 +128,36 @@ def start_two_of_each(launcher: Launcher) -> tuple[EaselProcess, ...]:
 @rule("RX-01", "RX-31", "RX-49")
 @pytest.mark.soak
 @pytest.mark.timeout(600)  # twenty crashes, each with its own limits, which are the promise
-async def test_a_crashing_database_loses_nothing_that_was_acknowledged(faulty: Launcher, own_postgres: Postgres) -> None:
+async def test_a_crashing_database_loses_nothing_that_was_acknowledged(
+    faulty: Launcher, own_postgres: Postgres
+) -> None:
     apis = start_two_of_each(faulty)
     noticed: list[float] = []
     recovered: list[float] = []
     async with Client(*apis) as client, Load(client, MESSAGE).going(12, pause=0.05) as load:
         for _ in range(CRASHES):
             before = len(load.acknowledged)
-            await eventually(lambda before=before: _more(load, before + 40), within=PATIENCE_SECONDS, what="runs under way")
+            await eventually(
+                lambda before=before: _more(load, before + 40), within=PATIENCE_SECONDS, what="runs under way"
+            )
             await asyncio.to_thread(own_postgres.stop, "immediate")
-            is_noticed = eventually(lambda: _all_answer(apis, 503), within=PATIENCE_SECONDS, what="both APIs say that they are not ready")
+            is_noticed = eventually(
+                lambda: _all_answer(apis, 503),
+                within=PATIENCE_SECONDS,
+                what="both APIs say that they are not ready",
+            )
             noticed.append(await is_noticed)
             assert [api.answers("/healthz") for api in apis] == [200, 200]
             await asyncio.to_thread(own_postgres.start)
             back, watch = time.monotonic(), Stopwatch()
-            await eventually(lambda: _all_answer(apis, 200), within=RECOVERY_SECONDS, what="both APIs are ready again")
-            await eventually(lambda back=back: _accepted_since(load, back), within=RECOVERY_SECONDS, what="runs are accepted again")
+            await eventually(
+                lambda: _all_answer(apis, 200), within=RECOVERY_SECONDS, what="both APIs are ready again"
+            )
+            await eventually(
+                lambda back=back: _accepted_since(load, back),
+                within=RECOVERY_SECONDS,
+                what="runs are accepted again",
+            )
             recovered.append(watch.seconds)
     print(f"noticed after {sorted(noticed)}, recovered after {sorted(recovered)}")
     check_each(noticed, NOTICED_SECONDS, "/readyz notices")
@@ -154,7 +182,9 @@ async def _all_answer(apis: tuple[EaselProcess, ...], status: int) -> bool:
 @rule("RX-49")
 @pytest.mark.soak
 @pytest.mark.timeout(400 + CHAOS_SECONDS)
-async def test_restarts_at_random_leave_every_output_right_and_no_run_stuck(faulty: Launcher, own_postgres: Postgres) -> None:
+async def test_restarts_at_random_leave_every_output_right_and_no_run_stuck(
+    faulty: Launcher, own_postgres: Postgres
+) -> None:
     apis = start_two_of_each(faulty)
     chance = random.Random(20261102)
     deadline = time.monotonic() + CHAOS_SECONDS
@@ -164,7 +194,9 @@ async def test_restarts_at_random_leave_every_output_right_and_no_run_stuck(faul
             before = len(load.acknowledged)
             # The drill is defined by its times: 5 to 40 s up, 0 to 2 s down.
             await asyncio.sleep(min(max(left, 5), chance.uniform(5, CHAOS_PAUSE_SECONDS)))
-            await eventually(lambda before=before: _more(load, before + 40), within=PATIENCE_SECONDS, what="runs under way")
+            await eventually(
+                lambda before=before: _more(load, before + 40), within=PATIENCE_SECONDS, what="runs under way"
+            )
             await asyncio.to_thread(own_postgres.stop, chance.choice(("fast", "immediate")))
             await asyncio.sleep(chance.uniform(0, 2))
             await asyncio.to_thread(own_postgres.start)
@@ -174,7 +206,9 @@ async def test_restarts_at_random_leave_every_output_right_and_no_run_stuck(faul
 
 
 @rule("RX-06", "RX-30", "RX-49")
-async def test_a_restart_of_the_database_in_the_middle_of_a_run_costs_nothing(faulty: Launcher, own_postgres: Postgres) -> None:
+async def test_a_restart_of_the_database_in_the_middle_of_a_run_costs_nothing(
+    faulty: Launcher, own_postgres: Postgres
+) -> None:
     """With a claim as long as a user's, the same worker goes on after the restart: no attempt is lost, no word said twice."""
     faulty.settings["CLAIM_SECONDS"] = "15"
     apis = start_two_of_each(faulty)
@@ -182,7 +216,12 @@ async def test_a_restart_of_the_database_in_the_middle_of_a_run_costs_nothing(fa
     async with Client(*apis) as client:
         run_ids = [await client.start(script(ticks(100, 50))) for _ in range(10)]
         followers = [client.follower(run_id) for run_id in run_ids]
-        await asyncio.gather(*(one.read_until(lambda event: "tick 10" in event.data.get("text", ""), within=60) for one in followers))
+        await asyncio.gather(
+            *(
+                one.read_until(lambda event: "tick 10" in event.data.get("text", ""), within=60)
+                for one in followers
+            )
+        )
         await asyncio.to_thread(own_postgres.restart, "fast")
         seen = await asyncio.gather(*(one.read_to_end(within=60) for one in followers))
     await ledger.check(run_ids, says=ticked(100))
@@ -196,7 +235,9 @@ async def test_a_restart_of_the_database_in_the_middle_of_a_run_costs_nothing(fa
 @case("D4")
 @rule("RX-11", "RX-49")
 @pytest.mark.parametrize("whose", ["api", "worker"])
-async def test_connections_that_died_without_a_word_are_replaced(launcher: Launcher, ledger: Ledger, whose: str) -> None:
+async def test_connections_that_died_without_a_word_are_replaced(
+    launcher: Launcher, ledger: Ledger, whose: str
+) -> None:
     """The database's answers vanish on every present connection, the bell's too; new connections would work.
 
     Claims and time limits are those of users: a claim outlasts the time it takes to find out.
@@ -204,7 +245,9 @@ async def test_connections_that_died_without_a_word_are_replaced(launcher: Launc
     launcher.settings.clear()
     with Proxy.before(launcher.database_url) as network:
         through_proxy = network.url(launcher.database_url)
-        (api,) = launcher.ready(launcher.api(DATABASE_URL=through_proxy if whose == "api" else launcher.database_url))
+        (api,) = launcher.ready(
+            launcher.api(DATABASE_URL=through_proxy if whose == "api" else launcher.database_url)
+        )
         launcher.worker(DATABASE_URL=through_proxy if whose == "worker" else launcher.database_url)
         async with Client(api) as client:
             await client.wait_for(await client.start("noop"), within=60)
@@ -213,7 +256,9 @@ async def test_connections_that_died_without_a_word_are_replaced(launcher: Launc
             await follower.read_until(lambda event: event.type == "message.delta", within=60)
             network.black_hole("to_client", new_connections=False)
             watch = Stopwatch()
-            started = await asyncio.gather(*(client.start_surely("noop", within=DETECTION_SECONDS) for _ in range(20)))
+            started = await asyncio.gather(
+                *(client.start_surely("noop", within=DETECTION_SECONDS) for _ in range(20))
+            )
             await ledger.wait_until_all_ended(started, within=DETECTION_SECONDS)
             assert watch.seconds < DETECTION_SECONDS
             # Who was watching all the time has the rest too, although the bell's connection is among the dead.

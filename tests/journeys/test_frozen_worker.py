@@ -38,13 +38,17 @@ RESERVE = 0.1
 
 
 async def owner_of_all(ledger: Ledger, run_ids: list[str], attempt: int) -> bool:
-    found = await ledger.value("select count(*) from runs where run_id = any($1) and attempt >= $2", run_ids, attempt)
+    found = await ledger.value(
+        "select count(*) from runs where run_id = any($1) and attempt >= $2", run_ids, attempt
+    )
     return found == len(run_ids)
 
 
 @case("J2", "J3")
 @rule("RX-13", "RX-22", "RX-29", "RX-30", "RX-37", "RS-38", "RS-39")
-@pytest.mark.parametrize("environment", [{}, {"JOURNEY_BLIND": "1"}], ids=["that notices", "that notices nothing"])
+@pytest.mark.parametrize(
+    "environment", [{}, {"JOURNEY_BLIND": "1"}], ids=["that notices", "that notices nothing"]
+)
 async def test_a_frozen_worker_that_wakes_after_a_take_over_changes_nothing(
     launcher: Launcher, ledger: Ledger, environment: dict[str, str]
 ) -> None:
@@ -52,7 +56,10 @@ async def test_a_frozen_worker_that_wakes_after_a_take_over_changes_nothing(
     goes straight for the finish (J2). A worker's own watch stops it at once; one that is blind is stopped by the store alone."""
     launcher.settings["CLAIM_SECONDS"] = str(RACE_CLAIM_SECONDS)
     (api,) = launcher.ready(launcher.api())
-    streaming, finishing = script(ticks(TICKS, 60)), script(say("nearly"), call("gsv__Sleep", ms=3500), say(" there"))
+    streaming, finishing = (
+        script(ticks(TICKS, 60)),
+        script(say("nearly"), call("gsv__Sleep", ms=3500), say(" there")),
+    )
     async with Client(api) as client:
         messages = [streaming, finishing] * (RACES // 2)
         # All are there before A is: however long that takes, they begin together.
@@ -63,10 +70,14 @@ async def test_a_frozen_worker_that_wakes_after_a_take_over_changes_nothing(
         await probe.read_until(lambda event: "tick" in event.data.get("text", ""), within=20)
         first.freeze()
         second = launcher.worker(WORKER_RUNS=str(RACES))
-        unfinished = [run_id for run_id, status in (await ledger.statuses(run_ids)).items() if status == "running"]
+        unfinished = [
+            run_id for run_id, status in (await ledger.statuses(run_ids)).items() if status == "running"
+        ]
         assert len(unfinished) >= RACES // 2, "too late: most runs ended before the freeze"
         await eventually(lambda: owner_of_all(ledger, unfinished, 2), within=60, what="B has taken over all")
-        await probe.read_until(lambda event: event.type == "run.start" and event.data["attempt"] == 2, within=30)
+        await probe.read_until(
+            lambda event: event.type == "run.start" and event.data["attempt"] == 2, within=30
+        )
         before = {run_id: (await ledger.run(run_id))["owner_id"] for run_id in unfinished[:1]}
         first.thaw()
         await ledger.wait_until_all_ended(run_ids, within=80)
@@ -75,7 +86,8 @@ async def test_a_frozen_worker_that_wakes_after_a_take_over_changes_nothing(
         for run_id, owner in before.items():
             assert (await ledger.run(run_id))["owner_id"] in (owner, None), "the row does not show B"
         says = {
-            run_id: ticked(TICKS) if message == streaming else "nearly\n\n there" for run_id, message in zip(run_ids, messages, strict=True)
+            run_id: ticked(TICKS) if message == streaming else "nearly\n\n there"
+            for run_id, message in zip(run_ids, messages, strict=True)
         }
         await ledger.check(run_ids, says=says)
         for run_id, log in (await ledger.logs(run_ids)).items():
@@ -89,7 +101,11 @@ async def test_a_frozen_worker_that_wakes_after_a_take_over_changes_nothing(
             said = lines_about(first, "run.claim_lost")
             return sum(f"run_id='{run_id}'" in said for run_id in unfinished) >= len(unfinished) * 9 // 10
 
-        await eventually(has_let_go, within=30, what=f"A tried to go on with nearly all of {len(unfinished)} runs, and was refused")
+        await eventually(
+            has_let_go,
+            within=30,
+            what=f"A tried to go on with nearly all of {len(unfinished)} runs, and was refused",
+        )
         second.kill()
         await client.wait_for(await client.start("noop"), within=60)
         assert first.is_alive
@@ -101,34 +117,58 @@ def lines_about(process: EaselProcess, event: str) -> str:
 
 @case("J7")
 @rule("RX-13", "RX-26")
-async def test_a_worker_cut_off_from_the_database_stops_before_its_claim_ends(launcher: Launcher, ledger: Ledger, tmp_path: Path) -> None:
+async def test_a_worker_cut_off_from_the_database_stops_before_its_claim_ends(
+    launcher: Launcher, ledger: Ledger, tmp_path: Path
+) -> None:
     """The cut keeps what was sent and delivers it at the end, as TCP does: even the late writes must change nothing."""
     claim_seconds = 2.0
     beats = tmp_path / "beats"
     (api,) = launcher.ready(launcher.api())
     with Proxy.before(launcher.database_url) as network:
-        cut_off = launcher.test_worker(CLAIM_SECONDS=str(claim_seconds), DATABASE_URL=network.url(launcher.database_url))
+        cut_off = launcher.test_worker(
+            CLAIM_SECONDS=str(claim_seconds), DATABASE_URL=network.url(launcher.database_url)
+        )
         async with Client(api) as client:
-            run_id = await client.start(script(call("test__Heartbeat", file=str(beats), every_ms=20), say("end")))
+            run_id = await client.start(
+                script(call("test__Heartbeat", file=str(beats), every_ms=20), say("end"))
+            )
             streaming = await client.start(script(ticks(CUT_OFF_TICKS, 20)))
-            await eventually(lambda: owner_of_all(ledger, [run_id, streaming], 1), within=60, what="the worker has both runs")
+            await eventually(
+                lambda: owner_of_all(ledger, [run_id, streaming], 1),
+                within=60,
+                what="the worker has both runs",
+            )
             follower = client.follower(streaming)
             await follower.read_until(lambda event: event.type == "message.delta", within=20)
             await asyncio.to_thread(wait_for_text, beats, within=60, what="the tool is at work")
             network.black_hole()
             # No other worker yet: the row itself must show when the last write of the cut-off one landed.
-            await eventually(lambda: claims_are_over(ledger), within=30, what="the claims have run out by the database's clock")
+            await eventually(
+                lambda: claims_are_over(ledger),
+                within=30,
+                what="the claims have run out by the database's clock",
+            )
             claim_end: datetime = (await ledger.run(run_id))["lease_until"]
-            check_beats([float(beat) for beat in beats.read_text().split()], claim_end.timestamp(), claim_seconds * RESERVE)
+            check_beats(
+                [float(beat) for beat in beats.read_text().split()],
+                claim_end.timestamp(),
+                claim_seconds * RESERVE,
+            )
             quiet = await ledger.log(streaming)
             assert quiet[-1].at < (await ledger.run(streaming))["lease_until"]
 
             healthy = launcher.test_worker(CLAIM_SECONDS=str(claim_seconds))
             began = time.monotonic()
-            await follower.read_until(lambda event: event.type == "run.start" and event.data["attempt"] == 2, within=60)
+            await follower.read_until(
+                lambda event: event.type == "run.start" and event.data["attempt"] == 2, within=60
+            )
             taken_over = await ledger.log(streaming)
-            assert starts_in(taken_over)[-1].seq == len(quiet) + 1, "something landed between the end of the claim and the take-over"
-            await asyncio.sleep(max(0.0, began + 5 - time.monotonic()))  # the cut lasts the claim and 5 s, as the case says
+            assert starts_in(taken_over)[-1].seq == len(quiet) + 1, (
+                "something landed between the end of the claim and the take-over"
+            )
+            await asyncio.sleep(
+                max(0.0, began + 5 - time.monotonic())
+            )  # the cut lasts the claim and 5 s, as the case says
             assert network.held_bytes > 0, "no write is on its way, so none can be late"
             network.heal()
             assert (await client.cancel(streaming)).status_code == 202
@@ -148,7 +188,9 @@ async def test_a_worker_cut_off_from_the_database_stops_before_its_claim_ends(la
 def check_beats(beats: list[float], claim_end: float, reserve: float) -> None:
     """None after the claim, but for one that the machine held up for longer than the reserve: no timer stops what does not run."""
     before, late = [beat for beat in beats if beat < claim_end], [beat for beat in beats if beat >= claim_end]
-    assert len(late) <= 1, f"the tool went on after the claim had run out: {[round(beat - claim_end, 3) for beat in late]}"
+    assert len(late) <= 1, (
+        f"the tool went on after the claim had run out: {[round(beat - claim_end, 3) for beat in late]}"
+    )
     assert not late or late[0] - before[-1] > reserve, (
         f"{late[0] - claim_end:.3f} s late, {late[0] - before[-1]:.3f} s after the one before"
     )
@@ -164,20 +206,30 @@ async def claims_are_over(ledger: Ledger) -> bool:
 @case("J8")
 @rule("RX-22", "RX-26", "RX-37")
 @pytest.mark.parametrize("skew_seconds", [3600, -3600])
-async def test_a_workers_wrong_clock_has_no_effect(launcher: Launcher, ledger: Ledger, skew_seconds: int) -> None:
+async def test_a_workers_wrong_clock_has_no_effect(
+    launcher: Launcher, ledger: Ledger, skew_seconds: int
+) -> None:
     """Runs longer than the claim stay with a skewed owner, and a dead owner's runs pass to a skewed heir in time."""
     launcher.settings["CLAIM_SECONDS"] = str(SKEWED_CLAIM_SECONDS)
     (api,) = launcher.ready(launcher.api())
     skewed = launcher.test_worker({"JOURNEY_CLOCK_SKEW_SECONDS": str(skew_seconds)})
     async with Client(api) as client:
-        run_ids = list(await asyncio.gather(*(client.start(script(ticks(int(SKEWED_CLAIM_SECONDS * 1.6 / 0.05), 50))) for _ in range(10))))
-        await eventually(lambda: owner_of_all(ledger, run_ids, 1), within=60, what="the skewed worker has all")
+        run_ids = list(
+            await asyncio.gather(
+                *(client.start(script(ticks(int(SKEWED_CLAIM_SECONDS * 1.6 / 0.05), 50))) for _ in range(10))
+            )
+        )
+        await eventually(
+            lambda: owner_of_all(ledger, run_ids, 1), within=60, what="the skewed worker has all"
+        )
         told = datetime.fromisoformat(lines_about(skewed, "worker.started").split()[0])
         assert abs((told - datetime.now(UTC)).total_seconds() - skew_seconds) < 60, "its clock is not wrong"
         true = launcher.test_worker()
         await ledger.wait_until_all_ended(run_ids, within=60)
         await ledger.check(run_ids)
-        assert await ledger.value("select max(attempt) from runs") == 1, "a run was taken from a healthy worker"
+        assert await ledger.value("select max(attempt) from runs") == 1, (
+            "a run was taken from a healthy worker"
+        )
         assert skewed.is_alive
 
         skewed.kill()
@@ -185,14 +237,20 @@ async def test_a_workers_wrong_clock_has_no_effect(launcher: Launcher, ledger: L
         follower = client.follower(orphan)
         await follower.read_until(lambda event: event.type == "message.delta", within=60)
         heir = launcher.test_worker({"JOURNEY_CLOCK_SKEW_SECONDS": str(skew_seconds)})
-        await asyncio.to_thread(wait_until, lambda: "worker.started" in heir.said(), within=60, what="the heir has started")
+        await asyncio.to_thread(
+            wait_until, lambda: "worker.started" in heir.said(), within=60, what="the heir has started"
+        )
         true.kill()
         watch = Stopwatch()
-        await follower.read_until(lambda event: event.type == "run.start" and event.data["attempt"] == 2, within=60)
+        await follower.read_until(
+            lambda event: event.type == "run.start" and event.data["attempt"] == 2, within=60
+        )
         assert watch.seconds < SKEWED_CLAIM_SECONDS + 2 + 2, "later than the claim and a poll"
         await client.cancel(orphan)
         await follower.read_to_end(within=30)
         assert heir.is_alive
     times = await ledger.fetch("select created_at, started_at, finished_at, now() as now from runs")
     for row in times:
-        assert row["created_at"] <= row["started_at"] <= row["finished_at"] <= row["now"], "a worker's clock reached the table"
+        assert row["created_at"] <= row["started_at"] <= row["finished_at"] <= row["now"], (
+            "a worker's clock reached the table"
+        )

@@ -38,7 +38,9 @@ async def kill_listeners(ledger: Ledger) -> int:
 
 @case("E6")
 @rule("RX-11")
-async def test_delivery_goes_on_by_the_poll_while_every_listener_is_killed_each_second(cluster: Cluster) -> None:
+async def test_delivery_goes_on_by_the_poll_while_every_listener_is_killed_each_second(
+    cluster: Cluster,
+) -> None:
     killed = 0
 
     async def storm() -> None:
@@ -75,7 +77,9 @@ async def test_delivery_goes_on_by_the_poll_while_every_listener_is_killed_each_
                 await weather
     await cluster.ledger.check(run_ids, says=ticked(count))
     assert killed >= STORM_SECONDS, "the listeners were not found, so nothing was proven"
-    print(f"events were {max(late):.2f} s late at most, short runs took {waits}, the machine stood still for {machine.stood_still:.2f} s")
+    print(
+        f"events were {max(late):.2f} s late at most, short runs took {waits}, the machine stood still for {machine.stood_still:.2f} s"
+    )
     assert max(late) < POLL_SECONDS + SLACK_SECONDS + machine.stood_still
     check_each(waits, 2 * (POLL_SECONDS + SLACK_SECONDS), "claimed and told")
 

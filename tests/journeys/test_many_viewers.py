@@ -38,7 +38,9 @@ async def test_five_hundred_viewers_on_two_instances_see_the_whole_log(cluster: 
     async with cluster.client() as client:
         # Words that are held up become one event; calls are two each, whatever the pace.
         run_id = await client.start(script({"wait_ms": 2_000}, ticks(TICKS, 20), *CALLS))
-        seen = await asyncio.gather(*(ids_seen(client.base_urls[number % 2], client.token, run_id) for number in range(VIEWERS)))
+        seen = await asyncio.gather(
+            *(ids_seen(client.base_urls[number % 2], client.token, run_id) for number in range(VIEWERS))
+        )
     shown = [row.seq for row in await cluster.ledger.log(run_id) if row.data["visibility"] == "public"]
     assert len(shown) > 2 * len(CALLS)
     assert seen == [shown] * VIEWERS

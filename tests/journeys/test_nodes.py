@@ -48,7 +48,9 @@ class Yard:
         return start_node(self.launcher, url, self.folder, name=name, token=token)
 
 
-def start_node(launcher: Launcher, url: str, folder: Path, *, name: str = "laptop", token: str | None = None) -> EaselProcess:
+def start_node(
+    launcher: Launcher, url: str, folder: Path, *, name: str = "laptop", token: str | None = None
+) -> EaselProcess:
     command = (*EASEL, "node", "--id", name, "--url", url, "--root", str(folder), "--sandbox", "logical")
     return launcher.start("node", command, {"TOKEN": token} if token else {})
 
@@ -56,7 +58,11 @@ def start_node(launcher: Launcher, url: str, folder: Path, *, name: str = "lapto
 @pytest.fixture(scope="module")
 def module_yard(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     url = create_database(postgres)
-    settings = {"CLAIM_SECONDS": str(CLAIM_SECONDS), "NODE_SECONDS": str(NODE_SECONDS), "NODE_HEARTBEAT_SECONDS": str(HEARTBEAT_SECONDS)}
+    settings = {
+        "CLAIM_SECONDS": str(CLAIM_SECONDS),
+        "NODE_SECONDS": str(NODE_SECONDS),
+        "NODE_HEARTBEAT_SECONDS": str(HEARTBEAT_SECONDS),
+    }
     folder = tmp_path_factory.mktemp("root")
     with Launcher(tmp_path_factory.mktemp("yard"), url, settings) as launcher:
         apis = [launcher.api(), launcher.api()]
@@ -73,7 +79,11 @@ def yard(module_yard: Yard) -> Iterator[Yard]:
             module_yard.apis[index] = module_yard.launcher.again(one)
     module_yard.launcher.ready(*module_yard.apis)
     # Who is found under a node's name must not be the one before, whose end is not known everywhere yet.
-    wait_until(lambda: not any(map(nodes_at, module_yard.apis)), within=60, what="the nodes of the test before are gone")
+    wait_until(
+        lambda: not any(map(nodes_at, module_yard.apis)),
+        within=60,
+        what="the nodes of the test before are gone",
+    )
     before = len(module_yard.launcher.started)
     yield module_yard
     for one in module_yard.launcher.started[before:]:
@@ -84,10 +94,16 @@ def yard(module_yard: Yard) -> Iterator[Yard]:
 def nodes_at(api: EaselProcess) -> list[str]:
     body = {"method": "nodes.list", "params": {}}
     answer = httpx2.post(
-        f"{api.base_url}/api/rpc", json=body, headers={"Authorization": f"Bearer {api.token}"}, timeout=20, trust_env=False
+        f"{api.base_url}/api/rpc",
+        json=body,
+        headers={"Authorization": f"Bearer {api.token}"},
+        timeout=20,
+        trust_env=False,
     )
     assert answer.status_code == 200, answer.text
-    return [node["nodeId"] for node in answer.json()["nodes"] if node["nodeId"] != "local"]  # which is the machine of the API itself
+    return [
+        node["nodeId"] for node in answer.json()["nodes"] if node["nodeId"] != "local"
+    ]  # which is the machine of the API itself
 
 
 async def rpc(client: Client, method: str, at: int = 0, **params: Any) -> Any:
@@ -165,7 +181,9 @@ async def test_a_call_reaches_a_node_wherever_it_is_made(yard: Yard) -> None:
             f"laptop__{tool}" for tool in ("Bash", "Read", "Write", "Edit", "Glob", "Grep")
         }
         assert tools["laptop__Bash"]["runs_on"] == "laptop"
-        run_id = await client.start(script(call("laptop__Bash", command="cat note.txt; pwd"), call("laptop__Read", path="note.txt")))
+        run_id = await client.start(
+            script(call("laptop__Bash", command="cat note.txt; pwd"), call("laptop__Read", path="note.txt"))
+        )
         bash, read = await results_of(client, run_id)
         assert bash["result"]["output"] == f"from the node's own disk\n{yard.folder}\n"
         assert "from the node's own disk" in str(read["result"])
@@ -173,7 +191,14 @@ async def test_a_call_reaches_a_node_wherever_it_is_made(yard: Yard) -> None:
             "version": 1,
             "toolPolicy": {"allow": ["laptop__Read"]},
             "state": {},
-            "actions": {"read": {"kind": "tool.call", "tool": "laptop__Read", "args": {"path": "note.txt"}, "saveAs": "note"}},
+            "actions": {
+                "read": {
+                    "kind": "tool.call",
+                    "tool": "laptop__Read",
+                    "args": {"path": "note.txt"},
+                    "saveAs": "note",
+                }
+            },
         }
         await rpc(client, "canvas.create", 1, canvasId="on-a-node", spec=spec)
         pressed = await rpc(client, "canvas.action", 1, canvasId="on-a-node", actionId="read")
@@ -193,7 +218,9 @@ async def test_a_node_that_is_moved_to_the_other_api_is_found_there(yard: Yard) 
 
         await eventually(has_ended, within=60, what="the first is replaced")
         assert "Another node has connected as laptop" in first.said()
-        [answer] = await results_of(client, await client.start(script(call("laptop__Bash", command="echo here"))))
+        [answer] = await results_of(
+            client, await client.start(script(call("laptop__Bash", command="echo here")))
+        )
         assert answer["result"]["output"] == "here\n"
 
 
@@ -205,7 +232,9 @@ async def test_a_call_fails_at_once_when_its_node_ends(yard: Yard, how: str) -> 
     node = yard.node()
     async with yard.client() as client:
         await there(client)
-        run_id = await client.start(script(call("laptop__Bash", command=f"echo $$ > {how[:4]}.pid; {LONG}"), {"say": "went on"}))
+        run_id = await client.start(
+            script(call("laptop__Bash", command=f"echo $$ > {how[:4]}.pid; {LONG}"), {"say": "went on"})
+        )
         await begun(yard.folder, f"{how[:4]}.pid")
         watch = Stopwatch()
         if how == "SIGTERM":
@@ -236,17 +265,23 @@ async def test_a_node_that_hangs_is_found_within_seconds_and_comes_back(yard: Ya
             await gone(client, at=at)  # so that whoever is there afterwards has come back
         node.thaw()
         await there(client)
-        [answer] = await results_of(client, await client.start(script(call("laptop__Bash", command="echo back"))))
+        [answer] = await results_of(
+            client, await client.start(script(call("laptop__Bash", command="echo back")))
+        )
         assert answer["result"]["output"] == "back\n"
 
 
 @pytest.mark.parametrize("how", ["kill -9", "SIGTERM"])
-async def test_when_the_api_ends_that_has_the_node_calls_fail_soon_and_the_node_comes_back(yard: Yard, how: str) -> None:
+async def test_when_the_api_ends_that_has_the_node_calls_fail_soon_and_the_node_comes_back(
+    yard: Yard, how: str
+) -> None:
     node = yard.node(at=0)
     async with yard.client() as client:
         await there(client, at=1)
         pid_file = f"api-{how[:4]}.pid"
-        run_id = await client.start(script(call("laptop__Bash", command=f"echo $$ > {pid_file}; {LONG}")), at=1)
+        run_id = await client.start(
+            script(call("laptop__Bash", command=f"echo $$ > {pid_file}; {LONG}")), at=1
+        )
         pid = await begun(yard.folder, pid_file)
         watch = Stopwatch()
         if how == "SIGTERM":
@@ -263,12 +298,16 @@ async def test_when_the_api_ends_that_has_the_node_calls_fail_soon_and_the_node_
             async def is_stopped() -> bool:
                 return not is_running(pid)
 
-            await eventually(is_stopped, within=60, what="nobody waits for the command any more, so it is stopped")
+            await eventually(
+                is_stopped, within=60, what="nobody waits for the command any more, so it is stopped"
+            )
             assert node.is_alive
             yard.apis[0] = yard.launcher.again(yard.apis[0])
             yard.launcher.ready(yard.apis[0])
             await there(watching)
-            [answer] = await results_of(watching, await watching.start(script(call("laptop__Bash", command="echo again"))))
+            [answer] = await results_of(
+                watching, await watching.start(script(call("laptop__Bash", command="echo again")))
+            )
             assert answer["result"]["output"] == "again\n"
         assert "Trying again in" in node.said()
 
@@ -279,7 +318,12 @@ async def test_when_the_api_is_killed_that_asked_the_command_does_not_go_on_at_t
     yard.node(at=0)
     async with yard.client() as client:
         await there(client, at=1)
-        command = {"kind": "tool.call", "tool": "laptop__Bash", "args": {"command": f"echo $$ > asked.pid; {LONG}"}, "confirm": "never"}
+        command = {
+            "kind": "tool.call",
+            "tool": "laptop__Bash",
+            "args": {"command": f"echo $$ > asked.pid; {LONG}"},
+            "confirm": "never",
+        }
         spec = {"version": 1, "toolPolicy": {"allow": ["laptop__Bash"]}, "actions": {"go": command}}
         await rpc(client, "canvas.create", canvasId="asked", spec=spec)
         pressing = asyncio.create_task(rpc(client, "canvas.action", 1, canvasId="asked", actionId="go"))
@@ -290,7 +334,11 @@ async def test_when_the_api_is_killed_that_asked_the_command_does_not_go_on_at_t
         async def is_stopped() -> bool:
             return not is_running(pid)
 
-        await eventually(is_stopped, within=CLAIM_SECONDS * 2 / 3 + AT_ONCE_SECONDS, what="nobody waits for the command any more")
+        await eventually(
+            is_stopped,
+            within=CLAIM_SECONDS * 2 / 3 + AT_ONCE_SECONDS,
+            what="nobody waits for the command any more",
+        )
 
 
 @case("X8")
@@ -310,7 +358,9 @@ async def test_a_cancelled_run_leaves_no_process_on_the_node(yard: Yard) -> None
 
         await eventually(all_gone, within=AT_ONCE_SECONDS, what="the processes of the command are gone")
         await client.wait_for(run_id, {"cancelled"}, within=30)
-        [answer] = await results_of(client, await client.start(script(call("laptop__Bash", command="echo alive"))))
+        [answer] = await results_of(
+            client, await client.start(script(call("laptop__Bash", command="echo alive")))
+        )
         assert answer["result"]["output"] == "alive\n"
 
 
@@ -357,12 +407,17 @@ async def test_on_sqlite_a_token_is_made_beside_the_server_and_the_node_serves_i
         async with Client(up) as client:
             await there(client)
             run_id = await client.start(
-                script(call("laptop__Write", path="made.txt", content="by an agent"), call("laptop__Glob", pattern="*"))
+                script(
+                    call("laptop__Write", path="made.txt", content="by an agent"),
+                    call("laptop__Glob", pattern="*"),
+                )
             )
             written, found = await results_of(client, run_id)
             assert (folder / "made.txt").read_text() == "by an agent", written
             assert "made.txt" in str(found)
-            refused = await results_of(client, await client.start(script(call("laptop__Read", path="/etc/passwd"))))
+            refused = await results_of(
+                client, await client.start(script(call("laptop__Read", path="/etc/passwd")))
+            )
             assert "outside" in str(refused), "bug 14 of GSV: absolute paths were taken as they came"
             easel(launcher, "token", "revoke", token_id)
             assert await gone(client) < AT_ONCE_SECONDS

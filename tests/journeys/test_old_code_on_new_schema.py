@@ -58,7 +58,9 @@ def test_the_release_is_the_one_before_the_second_migration(old: dict[str, str])
         found = sorted(path.name for path in (folder / "easel/stores/migrations" / dialect).iterdir())
         assert found == ["0001_spine.sql"]
         ours = {f"{one.version:04}_{one.name}.sql": one.sql for one in migrations.available(dialect)}
-        assert ours["0001_spine.sql"] == (folder / "easel/stores/migrations" / dialect / found[0]).read_text("utf-8"), "never edited"
+        assert ours["0001_spine.sql"] == (folder / "easel/stores/migrations" / dialect / found[0]).read_text(
+            "utf-8"
+        ), "never edited"
     assert NEW_VERSION > OLD_VERSION
 
 
@@ -68,7 +70,9 @@ def test_the_release_is_the_one_before_the_second_migration(old: dict[str, str])
 class Fleet:
     """Old and new processes on one database, and the load that goes on while they come and go."""
 
-    def __init__(self, launcher: Launcher, old: dict[str, str], client: Client, chance: random.Random) -> None:
+    def __init__(
+        self, launcher: Launcher, old: dict[str, str], client: Client, chance: random.Random
+    ) -> None:
         self._launcher, self._old, self._client, self._chance = launcher, old, client, chance
         self.apis: dict[str, EaselProcess] = {}
         self.workers: dict[str, EaselProcess] = {}
@@ -105,7 +109,9 @@ class Fleet:
         async def has_taken_over() -> bool:
             return re.search(rf"run\.taken_over .*run_id='{run_id}'", self.workers[heir].said()) is not None
 
-        await eventually(has_taken_over, within=60, what=f"the {heir} worker has taken over {run_id} from the {lost} one")
+        await eventually(
+            has_taken_over, within=60, what=f"the {heir} worker has taken over {run_id} from the {lost} one"
+        )
         self.workers[lost] = self._launcher.again(self.workers[lost])
         await self._cancel(run_id)
 
@@ -155,7 +161,13 @@ class Fleet:
         kind = self._chance.choice(["ticks", "ticks", "story", "fail", "cancel"])
         steps: dict[str, list[Step]] = {
             "ticks": [{"think": "how many?"}, ticks(count, 30)],
-            "story": [say("First. "), call("gsv__Echo", value={"answer": count}), ticks(count, 10), call("gsv__Nothing"), say("Last.")],
+            "story": [
+                say("First. "),
+                call("gsv__Echo", value={"answer": count}),
+                ticks(count, 10),
+                call("gsv__Nothing"),
+                say("Last."),
+            ],
             "fail": [ticks(5, 10), {"fail": "on purpose"}],
             "cancel": [FOREVER],
         }
@@ -176,14 +188,18 @@ class Fleet:
                 base_url = self._client.base_urls[self._one()]
                 few = self._chance.randint(1, 8)
                 try:
-                    async with Stream.open(base_url, run_id, self._client.token, after=events[-1].seq if events else None) as stream:
+                    async with Stream.open(
+                        base_url, run_id, self._client.token, after=events[-1].seq if events else None
+                    ) as stream:
                         self.hops += 1
                         while few > 0 and (items := await stream.read()) is not None:
                             new = [item for item in items if isinstance(item, Event)]
                             events += new
                             few -= len(new)
                 except (OSError, EOFError, StreamRefused):
-                    assert base_url not in self._client.base_urls, f"{base_url} refused a viewer although it was up"
+                    assert base_url not in self._client.base_urls, (
+                        f"{base_url} refused a viewer although it was up"
+                    )
                 if cancels and any(event.type == "message.delta" for event in events):
                     cancels = False
                     await self._cancel(run_id)
@@ -194,17 +210,26 @@ class Fleet:
 
         What old workers said is in no thread, since they know of none; but no thread has a gap because of them.
         """
-        threads = await ledger.fetch("select session_id, last_thread_seq from sessions where last_thread_seq > 0 order by session_id")
+        threads = await ledger.fetch(
+            "select session_id, last_thread_seq from sessions where last_thread_seq > 0 order by session_id"
+        )
         assert threads
         for session_id, newest in threads[:: len(threads) // MOST_THREADS + 1]:
-            chat = ChatFollower(self._client.base_urls, session_id, self._client.token, debug=True)  # which minds every number
+            chat = ChatFollower(
+                self._client.base_urls, session_id, self._client.token, debug=True
+            )  # which minds every number
             await chat.read_until(lambda event, newest=newest: event.seq == newest, within=30)
             await chat.close()
         await ledger.check(list(self.ends), ends=self.ends)
         await ledger.check(list(self.says), says=self.says)
         for run_id, log in (await ledger.logs(list(self.seen))).items():
             check_delivery(self.seen[run_id], log)
-        complaints = [line for one in self._launcher.started for line in one.said().splitlines() if "[error" in line or "[warning" in line]
+        complaints = [
+            line
+            for one in self._launcher.started
+            for line in one.said().splitlines()
+            if "[error" in line or "[warning" in line
+        ]
         assert [line for line in complaints if "run.claim_lost" not in line] == []
 
 
@@ -274,7 +299,9 @@ async def test_old_and_new_code_share_a_database_and_the_way_back_is_open(
 
 @case("D6")
 @rule("RX-49")
-async def test_a_database_of_the_old_code_is_taken_on_by_the_new_and_given_back(tmp_path: Path, old: dict[str, str]) -> None:
+async def test_a_database_of_the_old_code_is_taken_on_by_the_new_and_given_back(
+    tmp_path: Path, old: dict[str, str]
+) -> None:
     """One folder, one process after the other: old, new, old, new; each goes on with what the one before left unfinished."""
     session = new_session()
     run_ids: list[str] = []
@@ -294,7 +321,10 @@ async def test_a_database_of_the_old_code_is_taken_on_by_the_new_and_given_back(
                     events = await client.follower(unfinished).read_to_end(within=30)
                     assert [event.data["attempt"] for event in events if event.type == "run.start"] == [1, 2]
                     (answer,) = [event.data for event in events if event.type == "message.completed"]
-                    assert (answer["status"], answer["text"]) == ("completed", "Before.\n\n" + UNFINISHED[1] + "After.")
+                    assert (answer["status"], answer["text"]) == (
+                        "completed",
+                        "Before.\n\n" + UNFINISHED[1] + "After.",
+                    )
                 run_ids += [await client.start(script(say(f"turn {turn}")), session_id=session)]
                 await client.wait_for(run_ids[-1], {"completed"}, within=60)
                 if age == "new":
@@ -306,4 +336,9 @@ async def test_a_database_of_the_old_code_is_taken_on_by_the_new_and_given_back(
                 await follower.read_until(lambda event: event.type == "tool.result", within=60)
                 await follower.close()
             await asyncio.to_thread(up.terminate, STOPPED_WITHIN_SECONDS)
-        assert [line for one in launcher.started for line in one.said().splitlines() if "[error" in line or "[warning" in line] == []
+        assert [
+            line
+            for one in launcher.started
+            for line in one.said().splitlines()
+            if "[error" in line or "[warning" in line
+        ] == []

@@ -31,13 +31,18 @@ LONG = script(wait_ms(120_000))
 WAITED = "extract(epoch from started_at - coalesce(turn_at, created_at))::float8 as waited"
 
 
-async def sent(client: Client, ledger: Ledger, sessions: Sequence[str], *, each: int = 1) -> list[asyncpg.Record]:
+async def sent(
+    client: Client, ledger: Ledger, sessions: Sequence[str], *, each: int = 1
+) -> list[asyncpg.Record]:
     """The runs that answered these messages, in the order of the sessions."""
-    run_ids = await asyncio.gather(*(client.start("noop", session_id=session) for _ in range(each) for session in sessions))
+    run_ids = await asyncio.gather(
+        *(client.start("noop", session_id=session) for _ in range(each) for session in sessions)
+    )
     await ledger.wait_until_all_ended(run_ids, within=60)
     await ledger.check(run_ids)
     found = await ledger.fetch(
-        f"select run_id, session_id, owner_id, started_at, finished_at, queue_no, {WAITED} from runs where run_id = any($1)", run_ids
+        f"select run_id, session_id, owner_id, started_at, finished_at, queue_no, {WAITED} from runs where run_id = any($1)",
+        run_ids,
     )
     return sorted(found, key=lambda row: (sessions.index(row["session_id"]), row["queue_no"]))
 
@@ -50,14 +55,19 @@ async def shared_out(client: Client, ledger: Ledger, sessions: Sequence[str]) ->
         return set((await ledger.statuses(run_ids)).values()) == {"running"}
 
     await eventually(all_run, within=60, what="all are under way")
-    had = {row["session_id"]: row["owner_id"] for row in await ledger.fetch("select * from runs where run_id = any($1)", run_ids)}
+    had = {
+        row["session_id"]: row["owner_id"]
+        for row in await ledger.fetch("select * from runs where run_id = any($1)", run_ids)
+    }
     for answer in await asyncio.gather(*map(client.cancel, run_ids)):
         assert answer.status_code == 202, answer.text
     await ledger.wait_until_all_ended(run_ids, within=60)
     return had
 
 
-async def two_workers(launcher: Launcher, ledger: Ledger, *, slots: int) -> tuple[EaselProcess, dict[str, EaselProcess]]:
+async def two_workers(
+    launcher: Launcher, ledger: Ledger, *, slots: int
+) -> tuple[EaselProcess, dict[str, EaselProcess]]:
     """An API, and two workers by their ids, all of which hear the bell: the poll is far away."""
     launcher.settings |= SETTINGS | {"WORKER_RUNS": str(slots)}
     api, *workers = launcher.api(), launcher.worker(), launcher.worker()
@@ -73,7 +83,9 @@ async def two_workers(launcher: Launcher, ledger: Ledger, *, slots: int) -> tupl
 
 @rule("SB-12", "RX-51", "RX-31")
 @pytest.mark.parametrize("goes", ["killed", "frozen", "stopped"])
-async def test_a_session_keeps_its_worker_until_that_one_goes(launcher: Launcher, ledger: Ledger, goes: str) -> None:
+async def test_a_session_keeps_its_worker_until_that_one_goes(
+    launcher: Launcher, ledger: Ledger, goes: str
+) -> None:
     api, workers = await two_workers(launcher, ledger, slots=SESSIONS // 2)
     sessions = [new_session() for _ in range(SESSIONS)]
     async with Client(api) as client:
@@ -81,10 +93,14 @@ async def test_a_session_keeps_its_worker_until_that_one_goes(launcher: Launcher
         assert Counter(had.values()) == dict.fromkeys(workers, SESSIONS // 2)
 
         again = await sent(client, ledger, sessions, each=3)
-        assert {row["session_id"]: row["owner_id"] for row in again} == had, f"by chance, once in 2**{3 * SESSIONS}"
+        assert {row["session_id"]: row["owner_id"] for row in again} == had, (
+            f"by chance, once in 2**{3 * SESSIONS}"
+        )
         assert all(row["owner_id"] == had[row["session_id"]] for row in again)
         for before, after in itertools.pairwise(again):
-            assert before["session_id"] != after["session_id"] or before["finished_at"] <= after["started_at"], "out of order"
+            assert (
+                before["session_id"] != after["session_id"] or before["finished_at"] <= after["started_at"]
+            ), "out of order"
 
         (gone, process), (left, _) = workers.items()
         await eventually(ledger.is_at_rest, within=30, what="whoever goes holds no lock")
@@ -103,7 +119,9 @@ async def test_a_session_keeps_its_worker_until_that_one_goes(launcher: Launcher
             else:
                 assert row["waited"] < PREFER_SECONDS, "it had to wait for the worker that it has"
         settled = await sent(client, ledger, sessions)
-        assert max(row["waited"] for row in settled) < PREFER_SECONDS, "that its worker went costs a session one moment, once"
+        assert max(row["waited"] for row in settled) < PREFER_SECONDS, (
+            "that its worker went costs a session one moment, once"
+        )
 
 
 @rule("SB-12", "RX-51")
@@ -112,8 +130,12 @@ async def test_a_worker_that_is_full_keeps_nobody_waiting(launcher: Launcher, le
     api, _ = await two_workers(launcher, ledger, slots=slots)
     async with Client(api) as client:
         had: dict[str, list[str]] = {}
-        for _ in range(2):  # which fills both, so that in the end each has had more sessions than it has room for
-            for session, owner in (await shared_out(client, ledger, [new_session() for _ in range(2 * slots)])).items():
+        for _ in range(
+            2
+        ):  # which fills both, so that in the end each has had more sessions than it has room for
+            for session, owner in (
+                await shared_out(client, ledger, [new_session() for _ in range(2 * slots)])
+            ).items():
                 had.setdefault(owner, []).append(session)
         full, sessions = next(iter(had.items()))
         assert len(sessions) == 2 * slots
@@ -121,7 +143,9 @@ async def test_a_worker_that_is_full_keeps_nobody_waiting(launcher: Launcher, le
 
         async def is_full() -> bool:
             held = await ledger.value(
-                "select count(*) from runs where run_id = any($1) and status = 'running' and owner_id = $2", long, full
+                "select count(*) from runs where run_id = any($1) and status = 'running' and owner_id = $2",
+                long,
+                full,
             )
             return held == slots
 

@@ -20,7 +20,9 @@ pytestmark = pytest.mark.bwrap
 
 
 @rule("SB-18", "RS-38")
-async def test_a_worker_dies_while_its_command_runs_and_another_goes_on(launcher: Launcher, ledger: Ledger) -> None:
+async def test_a_worker_dies_while_its_command_runs_and_another_goes_on(
+    launcher: Launcher, ledger: Ledger
+) -> None:
     """The command dies with its worker; what it may have done is not done again, and what it left is there."""
     (api,) = launcher.ready(launcher.api())
     doomed = launcher.worker()
@@ -32,9 +34,13 @@ async def test_a_worker_dies_while_its_command_runs_and_another_goes_on(launcher
     )
     async with Client(api) as client:
         run_id = await client.start(message)
-        await asyncio.to_thread(wait_until, lambda: len(sleepers(4401)) == 1, within=60, what="the command runs")
+        await asyncio.to_thread(
+            wait_until, lambda: len(sleepers(4401)) == 1, within=60, what="the command runs"
+        )
         doomed.kill()
-        await asyncio.to_thread(wait_until, lambda: not sleepers(4401), within=30, what="the command went with its worker")
+        await asyncio.to_thread(
+            wait_until, lambda: not sleepers(4401), within=30, what="the command went with its worker"
+        )
         launcher.worker()
         await ledger.wait_until_all_ended([run_id], within=60)
     await ledger.check([run_id], says="done")
@@ -45,7 +51,9 @@ async def test_a_worker_dies_while_its_command_runs_and_another_goes_on(launcher
 
 
 @rule("SB-18", "SB-02")
-async def test_many_sessions_on_two_workers_each_find_their_own_files(launcher: Launcher, ledger: Ledger) -> None:
+async def test_many_sessions_on_two_workers_each_find_their_own_files(
+    launcher: Launcher, ledger: Ledger
+) -> None:
     (api,) = launcher.ready(launcher.api())
     launcher.worker()
     launcher.worker()
@@ -53,7 +61,8 @@ async def test_many_sessions_on_two_workers_each_find_their_own_files(launcher: 
         sessions = [new_session() for _ in range(8)]
         run_ids = [
             await client.start(
-                script(call("local__Bash", command=f"echo {session}:{turn} >> log; cat log"), say("done")), session_id=session
+                script(call("local__Bash", command=f"echo {session}:{turn} >> log; cat log"), say("done")),
+                session_id=session,
             )
             for turn in range(3)
             for session in sessions

@@ -42,7 +42,9 @@ NOTICED_SECONDS = 5.0
 
 @pytest.fixture
 def tight_postgres() -> Iterator[Postgres]:
-    with Postgres(fsync=False, max_connections=CONNECTIONS, settings={"superuser_reserved_connections": 1}) as server:
+    with Postgres(
+        fsync=False, max_connections=CONNECTIONS, settings={"superuser_reserved_connections": 1}
+    ) as server:
         yield server
 
 
@@ -87,20 +89,31 @@ async def accepts(client: Client) -> bool:
 async def watches(client: Client, viewers: int) -> bool:
     """Whether the instance counts that many open streams."""
     text = (await client.get("/metrics")).text
-    return any(line.split()[-1] == f"{viewers}.0" for line in text.splitlines() if line.startswith("easel_subscribers"))
+    return any(
+        line.split()[-1] == f"{viewers}.0"
+        for line in text.splitlines()
+        if line.startswith("easel_subscribers")
+    )
 
 
 @case("D3")
 @pytest.mark.timeout(300)
 @rule("RX-11", "RX-34")
-async def test_two_hundred_viewers_hold_no_connection_and_exhaustion_is_a_503(tight_postgres: Postgres, tmp_path: Path) -> None:
+async def test_two_hundred_viewers_hold_no_connection_and_exhaustion_is_a_503(
+    tight_postgres: Postgres, tmp_path: Path
+) -> None:
     url = tight_postgres.create_database()
     ledger = Ledger(url)
     with Launcher(
         tmp_path,
         url,
         # Every time that the database is away longer than a claim costs the first run an attempt.
-        {"CLAIM_SECONDS": str(CLAIM_SECONDS), "DATABASE_POOL": str(POOL), "DATABASE_TIMEOUT_SECONDS": "3", "MAX_ATTEMPTS": "100"},
+        {
+            "CLAIM_SECONDS": str(CLAIM_SECONDS),
+            "DATABASE_POOL": str(POOL),
+            "DATABASE_TIMEOUT_SECONDS": "3",
+            "MAX_ATTEMPTS": "100",
+        },
     ) as launcher:
         (api,) = launcher.ready(launcher.api())
         worker = launcher.worker()
@@ -109,7 +122,9 @@ async def test_two_hundred_viewers_hold_no_connection_and_exhaustion_is_a_503(ti
             session_id = new_session()
             first = await client.start(script(ticks(100_000, 100)), session_id=session_id)
             run_id = await client.start(script(say("for all of you")), session_id=session_id)
-            watching = [asyncio.create_task(client.follower(run_id).read_to_end(within=200)) for _ in range(VIEWERS)]
+            watching = [
+                asyncio.create_task(client.follower(run_id).read_to_end(within=200)) for _ in range(VIEWERS)
+            ]
             await eventually(lambda: watches(client, VIEWERS), within=60, what="all viewers are connected")
             used = await ledger.value(
                 "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
@@ -160,7 +175,11 @@ async def test_two_hundred_viewers_hold_no_connection_and_exhaustion_is_a_503(ti
 def open_folder(stack: contextlib.ExitStack) -> Path:
     """A new folder that the database's account can reach; pytest's own are closed to others."""
     parent = temporary_parent(unprivileged_account())
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="easel-disk-", dir=parent, ignore_cleanup_errors=True)))
+    folder = Path(
+        stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="easel-disk-", dir=parent, ignore_cleanup_errors=True)
+        )
+    )
     folder.chmod(0o755)
     return folder
 
@@ -189,7 +208,9 @@ async def use_up_the_log(database_url: str) -> None:
         connection = await asyncpg.connect(database_url, timeout=10)
         try:
             for _ in range(200):
-                await connection.execute("select pg_logical_emit_message(false, 'ballast', repeat('x', 500000))", timeout=10)
+                await connection.execute(
+                    "select pg_logical_emit_message(false, 'ballast', repeat('x', 500000))", timeout=10
+                )
         finally:
             connection.terminate()
         raise AssertionError("the full disk took 100 MB of log")
@@ -213,16 +234,22 @@ async def is_ready(api: EaselProcess, status: int) -> bool:
 @case("D5")
 @pytest.mark.timeout(300)
 @rule("RX-31")
-async def test_a_full_disk_under_postgres_is_a_503_and_work_goes_on_when_there_is_room(tmp_path: Path) -> None:
+async def test_a_full_disk_under_postgres_is_a_503_and_work_goes_on_when_there_is_room(
+    tmp_path: Path,
+) -> None:
     with contextlib.ExitStack() as stack:
         server: Postgres | None = None
         disk = stack.enter_context(
-            small_disk(open_folder(stack) / "disk", 96, lambda: [server.pid] if server and server.is_running else [])
+            small_disk(
+                open_folder(stack) / "disk", 96, lambda: [server.pid] if server and server.is_running else []
+            )
         )
         server = stack.enter_context(Postgres(data_folder=disk.folder / "data"))
         url = server.create_database()
         ledger = Ledger(url)
-        launcher = stack.enter_context(Launcher(tmp_path, url, {"CLAIM_SECONDS": str(CLAIM_SECONDS), "MAX_ATTEMPTS": "100"}))
+        launcher = stack.enter_context(
+            Launcher(tmp_path, url, {"CLAIM_SECONDS": str(CLAIM_SECONDS), "MAX_ATTEMPTS": "100"})
+        )
         (api,) = launcher.ready(launcher.api())
         launcher.worker()
         async with Client(api) as client:
@@ -233,13 +260,19 @@ async def test_a_full_disk_under_postgres_is_a_503_and_work_goes_on_when_there_i
             promised += await post_until_refused(client, within=30)
 
             await use_up_the_log(url)
-            await eventually(lambda: is_ready(api, 503), within=NOTICED_SECONDS, what="/readyz says that there is no room")
+            await eventually(
+                lambda: is_ready(api, 503), within=NOTICED_SECONDS, what="/readyz says that there is no room"
+            )
             assert (await client.ask(new_session(), "noop")).status_code == 503
             assert api.answers("/healthz") == 200
 
             disk.free()
-            await eventually(lambda: is_served(server, url), within=SUPERVISED_SECONDS, what="the database answers again")
-            await eventually(lambda: is_ready(api, 200), within=RECOVERY_SECONDS, what="the API is ready again")
+            await eventually(
+                lambda: is_served(server, url), within=SUPERVISED_SECONDS, what="the database answers again"
+            )
+            await eventually(
+                lambda: is_ready(api, 200), within=RECOVERY_SECONDS, what="the API is ready again"
+            )
             promised.append(await client.start_surely(script(say("after")), within=RECOVERY_SECONDS))
             await ledger.wait_until_all_ended([*promised, running], within=90)
         await ledger.check([*promised, running])
@@ -249,13 +282,17 @@ async def test_a_full_disk_under_postgres_is_a_503_and_work_goes_on_when_there_i
 @pytest.mark.timeout(300)
 @rule("RX-31", "RS-50")
 @pytest.mark.parametrize("logs", ["elsewhere", "on the same disk"])
-async def test_a_full_disk_under_sqlite_is_a_503_and_work_goes_on_when_there_is_room(tmp_path: Path, logs: str) -> None:
+async def test_a_full_disk_under_sqlite_is_a_503_and_work_goes_on_when_there_is_room(
+    tmp_path: Path, logs: str
+) -> None:
     """Also when the log, which would tell of it, cannot be written either."""
     with contextlib.ExitStack() as stack:
         started: list[EaselProcess] = []
         disk = stack.enter_context(small_disk(tmp_path / "disk", 24, lambda: [one.pid for one in started]))
         folder = tmp_path / "logs" if logs == "elsewhere" else disk.folder / "logs"
-        launcher = stack.enter_context(Launcher(folder, "", {"DATA": str(disk.folder / "data"), "CLAIM_SECONDS": str(CLAIM_SECONDS)}))
+        launcher = stack.enter_context(
+            Launcher(folder, "", {"DATA": str(disk.folder / "data"), "CLAIM_SECONDS": str(CLAIM_SECONDS)})
+        )
         started.append(launcher.up())
         (easel,) = launcher.ready(*started)
         async with Client(easel) as client:
@@ -264,7 +301,9 @@ async def test_a_full_disk_under_sqlite_is_a_503_and_work_goes_on_when_there_is_
                 await client.wait_for(run_id, within=60)
             disk.fill()
             promised += await post_until_refused(client, within=30)
-            await eventually(lambda: is_ready(easel, 503), within=10, what="/readyz says that there is no room")
+            await eventually(
+                lambda: is_ready(easel, 503), within=10, what="/readyz says that there is no room"
+            )
             assert easel.answers("/healthz") == 200
             assert (await client.run(promised[0]))["status"] == "completed", "reading needs no room"
 

@@ -94,7 +94,9 @@ async def produce(client: Client, ledger: Ledger, slow: list[SlowReader]) -> tup
 @case("E8")
 @pytest.mark.timeout(300)
 @rule("RX-34", "RX-48")
-async def test_slow_readers_cost_little_memory_and_nobody_elses_time(launcher: Launcher, ledger: Ledger) -> None:
+async def test_slow_readers_cost_little_memory_and_nobody_elses_time(
+    launcher: Launcher, ledger: Ledger
+) -> None:
     (api,) = launcher.ready(launcher.api())
     usual: list[float] = []
     disturbed: list[float] = []
@@ -114,4 +116,6 @@ async def test_slow_readers_cost_little_memory_and_nobody_elses_time(launcher: L
                 assert 0 < len(one.seen) < EVENTS // 10, "it was not slow"
                 rest = await client.follower(run_id, after=one.seen[-1].seq).read_to_end(within=60)
                 check_delivery([*one.seen, *rest], log)
-    assert min(disturbed) < MOST_DELAY * min(usual), f"quick readers need {disturbed} s beside slow ones, {usual} s without"
+    assert min(disturbed) < MOST_DELAY * min(usual), (
+        f"quick readers need {disturbed} s beside slow ones, {usual} s without"
+    )

@@ -31,8 +31,12 @@ async def test_a_stopping_api_closes_its_streams_with_a_retry_and_loses_no_event
     async with cluster.client() as client:
         # They go on until they are cancelled, so that no stream ends by itself before the stop.
         run_ids = await asyncio.gather(*(client.start(script(FOREVER)) for _ in range(10)))
-        followers = [client.follower(run_ids[number % 10], at=[0, 1]) for number in range(STREAMS)]  # all begin at the first API
-        await asyncio.gather(*(one.read_until(lambda event: event.type == "message.delta", within=60) for one in followers))
+        followers = [
+            client.follower(run_ids[number % 10], at=[0, 1]) for number in range(STREAMS)
+        ]  # all begin at the first API
+        await asyncio.gather(
+            *(one.read_until(lambda event: event.type == "message.delta", within=60) for one in followers)
+        )
         reading = [asyncio.create_task(one.read_to_end(within=90)) for one in followers]
         await asyncio.to_thread(cluster.apis[0].terminate, CLOSED_WITHIN_SECONDS)
 
@@ -64,11 +68,17 @@ async def test_a_stopping_worker_hands_its_runs_over_at_once(launcher: Launcher,
     await eventually(ledger.is_at_rest, within=30, what="it holds no lock")
     second.freeze()  # up, but not before its time
     async with Client(api) as client:
-        quick = [await client.start(script(say("1"), call("gsv__Sleep", ms=300), say("2"))) for _ in range(10)]
-        in_a_tool = [await client.start(script(call("gsv__Sleep", ms=LONG_MS), say("slept"))) for _ in range(10)]
+        quick = [
+            await client.start(script(say("1"), call("gsv__Sleep", ms=300), say("2"))) for _ in range(10)
+        ]
+        in_a_tool = [
+            await client.start(script(call("gsv__Sleep", ms=LONG_MS), say("slept"))) for _ in range(10)
+        ]
         in_a_model = [await client.start(script(wait_ms(LONG_MS), say("thought"))) for _ in range(10)]
         everything = quick + in_a_tool + in_a_model
-        first = launcher.worker()  # which finds them all: however long it took to ask, none of them is nearly over
+        first = (
+            launcher.worker()
+        )  # which finds them all: however long it took to ask, none of them is nearly over
 
         async def all_started() -> bool:
             return all(starts_in(log) for log in (await ledger.logs(everything)).values())
@@ -80,9 +90,15 @@ async def test_a_stopping_worker_hands_its_runs_over_at_once(launcher: Launcher,
         assert first.process.returncode == 0, first.last_words()
 
         async def all_taken_over() -> bool:
-            return all(len(starts_in(log)) == 2 for log in (await ledger.logs(in_a_tool + in_a_model)).values())
+            return all(
+                len(starts_in(log)) == 2 for log in (await ledger.logs(in_a_tool + in_a_model)).values()
+            )
 
-        await eventually(all_taken_over, within=HANDED_OVER_SECONDS + CLOSED_WITHIN_SECONDS, what="the second worker has taken over")
+        await eventually(
+            all_taken_over,
+            within=HANDED_OVER_SECONDS + CLOSED_WITHIN_SECONDS,
+            what="the second worker has taken over",
+        )
         assert watch.seconds < HANDED_OVER_SECONDS
         await ledger.wait_until_all_ended(everything, within=60)
         assert second.is_alive
@@ -97,11 +113,15 @@ async def test_ordinary_stops_use_up_no_attempt(launcher: Launcher, ledger: Ledg
     launcher.settings |= {"CLAIM_SECONDS": "300", "DRAIN_SECONDS": "0"}
     (api,) = launcher.ready(launcher.api())
     async with Client(api) as client:
-        run_id = await client.start(script(wait_ms(8_000), say("at last")))  # none of the five may find it ended
+        run_id = await client.start(
+            script(wait_ms(8_000), say("at last"))
+        )  # none of the five may find it ended
         for stops in range(5):
             worker = launcher.worker()
             await client.wait_for(run_id, {"running"}, within=60)
-            await eventually(lambda stops=stops: has_started(ledger, run_id, stops + 1), within=30, what="it has started")
+            await eventually(
+                lambda stops=stops: has_started(ledger, run_id, stops + 1), within=30, what="it has started"
+            )
             await asyncio.to_thread(worker.terminate, CLOSED_WITHIN_SECONDS)
             assert (await client.run(run_id))["status"] == "queued"
         launcher.worker()
@@ -114,7 +134,9 @@ async def has_started(ledger: Ledger, run_id: str, times: int) -> bool:
 
 
 @rule("RX-28", "RS-37")
-async def test_a_run_cancelled_after_it_was_handed_back_closes_its_message(launcher: Launcher, ledger: Ledger) -> None:
+async def test_a_run_cancelled_after_it_was_handed_back_closes_its_message(
+    launcher: Launcher, ledger: Ledger
+) -> None:
     """It has spoken already, so its narrative needs an end although nobody holds it."""
     launcher.settings |= {"CLAIM_SECONDS": "300", "DRAIN_SECONDS": "0"}
     (api,) = launcher.ready(launcher.api())

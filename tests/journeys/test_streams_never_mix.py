@@ -16,7 +16,15 @@ from easel.stores.postgres import open_postgres
 from tests.journeys.client import call, new_session, say, script, spread, ticks
 from tests.journeys.mixing import INTERNAL, NARRATIVE, STATE, TRANSPORTS, VISUALS, Network, Watcher
 from tests.journeys.mixing_load import EVERYTHING, Load
-from tests.journeys.mixing_truth import Truth, as_seen, check_marker, check_no_pixels, check_nothing_encoded, everything_stored, seen
+from tests.journeys.mixing_truth import (
+    Truth,
+    as_seen,
+    check_marker,
+    check_no_pixels,
+    check_nothing_encoded,
+    everything_stored,
+    seen,
+)
 from tests.journeys.soak import IS_SOAK, SECONDS
 from tests.requirements import case, rule
 from tests.support.chat import Chat, ChatFollower, ChatRefused, Complaint
@@ -34,7 +42,12 @@ SEED = int(os.environ.get("JOURNEY_SEED") or (2026 if "CI" in os.environ else ra
 
 
 def errors_of(cluster: Cluster) -> list[str]:
-    return [line for process in cluster.launcher.started for line in process.said().splitlines() if "[error" in line]
+    return [
+        line
+        for process in cluster.launcher.started
+        for line in process.said().splitlines()
+        if "[error" in line
+    ]
 
 
 async def bad_weather(cluster: Cluster, network: Network, chance: random.Random) -> None:
@@ -57,7 +70,13 @@ async def settle(load: Load, cluster: Cluster) -> Truth:
         truth = await Truth.read(cluster.ledger, load.sessions, load.canvases)
         watchers = list(load.watchers)
         ends = [truth.expected(watcher.transport, watcher.name)[-1:] for watcher in watchers]
-        await asyncio.gather(*(one.reach(end[0].seq, within=SETTLE_SECONDS) for one, end in zip(watchers, ends, strict=True) if end))
+        await asyncio.gather(
+            *(
+                one.reach(end[0].seq, within=SETTLE_SECONDS)
+                for one, end in zip(watchers, ends, strict=True)
+                if end
+            )
+        )
         if len(load.watchers) == len(watchers):  # nobody heard of a run that nobody watches yet
             return truth
 
@@ -69,7 +88,9 @@ def check_watchers(watchers: Sequence[Watcher], truth: Truth) -> None:
         got = seen(watcher.events)
         if got != expected:
             differing = next((pair for pair in zip(got, expected, strict=False) if pair[0] != pair[1]), None)
-            raise AssertionError(f"{watcher} saw {len(got)} of {len(expected)} events; first other than expected: {differing}")
+            raise AssertionError(
+                f"{watcher} saw {len(got)} of {len(expected)} events; first other than expected: {differing}"
+            )
     for transport in TRANSPORTS:
         mine = [watcher for watcher in watchers if watcher.transport is transport]
         served = sum((watcher.served_by for watcher in mine), Counter[int]())
@@ -93,7 +114,9 @@ async def check_ends(client: Client, watchers: Sequence[Watcher]) -> None:
 
     async def ask(watcher: Watcher) -> int:
         path = watcher.transport.path.format(watcher.name)
-        async with Stream.at(watcher.chance.choice(client.base_urls), path, client.token, after=watcher.cursor) as stream:
+        async with Stream.at(
+            watcher.chance.choice(client.base_urls), path, client.token, after=watcher.cursor
+        ) as stream:
             return stream.status
 
     of_runs = [watcher for watcher in watchers if watcher.transport.kind == "run"]
@@ -111,7 +134,9 @@ async def check_references(client: Client, load: Load, truth: Truth, chance: ran
         assert answer.status_code == 200, answer.text
         return answer.content
 
-    for uri, content in zip(markers, await spread([lambda uri=uri: fetch(uri) for uri in markers], at_once=8), strict=True):
+    for uri, content in zip(
+        markers, await spread([lambda uri=uri: fetch(uri) for uri in markers], at_once=8), strict=True
+    ):
         check_marker(markers[uri], content)
     for canvas in load.canvases:
         for row in truth.logs["canvas", canvas]:
@@ -132,7 +157,21 @@ async def check_system(cluster: Cluster, truth: Truth) -> None:
 
 @case("E11")
 @rule("CC-02", "CC-03", "CC-07", "CC-09", "CC-13", "CC-29", "CC-31", "CC-32")
-@rule("RS-01", "RS-02", "RS-03", "RS-04", "RS-05", "RS-06", "RS-34", "RS-36", "CC-08", "CC-23", "CC-24", "CC-25", "CC-26")
+@rule(
+    "RS-01",
+    "RS-02",
+    "RS-03",
+    "RS-04",
+    "RS-05",
+    "RS-06",
+    "RS-34",
+    "RS-36",
+    "CC-08",
+    "CC-23",
+    "CC-24",
+    "CC-25",
+    "CC-26",
+)
 @pytest.mark.timeout(400 + LOAD_SECONDS)
 async def test_each_event_reaches_exactly_the_transports_of_its_stream(cluster: Cluster) -> None:
     print(f"JOURNEY_SEED={SEED}")
@@ -149,7 +188,9 @@ async def test_each_event_reaches_exactly_the_transports_of_its_stream(cluster: 
                 print(f"settled in {time.monotonic() - began:.1f} s")
             finally:
                 await load.close()
-        print(dict(load.did), f"{len(truth.runs)} runs", Counter(run["status"] for run in truth.runs.values()))
+        print(
+            dict(load.did), f"{len(truth.runs)} runs", Counter(run["status"] for run in truth.runs.values())
+        )
         truth.check_numbers()
         truth.check_events()
         check_watchers(load.watchers, truth)
@@ -171,7 +212,9 @@ async def test_each_event_reaches_exactly_the_transports_of_its_stream(cluster: 
 
 # --- the cursor of a chat ---------------------------------------------------------------------------------------------
 
-CALLS = [call("gsv__Echo", value={"answer": number}) for number in range(8)]  # two events each, however slow the rest is
+CALLS = [
+    call("gsv__Echo", value={"answer": number}) for number in range(8)
+]  # two events each, however slow the rest is
 A_TALK = script({"think": "hm"}, say("First. "), *CALLS, ticks(40, 15), say("Last."))
 
 
@@ -192,9 +235,22 @@ async def test_a_cursor_of_a_chat_that_is_no_place_in_it_is_refused(cluster: Clu
     thread, unborn = new_session(), new_session()
     async with cluster.client() as client:
         await finish(cluster, client, thread, A_TALK)
-        head = await cluster.ledger.value("select last_thread_seq from sessions where session_id = $1", thread)
+        head = await cluster.ledger.value(
+            "select last_thread_seq from sessions where session_id = $1", thread
+        )
         for url in client.base_urls:
-            for cursor in ("-1", "x", "1.5", "1e3", "", " 1", "٣", "9223372036854775808", "1" * 1_000, "run_x"):
+            for cursor in (
+                "-1",
+                "x",
+                "1.5",
+                "1e3",
+                "",
+                " 1",
+                "٣",
+                "9223372036854775808",
+                "1" * 1_000,
+                "run_x",
+            ):
                 answer = await refusal(url, thread, client.token, after=cursor)
                 assert (answer.status, answer.error["name"]) == (400, "BAD_INPUT"), cursor
             for size in (10_000, 50_000):  # more than one line of a handshake may have
@@ -213,12 +269,16 @@ async def test_a_cursor_of_a_chat_below_what_is_kept_is_gone(cluster: Cluster) -
         await finish(cluster, client, thread, A_TALK)
         database = await open_postgres(cluster.ledger.database_url, pool=1)
         try:
-            while await database.runs.prune(-1):  # what retention does to every run that has ended, some at a time
+            while await database.runs.prune(
+                -1
+            ):  # what retention does to every run that has ended, some at a time
                 pass
         finally:
             await database.close()
         await finish(cluster, client, thread, "noop")
-        (row,) = await cluster.ledger.fetch("select oldest_thread_seq, last_thread_seq from sessions where session_id = $1", thread)
+        (row,) = await cluster.ledger.fetch(
+            "select oldest_thread_seq, last_thread_seq from sessions where session_id = $1", thread
+        )
         oldest, newest = row
         assert 1 < oldest < newest
         for url in client.base_urls:
@@ -233,19 +293,25 @@ async def test_a_cursor_of_a_chat_below_what_is_kept_is_gone(cluster: Cluster) -
 
 
 @rule("CC-29", "RS-03", "RS-34")
-async def test_a_thread_that_does_not_exist_yet_is_empty_and_its_first_message_creates_it(cluster: Cluster) -> None:
+async def test_a_thread_that_does_not_exist_yet_is_empty_and_its_first_message_creates_it(
+    cluster: Cluster,
+) -> None:
     thread = new_session()
     async with cluster.client() as client:
         others = [ChatFollower([url], thread, client.token) for url in client.base_urls]
         async with Chat.open(client.base_urls[0], thread, client.token, after=0) as chat:
-            assert (await client.get(f"/api/sessions/{thread}", at=1)).status_code == 404, "looking creates nothing"
+            assert (await client.get(f"/api/sessions/{thread}", at=1)).status_code == 404, (
+                "looking creates nothing"
+            )
             await chat.send("not JSON")
             complaint = await asyncio.wait_for(chat.hear(), 30)
             assert isinstance(complaint, Complaint)
             assert complaint.name == "BAD_INPUT"
             await chat.say(script(say("Here I am.")))
             for follower in others:
-                last = await follower.read_until(lambda event: event.data.get("role") == "assistant", within=60)
+                last = await follower.read_until(
+                    lambda event: event.data.get("role") == "assistant", within=60
+                )
                 await follower.close()
                 assert last.data["text"] == "Here I am."
                 assert follower.events[0].data["role"] == "user"
@@ -259,7 +325,9 @@ async def test_a_thread_that_does_not_exist_yet_is_empty_and_its_first_message_c
 @case("E2")
 @rule("RS-34", "CC-29", "RS-03")
 @pytest.mark.parametrize("debug", [False, True], ids=["as it is", "with debug"])
-async def test_a_chat_hops_between_instances_in_the_middle_of_a_run_and_loses_nothing(cluster: Cluster, debug: bool) -> None:
+async def test_a_chat_hops_between_instances_in_the_middle_of_a_run_and_loses_nothing(
+    cluster: Cluster, debug: bool
+) -> None:
     thread = new_session()
     transport = next(one for one in TRANSPORTS if one.kind == "thread" and one.debug is debug)
     async with cluster.client() as client:
@@ -268,7 +336,9 @@ async def test_a_chat_hops_between_instances_in_the_middle_of_a_run_and_loses_no
         hops = 0
         while not walker.events or walker.events[-1].data.get("role") != "assistant":
             hops += 1
-            async with Chat.open(client.base_urls[hops % 2], thread, client.token, after=walker.cursor, debug=debug) as chat:
+            async with Chat.open(
+                client.base_urls[hops % 2], thread, client.token, after=walker.cursor, debug=debug
+            ) as chat:
                 for _ in range(hops % 3 + 1):
                     heard = await asyncio.wait_for(chat.hear(), 30)
                     assert isinstance(heard, Event)
@@ -280,10 +350,14 @@ async def test_a_chat_hops_between_instances_in_the_middle_of_a_run_and_loses_no
         assert seen(walker.events) == [as_seen(row) for row in expected]
         assert hops > 5
         for number, row in enumerate(truth.logs["thread", thread][:-1]):  # internal events are cursors too
-            late = ChatFollower([client.base_urls[number % 2]], thread, client.token, after=row.seq, debug=False)
+            late = ChatFollower(
+                [client.base_urls[number % 2]], thread, client.token, after=row.seq, debug=False
+            )
             await late.read_until(lambda event: event.seq == expected[-1].seq, within=30)
             await late.close()
-            assert seen(late.events) == [as_seen(other) for other in expected if other.seq > row.seq and other.visibility == "public"]
+            assert seen(late.events) == [
+                as_seen(other) for other in expected if other.seq > row.seq and other.visibility == "public"
+            ]
 
 
 async def test_a_frame_that_is_too_large_ends_the_chat_and_breaks_nothing(cluster: Cluster) -> None:
@@ -300,8 +374,15 @@ async def test_a_frame_that_is_too_large_ends_the_chat_and_breaks_nothing(cluste
             return chat.close_code
 
     async with cluster.client() as client:
-        await finish(cluster, client, thread, script(*({"think": "hm"} if number % 2 else say("word ") for number in range(600))))
-        assert set(await asyncio.gather(*(shout(client.base_urls[number % 2], client.token) for number in range(40)))) == {1009}
+        await finish(
+            cluster,
+            client,
+            thread,
+            script(*({"think": "hm"} if number % 2 else say("word ") for number in range(600))),
+        )
+        assert set(
+            await asyncio.gather(*(shout(client.base_urls[number % 2], client.token) for number in range(40)))
+        ) == {1009}
     assert errors_of(cluster) == []
 
 
@@ -318,7 +399,9 @@ STRANGERS = [
 
 @case("O7")
 @rule("CC-29")
-@pytest.mark.parametrize("token, how, status", [row[1:] for row in STRANGERS], ids=[row[0] for row in STRANGERS])
+@pytest.mark.parametrize(
+    "token, how, status", [row[1:] for row in STRANGERS], ids=[row[0] for row in STRANGERS]
+)
 async def test_a_chat_refuses_whoever_has_no_access_to_its_thread(
     cluster: Cluster, token: str | None, how: dict[str, str], status: int
 ) -> None:
@@ -332,5 +415,7 @@ async def test_a_chat_refuses_whoever_has_no_access_to_its_thread(
                 assert answer.status == status
                 assert answer.error["name"] == {401: "NOT_SIGNED_IN", 403: "FORBIDDEN"}[status]
                 assert thread not in answer.body.decode()
-            async with Chat.open(url, thread, client.token, origin=url) as chat:  # whoever has, and comes from our own page, is let in
+            async with Chat.open(
+                url, thread, client.token, origin=url
+            ) as chat:  # whoever has, and comes from our own page, is let in
                 assert isinstance(await asyncio.wait_for(chat.hear(), 30), Event)

@@ -15,7 +15,20 @@ import asyncpg
 import psutil
 import pytest
 
-from tests.journeys.client import TERMINAL, Client, call, check_each, eventually, new_session, say, script, spread, ticked, ticks, wait_ms
+from tests.journeys.client import (
+    TERMINAL,
+    Client,
+    call,
+    check_each,
+    eventually,
+    new_session,
+    say,
+    script,
+    spread,
+    ticked,
+    ticks,
+    wait_ms,
+)
 from tests.journeys.ledger import after_last_start, check_delivery, said_in, starts_in
 from tests.requirements import case, rule
 from tests.support.processes import wait_until
@@ -51,9 +64,13 @@ async def test_a_run_looks_the_same_on_every_instance(cluster: Cluster) -> None:
     async with cluster.client() as client:
         session_id = new_session()
         run_id = await client.start(A_STORY, session_id=session_id, at=0)
-        seen = await asyncio.gather(*(client.follower(run_id, at=[index]).read_to_end(within=60) for index in (0, 1, 0, 1)))
+        seen = await asyncio.gather(
+            *(client.follower(run_id, at=[index]).read_to_end(within=60) for index in (0, 1, 0, 1))
+        )
         views = [await client.run(run_id, at=index) for index in (0, 1)]
-        lists = [(await client.get(f"/api/runs?session_id={session_id}", at=index)).json() for index in (0, 1)]
+        lists = [
+            (await client.get(f"/api/runs?session_id={session_id}", at=index)).json() for index in (0, 1)
+        ]
     log = await cluster.ledger.log(run_id)
     for events in seen:
         check_delivery(events, log)
@@ -83,12 +100,24 @@ async def test_an_api_runs_nothing_and_a_worker_needs_no_api(launcher: Launcher,
 async def test_an_api_killed_mid_stream_costs_its_readers_nothing(cluster: Cluster) -> None:
     async with cluster.client() as client:
         # They go on until they are cancelled, so that none has ended before every reader is in the middle of one.
-        run_ids = await asyncio.gather(*(client.start(script(FOREVER), at=number % 2) for number in range(30)))
+        run_ids = await asyncio.gather(
+            *(client.start(script(FOREVER), at=number % 2) for number in range(30))
+        )
         followers = [client.follower(run_id) for run_id in run_ids]  # all begin at the first API
-        await asyncio.gather(*(one.read_until(lambda event: "tick 5" in event.data.get("text", ""), within=60) for one in followers))
+        await asyncio.gather(
+            *(
+                one.read_until(lambda event: "tick 5" in event.data.get("text", ""), within=60)
+                for one in followers
+            )
+        )
         cluster.apis[0].kill()
         # The rest comes from the other one, while the runs go on.
-        await asyncio.gather(*(one.read_until(lambda event: "tick 9" in event.data.get("text", ""), within=60) for one in followers))
+        await asyncio.gather(
+            *(
+                one.read_until(lambda event: "tick 9" in event.data.get("text", ""), within=60)
+                for one in followers
+            )
+        )
         await asyncio.gather(*(client.cancel(run_id, at=1) for run_id in run_ids))
         seen = await asyncio.gather(*(one.read_to_end(within=60) for one in followers))
     logs = await cluster.ledger.logs(run_ids)
@@ -126,7 +155,9 @@ async def test_a_stream_cut_after_any_byte_is_made_whole_by_the_other_instance(c
             through_proxy = [network.url(client.base_urls[0]), client.base_urls[1]]
             network.cut_in_turn(range(1, MOST_BYTES))
             followers = [Follower(through_proxy, run_id, client.token) for _ in range(1, MOST_BYTES)]
-            seen = await spread([functools.partial(one.read_to_end, within=60) for one in followers], at_once=20)
+            seen = await spread(
+                [functools.partial(one.read_to_end, within=60) for one in followers], at_once=20
+            )
     for events in seen:
         check_delivery(events, log)
     resumed = [one for one in followers if one.connected + one.refused > 1]
@@ -164,10 +195,14 @@ async def test_fifty_posts_with_one_key_on_two_instances_make_one_run(cluster: C
     async with cluster.client() as client:
         for _ in range(5):
             session_id, key = new_session(), new_session()
-            responses = await asyncio.gather(*(client.ask(session_id, "noop", key=key, at=number % 2) for number in range(50)))
+            responses = await asyncio.gather(
+                *(client.ask(session_id, "noop", key=key, at=number % 2) for number in range(50))
+            )
             assert {response.status_code for response in responses} == {202}
             assert len({response.text for response in responses}) == 1
-            assert await cluster.ledger.value("select count(*) from runs where session_id = $1", session_id) == 1
+            assert (
+                await cluster.ledger.value("select count(*) from runs where session_id = $1", session_id) == 1
+            )
             asked = Stopwatch()
             other = await client.ask(session_id, "another message", key=key, at=1)
             refused_after.append(asked.seconds)
@@ -179,7 +214,10 @@ async def test_fifty_posts_with_one_key_on_two_instances_make_one_run(cluster: C
 async def test_runs_of_one_session_follow_each_other_in_order(cluster: Cluster) -> None:
     session_id = new_session()
     async with cluster.client() as client:
-        run_ids = [await client.start(script(wait_ms(20), say(str(number))), session_id=session_id, at=number % 2) for number in range(12)]
+        run_ids = [
+            await client.start(script(wait_ms(20), say(str(number))), session_id=session_id, at=number % 2)
+            for number in range(12)
+        ]
         await cluster.ledger.wait_until_all_ended(run_ids, within=60)
     logs = await cluster.ledger.logs(run_ids)
     await cluster.ledger.check(run_ids, says={run_id: str(number) for number, run_id in enumerate(run_ids)})
@@ -227,7 +265,9 @@ async def test_a_run_cancelled_before_its_claim_never_starts(launcher: Launcher,
 
 @case("J9")
 @rule("RX-27")
-async def test_a_cancel_inside_a_long_tool_stops_the_tools_child_process(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_cancel_inside_a_long_tool_stops_the_tools_child_process(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     took: list[float] = []
     async with cluster.client() as client:
         for number in range(TIMED):
@@ -238,7 +278,9 @@ async def test_a_cancel_inside_a_long_tool_stops_the_tools_child_process(cluster
             asked = Stopwatch()
             assert (await client.cancel(run_id, at=1)).status_code == 202
             await client.wait_for(run_id, within=30)
-            await asyncio.to_thread(wait_until, lambda child=child: not child.is_running(), within=30, what="the child is gone")
+            await asyncio.to_thread(
+                wait_until, lambda child=child: not child.is_running(), within=30, what="the child is gone"
+            )
             took.append(asked.seconds)
             await cluster.ledger.check([run_id], ends="cancelled")
     check_each(took, CANCELLED_WITHIN_SECONDS, "cancelled")
@@ -258,7 +300,10 @@ async def gate(ledger: Ledger, session_ids: list[str]) -> AsyncIterator[Callable
 
     try:
         async with connection.transaction():
-            await connection.fetch("select 1 from sessions where session_id = any($1) order by session_id for update", session_ids)
+            await connection.fetch(
+                "select 1 from sessions where session_id = any($1) order by session_id for update",
+                session_ids,
+            )
             yield lambda count: eventually(lambda: trying(count), within=60, what=f"{count} wait at the gate")
     finally:
         await connection.close()
@@ -275,9 +320,13 @@ async def test_a_cancel_that_races_the_end_gives_one_outcome(cluster: Cluster, f
     async with cluster.client() as client:
         for _ in range(MOST_ROUNDS):
             sessions = [new_session() for _ in range(AT_ONCE)]
-            message = script(wait_ms(round(pause * 1000)))  # says nothing: the first to come to the gate is the end
+            message = script(
+                wait_ms(round(pause * 1000))
+            )  # says nothing: the first to come to the gate is the end
             began = time.monotonic()
-            run_ids = await asyncio.gather(*(client.start(message, session_id=session) for session in sessions))
+            run_ids = await asyncio.gather(
+                *(client.start(message, session_id=session) for session in sessions)
+            )
             async with gate(cluster.ledger, sessions) as until_trying:
                 if set((await cluster.ledger.statuses(run_ids)).values()) & TERMINAL:
                     # Some had ended before the gate was closed: nobody is left for them to race with.
@@ -285,7 +334,10 @@ async def test_a_cancel_that_races_the_end_gives_one_outcome(cluster: Cluster, f
                     continue
                 if first == "the end":
                     await until_trying(1)
-                cancels = [asyncio.create_task(client.cancel(run_id, at=number % 2)) for number, run_id in enumerate(run_ids)]
+                cancels = [
+                    asyncio.create_task(client.cancel(run_id, at=number % 2))
+                    for number, run_id in enumerate(run_ids)
+                ]
                 await until_trying(AT_ONCE + (first == "the end"))
                 if first == "the cancel":
                     is_in_order = time.monotonic() < began + pause  # no run can have come to its end by then
@@ -293,11 +345,21 @@ async def test_a_cancel_that_races_the_end_gives_one_outcome(cluster: Cluster, f
                 else:
                     is_in_order = True
             answered = [await cancel for cancel in cancels]
-            seen = await asyncio.gather(*(client.follower(run_id).read_to_end(within=60) for run_id in run_ids))
-            outcomes |= {run_id: events[-1].data["status"] for run_id, events in zip(run_ids, seen, strict=True)}
-            assert {answer.json()["error"]["name"] for answer in answered if answer.status_code == 409} <= {"RUN_FINISHED"}
+            seen = await asyncio.gather(
+                *(client.follower(run_id).read_to_end(within=60) for run_id in run_ids)
+            )
+            outcomes |= {
+                run_id: events[-1].data["status"] for run_id, events in zip(run_ids, seen, strict=True)
+            }
+            assert {answer.json()["error"]["name"] for answer in answered if answer.status_code == 409} <= {
+                "RUN_FINISHED"
+            }
             # Who was told that it is too late was told the truth.
-            assert {outcomes[run] for run, answer in zip(run_ids, answered, strict=True) if answer.status_code == 409} <= {"completed"}
+            assert {
+                outcomes[run]
+                for run, answer in zip(run_ids, answered, strict=True)
+                if answer.status_code == 409
+            } <= {"completed"}
             if not is_in_order:
                 pause = min(1.5 * pause, LONGEST_PAUSE_SECONDS)
                 continue
@@ -305,8 +367,12 @@ async def test_a_cancel_that_races_the_end_gives_one_outcome(cluster: Cluster, f
             rounds += 1
             if rounds == RACES // AT_ONCE:
                 break
-    assert rounds == RACES // AT_ONCE, f"on this machine {first} does not come first often enough, even with {pause} s to arrange it"
+    assert rounds == RACES // AT_ONCE, (
+        f"on this machine {first} does not come first often enough, even with {pause} s to arrange it"
+    )
     assert set(answers) <= {202, 409}
-    assert answers[409 if first == "the end" else 202] >= RACES // AT_ONCE, f"{first} did not come first: {answers}"
+    assert answers[409 if first == "the end" else 202] >= RACES // AT_ONCE, (
+        f"{first} did not come first: {answers}"
+    )
     assert set(outcomes.values()) <= {"completed", "cancelled"}
     await cluster.ledger.check(list(outcomes), ends=outcomes)

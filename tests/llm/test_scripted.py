@@ -41,7 +41,9 @@ async def test_an_ordinary_message_gets_a_helpful_answer():
 
 
 async def test_it_says_thinks_and_ticks_in_order():
-    parts = await answer(script({"say": "a"}, {"think": "b"}, {"ticks": 2, "every_ms": 0}, {"wait_ms": 0}, {"say": "c"}))
+    parts = await answer(
+        script({"say": "a"}, {"think": "b"}, {"ticks": 2, "every_ms": 0}, {"wait_ms": 0}, {"say": "c"})
+    )
     assert parts == [Text("a"), Thought("b"), Text("tick 1\n"), Text("tick 2\n"), Text("c")]
 
 
@@ -65,7 +67,9 @@ POINTERS = [
 
 
 @pytest.mark.parametrize("args, results, become", POINTERS, ids=[str(row[0]) for row in POINTERS])
-async def test_pointers_take_values_out_of_earlier_results(args: dict[str, Any], results: list[Any], become: dict[str, Any]):
+async def test_pointers_take_values_out_of_earlier_results(
+    args: dict[str, Any], results: list[Any], become: dict[str, Any]
+):
     steps = [{"call": "t"}] * len(results)
     [call] = await answer(script(*steps, {"call": "t", "args": args}), *results)
     assert isinstance(call, ToolCall)

@@ -28,7 +28,9 @@ class Printer:
     def __init__(self) -> None:
         self.begun = asyncio.Event()
 
-    async def use(self, args: Mapping[str, Any], context: None, on_output: Callable[[str], None] | None = None) -> Any:
+    async def use(
+        self, args: Mapping[str, Any], context: None, on_output: Callable[[str], None] | None = None
+    ) -> Any:
         assert on_output is not None
         for line in args["lines"]:
             on_output(line)
@@ -71,7 +73,9 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 @rule("CV-37")
 @pytest.mark.parametrize("end, answer", [("return", "printed"), ("fail", "it is not there.")])
 @pytest.mark.usefixtures("slow")
-async def test_what_was_printed_last_comes_before_the_answer_and_is_not_waited_for(end: str, answer: str) -> None:
+async def test_what_was_printed_last_comes_before_the_answer_and_is_not_waited_for(
+    end: str, answer: str
+) -> None:
     desk = Desk()
     await desk.call(end, "one\n", "two\n")
     assert desk.said == [("tool.progress", "one\ntwo\n"), ("tool.result", answer)]
@@ -79,7 +83,9 @@ async def test_what_was_printed_last_comes_before_the_answer_and_is_not_waited_f
 
 
 @rule("CV-37")
-async def test_nothing_is_said_twice_or_out_of_order_however_it_is_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_said_twice_or_out_of_order_however_it_is_gathered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(node_calls, "GATHER_SECONDS", 0)
     desk = Desk()
     lines = [f"{n}\n" for n in range(50)]

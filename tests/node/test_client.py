@@ -46,7 +46,9 @@ class PlainTool:
     def definition(self) -> ToolDefinition:
         return ToolDefinition(self.name, "For a test.", self.schema, read_only=True)
 
-    async def use(self, args: Mapping[str, Any], context: None, on_output: Callable[[str], None] | None = None) -> Any:
+    async def use(
+        self, args: Mapping[str, Any], context: None, on_output: Callable[[str], None] | None = None
+    ) -> Any:
         assert on_output is not None
         return await self.work(args, on_output)
 
@@ -133,7 +135,9 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def running(url: str, token: str = "", node_id: str = "laptop", heartbeat: float = 60.0) -> AsyncIterator[Running]:
+async def running(
+    url: str, token: str = "", node_id: str = "laptop", heartbeat: float = 60.0
+) -> AsyncIterator[Running]:
     """With a heartbeat that no machine is too slow for."""
     shop, said, stop = Workshop(), list[str](), asyncio.Event()
     client = NodeClient(url, node_id, shop.tools, said.append, token, heartbeat)
@@ -184,11 +188,22 @@ async def why(call: asyncio.Future[Any]) -> str:
 @rule("CV-03")
 async def test_it_offers_its_tools_and_does_what_it_is_asked(easel: LiveEasel) -> None:
     async with connected(easel) as node:
-        assert node.said[0] == f"Connected to {gateway_of(easel)} as laptop, with 6 tools: Echo, Hold, Fail, Break, Large, Print."
-        assert await using(easel, "laptop__Echo", {"n": 1, "more": ["ü", None]}) == {"n": 1, "more": ["ü", None]}
+        assert (
+            node.said[0]
+            == f"Connected to {gateway_of(easel)} as laptop, with 6 tools: Echo, Hold, Fail, Break, Large, Print."
+        )
+        assert await using(easel, "laptop__Echo", {"n": 1, "more": ["ü", None]}) == {
+            "n": 1,
+            "more": ["ü", None],
+        }
         assert await why(using(easel, "laptop__Fail")) == "laptop__Fail: it is not there."
-        assert await why(using(easel, "laptop__Break")) == "laptop__Break: broke on the node (ZeroDivisionError)."
-        assert "its result of 2000002 bytes is over the limit of 262144" in await why(using(easel, "laptop__Large"))
+        assert (
+            await why(using(easel, "laptop__Break"))
+            == "laptop__Break: broke on the node (ZeroDivisionError)."
+        )
+        assert "its result of 2000002 bytes is over the limit of 262144" in await why(
+            using(easel, "laptop__Large")
+        )
         assert await using(easel, "laptop__Echo", {"n": 2}) == {"n": 2}
         assert not node.task.done()
     await gone(easel)
@@ -199,7 +214,9 @@ async def test_several_calls_run_at_once_and_one_is_stopped_alone(easel: LiveEas
         held = [using(easel, "laptop__Hold") for _ in range(2)]
         for _ in held:
             await node.entered()
-        assert await asyncio.gather(*(using(easel, "laptop__Echo", {"n": n}) for n in range(20))) == [{"n": n} for n in range(20)]
+        assert await asyncio.gather(*(using(easel, "laptop__Echo", {"n": n}) for n in range(20))) == [
+            {"n": n} for n in range(20)
+        ]
         held[0].cancel()
         async with asyncio.timeout(SECONDS):
             await node.shop.stopped.get()
@@ -281,8 +298,17 @@ async def test_it_comes_back_to_a_server_that_was_away() -> None:
 
 # --- with servers that misbehave ----------------------------------------------------------------------------------------
 
-HELLO = {"type": "res", "id": "0", "ok": True, "payload": {"type": "hello-ok", "limits": {"resultBytes": 500, "frameBytes": "x"}}}
-INVOKE = {"type": "evt", "event": "tool.invoke", "payload": {"callId": "c1", "tool": "Echo", "args": {"n": 7}}}
+HELLO = {
+    "type": "res",
+    "id": "0",
+    "ok": True,
+    "payload": {"type": "hello-ok", "limits": {"resultBytes": 500, "frameBytes": "x"}},
+}
+INVOKE = {
+    "type": "evt",
+    "event": "tool.invoke",
+    "payload": {"callId": "c1", "tool": "Echo", "args": {"n": 7}},
+}
 
 
 @contextlib.asynccontextmanager
@@ -344,13 +370,23 @@ ASKED: list[tuple[str, Any, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize("says, tool, args, part", ASKED, ids=[row[0] for row in ASKED])
-async def test_it_trusts_the_server_with_nothing(says: str, tool: str, args: dict[str, Any], part: str) -> None:
+async def test_it_trusts_the_server_with_nothing(
+    says: str, tool: str, args: dict[str, Any], part: str
+) -> None:
     answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
     async def play(socket: ServerConnection) -> None:
         await socket.recv()
         await socket.send(json.dumps(HELLO))
-        await socket.send(json.dumps({"type": "evt", "event": "tool.invoke", "payload": {"callId": "c1", "tool": tool, "args": args}}))
+        await socket.send(
+            json.dumps(
+                {
+                    "type": "evt",
+                    "event": "tool.invoke",
+                    "payload": {"callId": "c1", "tool": tool, "args": args},
+                }
+            )
+        )
         answers.put_nowait(json.loads(await socket.recv()))
         await socket.wait_closed()
 
@@ -366,7 +402,11 @@ async def test_the_same_call_twice_is_done_once() -> None:
     async def play(socket: ServerConnection) -> None:
         await socket.recv()
         await socket.send(json.dumps(HELLO))
-        hold = {"type": "evt", "event": "tool.invoke", "payload": {"callId": "c1", "tool": "Hold", "args": {}}}
+        hold = {
+            "type": "evt",
+            "event": "tool.invoke",
+            "payload": {"callId": "c1", "tool": "Hold", "args": {}},
+        }
         for _ in range(3):
             await socket.send(json.dumps(hold))
         await socket.send(json.dumps(INVOKE | {"payload": {**INVOKE["payload"], "callId": "c2"}}))  # type: ignore[dict-item]
@@ -390,7 +430,15 @@ async def test_a_server_that_is_only_half_there_is_found_within_seconds() -> Non
     async def play(socket: ServerConnection) -> None:
         await socket.recv()
         await socket.send(json.dumps(HELLO))
-        await socket.send(json.dumps({"type": "evt", "event": "tool.invoke", "payload": {"callId": "c1", "tool": "Hold", "args": {}}}))
+        await socket.send(
+            json.dumps(
+                {
+                    "type": "evt",
+                    "event": "tool.invoke",
+                    "payload": {"callId": "c1", "tool": "Hold", "args": {}},
+                }
+            )
+        )
         socket.transport.pause_reading()
         await is_over.wait()
 
@@ -436,7 +484,11 @@ async def test_its_token_goes_nowhere_else() -> None:
 async def test_a_refusal_that_time_does_not_mend_ends_it(code: int) -> None:
     async def play(socket: ServerConnection) -> None:
         await socket.recv()
-        await socket.send(json.dumps({"type": "res", "id": "0", "ok": False, "error": {"code": code, "message": "no, never"}}))
+        await socket.send(
+            json.dumps(
+                {"type": "res", "id": "0", "ok": False, "error": {"code": code, "message": "no, never"}}
+            )
+        )
         await socket.wait_closed()
 
     async with played(play) as url, running(url) as node:
@@ -445,14 +497,18 @@ async def test_a_refusal_that_time_does_not_mend_ends_it(code: int) -> None:
 
 
 @pytest.mark.parametrize("code, is_long", [(401, True), (503, False)])
-async def test_a_token_that_is_not_known_is_given_time(monkeypatch: pytest.MonkeyPatch, code: int, is_long: bool) -> None:
+async def test_a_token_that_is_not_known_is_given_time(
+    monkeypatch: pytest.MonkeyPatch, code: int, is_long: bool
+) -> None:
     """It will not be known in a moment; a server that is busy may not be so in a moment."""
     monkeypatch.setattr(node_patience, "FIRST_SECONDS", 0.001)
     monkeypatch.setattr(node_patience, "LONGEST_SECONDS", 0.4)
 
     async def play(socket: ServerConnection) -> None:
         await socket.recv()
-        await socket.send(json.dumps({"type": "res", "id": "0", "ok": False, "error": {"code": code, "message": "not now"}}))
+        await socket.send(
+            json.dumps({"type": "res", "id": "0", "ok": False, "error": {"code": code, "message": "not now"}})
+        )
         await socket.wait_closed()
 
     async with played(play) as url, running(url) as node:
@@ -464,7 +520,9 @@ async def test_a_token_that_is_not_known_is_given_time(monkeypatch: pytest.Monke
 async def test_a_refusal_that_time_may_mend_does_not(code: int) -> None:
     async def play(socket: ServerConnection) -> None:
         await socket.recv()
-        await socket.send(json.dumps({"type": "res", "id": "0", "ok": False, "error": {"code": code, "message": "not now"}}))
+        await socket.send(
+            json.dumps({"type": "res", "id": "0", "ok": False, "error": {"code": code, "message": "not now"}})
+        )
         await socket.wait_closed()
 
     async with played(play) as url, running(url) as node:

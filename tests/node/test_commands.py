@@ -18,20 +18,38 @@ NODE = ["node", "--id", "laptop", "--url", URL]
 REFUSALS: list[tuple[str, list[str], list[str]]] = [
     ("no token", NODE, ["token", "EASEL_TOKEN"]),
     ("a token file that is not there", [*NODE, "--token-file", "/nowhere/token"], ["/nowhere/token"]),
-    ("an address that is none", ["node", "--id", "laptop", "--url", "127.0.0.1:8800", "--token", SECRET], ["--url"]),
-    ("a name that is reserved", ["node", "--id", "gsv", "--url", URL, "--token", SECRET], ["gsv", "reserved"]),
+    (
+        "an address that is none",
+        ["node", "--id", "laptop", "--url", "127.0.0.1:8800", "--token", SECRET],
+        ["--url"],
+    ),
+    (
+        "a name that is reserved",
+        ["node", "--id", "gsv", "--url", URL, "--token", SECRET],
+        ["gsv", "reserved"],
+    ),
     ("a name that is none", ["node", "--id", "a__b", "--url", URL, "--token", SECRET], ["a__b"]),
     ("a folder that is not there", [*NODE, "--token", SECRET, "--root", "/nowhere/root"], ["/nowhere/root"]),
     ("a sandbox that is none", [*NODE, "--token", SECRET, "--sandbox", "cardboard"], ["cardboard"]),
-    ("a token of a kind that is none", ["token", "create", "--kind", "king"], ["king", "user, node, service"]),
+    (
+        "a token of a kind that is none",
+        ["token", "create", "--kind", "king"],
+        ["king", "user, node, service"],
+    ),
     ("a token for nobody", ["token", "create", "--user", "nobody"], ["no user nobody"]),
-    ("a person's token for one node", ["token", "create", "--kind", "user", "--node", "laptop"], ["kind node"]),
+    (
+        "a person's token for one node",
+        ["token", "create", "--kind", "user", "--node", "laptop"],
+        ["kind node"],
+    ),
     ("a token that there is not", ["token", "revoke", "tok_x"], ["no token tok_x"]),
 ]
 
 
 @pytest.mark.parametrize("says, arguments, parts", REFUSALS, ids=[row[0] for row in REFUSALS])
-def test_what_cannot_work_is_refused_in_one_sentence(tmp_path: Path, says: str, arguments: list[str], parts: list[str]) -> None:
+def test_what_cannot_work_is_refused_in_one_sentence(
+    tmp_path: Path, says: str, arguments: list[str], parts: list[str]
+) -> None:
     refused(easel(*arguments, DATA=str(tmp_path)), *parts)
 
 

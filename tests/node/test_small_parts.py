@@ -24,7 +24,19 @@ def test_an_address_leads_to_the_gateway(written: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "written", ["", "127.0.0.1:8800", "ftp://x", "ws://", "ws://x:0", "ws://x:99999", "ws://[", "ws://x/?token=t", "ws://u:p@x", "ws://x#y"]
+    "written",
+    [
+        "",
+        "127.0.0.1:8800",
+        "ftp://x",
+        "ws://",
+        "ws://x:0",
+        "ws://x:99999",
+        "ws://[",
+        "ws://x/?token=t",
+        "ws://u:p@x",
+        "ws://x#y",
+    ],
 )
 def test_what_is_no_address_is_refused_in_a_sentence(written: str) -> None:
     with pytest.raises(BadSettings, match="--url is the address"):

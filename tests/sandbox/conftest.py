@@ -20,10 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-SMALL = Limits(cpu_seconds=20, memory_bytes=256 * MB, processes=48, output_bytes=MB, file_bytes=64 * MB, free_bytes=0)
+SMALL = Limits(
+    cpu_seconds=20, memory_bytes=256 * MB, processes=48, output_bytes=MB, file_bytes=64 * MB, free_bytes=0
+)
 
 
-def context(session: str = "a", user: UserId = OWNER, on_output: Callable[[str], None] | None = None) -> ToolContext:
+def context(
+    session: str = "a", user: UserId = OWNER, on_output: Callable[[str], None] | None = None
+) -> ToolContext:
     return ToolContext(Principal(user, "someone"), session, on_output=on_output)
 
 
@@ -43,10 +47,14 @@ class Machine:
     def __post_init__(self) -> None:
         self.folders = SessionFolders(self.root, owner=self.choice.owner, network=self.network)
         shell = self.choice.shell(self.limits)
-        tools = machine_tools("local", self.folders, shell, network=self.tool_network, note=self._note, worker_id="wrk_1")
+        tools = machine_tools(
+            "local", self.folders, shell, network=self.tool_network, note=self._note, worker_id="wrk_1"
+        )
         self.tools = {tool.bare_name: tool for tool in tools}
 
-    def _note(self, who: Principal | None, action: str, /, *, subject: str | None, details: Mapping[str, Any]) -> None:
+    def _note(
+        self, who: Principal | None, action: str, /, *, subject: str | None, details: Mapping[str, Any]
+    ) -> None:
         self.notes.append((action, {"who": who and who.user_id, "subject": subject, **details}))
 
     def folder(self, session: str = "a", user: UserId = OWNER) -> Path:
@@ -55,7 +63,9 @@ class Machine:
     async def use(self, tool: str, session: str = "a", user: UserId = OWNER, **args: Any) -> Any:
         return await self.tools[tool].use(args, context(session, user))
 
-    async def bash(self, command: str, session: str = "a", user: UserId = OWNER, **args: Any) -> dict[str, Any]:
+    async def bash(
+        self, command: str, session: str = "a", user: UserId = OWNER, **args: Any
+    ) -> dict[str, Any]:
         return await self.use("Bash", session, user, command=command, **args)
 
     async def says(self, command: str, session: str = "a") -> str:

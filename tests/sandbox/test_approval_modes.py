@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel import settings
-from easel.assembly.services import services as assembly
+from easel.assembly import services as assembly
 from easel.core.action.policy import APPROVAL_MODES
 from easel.errors import BadSettings
 from easel.sandbox.modes import choose
@@ -58,15 +58,21 @@ ASKS = {
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("word", ASKS)
 @pytest.mark.bwrap
-async def test_each_word_asks_what_it_says_and_the_same_in_every_sandbox(tmp_path: Path, word: str, mode: str) -> None:
+async def test_each_word_asks_what_it_says_and_the_same_in_every_sandbox(
+    tmp_path: Path, word: str, mode: str
+) -> None:
     wanted = {"approval_mode": word, "sandbox_mode": mode, "sandbox_free_mb": 0}
     with LiveEasel(tmp_path, settings=wanted, with_worker=False) as easel:
         async with GatewayClient.connected(easel.base_url, easel.token) as client:
             ids = {says: says.replace(" ", "_") for says in ACTIONS}
             board = await Board.made(client, {ids[says]: action for says, action in ACTIONS.items()})
             answers = {says: await board.press(ids[says]) for says in ACTIONS}
-            assert {says for says, answer in answers.items() if answer["status"] == "needs_confirmation"} == ASKS[word]
-            assert {says for says, answer in answers.items() if answer["status"] == "completed"} == set(ACTIONS) - ASKS[word]
+            assert {
+                says for says, answer in answers.items() if answer["status"] == "needs_confirmation"
+            } == ASKS[word]
+            assert {says for says, answer in answers.items() if answer["status"] == "completed"} == set(
+                ACTIONS
+            ) - ASKS[word]
             # What isolates the command is the same whether somebody was asked about it or not.
             act = answers["act freely"]
             ran = await board.confirm(act) if act["status"] == "needs_confirmation" else act
@@ -76,7 +82,9 @@ async def test_each_word_asks_what_it_says_and_the_same_in_every_sandbox(tmp_pat
                 found = easel.get("/api/audit?action=sandbox.ran").json()["records"]
                 return {record["details"]["sandbox_mode"] for record in found}
 
-            await asyncio.to_thread(wait_until, lambda: bool(modes()), within=PATIENCE_SECONDS, what="the command is noted")
+            await asyncio.to_thread(
+                wait_until, lambda: bool(modes()), within=PATIENCE_SECONDS, what="the command is noted"
+            )
             assert modes() == {mode}
 
 
@@ -88,8 +96,13 @@ def test_what_is_asked_and_what_is_isolated_are_set_apart(tmp_path: Path, word: 
         wanted = settings.load({"EASEL_APPROVAL_MODE": word, "EASEL_SANDBOX_MODE": mode})
         assert assembly.action_limits(wanted).floor is APPROVAL_MODES[word]
         assert assembly.sandbox(wanted).mode == mode
-    offered = [[one.definition for one in machine_tools("local", FixedRoots([tmp_path]), choose(mode).shell(SMALL))] for mode in MODES]
-    assert offered[0] == offered[1], "what a tool says of itself, and so what is asked before it, is the same in every mode"
+    offered = [
+        [one.definition for one in machine_tools("local", FixedRoots([tmp_path]), choose(mode).shell(SMALL))]
+        for mode in MODES
+    ]
+    assert offered[0] == offered[1], (
+        "what a tool says of itself, and so what is asked before it, is the same in every mode"
+    )
 
 
 @rule("SB-01")

@@ -58,14 +58,19 @@ def names(folder: Path) -> list[str]:
 @rule("SB-18")
 async def test_no_edit_of_many_at_once_is_lost(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """By whatever way the file is reached: each line is edited once, half of them through a link to the folder."""
-    monkeypatch.setattr(beneath, "TURN_SECONDS", 100.0)  # a slow disk may take longer for all of them than one would wait for its turn
+    monkeypatch.setattr(
+        beneath, "TURN_SECONDS", 100.0
+    )  # a slow disk may take longer for all of them than one would wait for its turn
     (desk.folder / "real").mkdir()
     (desk.folder / "link").symlink_to("real")
     text = desk.folder / "real" / "text"
     text.write_text("".join(f"line {number:02} old\n" for number in range(MANY)))
     edits = [
         desk.use(
-            "Edit", path=f"{('real', 'link')[number % 2]}/text", old_string=f"line {number:02} old", new_string=f"line {number:02} new"
+            "Edit",
+            path=f"{('real', 'link')[number % 2]}/text",
+            old_string=f"line {number:02} old",
+            new_string=f"line {number:02} new",
         )
         for number in range(MANY)
     ]
@@ -75,7 +80,9 @@ async def test_no_edit_of_many_at_once_is_lost(desk: Desk, monkeypatch: pytest.M
     assert names(text.parent) == ["text"]
 
 
-async def test_a_write_waits_for_the_edit_that_is_under_way(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_write_waits_for_the_edit_that_is_under_way(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(beneath, "TURN_SECONDS", 100.0)
     (desk.folder / "text").write_text("old")
     place = desk.place
@@ -141,7 +148,9 @@ async def test_an_edit_that_can_no_longer_be_made_says_so(
     assert (desk.folder / "other").read_text() == "one\n"
 
 
-async def test_a_file_that_is_written_all_the_time_is_left_alone_and_that_is_said(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_that_is_written_all_the_time_is_left_alone_and_that_is_said(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = desk.folder / "log"
     log.write_text("begin\n")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import jsonschema_rs
 import pytest
 
-from easel.core.shell.template import X_SHELL
+from easel.core.tool.definition import X_SHELL
 from easel.core.tool.offer import OfferLimits, checked_offer
 from easel.sandbox.definitions import NETWORK, definitions
 from tests.requirements import rule
@@ -29,11 +29,26 @@ def test_they_have_the_node_before_their_name_or_nothing() -> None:
 @pytest.mark.parametrize("one", BARE.values(), ids=BARE)
 def test_a_node_can_offer_each_of_them(one: ToolDefinition) -> None:
     """With the same meaning on the other side of the gateway."""
-    notes = {"readOnlyHint": one.read_only, "idempotentHint": one.idempotent, "destructiveHint": one.destructive}
-    offer = [{"name": one.name, "description": one.description, "inputSchema": dict(one.schema), "annotations": notes}]
+    notes = {
+        "readOnlyHint": one.read_only,
+        "idempotentHint": one.idempotent,
+        "destructiveHint": one.destructive,
+    }
+    offer = [
+        {
+            "name": one.name,
+            "description": one.description,
+            "inputSchema": dict(one.schema),
+            "annotations": notes,
+        }
+    ]
     [(name, offered)] = checked_offer("laptop", offer, OfferLimits(10, 65_536)).items()
     assert name == f"laptop__{one.name}"
-    assert (offered.read_only, offered.idempotent, offered.destructive) == (one.read_only, one.idempotent, one.destructive)
+    assert (offered.read_only, offered.idempotent, offered.destructive) == (
+        one.read_only,
+        one.idempotent,
+        one.destructive,
+    )
     jsonschema_rs.meta.validate(dict(one.schema))
 
 
@@ -46,7 +61,12 @@ def test_what_they_do_to_the_world_is_said() -> None:
 
 @rule("CV-28")
 def test_the_command_is_marked_as_what_a_shell_reads_and_nothing_else_is() -> None:
-    marked = [(name, field) for name, one in BARE.items() for field, schema in one.schema["properties"].items() if schema.get(X_SHELL)]
+    marked = [
+        (name, field)
+        for name, one in BARE.items()
+        for field, schema in one.schema["properties"].items()
+        if schema.get(X_SHELL)
+    ]
     assert marked == [("Bash", "command")]
 
 

@@ -42,12 +42,16 @@ def secret(tmp_path: Path) -> Iterator[int]:
 @rule("SB-13", "SB-19")
 @pytest.mark.parametrize("mode", ["bwrap", "logical"])
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_command_has_none_of_what_easel_was_started_with(tmp_path: Path, secret: int, loop: str, mode: str) -> None:
+def test_a_command_has_none_of_what_easel_was_started_with(
+    tmp_path: Path, secret: int, loop: str, mode: str
+) -> None:
     machine = Machine(tmp_path / "sandbox", choose(mode))
 
     async def several() -> list[str]:
         """At once: what one is handed is not the other's either."""
-        return await asyncio.gather(*(machine.says(f"{OPEN}; cat <&{secret} 2>&1 || true", session) for session in "abcd"))
+        return await asyncio.gather(
+            *(machine.says(f"{OPEN}; cat <&{secret} 2>&1 || true", session) for session in "abcd")
+        )
 
     factory: Callable[[], asyncio.AbstractEventLoop] = LOOPS[loop]
     with asyncio.Runner(loop_factory=factory) as runner:
@@ -75,10 +79,14 @@ async def test_neither_has_one_of_an_easel_that_a_script_started(tmp_path: Path)
         started = ("/bin/bash", "-c", 'exec 7<"$0" 8>>"$0" 9</ && exec "$@"', str(tmp_path / "secret"))
         (up,) = launcher.ready(launcher.start("up", (*started, *EASEL, "up", "--port", "0"), {}))
         async with Client(up) as client:
-            run_id = await client.start(script(call("local__Bash", command=f"{OPEN}; cat <&7; echo x >&8; ls /proc/self/fd/9/; true")))
+            run_id = await client.start(
+                script(call("local__Bash", command=f"{OPEN}; cat <&7; echo x >&8; ls /proc/self/fd/9/; true"))
+            )
             await client.wait_for(run_id, within=PATIENCE_SECONDS)
             events = [
-                json.loads(line[5:]) for line in (await client.get(f"/api/runs/{run_id}/events")).text.splitlines() if line[:5] == "data:"
+                json.loads(line[5:])
+                for line in (await client.get(f"/api/runs/{run_id}/events")).text.splitlines()
+                if line[:5] == "data:"
             ]
     [said] = [one["data"]["result"]["output"] for one in events if one["type"] == "tool.result"]
     assert said.split("\n")[0] in ("0 1 2", "0 1 2 3"), said
@@ -88,12 +96,16 @@ async def test_neither_has_one_of_an_easel_that_a_script_started(tmp_path: Path)
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("has_handles", [True, False], ids=["with handles", "without"])
-def test_a_child_is_waited_for_on_every_system(monkeypatch: pytest.MonkeyPatch, loop: str, has_handles: bool) -> None:
+def test_a_child_is_waited_for_on_every_system(
+    monkeypatch: pytest.MonkeyPatch, loop: str, has_handles: bool
+) -> None:
     if not has_handles:
         monkeypatch.delattr(os, "pidfd_open")
 
     async def ends() -> tuple[bytes, int | None, int | None]:
-        one = await Child.started(["/bin/sh", "-c", "echo out; echo err >&2; exit 5"], descriptors=(), env={}, cwd="/")
+        one = await Child.started(
+            ["/bin/sh", "-c", "echo out; echo err >&2; exit 5"], descriptors=(), env={}, cwd="/"
+        )
         other = await Child.started(["/bin/sh", "-c", "exec sleep 60"], descriptors=(), env={}, cwd="/")
         try:
             other.kill()

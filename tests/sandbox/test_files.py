@@ -35,7 +35,9 @@ class Desk:
         (self.outside / "secret").write_text("of the host")
         self.notes: list[tuple[str, Mapping[str, Any]]] = []
         self.place = Place((Root("/workspace", self.folder),), "s", temporary="/workspace/.tmp")
-        self.tools: dict[str, MachineTool] = {one.bare_name: one for one in machine_tools("", Fixed(self.place), None, note=self._note)}
+        self.tools: dict[str, MachineTool] = {
+            one.bare_name: one for one in machine_tools("", Fixed(self.place), None, note=self._note)
+        }
 
     def _note(self, who: object, action: str, /, *, subject: str | None, details: Mapping[str, Any]) -> None:
         self.notes.append((action, details))
@@ -79,7 +81,10 @@ def refused(*_: object) -> int:
 
 @pytest.mark.usefixtures("walking")
 async def test_what_is_written_can_be_read(desk: Desk) -> None:
-    assert await desk.use("Write", path="deep/er/note.txt", content="one\ntwö\n") == {"path": "deep/er/note.txt", "bytes": 9}
+    assert await desk.use("Write", path="deep/er/note.txt", content="one\ntwö\n") == {
+        "path": "deep/er/note.txt",
+        "bytes": 9,
+    }
     assert await desk.use("Read", path="/workspace/deep/er/note.txt") == {
         "path": "/workspace/deep/er/note.txt",
         "text": "one\ntwö\n",
@@ -132,11 +137,18 @@ async def test_what_is_no_text_is_refused_and_strange_bytes_are_replaced(desk: D
 
 async def test_an_edit_replaces_what_is_there_exactly_once(desk: Desk) -> None:
     (desk.folder / "code.py").write_bytes(b"a = 1\r\nb = \xff\r\n")
-    assert await desk.use("Edit", path="code.py", old_string="a = 1", new_string="a = 2") == {"path": "code.py", "replacements": 1}
+    assert await desk.use("Edit", path="code.py", old_string="a = 1", new_string="a = 2") == {
+        "path": "code.py",
+        "replacements": 1,
+    }
     assert (desk.folder / "code.py").read_bytes() == b"a = 2\r\nb = \xff\r\n", "every other byte is as it was"
-    assert "is not in code.py" in await desk.refusal("Edit", path="code.py", old_string="a = 1", new_string="x")
+    assert "is not in code.py" in await desk.refusal(
+        "Edit", path="code.py", old_string="a = 1", new_string="x"
+    )
     assert "2 times" in await desk.refusal("Edit", path="code.py", old_string=" = ", new_string="x")
-    assert (await desk.use("Edit", path="code.py", old_string=" = ", new_string="=", replace_all=True))["replacements"] == 2
+    assert (await desk.use("Edit", path="code.py", old_string=" = ", new_string="=", replace_all=True))[
+        "replacements"
+    ] == 2
     assert "same" in await desk.refusal("Edit", path="code.py", old_string="a", new_string="a")
 
 
@@ -144,7 +156,9 @@ async def test_what_overlaps_itself_is_there_more_than_once(desk: Desk) -> None:
     (desk.folder / "a").write_text("aaa")
     assert "more than once" in await desk.refusal("Edit", path="a", old_string="aa", new_string="b")
     assert (desk.folder / "a").read_text() == "aaa"
-    assert (await desk.use("Edit", path="a", old_string="aa", new_string="b", replace_all=True))["replacements"] == 1
+    assert (await desk.use("Edit", path="a", old_string="aa", new_string="b", replace_all=True))[
+        "replacements"
+    ] == 1
     assert (desk.folder / "a").read_text() == "ba"
 
 
@@ -156,7 +170,9 @@ async def test_a_file_keeps_its_permissions(desk: Desk) -> None:
     assert script.stat().st_mode & 0o777 == 0o750
 
 
-async def test_a_node_that_is_root_leaves_a_file_to_whom_it_belongs(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_node_that_is_root_leaves_a_file_to_whom_it_belongs(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text, given = desk.folder / "text", list[tuple[int, int]]()
     text.write_text("one")
     found = text.stat()

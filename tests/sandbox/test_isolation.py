@@ -46,7 +46,9 @@ async def test_a_session_can_neither_read_nor_write_what_another_has(machine: Ma
         assert "of b" not in ran["output"]
         assert ran["exit_code"] != 0
     assert secret.read_text() == "of b"
-    assert "of b" not in await machine.says("find / -name secret -not -path '/proc/*' 2>/dev/null | xargs -r cat", "a")
+    assert "of b" not in await machine.says(
+        "find / -name secret -not -path '/proc/*' 2>/dev/null | xargs -r cat", "a"
+    )
 
 
 @rule("SB-02", "RX-54")
@@ -63,13 +65,22 @@ async def test_a_session_finds_again_what_it_left(machine: Machine) -> None:
 
 
 @rule("SB-03", "SB-13")
-async def test_the_environment_is_empty_but_for_the_path(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_is_empty_but_for_the_path(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("EASEL_TOKEN", "secret-of-the-host")
     monkeypatch.setenv("HOME", str(machine.root))
     # Bash itself sets PWD, SHLVL and _; a program that it becomes gets what bash was given.
-    given = await machine.says("exec python3 -c \"print(*sorted(open('/proc/1/environ').read().split(chr(0))), sep='\\n')\"")
+    given = await machine.says(
+        "exec python3 -c \"print(*sorted(open('/proc/1/environ').read().split(chr(0))), sep='\\n')\""
+    )
     assert {line.partition("=")[0] for line in given.split()} <= {"PATH", "PWD"}
-    assert {line.partition("=")[0] for line in (await machine.says("env")).split()} == {"PATH", "PWD", "SHLVL", "_"}
+    assert {line.partition("=")[0] for line in (await machine.says("env")).split()} == {
+        "PATH",
+        "PWD",
+        "SHLVL",
+        "_",
+    }
     assert "secret-of-the-host" not in await machine.says("cat /proc/*/environ | tr '\\0' '\\n'")
 
 
@@ -79,9 +90,24 @@ async def test_nothing_of_the_host_is_there_but_a_minimal_runtime(machine: Machi
         *("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr"),
         *("dev", "etc", "proc", "tmp", "workspace"),
     }
-    assert set((await machine.says("ls -A /etc")).split()) <= {"alternatives", "ld.so.cache", "passwd", "group"}
+    assert set((await machine.says("ls -A /etc")).split()) <= {
+        "alternatives",
+        "ld.so.cache",
+        "passwd",
+        "group",
+    }
     assert await machine.says("cat /etc/passwd") == "easel:x:1000:1000::/workspace:/bin/bash\n"
-    for path in ("/root", "/home", "/var", "/run", "/etc/shadow", "/etc/hostname", Path.home(), PROGRAM, sys.prefix):
+    for path in (
+        "/root",
+        "/home",
+        "/var",
+        "/run",
+        "/etc/shadow",
+        "/etc/hostname",
+        Path.home(),
+        PROGRAM,
+        sys.prefix,
+    ):
         assert (await machine.bash(f"ls -d {path}"))["exit_code"] != 0, path
     assert (await machine.says("hostname")).strip() != socket.gethostname()
 
@@ -93,7 +119,9 @@ async def test_the_packages_that_easel_runs_from_are_not_there(machine: Machine)
 
 
 @rule("SB-03")
-async def test_they_are_covered_where_they_lie_in_the_runtime(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_they_are_covered_where_they_lie_in_the_runtime(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As in an image whose own Python Easel is installed into."""
     assert await machine.says("ls /usr/share") != ""
     monkeypatch.setattr("sysconfig.get_path", lambda _: "/usr/share")
@@ -120,7 +148,19 @@ async def test_what_an_agent_works_with_is_there(machine: Machine) -> None:
 
 @rule("SB-04", "SB-13")
 @pytest.mark.parametrize(
-    "path", ["/x", "/usr/x", "/etc/x", "/proc/x", "/dev/x", "/usr/local/bin/x", "../x", "/workspace/../x", "link/x", "absolute"]
+    "path",
+    [
+        "/x",
+        "/usr/x",
+        "/etc/x",
+        "/proc/x",
+        "/dev/x",
+        "/usr/local/bin/x",
+        "../x",
+        "/workspace/../x",
+        "link/x",
+        "absolute",
+    ],
 )
 async def test_a_write_outside_of_the_folder_fails(machine: Machine, path: str) -> None:
     await machine.says("ln -s /usr link && ln -s /etc/passwd absolute")
@@ -170,7 +210,9 @@ async def test_proc_shows_the_command_and_nothing_of_the_machine(machine: Machin
     pids = [int(pid) for pid in (await machine.says("ls /proc")).split() if pid.isdigit()]
     assert max(pids) < 20
     # Every file outside of the processes' own folders is closed, or says what holds for the sandbox.
-    told = await machine.says("for f in /proc/[a-z]*; do [ -f $f ] || [ -c $f ] && cat $f 2>/dev/null; done; true")
+    told = await machine.says(
+        "for f in /proc/[a-z]*; do [ -f $f ] || [ -c $f ] && cat $f 2>/dev/null; done; true"
+    )
     assert f"MemTotal: {256 * 1024} kB" in told
     assert "model name" not in told
     for name in ("meminfo", "cmdline", "version", "modules", "partitions", "diskstats"):
@@ -190,15 +232,22 @@ async def test_proc_cannot_be_written(machine: Machine) -> None:
 async def test_sys_is_not_there_and_dev_has_five_devices(machine: Machine) -> None:
     assert (await machine.bash("ls /sys"))["exit_code"] != 0
     found = (await machine.says("cd /dev; for f in *; do [ -L $f ] || stat -c '%n %F' $f; done")).splitlines()
-    assert found == [f"{name} character special file" for name in ("full", "null", "random", "urandom", "zero")]
+    assert found == [
+        f"{name} character special file" for name in ("full", "null", "random", "urandom", "zero")
+    ]
 
 
 @rule("SB-07")
 async def test_there_are_no_capabilities_and_none_can_be_gained(machine: Machine) -> None:
-    status = dict(line.split(":\t") for line in (await machine.says("grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status")).splitlines())
-    assert {name: int(value, 16) for name, value in status.items() if name.startswith("Cap")} == dict.fromkeys(
-        ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"), 0
+    status = dict(
+        line.split(":\t")
+        for line in (
+            await machine.says("grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status")
+        ).splitlines()
     )
+    assert {
+        name: int(value, 16) for name, value in status.items() if name.startswith("Cap")
+    } == dict.fromkeys(("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"), 0)
     assert status["NoNewPrivs"] == "1"
     assert status["Seccomp"] == "2"
     assert (await machine.says("id -u; id -g")).split() == ["1000", "1000"]
@@ -225,7 +274,9 @@ def listening(kind: socket.AddressFamily = socket.AF_INET) -> Generator[socket.s
 
 
 def reach(port: int) -> str:
-    return f"python3 -c \"import socket; socket.create_connection(('127.0.0.1', {port}), 2); print('reached')\""
+    return (
+        f"python3 -c \"import socket; socket.create_connection(('127.0.0.1', {port}), 2); print('reached')\""
+    )
 
 
 @rule("SB-08", "SB-13")
@@ -235,8 +286,12 @@ async def test_the_network_of_the_host_is_not_reached(machine: Machine) -> None:
         assert "reached" not in ran["output"]
         with pytest.raises(TimeoutError):
             server.accept()
-    interfaces = [line.partition(":")[0].strip() for line in (await machine.says("cat /proc/net/dev")).splitlines()[2:]]
-    assert set(interfaces) <= {"lo"} | {one for one in interfaces if one.startswith(("sit", "tun", "gre", "ip6", "erspan", "ip_vti"))}
+    interfaces = [
+        line.partition(":")[0].strip() for line in (await machine.says("cat /proc/net/dev")).splitlines()[2:]
+    ]
+    assert set(interfaces) <= {"lo"} | {
+        one for one in interfaces if one.startswith(("sit", "tun", "gre", "ip6", "erspan", "ip_vti"))
+    }
 
 
 @rule("SB-08")
@@ -247,7 +302,9 @@ async def test_networks_that_have_no_namespace_are_closed_too(machine: Machine) 
 
 
 @rule("RS-54", "SB-08", "SB-15")
-@pytest.mark.parametrize("session, tool, is_open", [(True, True, True), (True, False, False), (False, True, False)])
+@pytest.mark.parametrize(
+    "session, tool, is_open", [(True, True, True), (True, False, False), (False, True, False)]
+)
 async def test_the_network_is_open_where_the_setting_and_the_tool_both_say_so(
     tmp_path: Path, bubblewrap: Choice, session: bool, tool: bool, is_open: bool
 ) -> None:
@@ -259,7 +316,9 @@ async def test_the_network_is_open_where_the_setting_and_the_tool_both_say_so(
 
 @case("X10")
 @rule("SB-03", "SB-07")
-async def test_a_command_that_tries_to_get_out_gets_nowhere(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_command_that_tries_to_get_out_gets_nowhere(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PGPASSWORD", "hunter2hunter2")
     home, keyctl = machine.root / "home", REFUSED["keyctl"][COLUMN]
     home.mkdir(parents=True)
@@ -301,7 +360,14 @@ async def test_bubblewrap_is_asked_for_what_the_rule_names(bubblewrap: Choice, m
             os.close(launch.status)
             descriptor = int(launch.argv[launch.argv.index("--args") + 1])
             asked = os.pread(descriptor, 100_000, 0).decode().split("\0")
-    for option in ("--die-with-parent", "--new-session", "--unshare-all", "--unshare-user", "--disable-userns", "--clearenv"):
+    for option in (
+        "--die-with-parent",
+        "--new-session",
+        "--unshare-all",
+        "--unshare-user",
+        "--disable-userns",
+        "--clearenv",
+    ):
         assert option in asked
     assert [asked[at + 1] for at, word in enumerate(asked) if word == "--setenv"] == ["PATH"]
     assert asked[asked.index("--cap-drop") + 1] == "ALL"
@@ -310,7 +376,9 @@ async def test_bubblewrap_is_asked_for_what_the_rule_names(bubblewrap: Choice, m
 
 
 @rule("SB-13")
-async def test_a_folder_may_be_named_from_where_easel_stands(tmp_path: Path, bubblewrap: Choice, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_folder_may_be_named_from_where_easel_stands(
+    tmp_path: Path, bubblewrap: Choice, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     machine = Machine(Path("my-easel/sandbox"), bubblewrap)
     await machine.use("Write", path="note", content="kept")

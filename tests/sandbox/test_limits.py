@@ -51,7 +51,9 @@ HOGS = [
 
 @rule("SB-06", "SB-15")
 @pytest.mark.parametrize("command, stopped", [row[1:] for row in HOGS], ids=[row[0] for row in HOGS])
-async def test_a_hog_ends_at_its_limit(tmp_path: Path, bubblewrap: Choice, command: str, stopped: str | None) -> None:
+async def test_a_hog_ends_at_its_limit(
+    tmp_path: Path, bubblewrap: Choice, command: str, stopped: str | None
+) -> None:
     machine = Machine(tmp_path / "sandbox", bubblewrap, replace(SMALL, cpu_seconds=2))
     ran = await machine.bash(command, timeout=100_000)
     assert ran.get("stopped") != "time", "its limit came first, and not the time that it had"
@@ -88,7 +90,9 @@ if is_first:
 @rule("SB-06")
 async def test_hogs_do_not_disturb_the_others(tmp_path: Path, bubblewrap: Choice, machine: Machine) -> None:
     """While one session breaks one limit after another, another one's commands come to their end."""
-    busiest = Machine(tmp_path / "busiest", bubblewrap, replace(SMALL, cpu_seconds=1_000))  # until it is told to end
+    busiest = Machine(
+        tmp_path / "busiest", bubblewrap, replace(SMALL, cpu_seconds=1_000)
+    )  # until it is told to end
 
     async def lateness() -> float:
         began = time.monotonic()
@@ -98,8 +102,13 @@ async def test_hogs_do_not_disturb_the_others(tmp_path: Path, bubblewrap: Choice
 
     alone = [await lateness() for _ in range(3)]  # but for what else this machine has to do
     hogs = ["b() { b | b & }; b; sleep 60", "yes", HOGS[3][1]]
-    at_work = [asyncio.create_task(machine.bash(command, f"hog {number}", timeout=60_000)) for number, command in enumerate(hogs)]
-    busy = asyncio.create_task(busiest.bash("for i in 1 2 3; do (while :; do :; done) & done; wait", "busy", timeout=100_000))
+    at_work = [
+        asyncio.create_task(machine.bash(command, f"hog {number}", timeout=60_000))
+        for number, command in enumerate(hogs)
+    ]
+    busy = asyncio.create_task(
+        busiest.bash("for i in 1 2 3; do (while :; do :; done) & done; wait", "busy", timeout=100_000)
+    )
     beside: list[float] = []
     while len(beside) < 8 or not all(task.done() for task in at_work):
         beside.append(await lateness())
@@ -143,7 +152,9 @@ async def test_huge_output_is_cut_with_its_two_ends_kept_and_the_rest_counted(ma
 
 @case("X8")
 @rule("SB-06")
-async def test_a_command_that_never_ends_is_killed_with_all_that_it_started(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_command_that_never_ends_is_killed_with_all_that_it_started(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nap, until_over = new_nap(), shell._Running.until_over  # pyright: ignore[reportPrivateUsage]
 
     async def once_it_has_begun(running: Any, timeout_seconds: float) -> Any:
@@ -246,7 +257,9 @@ async def test_a_command_starts_in_well_under_a_tenth_of_a_second(machine: Machi
             await machine.bash("true")
             seconds.append(time.perf_counter() - began)
             began = time.perf_counter()
-            await (await asyncio.create_subprocess_exec("bash", "-c", "bash -c 'bash -c true; :'; :")).wait()  # one waits for the other
+            await (
+                await asyncio.create_subprocess_exec("bash", "-c", "bash -c 'bash -c true; :'; :")
+            ).wait()  # one waits for the other
             plain.append(time.perf_counter() - began)
         # The first try is the promise as it stands.
         tries.append(sorted(seconds)[28] - (sorted(plain)[28] if tries else 0))
@@ -266,5 +279,7 @@ async def test_many_commands_run_at_once(machine: Machine) -> None:
                 (machine.folder(session) / "go").touch()
 
     args: dict[str, Any] = {"command": "echo begun; until [ -e go ]; do sleep 0.05; done", "timeout": 60_000}
-    ran = await asyncio.gather(*(machine.tools["Bash"].use(args, context(session), on_output=hear) for session in sessions))
+    ran = await asyncio.gather(
+        *(machine.tools["Bash"].use(args, context(session), on_output=hear) for session in sessions)
+    )
     assert [one["exit_code"] for one in ran] == [0] * 12

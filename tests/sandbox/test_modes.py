@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from easel import settings
-from easel.assembly.services import services as assembly
+from easel.assembly import services as assembly
 from easel.errors import BadSettings
 from easel.sandbox.bubblewrap import Bubblewrap
 from easel.sandbox.logical import Logical
@@ -82,7 +82,9 @@ def test_a_bubblewrap_that_does_not_work_is_found_out_by_using_it() -> None:
 
 @rule("SB-14", "SB-10")
 @pytest.mark.parametrize("found", ["without_bubblewrap", "with_useless_bubblewrap"])
-def test_a_mode_that_was_set_and_does_not_work_is_an_error_and_nothing_weaker(request: pytest.FixtureRequest, found: str) -> None:
+def test_a_mode_that_was_set_and_does_not_work_is_an_error_and_nothing_weaker(
+    request: pytest.FixtureRequest, found: str
+) -> None:
     request.getfixturevalue(found)
     with pytest.raises(BadSettings, match="EASEL_SANDBOX_MODE=bwrap cannot be used"):
         choose("bwrap")
@@ -113,7 +115,9 @@ def test_without_bubblewrap_logical_is_what_is_left_and_only_by_the_users_own_wo
 
 def test_logical_needs_a_python_that_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with pytest.raises(BadSettings, match="EASEL_SANDBOX_MODE=logical cannot be used: /nowhere/python may not be started"):
+    with pytest.raises(
+        BadSettings, match="EASEL_SANDBOX_MODE=logical cannot be used: /nowhere/python may not be started"
+    ):
         choose("logical")
 
 
@@ -195,11 +199,19 @@ def logical(tmp_path: Path) -> Machine:
 
 
 @rule("SB-10", "SB-03")
-async def test_logical_runs_in_the_sessions_folder_with_an_empty_environment(logical: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_logical_runs_in_the_sessions_folder_with_an_empty_environment(
+    logical: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("EASEL_TOKEN", "secret-of-the-host")
     assert isinstance(logical.choice.launcher, Logical)
     assert await logical.says("pwd") == f"{logical.folder()}\n"
-    assert {line.partition("=")[0] for line in (await logical.says("env")).split()} <= {"PATH", "PWD", "SHLVL", "_", "EASEL_COMMAND"}
+    assert {line.partition("=")[0] for line in (await logical.says("env")).split()} <= {
+        "PATH",
+        "PWD",
+        "SHLVL",
+        "_",
+        "EASEL_COMMAND",
+    }
     assert (await logical.bash("mkdir sub && exit 4"))["exit_code"] == 4
     assert await logical.says("pwd") != await logical.says("cd sub && pwd")
     assert (await logical.bash("pwd", workdir="sub"))["output"] == f"{logical.folder()}/sub\n"
@@ -210,7 +222,9 @@ async def test_logical_runs_in_the_sessions_folder_with_an_empty_environment(log
 async def test_logical_ends_a_command_with_all_that_it_started(logical: Machine) -> None:
     """Those too that left its group and its session."""
     nap = new_nap()
-    task = asyncio.create_task(logical.bash(f"setsid sleep {nap} & sleep {nap} & (setsid sleep {nap} &) ; sleep {nap}"))
+    task = asyncio.create_task(
+        logical.bash(f"setsid sleep {nap} & sleep {nap} & (setsid sleep {nap} &) ; sleep {nap}")
+    )
     await until_there_are(4, nap)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -224,7 +238,9 @@ ESCAPED = "env -i setsid sleep {0} & (env -i setsid setsid sleep {0} &) ; setsid
 @case("X8")
 @rule("SB-06")
 @pytest.mark.parametrize("ends", ["by itself", "by being stopped", "by its time"])
-async def test_logical_ends_what_hid_from_its_group_and_dropped_its_environment(logical: Machine, ends: str) -> None:
+async def test_logical_ends_what_hid_from_its_group_and_dropped_its_environment(
+    logical: Machine, ends: str
+) -> None:
     nap = new_nap()
     started = ESCAPED.format(nap)
     if ends == "by itself":
@@ -245,14 +261,18 @@ async def test_logical_ends_what_hid_from_its_group_and_dropped_its_environment(
 async def test_logical_ends_a_command_when_whoever_started_it_is_killed(logical: Machine) -> None:
     """As bubblewrap does: nobody is told that a node went away, and presses again, while its command goes on."""
     nap = new_nap()
-    await kill_whoever_runs(ESCAPED.format(nap) + "wait", mode="logical", root=logical.root, nap=nap, sleeping=4)
+    await kill_whoever_runs(
+        ESCAPED.format(nap) + "wait", mode="logical", root=logical.root, nap=nap, sleeping=4
+    )
     await until_there_are(0, nap)
 
 
 @rule("SB-06")
 async def test_logical_counts_what_dropped_its_environment(logical: Machine) -> None:
     nap = new_nap()
-    ran = await logical.bash(f"for i in $(seq 100); do env -i setsid sleep {nap} & done; wait", timeout=60_000)
+    ran = await logical.bash(
+        f"for i in $(seq 100); do env -i setsid sleep {nap} & done; wait", timeout=60_000
+    )
     assert (ran["stopped"], sleepers(nap)) == ("processes", [])
 
 
@@ -265,7 +285,9 @@ async def test_a_command_that_kills_its_keeper_ends_all_the_same(logical: Machin
 
 async def test_under_a_keeper_a_command_is_what_it_would_be_without(logical: Machine) -> None:
     """Signals as usual, its own group, and the exit code of a signal."""
-    ignored = int((await logical.says("grep SigIgn /proc/self/status")).split()[1], 16)  # also what whoever started us ignores
+    ignored = int(
+        (await logical.says("grep SigIgn /proc/self/status")).split()[1], 16
+    )  # also what whoever started us ignores
     assert [one for one in (signal.SIGPIPE, signal.SIGXFSZ) if ignored >> (one - 1) & 1] == []
     assert await logical.says("yes | head -1; echo ${PIPESTATUS[0]}") == "y\n141\n"
     assert (await logical.bash("kill -TERM $$"))["exit_code"] == 143
@@ -299,12 +321,16 @@ async def test_logical_stops_a_hog(logical: Machine, command: str, stopped: str)
 
 @rule("SB-04", "SB-13")
 @pytest.mark.bwrap
-async def test_a_node_runs_commands_in_its_roots_and_sees_nothing_else(tmp_path: Path, bubblewrap: Choice) -> None:
+async def test_a_node_runs_commands_in_its_roots_and_sees_nothing_else(
+    tmp_path: Path, bubblewrap: Choice
+) -> None:
     first, second, other = (tmp_path / name for name in ("first", "second", "other"))
     for folder in (first, second, other):
         folder.mkdir()
     (other / "secret").write_text("not for nodes")
-    tools = {one.bare_name: one for one in machine_tools("", FixedRoots([first, second]), bubblewrap.shell(SMALL))}
+    tools = {
+        one.bare_name: one for one in machine_tools("", FixedRoots([first, second]), bubblewrap.shell(SMALL))
+    }
 
     async def bash(command: str, **args: str) -> dict[str, object]:
         return await tools["Bash"].use({"command": command, **args}, None)

@@ -49,9 +49,14 @@ def test_a_hearer_that_fails_is_not_told_any_more_and_nothing_is_lost() -> None:
 @pytest.mark.parametrize("size", [1, 1_000, 65_536])
 def test_of_much_output_the_two_ends_are_kept_and_the_rest_is_counted(size: int) -> None:
     data = b"".join(b"%09d\n" % number for number in range(50_000))
-    text, truncated = kept(*(data[at : at + size] for at in range(0, len(data), size)) if size > 1 else (data,))
+    text, truncated = kept(
+        *(data[at : at + size] for at in range(0, len(data), size)) if size > 1 else (data,)
+    )
     assert truncated
-    assert text == f"{data[:HEAD_BYTES].decode()}\n… [{len(data) - KEPT} bytes left out] …\n{data[-TAIL_BYTES:].decode()}"
+    assert (
+        text
+        == f"{data[:HEAD_BYTES].decode()}\n… [{len(data) - KEPT} bytes left out] …\n{data[-TAIL_BYTES:].decode()}"
+    )
 
 
 def test_exactly_as_much_as_fits_is_kept_whole() -> None:

@@ -66,11 +66,17 @@ async def test_in_a_run_it_is_the_runs_own_worker_that_is_named(machine: Machine
     context = ToolContext(Principal(OWNER, "agent", kind=Kind.AGENT), "agent:main:main", CLAIM)
     await machine.tools["Bash"].use({"command": "true"}, context)
     [(_, told)] = machine.notes
-    assert (told["subject"], told["worker_id"], told["session_id"]) == ("run_1", "wrk_of_the_run", "agent:main:main")
+    assert (told["subject"], told["worker_id"], told["session_id"]) == (
+        "run_1",
+        "wrk_of_the_run",
+        "agent:main:main",
+    )
 
 
 @rule("SB-17", "SB-16")
-async def test_a_limit_that_was_hit_is_a_violation_beside_the_record(tmp_path: Path, bubblewrap: Choice) -> None:
+async def test_a_limit_that_was_hit_is_a_violation_beside_the_record(
+    tmp_path: Path, bubblewrap: Choice
+) -> None:
     machine = Machine(tmp_path / "sandbox", bubblewrap, replace(SMALL, output_bytes=1_000))
     await machine.bash("yes")
     [(first, ran), (second, violation)] = machine.notes

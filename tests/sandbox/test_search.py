@@ -97,13 +97,18 @@ async def test_lines_are_found_with_their_numbers(library: Library) -> None:
     library.has(a_dot_py="import os\nprint(1)\n", b_dot_txt="nothing\r\nimport too\r\n")
     found = await library.grep(r"^import\s")
     assert found == {
-        "matches": [{"path": "a.py", "line": 1, "text": "import os"}, {"path": "b.txt", "line": 2, "text": "import too"}],
+        "matches": [
+            {"path": "a.py", "line": 1, "text": "import os"},
+            {"path": "b.txt", "line": 2, "text": "import too"},
+        ],
         "truncated": False,
         "files_passed_over": 0,
     }
     assert [one["path"] for one in (await library.grep("import", glob="*.py"))["matches"]] == ["a.py"]
     assert len((await library.grep("IMPORT", ignore_case=True))["matches"]) == 2
-    assert (await library.grep("PRINT", path="a.py", ignore_case=True))["matches"] == [{"path": "a.py", "line": 2, "text": "print(1)"}]
+    assert (await library.grep("PRINT", path="a.py", ignore_case=True))["matches"] == [
+        {"path": "a.py", "line": 2, "text": "print(1)"}
+    ]
 
 
 async def test_what_is_no_text_or_too_large_is_passed_over_and_counted(library: Library) -> None:
@@ -162,7 +167,9 @@ WITHIN_A_LINE = [
 
 @pytest.mark.parametrize("ends", ["\n", ""], ids=["with a last line end", "without"])
 @pytest.mark.parametrize("pattern, lines", WITHIN_A_LINE)
-async def test_what_is_found_is_within_a_line(library: Library, pattern: str, lines: list[int], ends: str) -> None:
+async def test_what_is_found_is_within_a_line(
+    library: Library, pattern: str, lines: list[int], ends: str
+) -> None:
     library.has(text="one\ntwo\n\nfour" + ends)
     assert [one["line"] for one in (await library.grep(pattern))["matches"]] == lines
 
@@ -172,8 +179,18 @@ async def test_what_is_found_is_within_a_line(library: Library, pattern: str, li
     st.sampled_from(["a", "^a", "b$", "^$", "a*b", r"a\sb", "[^a]b", r"\bb", "ab|ba", "$"]),
     st.integers(2, 9),
 )
-def test_a_text_is_searched_in_pieces_as_it_would_be_line_by_line(text: str, pattern: str, piece: int) -> None:
-    expected = [number for number, line in enumerate(text.removesuffix("\n").split("\n"), 1) if re.search(pattern, line)] if text else []
+def test_a_text_is_searched_in_pieces_as_it_would_be_line_by_line(
+    text: str, pattern: str, piece: int
+) -> None:
+    expected = (
+        [
+            number
+            for number, line in enumerate(text.removesuffix("\n").split("\n"), 1)
+            if re.search(pattern, line)
+        ]
+        if text
+        else []
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "PIECE", piece)
         patch.setattr(search, "LONGEST_PIECE", piece + 1)
@@ -184,8 +201,13 @@ def test_a_text_is_searched_in_pieces_as_it_would_be_line_by_line(text: str, pat
 
 async def test_a_long_line_is_searched_to_its_end(library: Library) -> None:
     library.has(wide="x" * 200_000 + "needle", wider="y" * 1_000_000 + "needle")
-    assert [one["path"] for one in (await library.grep("x{99}needle$|y{99}needle$"))["matches"]] == ["wide", "wider"]
-    assert [one["path"] for one in (await library.grep("^.*needle$"))["matches"]] == ["wide"], "as a whole, up to 256 KB"
+    assert [one["path"] for one in (await library.grep("x{99}needle$|y{99}needle$"))["matches"]] == [
+        "wide",
+        "wider",
+    ]
+    assert [one["path"] for one in (await library.grep("^.*needle$"))["matches"]] == ["wide"], (
+        "as a whole, up to 256 KB"
+    )
 
 
 @rule("SB-06")
@@ -194,14 +216,18 @@ async def test_millions_of_lines_take_no_longer_than_their_bytes(library: Librar
     began = time.process_time()
     [match] = (await library.grep("needle"))["matches"]
     assert match == {"path": "many", "line": search.LARGEST_FILE // 2 - 3, "text": "needle"}
-    assert (await library.tools["Read"].use({"path": "many", "offset": match["line"]}, None))["text"] == "needle\n"
+    assert (await library.tools["Read"].use({"path": "many", "offset": match["line"]}, None))[
+        "text"
+    ] == "needle\n"
     assert time.process_time() - began < 0.5, "line by line it is seconds"
 
 
 def expensive(library: Library, lines: int = 1_000) -> str:
     """A text and a pattern that RE2 needs tens of seconds for."""
     chance = random.Random(1)
-    (library.folder / "dear").write_bytes(b"".join(bytes(chance.choices(b"ab", k=2_000)) + b"\n" for _ in range(lines)))
+    (library.folder / "dear").write_bytes(
+        b"".join(bytes(chance.choices(b"ab", k=2_000)) + b"\n" for _ in range(lines))
+    )
     return "a.{800}q"
 
 
@@ -254,7 +280,9 @@ async def test_another_session_does_not_wait_for_the_searches_of_one(
             one.cancel()
         began = time.monotonic()
         await asyncio.gather(*hogs, return_exceptions=True)
-    assert time.monotonic() - began < PATIENCE_SECONDS, "told to stop, they stop, and not only at the end of a file"
+    assert time.monotonic() - began < PATIENCE_SECONDS, (
+        "told to stop, they stop, and not only at the end of a file"
+    )
 
 
 BOMBS = [r"(a+)+$", r"(a|a)*$", r"(a|aa)+$", r"(.*a){12}$", r"^(\w+\s?)*$", r"(x+x+)+y"]
@@ -270,7 +298,9 @@ async def test_no_pattern_hangs(library: Library, pattern: str) -> None:
     assert re.compile(pattern), "Python's own matcher would take it too, and not come back"
 
 
-@pytest.mark.parametrize("pattern", ["(", "[a", "a{99999}", "(?P<x", "\\", "(?=ahead)", r"(a)\1", "x" * 2_000])
+@pytest.mark.parametrize(
+    "pattern", ["(", "[a", "a{99999}", "(?P<x", "\\", "(?=ahead)", r"(a)\1", "x" * 2_000]
+)
 async def test_a_pattern_that_cannot_be_used_is_refused(library: Library, pattern: str) -> None:
     with pytest.raises(ToolFailed, match="pattern"):
         await library.grep(pattern)

@@ -47,7 +47,12 @@ def counts() -> Counts:
 
 @pytest.fixture
 def folders(tmp_path: Path, counts: Counts) -> SessionFolders:
-    return SessionFolders(tmp_path / "sandbox", ttl_seconds=DAY, count_removed=counts.count_removed, count_failed=counts.count_failed)
+    return SessionFolders(
+        tmp_path / "sandbox",
+        ttl_seconds=DAY,
+        count_removed=counts.count_removed,
+        count_failed=counts.count_failed,
+    )
 
 
 async def visit(folders: SessionFolders, session: str = "agent:main:s") -> Path:
@@ -76,7 +81,22 @@ def test_no_two_names_share_a_folder_and_none_leads_elsewhere(one: str, other: s
 
 
 @pytest.mark.parametrize(
-    "name", ["..", ".", "", "/etc/passwd", "a/../../b", "agent:main:x", "A", "a", "ä", "a\0b", "con", "x" * 10_000, "\ud800"]
+    "name",
+    [
+        "..",
+        ".",
+        "",
+        "/etc/passwd",
+        "a/../../b",
+        "agent:main:x",
+        "A",
+        "a",
+        "ä",
+        "a\0b",
+        "con",
+        "x" * 10_000,
+        "\ud800",
+    ],
 )
 def test_a_strange_name_is_one_plain_name_of_a_folder(name: str) -> None:
     assert folder_name(name).isascii()
@@ -88,7 +108,9 @@ def test_a_folder_can_be_recognised_by_its_name() -> None:
 
 
 @rule("SB-12", "RX-54")
-async def test_each_session_of_each_user_has_a_folder_that_others_on_the_machine_cannot_open(folders: SessionFolders) -> None:
+async def test_each_session_of_each_user_has_a_folder_that_others_on_the_machine_cannot_open(
+    folders: SessionFolders,
+) -> None:
     folder = await visit(folders)
     assert folder.parent.parent == folders.root
     assert folder.parent.name.startswith(OWNER)
@@ -127,7 +149,9 @@ async def test_a_folder_that_its_session_has_closed_opens_again(folders: Session
 
 
 @rule("SB-12", "SB-17")
-async def test_a_folder_is_removed_after_its_time_to_live_and_counted(folders: SessionFolders, counts: Counts) -> None:
+async def test_a_folder_is_removed_after_its_time_to_live_and_counted(
+    folders: SessionFolders, counts: Counts
+) -> None:
     folder = await visit(folders)
     assert folders.clean(time.time() + DAY - 60) == Cleaned(0, 0)
     assert (folder / "note").read_text() == "kept"
@@ -220,7 +244,9 @@ async def test_a_lock_that_a_clean_up_removed_meanwhile_protects_nothing_and_is_
 
 
 @rule("SB-12")
-async def test_a_folder_that_was_used_while_a_clean_up_came_to_it_stays(folders: SessionFolders, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_folder_that_was_used_while_a_clean_up_came_to_it_stays(
+    folders: SessionFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = await visit(folders)
     os.utime(lock_of(folder), (0, 0))
     while_locking(monkeypatch, fcntl.LOCK_EX, lambda: os.utime(lock_of(folder)))
@@ -332,7 +358,9 @@ def given_away(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         given.append(name)
 
     monkeypatch.setattr(os, "chown", chown)
-    monkeypatch.setattr(os, "fchown", lambda _, uid, gid: given.append("the folder itself") if uid == gid == 64_321 else None)  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(
+        os, "fchown", lambda _, uid, gid: given.append("the folder itself") if uid == gid == 64_321 else None
+    )  # pyright: ignore[reportUnknownLambdaType]
     return given
 
 
@@ -345,13 +373,17 @@ async def test_a_folder_of_an_earlier_setting_is_its_user_s_however_deep(
     (folder / "e" / "file").write_text("")
     deepen(folder, 1_500)
     await visit(SessionFolders(folders.root, owner=64_321))
-    assert sorted(given_away) == sorted([".tmp", "note", "e", "f", "file", *["d"] * 1_500, "the folder itself"])
+    assert sorted(given_away) == sorted(
+        [".tmp", "note", "e", "f", "file", *["d"] * 1_500, "the folder itself"]
+    )
     assert given_away[-1] == "the folder itself", "so that what was not finished is done again"
     remove(folder)
 
 
 @rule("SB-12", "SB-19")
-async def test_what_has_a_name_outside_too_is_not_given_away(folders: SessionFolders, tmp_path: Path, given_away: list[str]) -> None:
+async def test_what_has_a_name_outside_too_is_not_given_away(
+    folders: SessionFolders, tmp_path: Path, given_away: list[str]
+) -> None:
     """Without isolation a command can give any file that it may write a second name, in its folder."""
     folder = await visit(folders)
     (tmp_path / "database").write_text("of Easel")

@@ -66,7 +66,9 @@ def test_an_agent_works_in_the_folder_of_its_session_from_run_to_run(easel: Live
 @rule("SB-02", "RX-54")
 def test_another_session_sees_nothing_of_it(easel: LiveEasel) -> None:
     results(easel, new_session(), ("local__Write", {"path": "secret", "content": "of the first"}))
-    [listed, searched] = results(easel, new_session(), ("local__Bash", {"command": "ls"}), ("local__Grep", {"pattern": "first"}))
+    [listed, searched] = results(
+        easel, new_session(), ("local__Bash", {"command": "ls"}), ("local__Grep", {"pattern": "first"})
+    )
     assert (listed["output"], searched["matches"]) == ("", [])
 
 
@@ -76,9 +78,17 @@ def test_the_audit_trail_tells_what_ran_and_who_tried_to_get_out(easel: LiveEase
     results(easel, session, ("local__Bash", {"command": "exit 5"}), ("local__Read", {"path": "/etc/passwd"}))
 
     def of_session(action: str) -> list[dict[str, Any]]:
-        return [one["details"] for one in records(easel, action) if one.get("details", {}).get("session_id") == f"agent:main:{session}"]
+        return [
+            one["details"]
+            for one in records(easel, action)
+            if one.get("details", {}).get("session_id") == f"agent:main:{session}"
+        ]
 
-    wait_until(lambda: bool(of_session("sandbox.ran") and of_session("sandbox.violation")), within=PATIENCE_SECONDS, what="both are noted")
+    wait_until(
+        lambda: bool(of_session("sandbox.ran") and of_session("sandbox.violation")),
+        within=PATIENCE_SECONDS,
+        what="both are noted",
+    )
     [ran], [violation] = of_session("sandbox.ran"), of_session("sandbox.violation")
     assert (ran["sandbox_mode"], ran["exit_code"]) == ("bwrap", 5)
     assert ran["worker_id"].startswith("wrk_")
@@ -97,7 +107,9 @@ def test_huge_output_becomes_a_result_that_fits(easel: LiveEasel) -> None:
 def test_a_run_that_is_cancelled_takes_its_command_with_it(easel: LiveEasel) -> None:
     nap = new_nap()
     command = f"sleep {nap} & sleep {nap}"
-    run_id = easel.start(json.dumps({"script": [{"call": "local__Bash", "args": {"command": command}}]}), new_session())
+    run_id = easel.start(
+        json.dumps({"script": [{"call": "local__Bash", "args": {"command": command}}]}), new_session()
+    )
     wait_until(lambda: len(sleepers(nap)) == 2, within=PATIENCE_SECONDS, what="the command runs")
     easel.cancel(run_id)
     easel.events(run_id)
@@ -111,13 +123,21 @@ def test_workers_remove_folders_after_their_time_to_live_and_count_them(tmp_path
 
         def removed() -> float:
             told = easel.get("/metrics").text.splitlines()
-            return float(next(line for line in told if line.startswith("easel_sandbox_cleaned_total")).split()[1])
+            return float(
+                next(line for line in told if line.startswith("easel_sandbox_cleaned_total")).split()[1]
+            )
 
         before = removed()
         [written] = results(easel, new_session(), ("local__Write", {"path": "note", "content": "x"}))
         assert written["bytes"] == 1
-        wait_until(lambda: not list((tmp_path / "sandbox").glob("*/*/note")), within=PATIENCE_SECONDS, what="the folder is gone")
-        wait_until(lambda: removed() > before, within=PATIENCE_SECONDS, what="it is counted, after it is gone")
+        wait_until(
+            lambda: not list((tmp_path / "sandbox").glob("*/*/note")),
+            within=PATIENCE_SECONDS,
+            what="the folder is gone",
+        )
+        wait_until(
+            lambda: removed() > before, within=PATIENCE_SECONDS, what="it is counted, after it is gone"
+        )
         assert "easel_sandbox_not_cleaned_total" in easel.get("/metrics").text
 
 
@@ -126,7 +146,10 @@ def test_in_production_an_agent_is_refused_bash_and_keeps_the_file_tools(tmp_pat
     with LiveEasel(tmp_path, settings={"profile": "prod"}) as easel:
         assert offered(easel) == [name for name in LOCAL if name != "local__Bash"]
         [refused, written] = results(
-            easel, new_session(), ("local__Bash", {"command": "true"}), ("local__Write", {"path": "a", "content": "b"})
+            easel,
+            new_session(),
+            ("local__Bash", {"command": "true"}),
+            ("local__Write", {"path": "a", "content": "b"}),
         )
         assert "there is no such tool" in refused
         assert written["bytes"] == 1
@@ -155,7 +178,9 @@ def test_up_says_whether_commands_run_and_how(tmp_path: Path, variables: dict[st
 
 
 @rule("RS-61")
-def test_without_bubblewrap_up_and_doctor_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_bubblewrap_up_and_doctor_say_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     doctor = command("doctor", DATA=str(tmp_path / "data"), PORT="0")
     assert doctor.returncode == 0, doctor.stdout
@@ -167,10 +192,13 @@ def test_without_bubblewrap_up_and_doctor_say_what_to_do(tmp_path: Path, monkeyp
 
 @rule("SB-14")
 @pytest.mark.parametrize(
-    "mode, says", [("nsjail", "not available"), ("container", "not available"), ("docker", "logical, bwrap, nsjail or")]
+    "mode, says",
+    [("nsjail", "not available"), ("container", "not available"), ("docker", "logical, bwrap, nsjail or")],
 )
 def test_a_mode_that_cannot_be_is_an_error_at_start(tmp_path: Path, mode: str, says: str) -> None:
-    started = command("up", DATA=str(tmp_path), PORT="0", SANDBOX_MODE=mode)  # which has no longer than a command may take
+    started = command(
+        "up", DATA=str(tmp_path), PORT="0", SANDBOX_MODE=mode
+    )  # which has no longer than a command may take
     assert (started.returncode, says in started.stderr) == (2, True), started.stderr
     assert "Traceback" not in started.stderr
     doctor = command("doctor", DATA=str(tmp_path), PORT="0", SANDBOX_MODE=mode)

@@ -71,7 +71,9 @@ class Store:
     async def sql(self, text: str) -> list[dict[str, Any]]:
         """A statement by hand, past the store."""
         if isinstance(self.database, SqliteDatabase):
-            return await self.database.write(lambda connection: [dict(row) for row in connection.execute(text).fetchall()])
+            return await self.database.write(
+                lambda connection: [dict(row) for row in connection.execute(text).fetchall()]
+            )
         assert self.hand is not None
         async with self._one_at_a_time:
             return [dict(row) for row in await self.hand.fetch(text)]
@@ -120,7 +122,10 @@ class Store:
                 " coalesce(array_position(i.indkey::int2[], a.attnum) + 1, 0) as pk from pg_attribute a"
                 f" left join pg_index i on i.indrelid = a.attrelid and i.indisprimary where a.attrelid = '{table}'::regclass and a.attnum > 0"
             )
-        return {row["name"]: Column(row["type"].lower(), bool(row["required"]), bool(row["preset"]), row["pk"]) for row in found}
+        return {
+            row["name"]: Column(row["type"].lower(), bool(row["required"]), bool(row["preset"]), row["pk"])
+            for row in found
+        }
 
     async def indexes(self, table: str) -> dict[str, list[str]]:
         """Each index of the table and what it is on."""
@@ -145,9 +150,15 @@ class Store:
 async def open_store(kind: str, *, folder: Path, database_url: str) -> Store:
     if kind == "sqlite":
         # What waits for the disk is tested beside; here a slow one would only make the suite slow, and its waits end.
-        store = Store(kind, await open_sqlite(folder / "easel.db", clock=database_clock, synchronous="normal"))
+        store = Store(
+            kind, await open_sqlite(folder / "easel.db", clock=database_clock, synchronous="normal")
+        )
     else:
-        store = Store(kind, await open_postgres(database_url, timeout=PATIENCE_SECONDS), await asyncpg.connect(database_url))
+        store = Store(
+            kind,
+            await open_postgres(database_url, timeout=PATIENCE_SECONDS),
+            await asyncpg.connect(database_url),
+        )
     await store.database.migrate()
     return store
 
@@ -190,7 +201,13 @@ def says(claim: Claim, number: int, *texts: str) -> Batch:
 
 def ends(claim: Claim, number: int, status: Status = Status.COMPLETED, error: str | None = None) -> Batch:
     """The batch that ends a run, as a worker sends it."""
-    return Batch(claim, number, events_of(claim.run_id).ending(MessageId("msg_1"), "text", status, error), status, error)
+    return Batch(
+        claim,
+        number,
+        events_of(claim.run_id).ending(MessageId("msg_1"), "text", status, error),
+        status,
+        error,
+    )
 
 
 def closing(run_id: RunId) -> Sequence[Envelope]:

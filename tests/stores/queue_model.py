@@ -85,11 +85,17 @@ class ModelQueue:
 
     def claim(self, worker: WorkerId, room: int, after: RunId | None) -> list[ModelClaim]:
         after_turn = (self.runs[after].turn if after else 0) or 0
-        ready = sorted((run.turn, run) for run in self.runs.values() if run.is_ready and run.turn is not None and run.turn > after_turn)
+        ready = sorted(
+            (run.turn, run)
+            for run in self.runs.values()
+            if run.is_ready and run.turn is not None and run.turn > after_turn
+        )
         return [self._take(run, worker) for _, run in ready[:room]]
 
     def take_over(self, worker: WorkerId, room: int) -> list[ModelClaim]:
-        over = sorted((run.over_since, run.run_id) for run in self.runs.values() if run.over_since is not None)
+        over = sorted(
+            (run.over_since, run.run_id) for run in self.runs.values() if run.over_since is not None
+        )
         return [self._take(self.runs[run_id], worker) for _, run_id in over[:room]]
 
     def _take(self, run: ModelRun, worker: WorkerId) -> ModelClaim:
@@ -104,7 +110,11 @@ class ModelQueue:
         return ModelClaim(run.run_id, worker, run.attempt)
 
     def held(self) -> list[RunId]:
-        return [run.run_id for run in self.runs.values() if run.status is Status.RUNNING and run.over_since is None]
+        return [
+            run.run_id
+            for run in self.runs.values()
+            if run.status is Status.RUNNING and run.over_since is None
+        ]
 
     def lapse(self, run_id: RunId) -> int:
         """The claim of this run is over; the how many-th that is."""
@@ -123,12 +133,19 @@ class ModelQueue:
         run = self.runs[claim.run_id]
         if not self.is_newest(claim) or run.status is not Status.RUNNING:
             return False
-        run.status, run.owner, run.over_since, run.max_attempts = Status.QUEUED, None, None, run.max_attempts + 1
+        run.status, run.owner, run.over_since, run.max_attempts = (
+            Status.QUEUED,
+            None,
+            None,
+            run.max_attempts + 1,
+        )
         return True
 
     # -- the log
 
-    def append(self, claim: ModelClaim, number: int, events: Iterable[str], ends_as: Status | None) -> tuple[int, bool, bool] | None:
+    def append(
+        self, claim: ModelClaim, number: int, events: Iterable[str], ends_as: Status | None
+    ) -> tuple[int, bool, bool] | None:
         """(last seq, whether a cancel was asked for, whether the turn was passed), or None where the claim is gone."""
         run = self.runs[claim.run_id]
         if self.holds(claim) and number == run.batch_no + 1:

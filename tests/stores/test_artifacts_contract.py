@@ -96,7 +96,14 @@ async def test_a_claimed_row_is_not_there_for_readers_before_its_blob_is(artifac
     assert await artifacts.mark_stored(OWNER, [claimed]) == {id_of(b"a")}
     found = await artifacts.get(OWNER, id_of(b"a"))
     assert found is not None
-    assert (found.user_id, found.artifact_id, found.size, found.media_type, found.blob_key, found.is_stored) == (
+    assert (
+        found.user_id,
+        found.artifact_id,
+        found.size,
+        found.media_type,
+        found.blob_key,
+        found.is_stored,
+    ) == (
         OWNER,
         id_of(b"a"),
         1,
@@ -120,7 +127,9 @@ async def test_many_at_once_are_claimed_and_marked_together(artifacts: ArtifactS
     assert await artifacts.mark_stored(OWNER, claimed) == {id_of(content) for content in contents}
 
 
-async def test_claims_of_the_same_contents_in_any_order_do_not_stand_in_each_others_way(artifacts: ArtifactStore) -> None:
+async def test_claims_of_the_same_contents_in_any_order_do_not_stand_in_each_others_way(
+    artifacts: ArtifactStore,
+) -> None:
     contents = [bytes([n]) for n in range(20)]
 
     async def keep(nth: int) -> None:
@@ -143,12 +152,19 @@ async def test_two_users_with_the_same_content_never_meet(store: Store, artifact
 # --- uploads, whose content is known at their end -----------------------------------------------------------------------
 
 
-async def test_what_was_begun_is_seen_by_nobody_and_becomes_the_content_that_it_is(store: Store, artifacts: ArtifactStore) -> None:
+async def test_what_was_begun_is_seen_by_nobody_and_becomes_the_content_that_it_is(
+    store: Store, artifacts: ArtifactStore
+) -> None:
     begun = await begin(artifacts)
     assert await artifacts.get(OWNER, begun.artifact_id) is None
     settled = await artifacts.settle(OWNER, begun.artifact_id, as_content(begun, b"a"), None)
     assert settled is not None
-    assert (settled.artifact_id, settled.size, settled.blob_key, settled.is_stored) == (id_of(b"a"), 1, begun.blob_key, True)
+    assert (settled.artifact_id, settled.size, settled.blob_key, settled.is_stored) == (
+        id_of(b"a"),
+        1,
+        begun.blob_key,
+        True,
+    )
     assert await artifacts.get(OWNER, id_of(b"a")) == settled
     assert await count(store, "artifacts") == 1
 
@@ -166,7 +182,9 @@ async def test_a_blob_goes_to_a_row_that_waits_for_one(store: Store, artifacts: 
     assert await count(store, "artifacts") == 1
 
 
-async def test_a_row_that_has_its_blob_keeps_it_unless_that_is_the_lost_one(store: Store, artifacts: ArtifactStore) -> None:
+async def test_a_row_that_has_its_blob_keeps_it_unless_that_is_the_lost_one(
+    store: Store, artifacts: ArtifactStore
+) -> None:
     first = await stored(artifacts, b"a")
     for lost in (None, aged_key()):
         begun = await begin(artifacts)
@@ -189,7 +207,9 @@ async def test_what_was_begun_and_swept_cannot_be_settled(store: Store, artifact
     assert await count(store, "artifacts") == 0
 
 
-async def test_what_was_begun_can_be_withdrawn_and_what_is_stored_cannot(store: Store, artifacts: ArtifactStore) -> None:
+async def test_what_was_begun_can_be_withdrawn_and_what_is_stored_cannot(
+    store: Store, artifacts: ArtifactStore
+) -> None:
     begun, kept = await begin(artifacts), await stored(artifacts, b"a")
     for one in (begun, begun, kept):
         await artifacts.withdraw(OWNER, one.artifact_id)
@@ -198,7 +218,9 @@ async def test_what_was_begun_can_be_withdrawn_and_what_is_stored_cannot(store: 
 
 async def test_of_many_uploads_of_the_same_one_blob_stays(artifacts: ArtifactStore) -> None:
     begun = [await begin(artifacts, f"new_{n}") for n in range(10)]
-    settled = await asyncio.gather(*(artifacts.settle(OWNER, one.artifact_id, as_content(one, b"a"), None) for one in begun))
+    settled = await asyncio.gather(
+        *(artifacts.settle(OWNER, one.artifact_id, as_content(one, b"a"), None) for one in begun)
+    )
     assert len({one.blob_key for one in settled if one is not None}) == 1
 
 
@@ -222,7 +244,9 @@ async def test_a_reference_is_made_once_and_only_to_what_is_stored_and_ones_own(
         await artifacts.refer(OWNER, ids, run_id=run_id)
     await artifacts.refer(OWNER, ids, canvas_id=await a_canvas(store))
     await artifacts.refer(OWNER, [], run_id=run_id)
-    made = await store.sql("select user_id, artifact_id, run_id, canvas_id from artifact_refs order by run_id is null")
+    made = await store.sql(
+        "select user_id, artifact_id, run_id, canvas_id from artifact_refs order by run_id is null"
+    )
     assert made == [
         {"user_id": OWNER, "artifact_id": id_of(b"mine"), "run_id": run_id, "canvas_id": None},
         {"user_id": OWNER, "artifact_id": id_of(b"mine"), "run_id": None, "canvas_id": "sketch"},
@@ -230,8 +254,12 @@ async def test_a_reference_is_made_once_and_only_to_what_is_stored_and_ones_own(
 
 
 @case("D7")
-async def test_a_sweep_takes_what_is_old_and_unreferred_and_nothing_else(store: Store, artifacts: ArtifactStore, run_id: RunId) -> None:
-    of_run, of_canvas, loose = [await stored(artifacts, content) for content in (b"of a run", b"of a canvas", b"loose")]
+async def test_a_sweep_takes_what_is_old_and_unreferred_and_nothing_else(
+    store: Store, artifacts: ArtifactStore, run_id: RunId
+) -> None:
+    of_run, of_canvas, loose = [
+        await stored(artifacts, content) for content in (b"of a run", b"of a canvas", b"loose")
+    ]
     [unstored] = await artifacts.claim(OWNER, [new(b"unstored")])
     await artifacts.refer(OWNER, [of_run.artifact_id], run_id=run_id)
     await artifacts.refer(OWNER, [of_canvas.artifact_id], canvas_id=await a_canvas(store))
@@ -243,7 +271,9 @@ async def test_a_sweep_takes_what_is_old_and_unreferred_and_nothing_else(store: 
     for kept in (of_run, of_canvas, touched):
         assert await artifacts.get(OWNER, kept.artifact_id) == kept
     assert await artifacts.get(OWNER, loose.artifact_id) is None
-    assert await artifacts.mark_stored(OWNER, [unstored]) == set(), "whoever slept meanwhile has to begin again"
+    assert await artifacts.mark_stored(OWNER, [unstored]) == set(), (
+        "whoever slept meanwhile has to begin again"
+    )
 
 
 async def test_a_claim_touches_so_that_the_sweep_passes_over(store: Store, artifacts: ArtifactStore) -> None:
@@ -255,7 +285,9 @@ async def test_a_claim_touches_so_that_the_sweep_passes_over(store: Store, artif
 
 
 @pytest.mark.parametrize("gone", ["delete from sessions", "delete from canvases"])
-async def test_what_was_kept_for_a_run_or_a_canvas_goes_after_it(store: Store, artifacts: ArtifactStore, run_id: RunId, gone: str) -> None:
+async def test_what_was_kept_for_a_run_or_a_canvas_goes_after_it(
+    store: Store, artifacts: ArtifactStore, run_id: RunId, gone: str
+) -> None:
     kept = await stored(artifacts, b"a")
     canvas_id = await a_canvas(store)
     if "sessions" in gone:
@@ -268,7 +300,9 @@ async def test_what_was_kept_for_a_run_or_a_canvas_goes_after_it(store: Store, a
     assert await sweep(artifacts) == [kept.blob_key]
 
 
-async def test_after_the_sweep_the_same_content_is_a_new_row_with_a_new_blob(store: Store, artifacts: ArtifactStore) -> None:
+async def test_after_the_sweep_the_same_content_is_a_new_row_with_a_new_blob(
+    store: Store, artifacts: ArtifactStore
+) -> None:
     before = await stored(artifacts, b"a")
     await make_old(store)
     assert await sweep(artifacts) == [before.blob_key]
@@ -277,12 +311,16 @@ async def test_after_the_sweep_the_same_content_is_a_new_row_with_a_new_blob(sto
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 8, 100])
-async def test_the_sweep_comes_by_every_row_in_steps_of_any_length(store: Store, artifacts: ArtifactStore, limit: int) -> None:
+async def test_the_sweep_comes_by_every_row_in_steps_of_any_length(
+    store: Store, artifacts: ArtifactStore, limit: int
+) -> None:
     mallory = await store.add_user("mallory")
     made = [await stored(artifacts, bytes([n]), user) for user in (OWNER, mallory) for n in range(4)]
     await make_old(store)
     kept = await stored(artifacts, b"\x02", mallory)
-    assert sorted(await sweep(artifacts, limit)) == sorted(one.blob_key for one in made if one.blob_key != kept.blob_key)
+    assert sorted(await sweep(artifacts, limit)) == sorted(
+        one.blob_key for one in made if one.blob_key != kept.blob_key
+    )
 
 
 @case("D7")
@@ -297,7 +335,9 @@ async def test_references_and_sweeps_at_the_same_moment_never_leave_one_without_
         for _ in range(10):
             await sweep(artifacts, 10)
 
-    await asyncio.gather(sweep_often(), *(artifacts.refer(OWNER, [one], run_id=run_id) for one in reversed(ids)), sweep_often())
+    await asyncio.gather(
+        sweep_often(), *(artifacts.refer(OWNER, [one], run_id=run_id) for one in reversed(ids)), sweep_often()
+    )
     rows = {row["artifact_id"] for row in await store.sql("select artifact_id from artifacts")}
     references = {row["artifact_id"] for row in await store.sql("select artifact_id from artifact_refs")}
     assert rows == references
@@ -317,7 +357,9 @@ async def wait_until_someone_waits(hand: asyncpg.Connection[Any]) -> None:
     waits = "select exists (select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')"
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not await hand.fetchval(waits):
-            await hand.fetchval("select pg_sleep(0.005), pg_stat_clear_snapshot()")  # what it says is a snapshot per transaction
+            await hand.fetchval(
+                "select pg_sleep(0.005), pg_stat_clear_snapshot()"
+            )  # what it says is a snapshot per transaction
 
 
 @ON_POSTGRES
@@ -327,14 +369,18 @@ async def test_a_reference_under_way_holds_the_sweep_off_without_making_it_wait(
     kept, hand = await stored(artifacts, b"a"), hand_of(store)
     await make_old(store)
     async with hand.transaction():
-        await hand.execute(f"insert into artifact_refs (user_id, artifact_id, run_id) values ('owner', '{kept.artifact_id}', '{run_id}')")
+        await hand.execute(
+            f"insert into artifact_refs (user_id, artifact_id, run_id) values ('owner', '{kept.artifact_id}', '{run_id}')"
+        )
         assert await asyncio.wait_for(sweep(artifacts), PATIENCE_SECONDS) == []
     assert await sweep(artifacts) == []
     assert await artifacts.get(OWNER, kept.artifact_id) == kept
 
 
 @ON_POSTGRES
-async def test_a_reference_to_what_is_being_swept_waits_and_finds_it_gone(store: Store, artifacts: ArtifactStore, run_id: RunId) -> None:
+async def test_a_reference_to_what_is_being_swept_waits_and_finds_it_gone(
+    store: Store, artifacts: ArtifactStore, run_id: RunId
+) -> None:
     gone, hand = await stored(artifacts, b"a"), hand_of(store)
     async with hand.transaction():
         await hand.execute(f"delete from artifacts where artifact_id = '{gone.artifact_id}'")
@@ -346,14 +392,20 @@ async def test_a_reference_to_what_is_being_swept_waits_and_finds_it_gone(store:
 
 @ON_POSTGRES
 @pytest.mark.parametrize("step", ["claim", "mark"])
-async def test_whoever_takes_several_takes_them_in_one_order(store: Store, artifacts: ArtifactStore, step: str) -> None:
+async def test_whoever_takes_several_takes_them_in_one_order(
+    store: Store, artifacts: ArtifactStore, step: str
+) -> None:
     """Else two that take the same ones would each hold what the other waits for."""
     made = sorted([await stored(artifacts, bytes([n])) for n in range(8)], key=lambda one: one.artifact_id)
     backwards, hand = made[::-1], hand_of(store)
     async with hand.transaction():
-        await hand.execute(f"update artifacts set touched_at = now() where artifact_id = '{made[0].artifact_id}'")
+        await hand.execute(
+            f"update artifacts set touched_at = now() where artifact_id = '{made[0].artifact_id}'"
+        )
         if step == "claim":
-            new_ones = [NewArtifact(one.artifact_id, one.size, one.media_type, aged_key()) for one in backwards]
+            new_ones = [
+                NewArtifact(one.artifact_id, one.size, one.media_type, aged_key()) for one in backwards
+            ]
             taking = asyncio.create_task(artifacts.claim(OWNER, new_ones))
         else:
             taking = asyncio.create_task(artifacts.mark_stored(OWNER, backwards))
@@ -372,10 +424,14 @@ async def test_no_column_of_the_tables_could_hold_pixels(store: Store) -> None:
 # --- blobs without a row ----------------------------------------------------------------------------------------------
 
 
-async def test_a_blob_is_unknown_when_it_is_old_and_no_row_has_it(store: Store, artifacts: ArtifactStore) -> None:
+async def test_a_blob_is_unknown_when_it_is_old_and_no_row_has_it(
+    store: Store, artifacts: ArtifactStore
+) -> None:
     known = await stored(artifacts, b"a")
     aged = aged_key(GRACE + 60)
     await store.sql(f"update artifacts set blob_key = '{aged}'")
     old, young, other_users = aged_key(GRACE + 60), aged_key(GRACE - 60), aged_key(GRACE + 60, "gone")  # type: ignore[arg-type]
-    asked = {key: made_at(key) or datetime.now(UTC) for key in (known.blob_key, aged, old, young, other_users)}
+    asked = {
+        key: made_at(key) or datetime.now(UTC) for key in (known.blob_key, aged, old, young, other_users)
+    }
     assert sorted(await artifacts.unknown_blobs(asked, GRACE)) == sorted([old, other_users])

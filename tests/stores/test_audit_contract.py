@@ -38,7 +38,9 @@ HANDS = 12  # on as many connections
 RACES = 400  # batches in all: a race that is lost once in a while is found
 
 
-def an_entry(action: str = "sign_out", subject: str | None = None, *, at: datetime = AT, who: Principal = THE_OWNER) -> Entry:
+def an_entry(
+    action: str = "sign_out", subject: str | None = None, *, at: datetime = AT, who: Principal = THE_OWNER
+) -> Entry:
     return entry(at, who, action, redact=Redaction(), subject=subject)
 
 
@@ -138,7 +140,9 @@ async def test_many_writers_on_two_instances_keep_one_chain(hands: list[AuditSto
 
 
 @rule("CC-06")
-async def test_the_chain_can_be_verified_while_others_append(hands: list[AuditStore], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_chain_can_be_verified_while_others_append(
+    hands: list[AuditStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each verification ends, whole, with what was there when it began, or more."""
     monkeypatch.setattr(audit_story, "PAGE", 7)
     stop = asyncio.Event()
@@ -167,7 +171,9 @@ async def test_the_chain_can_be_verified_while_others_append(hands: list[AuditSt
 async def test_a_batch_that_is_refused_leaves_nothing_behind(own_store: Store) -> None:
     chain = own_store.database.audit
     await chain.append([an_entry(subject="first")])
-    await own_store.sql("update audit_head set last_seq = 0, last_hash = ''")  # the next number is taken: the table refuses
+    await own_store.sql(
+        "update audit_head set last_seq = 0, last_hash = ''"
+    )  # the next number is taken: the table refuses
     with pytest.raises(Exception, match=r"(?i)unique|constraint"):
         await chain.append([an_entry(subject="second"), an_entry(subject="third")])
     assert await subjects(chain) == ["first"]
@@ -206,9 +212,18 @@ TAMPERINGS = [
     ("delete from audit", 1),
     (SWAP, 4),
     ("update audit set seq = 11 where seq = 4", 4),
-    ("insert into audit select 11, user_id, at, storage_class, action, record, hash from audit where seq = 10", 11),
-    ("insert into audit select 0, user_id, at, storage_class, action, record, hash from audit where seq = 10", 0),
-    ("insert into audit select -5, user_id, at, storage_class, action, record, hash from audit where seq = 10", -5),
+    (
+        "insert into audit select 11, user_id, at, storage_class, action, record, hash from audit where seq = 10",
+        11,
+    ),
+    (
+        "insert into audit select 0, user_id, at, storage_class, action, record, hash from audit where seq = 10",
+        0,
+    ),
+    (
+        "insert into audit select -5, user_id, at, storage_class, action, record, hash from audit where seq = 10",
+        -5,
+    ),
     ("update audit_head set last_seq = 9", 10),
     ("update audit_head set last_seq = 11", 11),
     ("update audit_head set last_hash = ''", 10),
@@ -252,7 +267,14 @@ async def test_a_chain_that_was_written_anew_is_found_by_a_place_that_was_noted(
 
 
 async def found(chain: AuditStore, **filters: Any) -> list[int]:
-    nothing: dict[str, Any] = {"action": None, "storage_class": None, "since": None, "until": None, "before": None, "limit": 100}
+    nothing: dict[str, Any] = {
+        "action": None,
+        "storage_class": None,
+        "since": None,
+        "until": None,
+        "before": None,
+        "limit": 100,
+    }
     return [link.seq for link in await chain.list_records(**{**nothing, **filters})]
 
 
@@ -272,13 +294,18 @@ FILTERS: Sequence[tuple[dict[str, Any], list[int]]] = [
     ({"since": AT + timedelta(hours=4)}, [6, 5]),
     ({"until": AT + timedelta(hours=1)}, [1]),
     ({"since": AT + timedelta(hours=1), "until": AT + timedelta(hours=3)}, [3, 2]),
-    ({"since": datetime(1, 1, 1, tzinfo=UTC), "until": datetime(9999, 12, 31, tzinfo=UTC)}, [6, 5, 4, 3, 2, 1]),
+    (
+        {"since": datetime(1, 1, 1, tzinfo=UTC), "until": datetime(9999, 12, 31, tzinfo=UTC)},
+        [6, 5, 4, 3, 2, 1],
+    ),
 ]
 
 
 async def test_records_are_listed_newest_first_and_every_filter_holds(chain: AuditStore) -> None:
     for nth in range(6):
-        await chain.append([an_entry("run.broke" if nth in (1, 4) else "sign_out", at=AT + timedelta(hours=nth))])
+        await chain.append(
+            [an_entry("run.broke" if nth in (1, 4) else "sign_out", at=AT + timedelta(hours=nth))]
+        )
     for filters, wanted in FILTERS:
         assert await found(chain, **filters) == wanted, filters
 
@@ -292,7 +319,9 @@ async def test_the_tables_take_every_action_there_is_and_no_other_class(own_stor
         await own_store.sql("update audit set storage_class = 'public'")
 
 
-async def test_on_sqlite_the_chain_is_read_beside_the_process_that_writes_it(database: SqliteDatabase) -> None:
+async def test_on_sqlite_the_chain_is_read_beside_the_process_that_writes_it(
+    database: SqliteDatabase,
+) -> None:
     await database.audit.append([an_entry(), an_entry()])
     reader = AuditReader(database.path)
     try:

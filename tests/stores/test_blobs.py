@@ -83,8 +83,14 @@ def bucket(aws: Any) -> Kept:
     aws.create_bucket(Bucket=name)
 
     def everything() -> list[str]:
-        objects = [found["Key"].removeprefix("some/prefix/") for found in aws.list_objects_v2(Bucket=name).get("Contents", [])]
-        return objects + [f"upload of {found['Key']}" for found in aws.list_multipart_uploads(Bucket=name).get("Uploads", [])]
+        objects = [
+            found["Key"].removeprefix("some/prefix/")
+            for found in aws.list_objects_v2(Bucket=name).get("Contents", [])
+        ]
+        return objects + [
+            f"upload of {found['Key']}"
+            for found in aws.list_multipart_uploads(Bucket=name).get("Uploads", [])
+        ]
 
     return Kept(f"s3://{name}/some/prefix", everything)
 
@@ -92,7 +98,10 @@ def bucket(aws: Any) -> Kept:
 @pytest.fixture
 def disk(tmp_path: Path) -> Kept:
     root = tmp_path / "blobs"
-    return Kept(f"file://{root}", lambda: [str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir()])
+    return Kept(
+        f"file://{root}",
+        lambda: [str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir()],
+    )
 
 
 @pytest.fixture(params=["disk", "bucket"])
@@ -190,7 +199,12 @@ async def main():
 asyncio.run(main())
 """
     done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", script, kept.url], capture_output=True, text=True, timeout=SOON, check=False
+        subprocess.run,
+        [sys.executable, "-c", script, kept.url],
+        capture_output=True,
+        text=True,
+        timeout=SOON,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 72, "megabytes, for a blob of 96"
@@ -223,8 +237,12 @@ async def test_an_endless_stream_is_read_no_further_than_the_limit(blobs: Blobs)
 
 
 @pytest.mark.parametrize("size", [0, 1000, LARGE])
-@pytest.mark.parametrize("failure", [ConnectionResetError("the client went away"), ValueError("not a picture")])
-async def test_a_source_that_fails_is_heard_and_leaves_nothing(kept: Kept, size: int, failure: Exception) -> None:
+@pytest.mark.parametrize(
+    "failure", [ConnectionResetError("the client went away"), ValueError("not a picture")]
+)
+async def test_a_source_that_fails_is_heard_and_leaves_nothing(
+    kept: Kept, size: int, failure: Exception
+) -> None:
     async def failing() -> AsyncIterator[bytes]:
         async for piece in pieces(bytes(size)):
             yield piece
@@ -349,14 +367,48 @@ async def test_puts_and_deletes_of_neighbours_do_not_disturb_each_other(kept: Ke
 
 # --- keys -------------------------------------------------------------------------------------------------------------
 
-REFUSED = ["", "/", "/etc/passwd", "a/", "a//b", ".", "..", "../x", "a/../b", "a/./b", "a/..", "a\\b", "..\\x", "C:\\x", "nul\0", "a\nb"]
-REFUSED += ["\x7f", "\x85", "\ud800", "\uffff", "é" * 128, "x" * 256, "/".join(["x" * 200] * 6), ASIDE, f"{ASIDE}/x"]
+REFUSED = [
+    "",
+    "/",
+    "/etc/passwd",
+    "a/",
+    "a//b",
+    ".",
+    "..",
+    "../x",
+    "a/../b",
+    "a/./b",
+    "a/..",
+    "a\\b",
+    "..\\x",
+    "C:\\x",
+    "nul\0",
+    "a\nb",
+]
+REFUSED += [
+    "\x7f",
+    "\x85",
+    "\ud800",
+    "\uffff",
+    "é" * 128,
+    "x" * 256,
+    "/".join(["x" * 200] * 6),
+    ASIDE,
+    f"{ASIDE}/x",
+]
 
 
 @pytest.mark.parametrize("key", REFUSED)
 async def test_a_key_that_could_lead_elsewhere_is_refused_by_every_verb(kept: Kept, key: str) -> None:
     blobs = kept.blobs
-    verbs = [blobs.put(key, b""), blobs.put(key, pieces(b"x")), blobs.get(key), blobs.read(key), blobs.size(key), blobs.delete(key)]
+    verbs = [
+        blobs.put(key, b""),
+        blobs.put(key, pieces(b"x")),
+        blobs.get(key),
+        blobs.read(key),
+        blobs.size(key),
+        blobs.delete(key),
+    ]
     for verb in verbs:
         with pytest.raises(BadInput):
             await verb
@@ -367,7 +419,26 @@ async def test_a_key_that_could_lead_elsewhere_is_refused_by_every_verb(kept: Ke
 
 
 SEGMENTS = st.sampled_from(
-    [".", "..", "", " ", "...", "~", "%2e%2e", "%2F", "a\\b", "nul\0", ASIDE, "é", "👩‍🎨", "#1", "?x", "a+b", "$(x)", "-rf"]
+    [
+        ".",
+        "..",
+        "",
+        " ",
+        "...",
+        "~",
+        "%2e%2e",
+        "%2F",
+        "a\\b",
+        "nul\0",
+        ASIDE,
+        "é",
+        "👩‍🎨",
+        "#1",
+        "?x",
+        "a+b",
+        "$(x)",
+        "-rf",
+    ]
 )
 
 
@@ -382,7 +453,11 @@ def test_a_key_is_refused_or_stays_under_the_root(key: str) -> None:
 
 
 @MANY
-@given(key=(st.lists(SEGMENTS | st.text(min_size=1, max_size=20), min_size=1, max_size=5).map("/".join)).filter(is_key))
+@given(
+    key=(st.lists(SEGMENTS | st.text(min_size=1, max_size=20), min_size=1, max_size=5).map("/".join)).filter(
+        is_key
+    )
+)
 @example(key="/".join(["é" * 100] * 5))
 @example(key="a%2Fb/c%00/%")
 @example(key="x#1")
@@ -426,7 +501,13 @@ async def test_a_check_passes_and_leaves_nothing(kept: Kept) -> None:
 
 async def refuses_everything(blobs: Blobs) -> None:
     async with asyncio.timeout(SOON):
-        attempts = [blobs.check(), blobs.put("k", b""), blobs.put("k", pieces(bytes(LARGE))), blobs.get("k"), blobs.size("k")]
+        attempts = [
+            blobs.check(),
+            blobs.put("k", b""),
+            blobs.put("k", pieces(bytes(LARGE))),
+            blobs.get("k"),
+            blobs.size("k"),
+        ]
         for attempt in [*attempts, blobs.delete("k"), listed(blobs), blobs.sweep()]:
             with pytest.raises(Unavailable, match="blob store"):
                 await attempt
@@ -448,13 +529,21 @@ async def test_a_lost_server_is_unavailable(aws: Any, monkeypatch: pytest.Monkey
 
 async def test_a_bucket_that_does_not_exist_is_unavailable(aws: Any) -> None:
     blobs = open_blobs("s3://no-such-bucket/prefix")
-    for attempt in (blobs.check(), blobs.put("k", b""), blobs.put("k", pieces(bytes(LARGE))), blobs.get("k"), listed(blobs)):
+    for attempt in (
+        blobs.check(),
+        blobs.put("k", b""),
+        blobs.put("k", pieces(bytes(LARGE))),
+        blobs.get("k"),
+        listed(blobs),
+    ):
         with pytest.raises(Unavailable, match="no such bucket"):
             await attempt
 
 
 @pytest.mark.parametrize("status", [401, 403])
-async def test_a_server_that_refuses_our_credentials_is_unavailable(aws: Any, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_refuses_our_credentials_is_unavailable(
+    aws: Any, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
@@ -475,7 +564,9 @@ async def test_a_server_that_refuses_our_credentials_is_unavailable(aws: Any, st
 async def test_plain_http_beyond_this_machine_must_be_asked_for(
     aws: Any, bucket: Kept, s3_server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.replace("127.0.0.1", "127.1"))  # the same, by a name that does not show it
+    monkeypatch.setenv(
+        "AWS_ENDPOINT_URL", s3_server.replace("127.0.0.1", "127.1")
+    )  # the same, by a name that does not show it
     with pytest.raises(Unavailable):
         await open_blobs(bucket.url).check()
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
@@ -484,7 +575,16 @@ async def test_plain_http_beyond_this_machine_must_be_asked_for(
 
 # --- where blobs may be kept ------------------------------------------------------------------------------------------
 
-NO_PLACE = ["", "ftp://x/y", "file://relative/path", "file:///x?y", "s3://", "s3:///prefix", "s3://user:secret@bucket", "s3://b:80/x"]
+NO_PLACE = [
+    "",
+    "ftp://x/y",
+    "file://relative/path",
+    "file:///x?y",
+    "s3://",
+    "s3:///prefix",
+    "s3://user:secret@bucket",
+    "s3://b:80/x",
+]
 NO_PLACE += ["s3://bucket/../x", "s3://bucket/x?region=y", "s3://[x", f"s3://bucket/{ASIDE}"]
 
 
@@ -501,7 +601,9 @@ def test_aws_variables_that_make_no_sense_are_refused(aws: Any, monkeypatch: pyt
         open_blobs("s3://bucket")
 
 
-async def test_a_folder_may_be_given_as_a_path_or_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_folder_may_be_given_as_a_path_or_a_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     await open_blobs("a folder/with blobs").put("k", b"here")
     assert await open_blobs(f"{tmp_path}/a folder/with blobs").get("k") == b"here"
@@ -518,7 +620,10 @@ async def test_prefixes_in_one_bucket_do_not_meet(bucket: Kept) -> None:
 
 def test_a_folder_costs_no_import_of_obstore(tmp_path: Path) -> None:
     script = "import sys; from easel.stores.blobs.store import open_blobs; open_blobs(sys.argv[1]); sys.exit('obstore' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=SOON, check=False).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=SOON, check=False).returncode
+        == 0
+    )
 
 
 @pytest.mark.parametrize("attempt", range(8))
@@ -557,7 +662,9 @@ def cut_power_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"easel.stores.blobs.disk.os.{name}", wrap(getattr(os, name)))
 
 
-async def test_a_power_cut_at_any_step_leaves_a_whole_blob_or_none(disk: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_power_cut_at_any_step_leaves_a_whole_blob_or_none(
+    disk: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data, outcomes, step = os.urandom(2_500_000), set[bool](), 0
     acknowledged = False
     while not acknowledged:
@@ -617,7 +724,9 @@ async def half():
 
 asyncio.run(open_blobs(sys.argv[1]).put("k", half()))
 """
-    child = await asyncio.create_subprocess_exec(sys.executable, "-c", script, disk.url, stdout=asyncio.subprocess.PIPE)
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, disk.url, stdout=asyncio.subprocess.PIPE
+    )
     assert child.stdout is not None
     async with asyncio.timeout(SOON):
         assert await child.stdout.readline() == b"half\n"
@@ -630,7 +739,9 @@ asyncio.run(open_blobs(sys.argv[1]).put("k", half()))
     assert await disk.blobs.put("k", b"whole") == 5
 
 
-async def test_a_full_disk_is_unavailable_and_leaves_nothing(disk: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_is_unavailable_and_leaves_nothing(
+    disk: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(descriptor: int, data: bytes) -> int:
         raise OSError(28, "No space left on device")
 
@@ -691,7 +802,11 @@ async def test_on_disk_a_blob_is_no_folder_and_a_folder_no_blob(disk: Kept) -> N
 
 async def test_blobs_are_for_their_owner_only(disk: Kept, tmp_path: Path) -> None:
     await disk.blobs.put("a/b", b"x")
-    assert [oct((tmp_path / "blobs" / path).stat().st_mode & 0o777) for path in ("", "a", "a/b")] == ["0o700", "0o700", "0o600"]
+    assert [oct((tmp_path / "blobs" / path).stat().st_mode & 0o777) for path in ("", "a", "a/b")] == [
+        "0o700",
+        "0o700",
+        "0o600",
+    ]
 
 
 async def test_many_slow_readers_hold_no_descriptors(disk: Kept) -> None:

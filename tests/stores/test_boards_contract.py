@@ -51,13 +51,21 @@ def boards(store: Store) -> BoardStore:
 
 
 def on_whiteboard(
-    run_id: RunId, key: str = "k", value: Any = 1, *, expected: int | None = None, user: UserId = OWNER, limits: Limits = LIMITS
+    run_id: RunId,
+    key: str = "k",
+    value: Any = 1,
+    *,
+    expected: int | None = None,
+    user: UserId = OWNER,
+    limits: Limits = LIMITS,
 ) -> BoardWrite:
     ask = Ask(Board.WHITEBOARD, key, value, "planner", expected_version=expected)
     return prepare(ask, limits, user_id=user, run_id=run_id, agent_id="main")
 
 
-def on_blackboard(run_id: RunId, edge_id: str, key: str = "k", value: Any = 1, *, expected: int | None = None) -> BoardWrite:
+def on_blackboard(
+    run_id: RunId, edge_id: str, key: str = "k", value: Any = 1, *, expected: int | None = None
+) -> BoardWrite:
     ask = Ask(Board.BLACKBOARD, key, value, "planner", edge_id, expected)
     return prepare(ask, LIMITS, user_id=OWNER, run_id=run_id, agent_id="main")
 
@@ -68,7 +76,9 @@ async def wrote(boards: BoardStore, write: BoardWrite, claim: Claim | None = Non
     return written
 
 
-async def whole(boards: BoardStore, run_id: RunId, board: Board, edge_id: str | None = None, key: str | None = None) -> list[BoardValue]:
+async def whole(
+    boards: BoardStore, run_id: RunId, board: Board, edge_id: str | None = None, key: str | None = None
+) -> list[BoardValue]:
     found = await boards.read(OWNER, run_id, board, edge_id=edge_id, key=key)
     assert found is not None
     return found
@@ -100,7 +110,12 @@ async def test_a_write_is_a_value_and_an_event_of_the_runs_log(runs: RunStore, b
     }
     [found] = await whole(boards, claim.run_id, Board.WHITEBOARD)
     assert found.place == Place(Board.WHITEBOARD, "global", "plan")
-    assert (msgspec.json.decode(found.value), found.version, found.agent_id, found.node_id) == ({"steps": [1, 2]}, 1, "main", "planner")
+    assert (msgspec.json.decode(found.value), found.version, found.agent_id, found.node_id) == (
+        {"steps": [1, 2]},
+        1,
+        "main",
+        "planner",
+    )
     assert (found.created_at, found.updated_at) == (written.created_at, written.updated_at)
 
 
@@ -124,7 +139,19 @@ async def test_versions_count_from_one_and_the_event_says_which(runs: RunStore, 
     assert await value(boards, claim.run_id) == 11
 
 
-VALUES = [None, False, 0, -1.5, 1.0, 2**70, "", "näïve \u2028 \U0001f469\u200d\U0001f680", [], {}, {"b": 1, "a": [None, {"": ""}]}]
+VALUES = [
+    None,
+    False,
+    0,
+    -1.5,
+    1.0,
+    2**70,
+    "",
+    "näïve \u2028 \U0001f469\u200d\U0001f680",
+    [],
+    {},
+    {"b": 1, "a": [None, {"": ""}]},
+]
 
 
 @pytest.mark.parametrize("given", VALUES, ids=repr)
@@ -165,7 +192,10 @@ async def test_the_same_key_on_another_edge_is_another_value(runs: RunStore, boa
         await wrote(boards, on_blackboard(claim.run_id, edge_id, value=given))
     await wrote(boards, on_whiteboard(claim.run_id, value=4))
     found = await whole(boards, claim.run_id, Board.BLACKBOARD)
-    assert [(one.place.edge_id, one.value, one.version) for one in found] == [("a-b", "3", 2), ("b-a", "2", 1)]
+    assert [(one.place.edge_id, one.value, one.version) for one in found] == [
+        ("a-b", "3", 2),
+        ("b-a", "2", 1),
+    ]
     [one] = await whole(boards, claim.run_id, Board.BLACKBOARD, edge_id="b-a", key="k")
     assert one.value == "2"
     assert [one.value for one in await whole(boards, claim.run_id, Board.WHITEBOARD)] == ["4"]
@@ -188,11 +218,23 @@ async def test_values_are_read_in_order_of_edge_and_key(runs: RunStore, boards: 
     for edge_id, key in (("b", "é"), ("b", "Z"), ("a", "z"), ("b", "a"), ("B", "a")):
         await wrote(boards, on_blackboard(claim.run_id, edge_id, key))
     found = await whole(boards, claim.run_id, Board.BLACKBOARD)
-    assert [(one.place.edge_id, one.place.key) for one in found] == [("B", "a"), ("a", "z"), ("b", "Z"), ("b", "a"), ("b", "é")]
-    assert [one.place.key for one in await whole(boards, claim.run_id, Board.BLACKBOARD, edge_id="b")] == ["Z", "a", "é"]
+    assert [(one.place.edge_id, one.place.key) for one in found] == [
+        ("B", "a"),
+        ("a", "z"),
+        ("b", "Z"),
+        ("b", "a"),
+        ("b", "é"),
+    ]
+    assert [one.place.key for one in await whole(boards, claim.run_id, Board.BLACKBOARD, edge_id="b")] == [
+        "Z",
+        "a",
+        "é",
+    ]
 
 
-async def test_a_board_without_values_is_empty_and_a_run_that_is_not_has_none(runs: RunStore, boards: BoardStore) -> None:
+async def test_a_board_without_values_is_empty_and_a_run_that_is_not_has_none(
+    runs: RunStore, boards: BoardStore
+) -> None:
     claim = await start(runs)
     await wrote(boards, on_blackboard(claim.run_id, "a-b"))
     assert await whole(boards, claim.run_id, Board.WHITEBOARD) == []
@@ -202,12 +244,16 @@ async def test_a_board_without_values_is_empty_and_a_run_that_is_not_has_none(ru
 
 @rule("RX-54")
 @case("O10")
-async def test_another_users_run_takes_and_gives_nothing(store: Store, runs: RunStore, boards: BoardStore) -> None:
+async def test_another_users_run_takes_and_gives_nothing(
+    store: Store, runs: RunStore, boards: BoardStore
+) -> None:
     mallory = await store.add_user("mallory")
     theirs = (await runs.enqueue(a_run(user=mallory))).run
     await wrote(boards, on_whiteboard(theirs.run_id, user=mallory))
     assert await boards.write(on_whiteboard(theirs.run_id, value="mine now")) is None
-    assert await boards.write(on_whiteboard(theirs.run_id, expected=7)) is None, "not even a conflict tells that it is there"
+    assert await boards.write(on_whiteboard(theirs.run_id, expected=7)) is None, (
+        "not even a conflict tells that it is there"
+    )
     assert await boards.write(on_whiteboard(new_run_id())) is None
     assert await boards.read(OWNER, theirs.run_id, Board.WHITEBOARD, edge_id=None, key=None) is None
     [found] = await boards.read(mallory, theirs.run_id, Board.WHITEBOARD, edge_id=None, key=None) or []
@@ -218,7 +264,9 @@ async def test_another_users_run_takes_and_gives_nothing(store: Store, runs: Run
 # --- the run's life ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_queued_run_takes_writes_and_its_log_goes_on_after_them(runs: RunStore, boards: BoardStore) -> None:
+async def test_a_queued_run_takes_writes_and_its_log_goes_on_after_them(
+    runs: RunStore, boards: BoardStore
+) -> None:
     run = (await runs.enqueue(a_run())).run
     await wrote(boards, on_whiteboard(run.run_id))
     [claim] = await runs.claim_queued(B, 1, LONG, 0)
@@ -250,7 +298,9 @@ async def test_nothing_follows_done(runs: RunStore, boards: BoardStore, status: 
 
 
 @rule("RX-28")
-async def test_of_a_write_and_a_cancel_at_once_either_comes_first_and_done_is_last(runs: RunStore, boards: BoardStore) -> None:
+async def test_of_a_write_and_a_cancel_at_once_either_comes_first_and_done_is_last(
+    runs: RunStore, boards: BoardStore
+) -> None:
     async def attempt(run_id: RunId) -> Written | None:
         try:
             return await wrote(boards, on_whiteboard(run_id))
@@ -262,13 +312,18 @@ async def test_of_a_write_and_a_cancel_at_once_either_comes_first_and_done_is_la
         asks = [attempt(run.run_id), runs.request_cancel(OWNER, run.run_id, closing(run.run_id))]
         answers = await asyncio.gather(*(asks if nth % 2 else reversed(asks)))
         written = answers[0 if nth % 2 else 1]
-        assert await log_types(runs, run.run_id) == (["whiteboard.write"] if written else []) + ["run.status", "done"]
+        assert await log_types(runs, run.run_id) == (["whiteboard.write"] if written else []) + [
+            "run.status",
+            "done",
+        ]
 
     async with asyncio.timeout(LONGEST):
         await asyncio.gather(*(drill(nth) for nth in range(40)))
 
 
-async def test_a_deleted_run_takes_its_boards_with_it(store: Store, runs: RunStore, boards: BoardStore) -> None:
+async def test_a_deleted_run_takes_its_boards_with_it(
+    store: Store, runs: RunStore, boards: BoardStore
+) -> None:
     claim = await start(runs)
     await wrote(boards, on_whiteboard(claim.run_id))
     await store.sql(f"delete from runs where run_id = '{claim.run_id}'")
@@ -306,8 +361,12 @@ async def test_the_worker_that_holds_the_run_writes(runs: RunStore, boards: Boar
 
 @case("J7")
 @rule("RX-13", "RS-39")
-@pytest.mark.parametrize("loss", ["ran out", "taken over", "another attempt", "another worker", "handed back"])
-async def test_a_worker_that_lost_its_claim_writes_nothing(store: Store, runs: RunStore, boards: BoardStore, loss: str) -> None:
+@pytest.mark.parametrize(
+    "loss", ["ran out", "taken over", "another attempt", "another worker", "handed back"]
+)
+async def test_a_worker_that_lost_its_claim_writes_nothing(
+    store: Store, runs: RunStore, boards: BoardStore, loss: str
+) -> None:
     claim = await start(runs)
     match loss:
         case "ran out":
@@ -339,11 +398,16 @@ async def attempt(boards: BoardStore, write: BoardWrite) -> Written | VersionCon
 
 
 @rule("CC-16")
-async def test_of_fifty_writers_that_expect_a_version_one_wins_each_round(runs: RunStore, boards: BoardStore) -> None:
+async def test_of_fifty_writers_that_expect_a_version_one_wins_each_round(
+    runs: RunStore, boards: BoardStore
+) -> None:
     claim = await start(runs)
     async with asyncio.timeout(LONGEST):
         for round_no in range(ROUNDS):
-            writes = [on_whiteboard(claim.run_id, value=[round_no, nth], expected=round_no) for nth in range(WRITERS)]
+            writes = [
+                on_whiteboard(claim.run_id, value=[round_no, nth], expected=round_no)
+                for nth in range(WRITERS)
+            ]
             answers = await asyncio.gather(*(attempt(boards, write) for write in writes))
             [winner] = [nth for nth, answer in enumerate(answers) if isinstance(answer, Written)]
             conflicts = [answer for answer in answers if isinstance(answer, VersionConflict)]
@@ -362,7 +426,9 @@ async def test_of_fifty_writers_that_expect_nothing_none_is_lost(runs: RunStore,
             stored(await runs.append(says(claim, number, "meanwhile")))
 
     async def write_all() -> list[Written]:
-        return await asyncio.gather(*(wrote(boards, on_whiteboard(claim.run_id, value=nth)) for nth in range(WRITERS)))
+        return await asyncio.gather(
+            *(wrote(boards, on_whiteboard(claim.run_id, value=nth)) for nth in range(WRITERS))
+        )
 
     async with asyncio.timeout(LONGEST):
         answers, _ = await asyncio.gather(write_all(), work())
@@ -398,7 +464,9 @@ async def test_many_at_once_do_not_get_past_the_limit_of_keys(runs: RunStore, bo
 
 
 @case("R1")
-async def test_the_values_of_a_run_have_a_limit_together_over_both_boards(runs: RunStore, boards: BoardStore) -> None:
+async def test_the_values_of_a_run_have_a_limit_together_over_both_boards(
+    runs: RunStore, boards: BoardStore
+) -> None:
     claim, other = await start(runs, "one"), await start(runs, "other")
     limits = replace(LIMITS, run_bytes=100)
     await wrote(boards, on_blackboard(claim.run_id, "a-b", value="x" * 58))  # 60 bytes with its quotes

@@ -40,7 +40,9 @@ def actions(store: Store) -> CanvasActionStore:
 
 
 async def made(canvases: CanvasStore, name: str = NAME, user: UserId = OWNER) -> None:
-    new = NewCanvas(user_id=user, canvas_id=CanvasId(name), agent_id="main", title="Cockpit", spec={}, state={"n": 0})
+    new = NewCanvas(
+        user_id=user, canvas_id=CanvasId(name), agent_id="main", title="Cockpit", spec={}, state={"n": 0}
+    )
     assert await canvases.create(new, EVENTS.created(1, "Cockpit")) is not None
 
 
@@ -64,13 +66,22 @@ async def take(canvases: CanvasStore, step: Step, *, seconds: float = LEASE, **s
 
     def decide(whole: WholeCanvas) -> Change:
         canvas = whole.canvas
-        event = EVENTS.action("started", canvas.revision, {"eventId": one.event_id, "actionId": one.action_id})
-        return Change(events=[event], is_mutation=bool(state), state={**canvas.state, **state} if state else None, step=step)
+        event = EVENTS.action(
+            "started", canvas.revision, {"eventId": one.event_id, "actionId": one.action_id}
+        )
+        return Change(
+            events=[event],
+            is_mutation=bool(state),
+            state={**canvas.state, **state} if state else None,
+            step=step,
+        )
 
     assert await canvases.change(one.user_id, one.canvas_id, decide, seconds=seconds) is not None
 
 
-async def begin(canvases: CanvasStore, execution: Execution | None = None, *, seconds: float = LEASE) -> Execution:
+async def begin(
+    canvases: CanvasStore, execution: Execution | None = None, *, seconds: float = LEASE
+) -> Execution:
     execution = execution or an_execution()
     await take(canvases, Step(execution), seconds=seconds)
     return execution
@@ -100,12 +111,23 @@ async def whole(canvases: CanvasStore) -> tuple[int, Any, int]:
 
 
 @rule("CV-48", "RS-15")
-async def test_a_record_has_who_what_when_and_how_it_went(canvases: CanvasStore, actions: CanvasActionStore) -> None:
+async def test_a_record_has_who_what_when_and_how_it_went(
+    canvases: CanvasStore, actions: CanvasActionStore
+) -> None:
     await made(canvases)
     execution = await begin(canvases, an_execution(request_id="r1"))
     running = await found(actions, execution)
-    assert (running.status, running.actor, running.tool) == (Status.RUNNING, {"clientId": "laptop", "name": "Ann ü"}, "server-a__Bash")
-    assert (running.owner_id, running.request_id, running.ended_at, running.answer) == (HERE, "r1", None, None)
+    assert (running.status, running.actor, running.tool) == (
+        Status.RUNNING,
+        {"clientId": "laptop", "name": "Ann ü"},
+        "server-a__Bash",
+    )
+    assert (running.owner_id, running.request_id, running.ended_at, running.answer) == (
+        HERE,
+        "r1",
+        None,
+        None,
+    )
     assert running.created_at is not None
     assert running.started_at is not None
     assert running.started_at >= running.created_at
@@ -119,7 +141,9 @@ async def test_a_record_has_who_what_when_and_how_it_went(canvases: CanvasStore,
 
 
 @rule("CV-22", "CV-48")
-@pytest.mark.parametrize("status, starts", [(Status.RUNNING, True), (Status.COMPLETED, True), (Status.REFUSED, False)])
+@pytest.mark.parametrize(
+    "status, starts", [(Status.RUNNING, True), (Status.COMPLETED, True), (Status.REFUSED, False)]
+)
 async def test_what_was_asked_begins_when_it_was_agreed_to(
     canvases: CanvasStore, actions: CanvasActionStore, status: Status, starts: bool
 ) -> None:
@@ -137,7 +161,9 @@ async def test_what_was_asked_begins_when_it_was_agreed_to(
 
 @rule("CV-22")
 @case("X6")
-async def test_what_was_asked_comes_back_exactly_as_it_was(canvases: CanvasStore, actions: CanvasActionStore) -> None:
+async def test_what_was_asked_comes_back_exactly_as_it_was(
+    canvases: CanvasStore, actions: CanvasActionStore
+) -> None:
     await made(canvases)
     text = '{"z":1,"a":[1.0,1e2,12345678901234567890,-0.0,0.1],"é":"\\u2028\\"","b":{"y":null,"x":""}}'
     resolved = msgspec.json.decode(text)
@@ -175,7 +201,9 @@ async def test_a_request_has_one_execution_and_its_second_stores_nothing(
 
 
 @rule("CV-36")
-async def test_a_request_that_comes_many_times_at_once_begins_once(canvases: CanvasStore, store: Store) -> None:
+async def test_a_request_that_comes_many_times_at_once_begins_once(
+    canvases: CanvasStore, store: Store
+) -> None:
     await made(canvases)
     tries = [take(canvases, Step(an_execution(request_id="r1")), n=number) for number in range(20)]
     ends = await asyncio.gather(*tries, return_exceptions=True)
@@ -186,7 +214,9 @@ async def test_a_request_that_comes_many_times_at_once_begins_once(canvases: Can
 
 @rule("CV-22")
 @case("X6")
-async def test_a_confirmation_is_used_once_however_many_agree_at_once(canvases: CanvasStore, actions: CanvasActionStore) -> None:
+async def test_a_confirmation_is_used_once_however_many_agree_at_once(
+    canvases: CanvasStore, actions: CanvasActionStore
+) -> None:
     await made(canvases)
     execution = await begin(canvases, an_execution(Status.ASKED))
     ends = await asyncio.gather(
@@ -200,14 +230,21 @@ async def test_a_confirmation_is_used_once_however_many_agree_at_once(canvases: 
 
 
 @rule("CV-23", "CV-42")
-async def test_an_execution_ends_once_and_what_comes_late_is_not_stored(canvases: CanvasStore, actions: CanvasActionStore) -> None:
+async def test_an_execution_ends_once_and_what_comes_late_is_not_stored(
+    canvases: CanvasStore, actions: CanvasActionStore
+) -> None:
     await made(canvases)
     execution = await begin(canvases)
-    tries = [take(canvases, ending(execution, (Status.COMPLETED, Status.FAILED)[n % 2]), **{f"k{n}": n}) for n in range(20)]
+    tries = [
+        take(canvases, ending(execution, (Status.COMPLETED, Status.FAILED)[n % 2]), **{f"k{n}": n})
+        for n in range(20)
+    ]
     ends = await asyncio.gather(*tries, return_exceptions=True)
     assert sorted(type(end).__name__ for end in ends) == ["NoneType"] + ["Overtaken"] * 19
     winner = ends.index(None)
-    assert await whole(canvases) == (2, {"n": 0, f"k{winner}": winner}, 3), "its change, its event, and no other"
+    assert await whole(canvases) == (2, {"n": 0, f"k{winner}": winner}, 3), (
+        "its change, its event, and no other"
+    )
     assert (await found(actions, execution)).status is (Status.COMPLETED, Status.FAILED)[winner % 2]
 
 
@@ -239,10 +276,13 @@ async def test_a_step_that_does_not_lead_out_of_where_it_is_changes_nothing(
 
 
 @rule("CV-42")
-async def test_what_is_not_renewed_is_lost_when_its_time_is_over(canvases: CanvasStore, actions: CanvasActionStore, store: Store) -> None:
+async def test_what_is_not_renewed_is_lost_when_its_time_is_over(
+    canvases: CanvasStore, actions: CanvasActionStore, store: Store
+) -> None:
     await made(canvases)
     kept, dropped, ended, asked = [
-        await begin(canvases, an_execution(status)) for status in (Status.RUNNING, Status.RUNNING, Status.RUNNING, Status.ASKED)
+        await begin(canvases, an_execution(status))
+        for status in (Status.RUNNING, Status.RUNNING, Status.RUNNING, Status.ASKED)
     ]
     await take(canvases, ending(ended))
     assert await actions.lost([], LEASE, 10) == [], "their time has not come"
@@ -251,8 +291,12 @@ async def test_what_is_not_renewed_is_lost_when_its_time_is_over(canvases: Canva
     assert held == {kept.event_id}, "who is told what is still theirs stops the rest"
     assert await actions.renew(THERE, [dropped.event_id], LEASE) == set()
     [lost] = await actions.lost([], LEASE, 10)
-    assert (lost.event_id, lost.owner_id, lost.actor) == (dropped.event_id, HERE, dropped.actor), "named, so it can be told in its name"
-    await take(canvases, Step(replace(lost, status=Status.FAILED, answer={"error": {}}), out_of=Status.RUNNING))
+    assert (lost.event_id, lost.owner_id, lost.actor) == (dropped.event_id, HERE, dropped.actor), (
+        "named, so it can be told in its name"
+    )
+    await take(
+        canvases, Step(replace(lost, status=Status.FAILED, answer={"error": {}}), out_of=Status.RUNNING)
+    )
     assert await actions.lost([], LEASE, 10) == []
     assert (await found(actions, kept)).status is Status.RUNNING
 
@@ -264,25 +308,37 @@ async def test_a_question_that_nobody_answered_is_found_when_its_time_is_over(
     await made(canvases)
     late, early, answered = [await begin(canvases, an_execution(Status.ASKED)) for _ in range(3)]
     await take(canvases, agreeing(answered))
-    await store.sql(f"update canvas_actions set created_at = {store.ago(300)} where event_id <> '{early.event_id}'")
+    await store.sql(
+        f"update canvas_actions set created_at = {store.ago(300)} where event_id <> '{early.event_id}'"
+    )
     assert await actions.lost([], 400, 10) == []
     [lost] = await actions.lost([], 200, 10)
     assert (lost.event_id, lost.status, lost.actor) == (late.event_id, Status.ASKED, late.actor)
     await take(canvases, Step(replace(lost, status=Status.REFUSED), out_of=Status.ASKED))
     assert await actions.lost([], 200, 10) == []
     over = await found(actions, late)
-    assert (over.status, over.confirmed_by, over.started_at, over.ended_at is not None) == (Status.REFUSED, None, None, True)
+    assert (over.status, over.confirmed_by, over.started_at, over.ended_at is not None) == (
+        Status.REFUSED,
+        None,
+        None,
+        True,
+    )
     with pytest.raises(Overtaken):
         await take(canvases, agreeing(late))
 
 
 @rule("CV-37", "CV-42")
-async def test_what_is_said_is_told_only_while_it_runs(canvases: CanvasStore, actions: CanvasActionStore) -> None:
+async def test_what_is_said_is_told_only_while_it_runs(
+    canvases: CanvasStore, actions: CanvasActionStore
+) -> None:
     await made(canvases)
     execution = await begin(canvases)
 
     async def say(one: Execution, text: str) -> None:
-        assert await canvases.change(one.user_id, one.canvas_id, saying(one, [Said(text)]), seconds=LEASE) is not None
+        assert (
+            await canvases.change(one.user_id, one.canvas_id, saying(one, [Said(text)]), seconds=LEASE)
+            is not None
+        )
 
     await say(execution, "one")
     with pytest.raises(Overtaken):
@@ -294,20 +350,35 @@ async def test_what_is_said_is_told_only_while_it_runs(canvases: CanvasStore, ac
     with pytest.raises(Overtaken):
         await say(execution, "late")
     events = await canvases.events_after(f"{OWNER}/{NAME}", 0, 100)
-    assert [event.type for event in events] == ["canvas.created", "canvas.action.started", "canvas.action.output", "canvas.action.started"]
+    assert [event.type for event in events] == [
+        "canvas.created",
+        "canvas.action.started",
+        "canvas.action.output",
+        "canvas.action.started",
+    ]
     told = msgspec.json.decode(events[2].data)
-    assert (told["text"], told["actionId"], told["eventId"], told["revision"]) == ("one", "deploy", execution.event_id, 1)
+    assert (told["text"], told["actionId"], told["eventId"], told["revision"]) == (
+        "one",
+        "deploy",
+        execution.event_id,
+        1,
+    )
     assert told["provenance"] == {"agent_id": OWNER, "node_id": "deploy", "run_id": execution.event_id}
 
 
 @rule("CV-42")
-async def test_what_another_instance_left_can_be_told_at_once(canvases: CanvasStore, actions: CanvasActionStore) -> None:
+async def test_what_another_instance_left_can_be_told_at_once(
+    canvases: CanvasStore, actions: CanvasActionStore
+) -> None:
     await made(canvases)
     mine, theirs = await begin(canvases), await begin(canvases, an_execution(owner_id=THERE))
     await begin(canvases, an_execution(Status.ASKED))
     assert await actions.others_at_work(HERE) == [THERE]
     assert [one.event_id for one in await actions.lost([THERE], LEASE, 10)] == [theirs.event_id]
-    assert {one.event_id for one in await actions.lost([HERE, THERE], LEASE, 10)} == {mine.event_id, theirs.event_id}
+    assert {one.event_id for one in await actions.lost([HERE, THERE], LEASE, 10)} == {
+        mine.event_id,
+        theirs.event_id,
+    }
     assert len(await actions.lost([HERE, THERE], LEASE, 1)) == 1
     assert await actions.others_at_work(THERE) == [HERE]
 
@@ -318,17 +389,23 @@ async def test_what_waits_for_a_run_is_taken_up_by_one_when_its_instance_is_gone
     canvases: CanvasStore, actions: CanvasActionStore, store: Store
 ) -> None:
     await made(canvases)
-    sent, unsent, called = [await begin(canvases, an_execution(tool=tool)) for tool in (None, None, "server-a__Bash")]
+    sent, unsent, called = [
+        await begin(canvases, an_execution(tool=tool)) for tool in (None, None, "server-a__Bash")
+    ]
     run = (await store.database.runs.enqueue(a_run(key=sent.event_id, digest="d"))).run
     await store.database.runs.enqueue(a_run(user=await store.add_user(ANN), key=unsent.event_id, digest="d"))
     assert await actions.take_up(sent, [], THERE, LEASE) is None, "it is not lost"
     assert await actions.take_up(sent, [THERE], THERE, LEASE) is None, "it is not theirs"
     await store.sql(f"update canvas_actions set lease_until = {store.ago(1)}, started_at = {store.ago(60)}")
     for other in (unsent, called):
-        assert await actions.take_up(other, [], THERE, LEASE) is None, "no run of this user was started for it"
+        assert await actions.take_up(other, [], THERE, LEASE) is None, (
+            "no run of this user was started for it"
+        )
     taken = await asyncio.gather(*(actions.take_up(sent, [], f"ins_{n}", LEASE) for n in range(8)))
     [(owner, awaited)] = [(f"ins_{n}", one) for n, one in enumerate(taken) if one is not None]
-    assert (awaited.run_id, 60 <= awaited.seconds < 120) == (run.run_id, True), "the time counts from where it began"
+    assert (awaited.run_id, 60 <= awaited.seconds < 120) == (run.run_id, True), (
+        "the time counts from where it began"
+    )
     assert (await found(actions, sent)).owner_id == owner
     assert sent.event_id not in [one.event_id for one in await actions.lost([], LEASE, 10)]
     with pytest.raises(Overtaken):
@@ -372,8 +449,15 @@ async def test_records_are_listed_newest_first_by_canvas_and_status_and_for_thei
         await begin(canvases, an_execution(status, event_id=event_id))
     await begin(canvases, an_execution(canvas_id=CanvasId("other")))
 
-    async def listed(statuses: list[Status], before: str | None = None, limit: int = 10, user: UserId = OWNER) -> list[str]:
-        return [one.event_id for one in await actions.list_executions(user, NAME, statuses=statuses, before=before, limit=limit)]
+    async def listed(
+        statuses: list[Status], before: str | None = None, limit: int = 10, user: UserId = OWNER
+    ) -> list[str]:
+        return [
+            one.event_id
+            for one in await actions.list_executions(
+                user, NAME, statuses=statuses, before=before, limit=limit
+            )
+        ]
 
     assert await listed([]) == named[::-1]
     assert await listed([], named[3], 2) == [named[2], named[1]]
@@ -382,9 +466,14 @@ async def test_records_are_listed_newest_first_by_canvas_and_status_and_for_thei
     assert await actions.get(ANN, named[0]) is None
 
 
-async def test_old_records_go_and_what_is_not_over_stays(canvases: CanvasStore, actions: CanvasActionStore, store: Store) -> None:
+async def test_old_records_go_and_what_is_not_over_stays(
+    canvases: CanvasStore, actions: CanvasActionStore, store: Store
+) -> None:
     await made(canvases)
-    old, running, asked = [await begin(canvases, an_execution(status)) for status in (Status.FAILED, Status.RUNNING, Status.ASKED)]
+    old, running, asked = [
+        await begin(canvases, an_execution(status))
+        for status in (Status.FAILED, Status.RUNNING, Status.ASKED)
+    ]
     await store.sql(f"update canvas_actions set ended_at = {store.ago(100)} where status = 'failed'")
     young = await begin(canvases, an_execution(Status.COMPLETED))
     await actions.prune(50)
@@ -407,7 +496,9 @@ IMPOSSIBLE = [
 
 
 @pytest.mark.parametrize("change", IMPOSSIBLE)
-async def test_a_row_that_must_not_be_is_refused_by_the_database(canvases: CanvasStore, store: Store, change: str) -> None:
+async def test_a_row_that_must_not_be_is_refused_by_the_database(
+    canvases: CanvasStore, store: Store, change: str
+) -> None:
     await made(canvases)
     await begin(canvases)
     with pytest.raises(REFUSED):
@@ -415,14 +506,18 @@ async def test_a_row_that_must_not_be_is_refused_by_the_database(canvases: Canva
 
 
 @pytest.mark.parametrize("status", [*Status])
-async def test_the_database_knows_the_statuses_that_there_are(canvases: CanvasStore, actions: CanvasActionStore, status: Status) -> None:
+async def test_the_database_knows_the_statuses_that_there_are(
+    canvases: CanvasStore, actions: CanvasActionStore, status: Status
+) -> None:
     await made(canvases)
     execution = await begin(canvases, an_execution(status))
     assert (await found(actions, execution)).status is status
 
 
 @rule("RS-35")
-async def test_what_an_execution_speaks_of_is_kept_with_its_canvas(canvases: CanvasStore, store: Store) -> None:
+async def test_what_an_execution_speaks_of_is_kept_with_its_canvas(
+    canvases: CanvasStore, store: Store
+) -> None:
     """A heavy answer is in the records alone, where its action saves nothing."""
     await made(canvases)
     content = "TWFu" * 1_000 + "QWxhZGRpbjpvcGVuIHNlc2FtZQ" * 20
@@ -430,6 +525,9 @@ async def test_what_an_execution_speaks_of_is_kept_with_its_canvas(canvases: Can
     claimed = await store.database.artifacts.claim(OWNER, [an_artifact(moved.content)])
     await store.database.artifacts.mark_stored(OWNER, claimed)
     execution = await begin(canvases)
-    await take(canvases, Step(replace(execution, status=Status.COMPLETED, answer={"result": light}), out_of=Status.RUNNING))
+    await take(
+        canvases,
+        Step(replace(execution, status=Status.COMPLETED, answer={"result": light}), out_of=Status.RUNNING),
+    )
     refs = await store.sql(f"select canvas_id from artifact_refs where artifact_id = '{moved.artifact_id}'")
     assert [row["canvas_id"] for row in refs] == [NAME]

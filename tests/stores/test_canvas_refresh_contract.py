@@ -25,7 +25,10 @@ NAME = CanvasId("cockpit")
 EVENTS = CanvasEvents(NAME, agent_id="owner", event_id="evt_1")
 HERE, THERE = "ins_here", "ins_there"
 LEASE, EVERY = 600.0, 60.0
-POLL, WATCH = Refresh("poll", 60_000, "look", is_enabled=True), Refresh("watch", 60_000, "look", is_enabled=True, only_watched=True)
+POLL, WATCH = (
+    Refresh("poll", 60_000, "look", is_enabled=True),
+    Refresh("watch", 60_000, "look", is_enabled=True, only_watched=True),
+)
 
 
 @pytest.fixture
@@ -40,7 +43,13 @@ async def cockpit(store: Store) -> None:
 
 async def made(store: Store, *refreshes: Refresh, name: str = NAME, user: UserId = OWNER) -> None:
     new = NewCanvas(
-        user_id=user, canvas_id=CanvasId(name), agent_id="main", title="Cockpit", spec={}, state={"n": 0}, refreshes=list(refreshes)
+        user_id=user,
+        canvas_id=CanvasId(name),
+        agent_id="main",
+        title="Cockpit",
+        spec={},
+        state={"n": 0},
+        refreshes=list(refreshes),
     )
     assert await store.database.canvases.create(new, EVENTS.created(1, "Cockpit")) is not None
 
@@ -48,26 +57,43 @@ async def made(store: Store, *refreshes: Refresh, name: str = NAME, user: UserId
 async def turn(store: Store, seconds: float) -> None:
     """What was decided lies so much further back; or, with less than nothing, ahead: the clock was set back."""
     if store.kind == "sqlite":
-        moved = {name: f"{name} - {round(seconds * 1_000_000)}" for name in ("next_at", "put_off_at", "lease_until")}
+        moved = {
+            name: f"{name} - {round(seconds * 1_000_000)}"
+            for name in ("next_at", "put_off_at", "lease_until")
+        }
     else:
-        moved = {name: f"{name} - interval '{seconds} seconds'" for name in ("next_at", "put_off_at", "lease_until")}
-    await store.sql("update canvas_refreshes set " + ", ".join(f"{name} = {then}" for name, then in moved.items()))
+        moved = {
+            name: f"{name} - interval '{seconds} seconds'"
+            for name in ("next_at", "put_off_at", "lease_until")
+        }
+    await store.sql(
+        "update canvas_refreshes set " + ", ".join(f"{name} = {then}" for name, then in moved.items())
+    )
 
 
 async def taken(
-    jobs: CanvasActionStore, owner: str = HERE, *, room: int = 10, at_work: Sequence[Job] = (), unwatched: bool = True
+    jobs: CanvasActionStore,
+    owner: str = HERE,
+    *,
+    room: int = 10,
+    at_work: Sequence[Job] = (),
+    unwatched: bool = True,
 ) -> list[Due]:
     return await jobs.claim_refreshes(owner, room, LEASE, at_work=at_work, unwatched=unwatched)
 
 
 async def looked_at(store: Store, seconds: float = LEASE) -> None:
     view = View("view_1", "browser", "con_1")
-    opened = Change(events=[EVENTS.view_opened(1, view.view_id, "browser", 1)], is_mutation=False, opened=view)
+    opened = Change(
+        events=[EVENTS.view_opened(1, view.view_id, "browser", 1)], is_mutation=False, opened=view
+    )
     assert await store.database.canvases.change(OWNER, NAME, lambda _: opened, seconds=seconds) is not None
 
 
 @rule("CV-19")
-async def test_a_job_is_due_an_interval_after_it_was_made_and_again_after_it_was_settled(store: Store, jobs: CanvasActionStore) -> None:
+async def test_a_job_is_due_an_interval_after_it_was_made_and_again_after_it_was_settled(
+    store: Store, jobs: CanvasActionStore
+) -> None:
     due_in = await jobs.next_refresh(unwatched=True)
     assert due_in is not None
     assert 0 < due_in <= EVERY
@@ -85,7 +111,9 @@ async def test_a_job_is_due_an_interval_after_it_was_made_and_again_after_it_was
 
 
 @rule("RS-45", "CV-51")
-async def test_a_job_that_fails_is_read_with_its_canvas_until_it_works_again(store: Store, jobs: CanvasActionStore) -> None:
+async def test_a_job_that_fails_is_read_with_its_canvas_until_it_works_again(
+    store: Store, jobs: CanvasActionStore
+) -> None:
     await store.add_user("ann")
     await made(store, POLL, WATCH, name="other")
     await made(store, POLL, user=UserId("ann"))
@@ -97,7 +125,9 @@ async def test_a_job_that_fails_is_read_with_its_canvas_until_it_works_again(sto
     [job] = await failing(store)
     assert (job.refresh_id, job.action_id, job.failures, job.error) == ("poll", "look", 2, error)
     assert 90 < job.retry_seconds <= 100
-    assert (await failing(store, "other"), await failing(store, user=UserId("ann"))) == ([], []), "each canvas has its own"
+    assert (await failing(store, "other"), await failing(store, user=UserId("ann"))) == ([], []), (
+        "each canvas has its own"
+    )
     await turn(store, 110)
     [job] = await failing(store)
     assert -20 < job.retry_seconds < 0, "it is due"
@@ -148,7 +178,9 @@ async def test_however_many_ask_at_once_one_gets_it(store: Store, jobs: CanvasAc
 async def test_what_is_held_is_not_the_next_to_be_due(store: Store, jobs: CanvasActionStore) -> None:
     await turn(store, EVERY)
     [due] = await taken(jobs)
-    assert await jobs.next_refresh(unwatched=True) is None, "else everybody looks again and again for what runs"
+    assert await jobs.next_refresh(unwatched=True) is None, (
+        "else everybody looks again and again for what runs"
+    )
     await turn(store, LEASE + 1)
     assert await jobs.next_refresh(unwatched=True) is not None, "whoever held it is gone"
     await jobs.settle_refresh(HERE, due, failures=0, delay=EVERY)
@@ -158,7 +190,9 @@ async def test_what_is_held_is_not_the_next_to_be_due(store: Store, jobs: Canvas
 
 
 @case("X9")
-async def test_a_hold_that_ran_out_is_anybody_s_but_not_that_of_whoever_still_runs_it(store: Store, jobs: CanvasActionStore) -> None:
+async def test_a_hold_that_ran_out_is_anybody_s_but_not_that_of_whoever_still_runs_it(
+    store: Store, jobs: CanvasActionStore
+) -> None:
     await made(store, POLL, name="other")
     await turn(store, EVERY)
     held = [due.job for due in await taken(jobs)]
@@ -172,7 +206,9 @@ async def test_a_hold_that_ran_out_is_anybody_s_but_not_that_of_whoever_still_ru
 
 
 @rule("CV-19")
-async def test_only_what_is_named_is_renewed_and_only_if_nobody_took_it(store: Store, jobs: CanvasActionStore) -> None:
+async def test_only_what_is_named_is_renewed_and_only_if_nobody_took_it(
+    store: Store, jobs: CanvasActionStore
+) -> None:
     for name in ("lost", "stolen"):
         await made(store, POLL, name=name)
     await turn(store, EVERY)
@@ -195,7 +231,9 @@ async def test_a_job_for_whoever_looks_rests_while_nobody_does(store: Store, job
     assert found == {(OWNER, NAME, "poll"), (OWNER, "other", "poll")}
     assert await jobs.next_refresh(unwatched=True) is None
     view = View("view_2", "browser", "con_2")
-    opened = Change(events=[EVENTS.view_opened(1, view.view_id, "browser", 1)], is_mutation=False, opened=view)
+    opened = Change(
+        events=[EVENTS.view_opened(1, view.view_id, "browser", 1)], is_mutation=False, opened=view
+    )
     await store.database.canvases.change(OWNER, CanvasId("other"), lambda _: opened, seconds=LEASE)
     assert (await jobs.next_refresh(unwatched=True) or 0) < 0
     [due] = await taken(jobs)
@@ -203,13 +241,17 @@ async def test_a_job_for_whoever_looks_rests_while_nobody_does(store: Store, job
 
 
 @rule("CV-19")
-async def test_where_no_job_runs_unwatched_all_rest_that_nobody_looks_at(store: Store, jobs: CanvasActionStore) -> None:
+async def test_where_no_job_runs_unwatched_all_rest_that_nobody_looks_at(
+    store: Store, jobs: CanvasActionStore
+) -> None:
     await store.add_user("ann")
     await made(store, POLL, user=UserId("ann"))
     await turn(store, EVERY)
     assert (await taken(jobs, unwatched=False), await jobs.next_refresh(unwatched=False)) == ([], None)
     await looked_at(store, seconds=0)
-    assert (await taken(jobs, unwatched=False), await jobs.next_refresh(unwatched=False)) == ([], None), "that view has run out"
+    assert (await taken(jobs, unwatched=False), await jobs.next_refresh(unwatched=False)) == ([], None), (
+        "that view has run out"
+    )
     await store.sql(f"update canvas_views set expires_at = {store.ago(-60)}")
     assert (await jobs.next_refresh(unwatched=False) or 0) < 0
     [due] = await taken(jobs, unwatched=False)
@@ -217,7 +259,9 @@ async def test_where_no_job_runs_unwatched_all_rest_that_nobody_looks_at(store: 
 
 
 @rule("CV-19")
-async def test_a_clock_that_was_set_back_moves_what_was_put_off_along(store: Store, jobs: CanvasActionStore) -> None:
+async def test_a_clock_that_was_set_back_moves_what_was_put_off_along(
+    store: Store, jobs: CanvasActionStore
+) -> None:
     async def due_in() -> float:
         return await jobs.next_refresh(unwatched=True) or 0
 
@@ -241,10 +285,15 @@ async def test_a_new_spec_keeps_a_job_that_it_says_the_same_of(store: Store) -> 
     async def respecified(*refreshes: Refresh) -> Any:
         change = Change(events=[EVENTS.updated(2, [""])], spec={}, refreshes=list(refreshes))
         assert await store.database.canvases.change(OWNER, NAME, lambda _: change) is not None
-        return [tuple(row.values()) for row in await store.sql("select refresh_id, only_watched, put_off_at from canvas_refreshes")]
+        return [
+            tuple(row.values())
+            for row in await store.sql("select refresh_id, only_watched, put_off_at from canvas_refreshes")
+        ]
 
     [(_, _, before)] = await respecified(POLL)
     [(_, _, after)] = await respecified(POLL)
     assert after == before
-    [(_, only_watched, put_off)] = await respecified(Refresh("poll", 60_000, "look", is_enabled=True, only_watched=True))
+    [(_, only_watched, put_off)] = await respecified(
+        Refresh("poll", 60_000, "look", is_enabled=True, only_watched=True)
+    )
     assert (bool(only_watched), put_off > before) == (True, True)

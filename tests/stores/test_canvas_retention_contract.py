@@ -32,10 +32,16 @@ async def grown(canvases: CanvasStore, name: str, events: int, user: UserId = OW
     """A canvas whose log has so many events."""
     canvas_id = CanvasId(name)
     told = CanvasEvents(canvas_id, agent_id="main", event_id="evt_1")
-    await canvases.create(NewCanvas(user_id=user, canvas_id=canvas_id, agent_id="main", title="T", spec={}, state={}), told.created(1, "T"))
+    await canvases.create(
+        NewCanvas(user_id=user, canvas_id=canvas_id, agent_id="main", title="T", spec={}, state={}),
+        told.created(1, "T"),
+    )
 
     def more(whole: WholeCanvas) -> Change:
-        return Change(events=[told.updated(whole.canvas.revision + 1, ["/n"]) for _ in range(min(100, left))], state={"n": left})
+        return Change(
+            events=[told.updated(whole.canvas.revision + 1, ["/n"]) for _ in range(min(100, left))],
+            state={"n": left},
+        )
 
     left = events - 1
     while left:
@@ -45,7 +51,9 @@ async def grown(canvases: CanvasStore, name: str, events: int, user: UserId = OW
 
 async def aged(store: Store, name: str, up_to: int, seconds: float = 2 * DAY) -> None:
     """The events up to this one happened so long ago."""
-    await store.sql(f"update canvas_events set created_at = {store.ago(seconds)} where canvas_id = '{name}' and seq <= {up_to}")
+    await store.sql(
+        f"update canvas_events set created_at = {store.ago(seconds)} where canvas_id = '{name}' and seq <= {up_to}"
+    )
 
 
 async def held(canvases: CanvasStore, name: str, user: UserId = OWNER) -> tuple[int, int]:
@@ -58,7 +66,9 @@ async def held(canvases: CanvasStore, name: str, user: UserId = OWNER) -> tuple[
 
 
 @rule("RX-36")
-async def test_what_is_old_goes_from_the_beginning_and_the_canvas_stays_as_it_is(store: Store, canvases: CanvasStore) -> None:
+async def test_what_is_old_goes_from_the_beginning_and_the_canvas_stays_as_it_is(
+    store: Store, canvases: CanvasStore
+) -> None:
     await grown(canvases, "c", 10)
     await aged(store, "c", 6)
     before = await canvases.get(OWNER, CanvasId("c"))
@@ -68,13 +78,17 @@ async def test_what_is_old_goes_from_the_beginning_and_the_canvas_stays_as_it_is
     assert await CanvasLogs(canvases, DAY).once() == 0
 
 
-async def test_the_last_event_stays_however_old_it_is_and_the_log_grows_on_behind_it(store: Store, canvases: CanvasStore) -> None:
+async def test_the_last_event_stays_however_old_it_is_and_the_log_grows_on_behind_it(
+    store: Store, canvases: CanvasStore
+) -> None:
     await grown(canvases, "c", 5)
     await aged(store, "c", 5)
     assert await CanvasLogs(canvases, DAY).once() == 4
     assert await held(canvases, "c") == (5, 5)
     told = CanvasEvents(CanvasId("c"), agent_id="main", event_id="evt_1")
-    await canvases.change(OWNER, CanvasId("c"), lambda whole: Change(events=[told.updated(whole.canvas.revision + 1, ["/n"])]))
+    await canvases.change(
+        OWNER, CanvasId("c"), lambda whole: Change(events=[told.updated(whole.canvas.revision + 1, ["/n"])])
+    )
     assert await CanvasLogs(canvases, DAY).once() == 1
     assert await held(canvases, "c") == (6, 6)
 
@@ -102,7 +116,12 @@ async def test_a_long_log_goes_in_pieces_and_every_canvas_of_every_user_is_looke
     assert await canvases.shorten(OWNER, CanvasId("a"), DAY, 7) == 7
     assert await held(canvases, "a") == (8, 30)
     assert await CanvasLogs(canvases, DAY).once() == 22 + 29 + 29 + 29
-    assert [await held(canvases, name) for name in ("a", "b", "z", "young")] == [(30, 30), (30, 30), (30, 30), (1, 30)]
+    assert [await held(canvases, name) for name in ("a", "b", "z", "young")] == [
+        (30, 30),
+        (30, 30),
+        (30, 30),
+        (1, 30),
+    ]
     assert await held(canvases, "b", ann) == (30, 30)
 
 
@@ -124,7 +143,11 @@ async def test_it_may_be_shortened_by_two_at_once_while_it_grows(store: Store, c
 
     async def grow() -> None:
         for _ in range(20):
-            await canvases.change(OWNER, CanvasId("c"), lambda whole: Change(events=[told.updated(whole.canvas.revision + 1, ["/n"])]))
+            await canvases.change(
+                OWNER,
+                CanvasId("c"),
+                lambda whole: Change(events=[told.updated(whole.canvas.revision + 1, ["/n"])]),
+            )
 
     async def shorten() -> int:
         dropped = 0

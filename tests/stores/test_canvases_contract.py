@@ -30,7 +30,15 @@ def canvases(store: Store) -> CanvasStore:
 
 
 async def made(canvases: CanvasStore, name: str = NAME, **changed: Any) -> WholeCanvas:
-    new = {"user_id": OWNER, "canvas_id": CanvasId(name), "agent_id": "main", "title": "Cockpit", "spec": {}, "state": {"n": 0}, **changed}
+    new = {
+        "user_id": OWNER,
+        "canvas_id": CanvasId(name),
+        "agent_id": "main",
+        "title": "Cockpit",
+        "spec": {},
+        "state": {"n": 0},
+        **changed,
+    }
     whole = await canvases.create(NewCanvas(**new), EVENTS.created(1, "Cockpit"))
     assert whole is not None
     return whole
@@ -41,7 +49,10 @@ def setting(**state: Any) -> Any:
 
     def decide(whole: WholeCanvas) -> Change:
         canvas = whole.canvas
-        return Change(events=[EVENTS.updated(canvas.revision + 1, [f"/{name}" for name in state])], state={**canvas.state, **state})
+        return Change(
+            events=[EVENTS.updated(canvas.revision + 1, [f"/{name}" for name in state])],
+            state={**canvas.state, **state},
+        )
 
     return decide
 
@@ -60,25 +71,45 @@ async def found(canvases: CanvasStore, name: str = NAME) -> WholeCanvas:
 
 @rule("CV-14", "CV-15", "RS-09")
 async def test_what_a_change_answers_is_what_is_stored(canvases: CanvasStore) -> None:
-    first = await made(canvases, owner_session_key="agent:main:work", assets=[Asset("assets/b", "key/b", 1), Asset("assets/a", "key/a", 2)])
+    first = await made(
+        canvases,
+        owner_session_key="agent:main:work",
+        assets=[Asset("assets/b", "key/b", 1), Asset("assets/a", "key/a", 2)],
+    )
     assert await found(canvases) == first
     assert (first.canvas.revision, first.canvas.last_seq) == (1, 1)
     assert first.canvas.created_at == first.canvas.updated_at
     assert first.canvas.session_key == "agent:main:work"
     for decide in (
         setting(a=[1, None, {"b": "ü"}]),
-        lambda _: Change(events=[EVENTS.updated(3, ["$spec"])], spec={"version": 1}, title="New", owner_session_key="agent:main:x"),
-        lambda _: Change(events=[EVENTS.updated(4, ["$assets/a"])], put=[Asset("assets/a", "key/a2", 3)], removed=["assets/b"]),
+        lambda _: Change(
+            events=[EVENTS.updated(3, ["$spec"])],
+            spec={"version": 1},
+            title="New",
+            owner_session_key="agent:main:x",
+        ),
+        lambda _: Change(
+            events=[EVENTS.updated(4, ["$assets/a"])],
+            put=[Asset("assets/a", "key/a2", 3)],
+            removed=["assets/b"],
+        ),
     ):
         before = await found(canvases)
         outcome = await change(canvases, decide)
         after = await found(canvases)
         assert (outcome.whole, outcome.whole.canvas.spec) == (after, after.canvas.spec)
-        assert (after.canvas.revision, after.canvas.last_seq) == (before.canvas.revision + 1, before.canvas.last_seq + 1)
+        assert (after.canvas.revision, after.canvas.last_seq) == (
+            before.canvas.revision + 1,
+            before.canvas.last_seq + 1,
+        )
         assert after.canvas.created_at == first.canvas.created_at
         assert after.canvas.updated_at - before.canvas.updated_at >= timedelta(milliseconds=1)
     assert sorted(outcome.left) == ["key/a", "key/b"]
-    assert (after.canvas.title, after.canvas.session_key, after.assets) == ("New", "agent:main:x", [Asset("assets/a", "key/a2", 3)])
+    assert (after.canvas.title, after.canvas.session_key, after.assets) == (
+        "New",
+        "agent:main:x",
+        [Asset("assets/a", "key/a2", 3)],
+    )
 
 
 @rule("CV-44")
@@ -91,7 +122,9 @@ async def test_changes_at_once_are_all_there_and_their_revisions_have_no_gap(can
     assert whole.canvas.state == {"n": 0, **{f"k{n}": n for n in range(50)}}
     events = await canvases.events_after("owner/cockpit", 0, 1_000)
     assert [event.seq for event in events] == list(range(1, 52))
-    assert [data_of(event)["revision"] for event in events] == list(range(1, 52)), "the log tells them in the order they were made"
+    assert [data_of(event)["revision"] for event in events] == list(range(1, 52)), (
+        "the log tells them in the order they were made"
+    )
 
 
 @rule("CV-45")
@@ -120,7 +153,10 @@ async def test_nothing_to_change_is_no_event_and_nobody_is_nothing(canvases: Can
     assert await canvases.delete(UserId("ann"), NAME, lambda _: None) is None
     assert await canvases.get(UserId("ann"), NAME) is None
     assert (
-        await canvases.create(NewCanvas(user_id=OWNER, canvas_id=NAME, agent_id="x", title="", spec={}, state={}), EVENTS.created(1, ""))
+        await canvases.create(
+            NewCanvas(user_id=OWNER, canvas_id=NAME, agent_id="x", title="", spec={}, state={}),
+            EVENTS.created(1, ""),
+        )
         is None
     )
     assert await found(canvases) == before
@@ -135,7 +171,9 @@ async def test_a_listing_is_by_agent_and_by_id(canvases: CanvasStore) -> None:
         return await canvases.list_canvases(OWNER, agent_id=agent, after=after, limit=limit)
 
     assert [one.canvas_id for one in await listed("one")] == ["a", "b", "c"]
-    assert [one.canvas_id for one in await listed(None)] == ["B", "a", "b", "c"], "the same order on every store"
+    assert [one.canvas_id for one in await listed(None)] == ["B", "a", "b", "c"], (
+        "the same order on every store"
+    )
     assert [one.canvas_id for one in await listed("one", "a", 1)] == ["b"]
     assert await listed("none") == []
     assert await canvases.list_canvases(UserId("ann"), agent_id=None, after="", limit=10) == []
@@ -143,11 +181,17 @@ async def test_a_listing_is_by_agent_and_by_id(canvases: CanvasStore) -> None:
 
 
 @rule("CV-34")
-async def test_a_deleted_canvas_takes_everything_with_it_and_says_which_blobs_are_left(canvases: CanvasStore, store: Store) -> None:
+async def test_a_deleted_canvas_takes_everything_with_it_and_says_which_blobs_are_left(
+    canvases: CanvasStore, store: Store
+) -> None:
     await made(canvases, assets=[Asset("assets/a", "key/a", 1)])
     await change(
         canvases,
-        lambda _: Change(events=[EVENTS.view_opened(1, "view_1", "c", 1)], is_mutation=False, opened=View("view_1", "c", "con")),
+        lambda _: Change(
+            events=[EVENTS.view_opened(1, "view_1", "c", 1)],
+            is_mutation=False,
+            opened=View("view_1", "c", "con"),
+        ),
         seconds=9,
     )
     assert await canvases.delete(OWNER, NAME, lambda _: None) == ["key/a"]
@@ -171,13 +215,17 @@ async def test_blobs_of_no_asset_are_found_once_they_are_old(canvases: CanvasSto
 
 
 @rule("CV-35")
-async def test_a_view_lives_while_it_is_renewed_and_runs_out_by_the_database_s_clock(canvases: CanvasStore, store: Store) -> None:
+async def test_a_view_lives_while_it_is_renewed_and_runs_out_by_the_database_s_clock(
+    canvases: CanvasStore, store: Store
+) -> None:
     await made(canvases)
     for n, connection in ((1, "con_a"), (2, "con_b")):
         view = View(f"view_{n}", "c", connection)
         await change(
             canvases,
-            lambda _, view=view: Change(events=[EVENTS.view_opened(1, view.view_id, "c", 1)], is_mutation=False, opened=view),
+            lambda _, view=view: Change(
+                events=[EVENTS.view_opened(1, view.view_id, "c", 1)], is_mutation=False, opened=view
+            ),
             seconds=60,
         )
     whole = await found(canvases)
@@ -191,7 +239,10 @@ async def test_a_view_lives_while_it_is_renewed_and_runs_out_by_the_database_s_c
     assert [view.view_id for view in (await found(canvases)).live_views] == ["view_1"]
     assert await canvases.expired_views(10) == [(OWNER, NAME, View("view_2", "c", "con_b"))]
     outcome = await change(
-        canvases, lambda _: Change(events=[EVENTS.view_closed(1, "view_2", "c", 1)], is_mutation=False, closed=["view_2"])
+        canvases,
+        lambda _: Change(
+            events=[EVENTS.view_closed(1, "view_2", "c", 1)], is_mutation=False, closed=["view_2"]
+        ),
     )
     assert [view.view_id for view in outcome.whole.views] == ["view_1"]
     assert await canvases.expired_views(10) == []

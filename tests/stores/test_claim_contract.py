@@ -14,7 +14,22 @@ from easel.core.run.events import RunEvents
 from easel.core.run.status import Status
 from easel.ids import WorkerId
 from tests.requirements import case, rule
-from tests.stores.harness import LONG, A, B, Store, a_run, ends, events_of, log_types, reload, says, start, started, stored, whole_log
+from tests.stores.harness import (
+    LONG,
+    A,
+    B,
+    Store,
+    a_run,
+    ends,
+    events_of,
+    log_types,
+    reload,
+    says,
+    start,
+    started,
+    stored,
+    whole_log,
+)
 
 if TYPE_CHECKING:
     from easel.core.run.run import Claim
@@ -24,11 +39,18 @@ HOUR = 3600
 
 
 @rule("RX-22", "RX-13")
-async def test_a_claim_makes_the_run_its_workers_for_the_time_of_the_claim(runs: RunStore, store: Store) -> None:
+async def test_a_claim_makes_the_run_its_workers_for_the_time_of_the_claim(
+    runs: RunStore, store: Store
+) -> None:
     queued = (await runs.enqueue(a_run("talk", "hello"))).run
     [claim] = await runs.claim_queued(A, 1, 15.0, 0)
     assert (claim.run_id, claim.worker_id, claim.attempt, claim.is_takeover) == (queued.run_id, A, 1, False)
-    assert (claim.user_id, claim.session_id, claim.input_text, claim.max_attempts) == ("owner", "talk", "hello", 3)
+    assert (claim.user_id, claim.session_id, claim.input_text, claim.max_attempts) == (
+        "owner",
+        "talk",
+        "hello",
+        3,
+    )
     assert (claim.last_seq, claim.cancel_requested) == (0, False)
     assert 0 <= claim.queued_seconds < 30
     assert 0 <= claim.running_seconds < 30
@@ -90,7 +112,9 @@ async def test_a_stranger_who_guesses_the_attempt_changes_nothing(runs: RunStore
 
 
 @rule("RX-26")
-async def test_many_claims_are_renewed_at_once_and_the_lost_ones_are_missing_from_the_answer(runs: RunStore, store: Store) -> None:
+async def test_many_claims_are_renewed_at_once_and_the_lost_ones_are_missing_from_the_answer(
+    runs: RunStore, store: Store
+) -> None:
     kept, over, ended, flagged = await started(runs, *(a_run(f"s{n}") for n in range(4)))
     await store.run_out(over.run_id)
     await runs.append(ends(ended, 1))
@@ -114,14 +138,24 @@ async def test_what_ran_out_first_is_taken_over_first_up_to_the_room(runs: RunSt
     claims = await started(runs, *(a_run(f"s{n}") for n in range(4)))
     for claim, seconds in zip(claims, (10, 40, 20, 30), strict=True):
         await store.run_out(claim.run_id, seconds)
-    assert {claim.run_id for claim in await runs.claim_expired(B, 2, LONG)} == {claims[1].run_id, claims[3].run_id}
-    assert {claim.run_id for claim in await runs.claim_expired(B, 2, LONG)} == {claims[0].run_id, claims[2].run_id}
+    assert {claim.run_id for claim in await runs.claim_expired(B, 2, LONG)} == {
+        claims[1].run_id,
+        claims[3].run_id,
+    }
+    assert {claim.run_id for claim in await runs.claim_expired(B, 2, LONG)} == {
+        claims[0].run_id,
+        claims[2].run_id,
+    }
 
 
 @rule("RX-37", "RS-38")
-async def test_runs_on_their_last_attempt_are_taken_over_apart_from_the_others(runs: RunStore, store: Store) -> None:
+async def test_runs_on_their_last_attempt_are_taken_over_apart_from_the_others(
+    runs: RunStore, store: Store
+) -> None:
     """A worker tries what may have killed its predecessors one at a time, so that it takes no other run with it."""
-    first, last, exhausted = await started(runs, a_run("a", attempts=3), a_run("b", attempts=2), a_run("c", attempts=1))
+    first, last, exhausted = await started(
+        runs, a_run("a", attempts=3), a_run("b", attempts=2), a_run("c", attempts=1)
+    )
     for claim in (first, last, exhausted):
         await store.run_out(claim.run_id)
     others = await runs.claim_expired(B, 5, LONG, last_chance=False)
@@ -133,7 +167,9 @@ async def test_runs_on_their_last_attempt_are_taken_over_apart_from_the_others(r
 
 
 @rule("RX-30", "RX-13")
-async def test_a_taken_over_run_goes_on_after_its_last_seq_and_rewrites_nothing(runs: RunStore, store: Store) -> None:
+async def test_a_taken_over_run_goes_on_after_its_last_seq_and_rewrites_nothing(
+    runs: RunStore, store: Store
+) -> None:
     lost = await start(runs, worker=A)
     stored(await runs.append(says(lost, 1, "one", "two")))
     before = await whole_log(runs, lost.run_id)
@@ -167,7 +203,9 @@ async def test_a_worker_that_lost_its_claim_changes_nothing(runs: RunStore, stor
 
 
 @rule("RX-13", "RX-37")
-async def test_a_claim_that_has_run_out_is_over_even_if_nobody_else_took_it(runs: RunStore, store: Store) -> None:
+async def test_a_claim_that_has_run_out_is_over_even_if_nobody_else_took_it(
+    runs: RunStore, store: Store
+) -> None:
     claim = await start(runs)
     await store.run_out(claim.run_id)
     assert await runs.append(says(claim, 1, "late")) is None
@@ -177,7 +215,9 @@ async def test_a_claim_that_has_run_out_is_over_even_if_nobody_else_took_it(runs
 
 
 @rule("RX-13", "RS-39")
-async def test_the_same_worker_is_fenced_off_from_its_own_earlier_attempt(runs: RunStore, store: Store) -> None:
+async def test_the_same_worker_is_fenced_off_from_its_own_earlier_attempt(
+    runs: RunStore, store: Store
+) -> None:
     earlier = await start(runs, worker=A)
     await store.run_out(earlier.run_id)
     [later] = await runs.claim_expired(A, 1, LONG)
@@ -187,7 +227,9 @@ async def test_the_same_worker_is_fenced_off_from_its_own_earlier_attempt(runs: 
     assert await runs.renew([earlier], LONG) == {}
     assert not await runs.hand_back(earlier)
     assert await runs.append(says(later, 1, "now")) is not None
-    assert await runs.append(says(earlier, 1, "late")) is None, "the same number of another attempt is another batch"
+    assert await runs.append(says(earlier, 1, "late")) is None, (
+        "the same number of another attempt is another batch"
+    )
 
 
 @rule("RX-49")
@@ -222,7 +264,9 @@ async def test_a_cancel_that_was_asked_for_outlives_its_worker(runs: RunStore, s
 
 
 @rule("RS-38")
-async def test_a_run_whose_attempts_are_used_up_is_claimed_once_more_to_be_ended(runs: RunStore, store: Store) -> None:
+async def test_a_run_whose_attempts_are_used_up_is_claimed_once_more_to_be_ended(
+    runs: RunStore, store: Store
+) -> None:
     [claim] = await started(runs, a_run(attempts=2))
     await store.run_out(claim.run_id)
     [second] = await runs.claim_expired(B, 1, LONG)
@@ -237,7 +281,9 @@ async def test_a_run_whose_attempts_are_used_up_is_claimed_once_more_to_be_ended
 
 async def test_the_time_since_the_first_start_counts_over_all_attempts(runs: RunStore, store: Store) -> None:
     claim = await start(runs)
-    await store.sql(f"update runs set created_at = {store.ago(100)}, started_at = {store.ago(50)}, lease_until = {store.ago(10)}")
+    await store.sql(
+        f"update runs set created_at = {store.ago(100)}, started_at = {store.ago(50)}, lease_until = {store.ago(10)}"
+    )
     [taken] = await runs.claim_expired(B, 1, LONG)
     assert taken.run_id == claim.run_id
     assert 100 <= taken.queued_seconds < 130
@@ -247,7 +293,9 @@ async def test_the_time_since_the_first_start_counts_over_all_attempts(runs: Run
 @case("J8")
 @rule("RX-22", "RX-26", "RX-37")
 @pytest.mark.parametrize("skew", [-HOUR, HOUR], ids=["an hour slow", "an hour fast"])
-async def test_the_workers_own_clock_does_not_matter(runs: RunStore, store: Store, monkeypatch: pytest.MonkeyPatch, skew: int) -> None:
+async def test_the_workers_own_clock_does_not_matter(
+    runs: RunStore, store: Store, monkeypatch: pytest.MonkeyPatch, skew: int
+) -> None:
     real, real_ns = time.time, time.time_ns
     claim = await start(runs, worker=A)
     monkeypatch.setattr(time, "time", lambda: real() + skew)
@@ -267,7 +315,9 @@ async def test_the_workers_own_clock_does_not_matter(runs: RunStore, store: Stor
 
 def _as(claim: Claim, *, worker: WorkerId | None = None, attempt: int | None = None) -> Claim:
     """A claim that someone else might make up."""
-    return replace(claim, worker_id=worker or claim.worker_id, attempt=claim.attempt if attempt is None else attempt)
+    return replace(
+        claim, worker_id=worker or claim.worker_id, attempt=claim.attempt if attempt is None else attempt
+    )
 
 
 OPENING = RunEvents.opening(agent_id="main", node_id="tool_loop")
@@ -285,25 +335,35 @@ async def test_a_claim_opens_the_log_of_each_run_it_takes(runs: RunStore) -> Non
         data = json.loads(event.data)
         assert data["attempt"] == 1
         assert data["provenance"] == {"agent_id": "main", "node_id": "tool_loop", "run_id": claim.run_id}
-        assert stored(await runs.append(ends(claim, 1))).last_seq == 4, "the log goes on after its opening, without a hole"
+        assert stored(await runs.append(ends(claim, 1))).last_seq == 4, (
+            "the log goes on after its opening, without a hole"
+        )
 
 
 @rule("RX-22", "RX-37")
-async def test_a_take_over_opens_the_next_attempt_and_a_last_claim_that_only_closes_opens_nothing(runs: RunStore, store: Store) -> None:
+async def test_a_take_over_opens_the_next_attempt_and_a_last_claim_that_only_closes_opens_nothing(
+    runs: RunStore, store: Store
+) -> None:
     await runs.enqueue(a_run("talk", attempts=2))
     [first] = await runs.claim_queued(A, 1, LONG, 0, OPENING)
     await store.run_out(first.run_id)
     [second] = await runs.claim_expired(B, 1, LONG, opening=OPENING)
     await store.run_out(first.run_id)
     [third] = await runs.claim_expired(A, 1, LONG, opening=OPENING)
-    assert [(claim.last_seq, claim.is_exhausted) for claim in (first, second, third)] == [(0, False), (1, False), (2, True)]
+    assert [(claim.last_seq, claim.is_exhausted) for claim in (first, second, third)] == [
+        (0, False),
+        (1, False),
+        (2, True),
+    ]
     assert [json.loads(event.data)["attempt"] for event in await whole_log(runs, first.run_id)] == [1, 2]
     assert (await reload(runs, first.run_id)).last_seq == 2
 
 
 @case("D4")
 @rule("RX-22", "RX-49")
-async def test_a_worker_is_given_the_claims_again_whose_answer_it_never_got(runs: RunStore, store: Store) -> None:
+async def test_a_worker_is_given_the_claims_again_whose_answer_it_never_got(
+    runs: RunStore, store: Store
+) -> None:
     for session in ("heard", "unheard", "spoken", "over", "ended"):
         await runs.enqueue(a_run(session))
     heard, unheard, spoken, over, ended = await runs.claim_queued(A, 5, 600.0, 0, OPENING)
@@ -313,15 +373,21 @@ async def test_a_worker_is_given_the_claims_again_whose_answer_it_never_got(runs
     stored(await runs.append(ends(ended, 1)))
     await store.run_out(over.run_id)
     [again] = await runs.claim_unheard(A, [heard.run_id], LONG, opened=True)
-    assert replace(again, queued_seconds=0, running_seconds=0) == replace(unheard, queued_seconds=0, running_seconds=0)
-    [row] = await store.sql(f"select lease_until > {store.ago(-601)} as pushed_out from runs where run_id = '{unheard.run_id}'")
+    assert replace(again, queued_seconds=0, running_seconds=0) == replace(
+        unheard, queued_seconds=0, running_seconds=0
+    )
+    [row] = await store.sql(
+        f"select lease_until > {store.ago(-601)} as pushed_out from runs where run_id = '{unheard.run_id}'"
+    )
     assert row["pushed_out"]
     assert stored(await runs.append(ends(again, 1))).last_seq == 4, "it goes on as if nothing had been"
     assert await runs.claim_unheard(A, [heard.run_id], LONG, opened=True) == []
 
 
 @case("D4")
-async def test_a_claim_that_only_closes_has_opened_nothing_when_it_is_given_again(runs: RunStore, store: Store) -> None:
+async def test_a_claim_that_only_closes_has_opened_nothing_when_it_is_given_again(
+    runs: RunStore, store: Store
+) -> None:
     await runs.enqueue(a_run("talk", attempts=1))
     [first] = await runs.claim_queued(A, 1, LONG, 0, OPENING)
     await store.run_out(first.run_id)

@@ -30,7 +30,11 @@ async def test_of_many_rings_in_a_row_each_is_heard_once_and_of_a_growing_log_th
         bell.ring(RunReady())
         bell.ring(RunGrew(RunId("run_2"), 5))
     async with asyncio.timeout(PATIENCE_SECONDS):
-        assert [await heard.get() for _ in range(3)] == [RunGrew(RunId("run_1"), 99), RunReady(), RunGrew(RunId("run_2"), 5)]
+        assert [await heard.get() for _ in range(3)] == [
+            RunGrew(RunId("run_1"), 99),
+            RunReady(),
+            RunGrew(RunId("run_2"), 5),
+        ]
         bell.ring(RunReady())
         assert await heard.get() == RunReady()
     assert heard.empty()

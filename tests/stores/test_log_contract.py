@@ -55,7 +55,11 @@ async def test_events_follow_each_other_without_a_gap(runs: RunStore) -> None:
 async def test_an_event_is_read_back_as_it_was_sealed(runs: RunStore) -> None:
     claim = await start(runs)
     events = events_of(claim.run_id)
-    sent = [events.started(1), events.thought(MessageId("msg_1"), "hm"), events.delta(MessageId("msg_1"), "a'b\"c\\ 🎨\r\n\u2028 \x01")]
+    sent = [
+        events.started(1),
+        events.thought(MessageId("msg_1"), "hm"),
+        events.delta(MessageId("msg_1"), "a'b\"c\\ 🎨\r\n\u2028 \x01"),
+    ]
     stored(await runs.append(Batch(claim, 1, sent)))
     log = await whole_log(runs, claim.run_id)
     assert [(event.type, event.visibility, data_of(event)) for event in log] == [
@@ -69,7 +73,10 @@ async def test_an_event_is_read_back_as_it_was_sealed(runs: RunStore) -> None:
 async def test_what_no_database_can_carry_does_not_stop_a_run(runs: RunStore) -> None:
     claim = await start(runs)
     stored(await runs.append(says(claim, 1, "nul \x00 half \ud83c pair", "fine")))
-    assert [data_of(event)["text"] for event in await whole_log(runs, claim.run_id)] == ["nul \ufffd half \ufffd pair", "fine"]
+    assert [data_of(event)["text"] for event in await whole_log(runs, claim.run_id)] == [
+        "nul \ufffd half \ufffd pair",
+        "fine",
+    ]
 
 
 @rule("RX-29")
@@ -118,7 +125,9 @@ async def test_a_batch_that_breaks_a_law_is_refused_whole_and_harms_no_other(run
     """A reason without a failure: the database refuses it. The next batch of the same run is the same number again."""
     wrong, right = await started(runs, a_run("wrong"), a_run("right"))
     broken = Batch(wrong, 1, says(wrong, 1, "a").events, None, "a reason for nothing")
-    answers = await asyncio.gather(runs.append(says(right, 1, "b")), runs.append(broken), return_exceptions=True)
+    answers = await asyncio.gather(
+        runs.append(says(right, 1, "b")), runs.append(broken), return_exceptions=True
+    )
     assert isinstance(answers[1], REFUSED)
     assert not isinstance(answers[0], BaseException)
     assert stored(answers[0]).last_seq == 1
@@ -130,8 +139,12 @@ async def test_a_batch_that_breaks_a_law_is_refused_whole_and_harms_no_other(run
 
 
 @rule("RX-28")
-@pytest.mark.parametrize("status, error", [(Status.COMPLETED, None), (Status.FAILED, "the model failed"), (Status.CANCELLED, None)])
-async def test_a_run_ends_in_one_state_with_its_last_events(runs: RunStore, store: Store, status: Status, error: str | None) -> None:
+@pytest.mark.parametrize(
+    "status, error", [(Status.COMPLETED, None), (Status.FAILED, "the model failed"), (Status.CANCELLED, None)]
+)
+async def test_a_run_ends_in_one_state_with_its_last_events(
+    runs: RunStore, store: Store, status: Status, error: str | None
+) -> None:
     claim = await start(runs)
     stored(await runs.append(says(claim, 1, "a")))
     appended = stored(await runs.append(ends(claim, 2, status, error)))
@@ -205,7 +218,9 @@ async def test_the_bounds_of_a_log_follow_its_life(runs: RunStore) -> None:
 # --- keeping ----------------------------------------------------------------------------------------------------------
 
 
-async def test_the_log_of_a_run_that_ended_long_ago_is_cut_to_its_last_event(runs: RunStore, store: Store) -> None:
+async def test_the_log_of_a_run_that_ended_long_ago_is_cut_to_its_last_event(
+    runs: RunStore, store: Store
+) -> None:
     old, recent, running = await started(runs, *(a_run(f"s{n}") for n in range(3)))
     for claim in (old, recent, running):
         stored(await runs.append(says(claim, 1, *"abc")))

@@ -25,8 +25,14 @@ def test_a_statement_has_its_name_its_purpose_and_its_parameters() -> None:
     found = named_sql.parse(TEXT, numbered=False)
     assert list(found) == ["find_thing", "drop_thing"]
     find = found["find_thing"]
-    assert (find.name, find.purpose) == ("find_thing", "Find the thing of this user, by the first of its names.")
-    assert find.sql == "select name::text from things\n where user_id = :user_id and (name = :name or alias = :name)"
+    assert (find.name, find.purpose) == (
+        "find_thing",
+        "Find the thing of this user, by the first of its names.",
+    )
+    assert (
+        find.sql
+        == "select name::text from things\n where user_id = :user_id and (name = :name or alias = :name)"
+    )
     assert find.order == ("user_id", "name")
     assert find.arguments({"name": "n", "user_id": "u", "more": "m"}) == ["u", "n"]
 
@@ -38,8 +44,13 @@ def test_for_postgres_parameters_are_numbered_by_their_first_use() -> None:
 
 
 def test_casts_and_times_are_no_parameters() -> None:
-    found = named_sql.parse("-- name: one\n-- Why.\nselect a::text, '12:30', b[1:2] from t where c = :c::int[];\n", numbered=True)
-    assert (found["one"].sql, found["one"].order) == ("select a::text, '12:30', b[1:2] from t where c = $1::int[]", ("c",))
+    found = named_sql.parse(
+        "-- name: one\n-- Why.\nselect a::text, '12:30', b[1:2] from t where c = :c::int[];\n", numbered=True
+    )
+    assert (found["one"].sql, found["one"].order) == (
+        "select a::text, '12:30', b[1:2] from t where c = $1::int[]",
+        ("c",),
+    )
 
 
 REFUSALS = [

@@ -19,10 +19,13 @@ from tests.stores.harness import REFUSED, Store
 from tests.stores.test_artifacts_contract import ON_POSTGRES, hand_of, wait_until_someone_waits
 
 if TYPE_CHECKING:
-    from easel.host.node_ports import NodeStore, TokenStore
+    from easel.host.ports import NodeStore, TokenStore
 
 LONG = 3600.0
-SCHEMA: dict[str, Any] = {"type": "object", "properties": {"command": {"type": "string", "x-shell": True}, "ü": {}}}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"command": {"type": "string", "x-shell": True}, "ü": {}},
+}
 BASH = ToolDefinition("laptop__Bash", "Runs.", SCHEMA, destructive=True)
 READ = ToolDefinition("laptop__Read", "", {"type": "object"}, read_only=True, idempotent=True)
 
@@ -58,13 +61,21 @@ async def entered(nodes: NodeStore, node: Node, seconds: float = LONG, most: int
 
 def a_call(node: Node, *, seconds: float = LONG, user: UserId = OWNER) -> NewCall:
     return NewCall(
-        new_call_id(), user, node.connection_id, "tool.invoke", '{"tool":"Bash","args":{"command":"ls"}}', seconds, heard_seconds=LONG
+        new_call_id(),
+        user,
+        node.connection_id,
+        "tool.invoke",
+        '{"tool":"Bash","args":{"command":"ls"}}',
+        seconds,
+        heard_seconds=LONG,
     )
 
 
 async def run_out(store: Store, node: Node) -> None:
     """Its instance did not renew it."""
-    await store.sql(f"update nodes set expires_at = {store.ago(1)} where connection_id = '{node.connection_id}'")
+    await store.sql(
+        f"update nodes set expires_at = {store.ago(1)} where connection_id = '{node.connection_id}'"
+    )
 
 
 # --- who is there -----------------------------------------------------------------------------------------------------
@@ -75,7 +86,9 @@ async def test_a_node_is_read_back_as_it_entered(nodes: NodeStore) -> None:
     entered = await nodes.enter(node, seconds=LONG, most=1)
     assert entered is not None
     [found] = await nodes.list_nodes(OWNER)
-    assert found == Node(**{**{name: getattr(node, name) for name in Node.__slots__}, "connected_at": entered.connected_at})
+    assert found == Node(
+        **{**{name: getattr(node, name) for name in Node.__slots__}, "connected_at": entered.connected_at}
+    )
     assert list(found.tools) == [BASH.name, READ.name]
 
 
@@ -87,14 +100,18 @@ async def test_a_user_sees_no_other_users_nodes(nodes: NodeStore, store: Store) 
     assert await nodes.list_nodes(UserId("nobody")) == []
 
 
-async def test_nodes_are_listed_by_id_and_those_of_a_dead_instance_run_out(nodes: NodeStore, store: Store) -> None:
+async def test_nodes_are_listed_by_id_and_those_of_a_dead_instance_run_out(
+    nodes: NodeStore, store: Store
+) -> None:
     some = {name: a_node(name) for name in ("b", "a", "Z", "c")}
     for node in some.values():
         await entered(nodes, node)
     assert [node.node_id for node in await nodes.list_nodes(OWNER)] == ["Z", "a", "b", "c"]
     await run_out(store, some["b"])
     assert [node.node_id for node in await nodes.list_nodes(OWNER)] == ["Z", "a", "c"]
-    assert await nodes.renew([some["b"].connection_id], LONG) == {some["b"].connection_id}, "late, and nobody took its place"
+    assert await nodes.renew([some["b"].connection_id], LONG) == {some["b"].connection_id}, (
+        "late, and nobody took its place"
+    )
     assert len(await nodes.list_nodes(OWNER)) == 4
 
 
@@ -111,7 +128,9 @@ async def test_a_node_that_connects_again_replaces_its_older_connection(nodes: N
     assert await nodes.list_nodes(OWNER) == []
 
 
-async def test_a_row_that_was_swept_comes_back_unless_another_connection_has_its_place(nodes: NodeStore) -> None:
+async def test_a_row_that_was_swept_comes_back_unless_another_connection_has_its_place(
+    nodes: NodeStore,
+) -> None:
     node = a_node()
     first = await nodes.enter(node, seconds=LONG, most=1)
     assert first is not None
@@ -153,11 +172,18 @@ async def test_a_call_is_placed_taken_answered_and_fetched_once_each(nodes: Node
     assert await nodes.collect([call.call_id]) == {}
     assert await nodes.take(["con_other"]) == []
     [taken] = await nodes.take([node.connection_id])
-    assert (taken.call_id, taken.user_id, taken.target, taken.method) == (call.call_id, OWNER, node.connection_id, "tool.invoke")
+    assert (taken.call_id, taken.user_id, taken.target, taken.method) == (
+        call.call_id,
+        OWNER,
+        node.connection_id,
+        "tool.invoke",
+    )
     assert msgspec.json.decode(taken.params) == {"tool": "Bash", "args": {"command": "ls"}}
     assert LONG - 60 < taken.seconds_left <= LONG
     assert await nodes.take([node.connection_id]) == []
-    assert not await nodes.answer(call.call_id, "con_other", '{"result":0}'), "only whoever has taken it answers"
+    assert not await nodes.answer(call.call_id, "con_other", '{"result":0}'), (
+        "only whoever has taken it answers"
+    )
     assert await nodes.answer(call.call_id, node.connection_id, '{"result":1}')
     assert not await nodes.answer(call.call_id, node.connection_id, '{"result":2}')
     [stored] = (await nodes.collect([call.call_id])).values()
@@ -190,7 +216,9 @@ async def test_nothing_is_asked_of_a_node_that_is_not_there(nodes: NodeStore, st
 
 @pytest.mark.parametrize("is_taken", [False, True])
 @pytest.mark.parametrize("way", ["it leaves", "it connects again"])
-async def test_calls_fail_at_once_when_their_connection_ends(nodes: NodeStore, way: str, is_taken: bool) -> None:
+async def test_calls_fail_at_once_when_their_connection_ends(
+    nodes: NodeStore, way: str, is_taken: bool
+) -> None:
     node, other = a_node(), a_node("other")
     for one in (node, other):
         await entered(nodes, one)
@@ -217,7 +245,9 @@ async def test_an_answer_that_is_there_is_given_though_its_node_has_gone_since(n
     assert msgspec.json.decode(stored or "") == {"result": "in time"}
 
 
-async def test_calls_of_an_instance_that_died_are_given_up_when_its_nodes_run_out(nodes: NodeStore, store: Store) -> None:
+async def test_calls_of_an_instance_that_died_are_given_up_when_its_nodes_run_out(
+    nodes: NodeStore, store: Store
+) -> None:
     node = a_node()
     await entered(nodes, node)
     call = a_call(node)
@@ -226,10 +256,14 @@ async def test_calls_of_an_instance_that_died_are_given_up_when_its_nodes_run_ou
     assert await nodes.collect([call.call_id]) == {}
     await run_out(store, node)
     assert await nodes.collect([call.call_id]) == {call.call_id: None}
-    assert not await nodes.answer(call.call_id, node.connection_id, '{"result":1}'), "it was not dead after all, and is too late"
+    assert not await nodes.answer(call.call_id, node.connection_id, '{"result":1}'), (
+        "it was not dead after all, and is too late"
+    )
 
 
-async def test_a_call_that_nobody_waits_for_is_not_begun_and_not_answered(nodes: NodeStore, store: Store) -> None:
+async def test_a_call_that_nobody_waits_for_is_not_begun_and_not_answered(
+    nodes: NodeStore, store: Store
+) -> None:
     node = a_node()
     await entered(nodes, node)
     late = a_call(node, seconds=-1)
@@ -242,7 +276,9 @@ async def test_a_call_that_nobody_waits_for_is_not_begun_and_not_answered(nodes:
     assert not await nodes.answer(slow.call_id, node.connection_id, '{"result":1}')
 
 
-async def test_a_cancelled_call_is_dropped_before_it_began_and_stopped_after(nodes: NodeStore, store: Store) -> None:
+async def test_a_cancelled_call_is_dropped_before_it_began_and_stopped_after(
+    nodes: NodeStore, store: Store
+) -> None:
     node, mallory = a_node(), await store.add_user("mallory")
     await entered(nodes, node)
     waiting, under_way = a_call(node), a_call(node)
@@ -250,7 +286,9 @@ async def test_a_cancelled_call_is_dropped_before_it_began_and_stopped_after(nod
     await nodes.take([node.connection_id])
     await nodes.place(waiting)
     assert await nodes.cancel(mallory, under_way.call_id) is None
-    assert await nodes.withdrawn([node.connection_id], unheard=True) == [], "and nobody cancels what is another's"
+    assert await nodes.withdrawn([node.connection_id], unheard=True) == [], (
+        "and nobody cancels what is another's"
+    )
     assert await nodes.cancel(OWNER, waiting.call_id) is None
     assert await nodes.take([node.connection_id]) == []
     assert await nodes.cancel(OWNER, under_way.call_id) == node.connection_id
@@ -262,7 +300,9 @@ async def test_a_cancelled_call_is_dropped_before_it_began_and_stopped_after(nod
 
 
 @rule("RX-34")
-async def test_a_call_whose_caller_is_not_heard_of_is_not_begun_and_is_stopped(nodes: NodeStore, store: Store) -> None:
+async def test_a_call_whose_caller_is_not_heard_of_is_not_begun_and_is_stopped(
+    nodes: NodeStore, store: Store
+) -> None:
     """Whoever made it has died: what it asked for does not go on for nobody until its deadline."""
     node = a_node()
     await entered(nodes, node)
@@ -301,8 +341,12 @@ async def test_leaving_and_placing_at_once_leaves_no_call_behind(nodes: NodeStor
         node = a_node()
         await entered(nodes, node)
         calls = [a_call(node) for _ in range(4)]
-        placed, lost = await asyncio.gather(asyncio.gather(*(nodes.place(call) for call in calls)), nodes.leave(node.connection_id))
-        assert sorted(lost) == sorted(call.call_id for call, there in zip(calls, placed, strict=True) if there)
+        placed, lost = await asyncio.gather(
+            asyncio.gather(*(nodes.place(call) for call in calls)), nodes.leave(node.connection_id)
+        )
+        assert sorted(lost) == sorted(
+            call.call_id for call, there in zip(calls, placed, strict=True) if there
+        )
         await store.sql("delete from calls")
 
 
@@ -322,13 +366,17 @@ async def test_a_connection_that_ends_waits_for_the_call_that_is_being_placed_an
     call = a_call(node)
     async with hand.transaction():
         assert await by_hand(hand, "place_call", **{name: getattr(call, name) for name in NewCall.__slots__})
-        ending = asyncio.create_task(nodes.leave(node.connection_id) if way == "it leaves" else entered(nodes, a_node()))
+        ending = asyncio.create_task(
+            nodes.leave(node.connection_id) if way == "it leaves" else entered(nodes, a_node())
+        )
         await wait_until_someone_waits(hand)
     assert await ending == [call.call_id]
 
 
 @ON_POSTGRES
-async def test_a_call_waits_for_the_connection_that_is_ending_and_is_not_placed(nodes: NodeStore, store: Store) -> None:
+async def test_a_call_waits_for_the_connection_that_is_ending_and_is_not_placed(
+    nodes: NodeStore, store: Store
+) -> None:
     """Else it would be told as lost, as if it might have been done; so it is asked of the node by its newer connection."""
     node, hand = a_node(), hand_of(store)
     await entered(nodes, node)
@@ -361,15 +409,30 @@ async def test_the_database_knows_the_states_of_a_call(nodes: NodeStore, store: 
 # --- tokens -----------------------------------------------------------------------------------------------------------
 
 
-def a_token(kind: TokenKind = TokenKind.NODE, *, user: UserId = OWNER, node_id: str | None = None, shown: str = "s") -> NewToken:
-    return NewToken(token_id=new_token_id(), user_id=user, kind=kind, name="a name", node_id=node_id, digest=digest_of(shown))
+def a_token(
+    kind: TokenKind = TokenKind.NODE, *, user: UserId = OWNER, node_id: str | None = None, shown: str = "s"
+) -> NewToken:
+    return NewToken(
+        token_id=new_token_id(),
+        user_id=user,
+        kind=kind,
+        name="a name",
+        node_id=node_id,
+        digest=digest_of(shown),
+    )
 
 
 async def test_a_token_is_found_by_its_digest_until_it_is_revoked(tokens: TokenStore, store: Store) -> None:
     new = a_token(node_id="laptop")
     made = await tokens.create(new)
     assert made is not None
-    assert (made.token_id, made.user_id, made.kind, made.name, made.node_id) == (new.token_id, OWNER, TokenKind.NODE, "a name", "laptop")
+    assert (made.token_id, made.user_id, made.kind, made.name, made.node_id) == (
+        new.token_id,
+        OWNER,
+        TokenKind.NODE,
+        "a name",
+        "laptop",
+    )
     assert await tokens.of_digest(digest_of("s")) == await tokens.of_id(made.token_id) == made
     assert await tokens.of_digest(digest_of("t")) is None
     other = await tokens.create(a_token(shown="other"))

@@ -55,7 +55,9 @@ class Heard:
             return await self.rings.get()
 
 
-async def test_a_ring_is_heard_on_every_instance_and_once_on_its_own(two: tuple[PostgresDatabase, PostgresDatabase]):
+async def test_a_ring_is_heard_on_every_instance_and_once_on_its_own(
+    two: tuple[PostgresDatabase, PostgresDatabase],
+):
     here, there = Heard(two[0]), Heard(two[1])
     await connected(two)
     for ring in (RunGrew(RunId("run_1"), 7), RunReady(anywhere=True), CancelAsked(RunId("run_1"))):
@@ -65,7 +67,9 @@ async def test_a_ring_is_heard_on_every_instance_and_once_on_its_own(two: tuple[
     assert here.rings.empty()
 
 
-async def test_rings_of_one_log_that_wait_together_are_one_ring(two: tuple[PostgresDatabase, PostgresDatabase]):
+async def test_rings_of_one_log_that_wait_together_are_one_ring(
+    two: tuple[PostgresDatabase, PostgresDatabase],
+):
     there = Heard(two[1])
     two[0].bell.listen(lambda _: None)
     await connected(two)
@@ -77,7 +81,9 @@ async def test_rings_of_one_log_that_wait_together_are_one_ring(two: tuple[Postg
 
 @case("E6")
 @rule("RX-11")
-async def test_a_bell_whose_connection_was_ended_mends_itself(two: tuple[PostgresDatabase, PostgresDatabase], database_url: str):
+async def test_a_bell_whose_connection_was_ended_mends_itself(
+    two: tuple[PostgresDatabase, PostgresDatabase], database_url: str
+):
     there = Heard(two[1])
     two[0].bell.listen(lambda _: None)
     axe = await asyncpg.connect(database_url)
@@ -173,8 +179,17 @@ async def test_claims_stay_on_the_index_and_read_little_while_old_rows_are_pinne
 
     async def pages(after_turn: int) -> int:
         opening = {"opening": "{}", "event_type": "run.start", "visibility": "public"}
-        given = {"worker_id": WorkerId("w"), "room": 4, "seconds": 15.0, "after_turn": after_turn, "prefer_seconds": 0.1, **opening}
-        plan = await eye.fetch("explain (analyze, buffers, format json) " + statement.sql, *statement.arguments(given))
+        given = {
+            "worker_id": WorkerId("w"),
+            "room": 4,
+            "seconds": 15.0,
+            "after_turn": after_turn,
+            "prefer_seconds": 0.1,
+            **opening,
+        }
+        plan = await eye.fetch(
+            "explain (analyze, buffers, format json) " + statement.sql, *statement.arguments(given)
+        )
         found: dict[str, Any] = json.loads(plan[0][0])[0]["Plan"]
         assert "Seq Scan" not in str(found)
         return found["Shared Hit Blocks"] + found["Shared Read Blocks"]
@@ -208,7 +223,9 @@ async def test_when_no_connection_is_free_the_answer_is_unavailable_and_not_a_ha
         await narrow.close()
 
 
-async def test_a_connection_that_breaks_while_it_is_given_back_fails_nothing(database_url: str, monkeypatch: pytest.MonkeyPatch):
+async def test_a_connection_that_breaks_while_it_is_given_back_fails_nothing(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+):
     """What was asked has been answered by then."""
     real, broke = asyncpg.Pool.release, list[Any]()
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 A_WHILE = 600.0  # which is not over while the test runs
 
 
-async def claimed(runs: RunStore, worker: WorkerId, *, room: int = 10, seconds: float = A_WHILE) -> list[RunId]:
+async def claimed(
+    runs: RunStore, worker: WorkerId, *, room: int = 10, seconds: float = A_WHILE
+) -> list[RunId]:
     return [claim.run_id for claim in await runs.claim_queued(worker, room, LONG, 0, prefer_seconds=seconds)]
 
 

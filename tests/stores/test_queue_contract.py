@@ -43,9 +43,20 @@ async def test_a_run_is_queued_as_it_was_asked_for(runs: RunStore) -> None:
     enqueued = await runs.enqueue(new)
     run = enqueued.run
     assert enqueued.is_new
-    assert (run.run_id, run.user_id, run.session_id, run.input_text, run.max_attempts) == (new.run_id, OWNER, "talk", "hello", 5)
+    assert (run.run_id, run.user_id, run.session_id, run.input_text, run.max_attempts) == (
+        new.run_id,
+        OWNER,
+        "talk",
+        "hello",
+        5,
+    )
     assert (run.status, run.attempt, run.last_seq, run.oldest_seq) == (Status.QUEUED, 0, 0, 1)
-    assert (run.started_at, run.finished_at, run.cancel_requested_at, run.error_message) == (None, None, None, None)
+    assert (run.started_at, run.finished_at, run.cancel_requested_at, run.error_message) == (
+        None,
+        None,
+        None,
+        None,
+    )
     assert abs(run.created_at - datetime.now(UTC)) < timedelta(seconds=30)
 
 
@@ -103,7 +114,9 @@ async def test_the_same_key_gives_the_first_run_as_it_is_by_now(runs: RunStore) 
     assert (again.is_new, again.run.run_id, again.run.status) == (False, claim.run_id, Status.COMPLETED)
 
 
-async def test_the_same_key_for_another_request_is_refused_and_leaves_nothing(runs: RunStore, store: Store) -> None:
+async def test_the_same_key_for_another_request_is_refused_and_leaves_nothing(
+    runs: RunStore, store: Store
+) -> None:
     await runs.enqueue(a_run("talk", key="k", digest="d"))
     with pytest.raises(IdempotencyConflict) as refused:
         await runs.enqueue(a_run("elsewhere", key="k", digest="other"))
@@ -164,7 +177,10 @@ async def test_sessions_take_turns(runs: RunStore) -> None:
 
 async def test_equal_session_ids_of_two_users_are_two_sessions(runs: RunStore, store: Store) -> None:
     guest = await store.add_user("guest")
-    mine, theirs = (await runs.enqueue(a_run("talk"))).run, (await runs.enqueue(a_run("talk", user=guest))).run
+    mine, theirs = (
+        (await runs.enqueue(a_run("talk"))).run,
+        (await runs.enqueue(a_run("talk", user=guest))).run,
+    )
     assert [claim.run_id for claim in await runs.claim_queued(A, 5, LONG, 0)] == [mine.run_id, theirs.run_id]
 
 
@@ -175,8 +191,12 @@ async def test_a_session_that_fell_silent_takes_its_next_run_at_once(runs: RunSt
     assert await finish_next(runs) == later.run_id
 
 
-@pytest.mark.parametrize("status, error", [(Status.COMPLETED, None), (Status.FAILED, "why"), (Status.CANCELLED, None)])
-async def test_however_a_run_ends_the_next_one_gets_its_turn(runs: RunStore, status: Status, error: str | None) -> None:
+@pytest.mark.parametrize(
+    "status, error", [(Status.COMPLETED, None), (Status.FAILED, "why"), (Status.CANCELLED, None)]
+)
+async def test_however_a_run_ends_the_next_one_gets_its_turn(
+    runs: RunStore, status: Status, error: str | None
+) -> None:
     claim = await start(runs, "talk")
     waiting = (await runs.enqueue(a_run("talk"))).run
     assert stored(await runs.append(ends(claim, 1, status, error))).turn_passed
@@ -248,8 +268,12 @@ async def test_the_first_asking_counts(runs: RunStore) -> None:
 
 
 @rule("RX-28")
-@pytest.mark.parametrize("status, error", [(Status.COMPLETED, None), (Status.FAILED, "why"), (Status.CANCELLED, None)])
-async def test_an_ended_run_cannot_be_cancelled_any_more(runs: RunStore, status: Status, error: str | None) -> None:
+@pytest.mark.parametrize(
+    "status, error", [(Status.COMPLETED, None), (Status.FAILED, "why"), (Status.CANCELLED, None)]
+)
+async def test_an_ended_run_cannot_be_cancelled_any_more(
+    runs: RunStore, status: Status, error: str | None
+) -> None:
     claim = await start(runs)
     await runs.append(ends(claim, 1, status, error))
     before = await reload(runs, claim.run_id)
@@ -262,8 +286,16 @@ async def test_an_ended_run_cannot_be_cancelled_any_more(runs: RunStore, status:
 # --- finding ----------------------------------------------------------------------------------------------------------
 
 
-async def listed(runs: RunStore, *statuses: Status, session: str | None = None, before: int | None = None, limit: int = 100) -> list[RunId]:
-    found = await runs.list_runs(OWNER, session_id=SessionId(session) if session else None, statuses=statuses, before=before, limit=limit)
+async def listed(
+    runs: RunStore, *statuses: Status, session: str | None = None, before: int | None = None, limit: int = 100
+) -> list[RunId]:
+    found = await runs.list_runs(
+        OWNER,
+        session_id=SessionId(session) if session else None,
+        statuses=statuses,
+        before=before,
+        limit=limit,
+    )
     return [run.run_id for run in found]
 
 
@@ -281,7 +313,9 @@ async def test_a_listing_is_newest_first_and_goes_on_below_its_last(runs: RunSto
 
 async def test_a_listing_is_filtered_before_it_is_cut(runs: RunStore) -> None:
     ended = [await start(runs, f"ended-{n}") for n in range(3)]
-    for claim, status, error in zip(ended, (Status.COMPLETED, Status.FAILED, Status.CANCELLED), (None, "why", None), strict=True):
+    for claim, status, error in zip(
+        ended, (Status.COMPLETED, Status.FAILED, Status.CANCELLED), (None, "why", None), strict=True
+    ):
         await runs.append(ends(claim, 1, status, error))
     running = await start(runs, "running")
     queued = [(await runs.enqueue(a_run(f"queued-{n}"))).run.run_id for n in range(3)]

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from easel.core.run.batch import Batch, QueueDepth
 from easel.core.run.status import Status, is_terminal
@@ -16,7 +23,18 @@ from easel.core.stream.log import Bounds
 from easel.errors import IdempotencyConflict
 from easel.ids import OWNER, MessageId, SessionId
 from tests import requirements
-from tests.stores.harness import LONG, PATIENCE_SECONDS, A, B, Store, a_run, closing, data_of, events_of, open_store
+from tests.stores.harness import (
+    LONG,
+    PATIENCE_SECONDS,
+    A,
+    B,
+    Store,
+    a_run,
+    closing,
+    data_of,
+    events_of,
+    open_store,
+)
 from tests.stores.queue_model import ModelClaim, ModelQueue, ModelRun
 
 if TYPE_CHECKING:
@@ -58,7 +76,11 @@ class QueueMachine(RuleBasedStateMachine):
 
     # -- what can happen
 
-    @rule(session=SESSIONS, key=st.sampled_from([None, None, None, "k1", "k2"]), digest=st.sampled_from(["d1", "d2"]))
+    @rule(
+        session=SESSIONS,
+        key=st.sampled_from([None, None, None, "k1", "k2"]),
+        digest=st.sampled_from(["d1", "d2"]),
+    )
     def enqueue(self, session: str, key: str | None, digest: str) -> None:
         new = a_run(session, key=key, digest=digest)
         expected = self.model.enqueue(ModelRun(new.run_id, session, new.max_attempts, key, digest))
@@ -74,7 +96,9 @@ class QueueMachine(RuleBasedStateMachine):
     def claim(self, worker: WorkerId, room: int, data: st.DataObject) -> None:
         after = data.draw(st.sampled_from([None, None, None, *self.claims[-1:]]))
         expected = self.model.claim(worker, room, after.run_id if after else None)
-        claims: list[Claim] = self.wait(self.store.runs.claim_queued(worker, room, LONG, after.turn_no if after else 0))
+        claims: list[Claim] = self.wait(
+            self.store.runs.claim_queued(worker, room, LONG, after.turn_no if after else 0)
+        )
         assert [_bare(claim) for claim in claims] == expected
         self.took(claims)
 
@@ -89,7 +113,11 @@ class QueueMachine(RuleBasedStateMachine):
     def took(self, claims: list[Claim]) -> None:
         for claim in claims:
             run = self.model.runs[claim.run_id]
-            assert (claim.last_seq, claim.max_attempts, claim.cancel_requested) == (len(run.log), run.max_attempts, run.cancel_asked)
+            assert (claim.last_seq, claim.max_attempts, claim.cancel_requested) == (
+                len(run.log),
+                run.max_attempts,
+                run.cancel_asked,
+            )
         self.claims += claims
 
     @precondition(lambda self: self.model.held())
@@ -103,8 +131,16 @@ class QueueMachine(RuleBasedStateMachine):
     def renew(self, data: st.DataObject) -> None:
         worker = data.draw(WORKERS)
         newest = {claim.run_id: claim for claim in self.claims if claim.worker_id == worker}
-        asked = data.draw(st.lists(st.sampled_from(list(newest.values())), unique_by=lambda claim: claim.run_id)) if newest else []
-        expected = {claim.run_id: self.model.runs[claim.run_id].cancel_asked for claim in asked if self.model.holds(_bare(claim))}
+        asked = (
+            data.draw(st.lists(st.sampled_from(list(newest.values())), unique_by=lambda claim: claim.run_id))
+            if newest
+            else []
+        )
+        expected = {
+            claim.run_id: self.model.runs[claim.run_id].cancel_asked
+            for claim in asked
+            if self.model.holds(_bare(claim))
+        }
         assert self.wait(self.store.runs.renew(asked, LONG)) == expected
 
     @precondition(lambda self: self.claims)
@@ -123,7 +159,11 @@ class QueueMachine(RuleBasedStateMachine):
         self.events += count
         events = [events_of(claim.run_id).delta(MessageId("msg"), text) for text in texts]
         expected = self.model.append(_bare(claim), number, texts, ends_as)
-        appended = self.wait(self.store.runs.append(Batch(claim, number, events, ends_as, "why" if ends_as is Status.FAILED else None)))
+        appended = self.wait(
+            self.store.runs.append(
+                Batch(claim, number, events, ends_as, "why" if ends_as is Status.FAILED else None)
+            )
+        )
         assert (appended and (appended.last_seq, appended.cancel_requested, appended.turn_passed)) == expected
 
     @precondition(lambda self: self.claims)
@@ -144,7 +184,9 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(is_terminal(run.status) for run in self.model.runs.values()))
     @rule(data=st.data())
     def prune(self, data: st.DataObject) -> None:
-        run_id = data.draw(st.sampled_from([run.run_id for run in self.model.runs.values() if is_terminal(run.status)]))
+        run_id = data.draw(
+            st.sampled_from([run.run_id for run in self.model.runs.values() if is_terminal(run.status)])
+        )
         self.wait(self.store.make_old(run_id, 500))
         assert self.wait(self.store.runs.prune(250)) == self.model.prune([run_id])
 
@@ -152,12 +194,22 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_runs_are_the_same(self) -> None:
-        listed = self.wait(self.store.runs.list_runs(OWNER, session_id=None, statuses=[], before=None, limit=1000))
+        listed = self.wait(
+            self.store.runs.list_runs(OWNER, session_id=None, statuses=[], before=None, limit=1000)
+        )
         for run, expected in zip(reversed(listed), self.model.runs.values(), strict=True):
             assert run.run_id == expected.run_id
             assert run.session_id == SessionId(expected.session)
-            assert (run.status, run.attempt, run.max_attempts) == (expected.status, expected.attempt, expected.max_attempts)
-            assert (run.oldest_seq, run.last_seq, run.error_message) == (expected.oldest, len(expected.log), expected.error)
+            assert (run.status, run.attempt, run.max_attempts) == (
+                expected.status,
+                expected.attempt,
+                expected.max_attempts,
+            )
+            assert (run.oldest_seq, run.last_seq, run.error_message) == (
+                expected.oldest,
+                len(expected.log),
+                expected.error,
+            )
             assert (run.started_at is not None) == expected.was_started
             assert (run.finished_at is not None) == is_terminal(expected.status)
             assert (run.cancel_requested_at is not None) == expected.cancel_asked
@@ -172,15 +224,23 @@ class QueueMachine(RuleBasedStateMachine):
         )
         assert self.wait(self.store.runs.queue_depth()) == depth
         for worker in (A, B):
-            asked = {run.run_id for run in runs if run.owner == worker and run.status is Status.RUNNING and run.cancel_asked}
+            asked = {
+                run.run_id
+                for run in runs
+                if run.owner == worker and run.status is Status.RUNNING and run.cancel_asked
+            }
             assert self.wait(self.store.runs.cancels_asked(worker)) == asked
 
     def teardown(self) -> None:
         """The logs are compared at the end: they only grow and are only cut."""
-        assert self.wait(self.store.runs.heads(list(self.model.runs))) == {run.run_id: len(run.log) for run in self.model.runs.values()}
+        assert self.wait(self.store.runs.heads(list(self.model.runs))) == {
+            run.run_id: len(run.log) for run in self.model.runs.values()
+        }
         for run in self.model.runs.values():
             log = self.wait(self.store.runs.events_after(run.run_id, 0, 1000))
-            assert [(event.seq, _says(event)) for event in log] == list(enumerate(run.log, start=1))[run.oldest - 1 :]
+            assert [(event.seq, _says(event)) for event in log] == list(enumerate(run.log, start=1))[
+                run.oldest - 1 :
+            ]
             bounds = Bounds(run.oldest, len(run.log), is_terminal(run.status))
             assert self.wait(self.store.runs.bounds(OWNER, run.run_id)) == bounds
 
@@ -217,6 +277,9 @@ def test_a_store_is_the_model_made_durable(kind: str, machine: type[QueueMachine
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=EXAMPLES[kind], stateful_step_count=STEPS, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+            max_examples=EXAMPLES[kind],
+            stateful_step_count=STEPS,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
         ),
     )

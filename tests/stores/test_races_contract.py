@@ -13,7 +13,22 @@ from easel.core.run.status import Status
 from easel.errors import IdempotencyConflict
 from easel.ids import OWNER, RunId, WorkerId
 from tests.requirements import case, rule
-from tests.stores.harness import LONG, A, B, Store, a_run, closing, data_of, ends, log_types, reload, says, started, stored, whole_log
+from tests.stores.harness import (
+    LONG,
+    A,
+    B,
+    Store,
+    a_run,
+    closing,
+    data_of,
+    ends,
+    log_types,
+    reload,
+    says,
+    started,
+    stored,
+    whole_log,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -73,7 +88,9 @@ async def test_eight_workers_claim_two_thousand_runs_each_once(runs: RunStore) -
     claimed: list[Claim] = []
 
     async def work(worker_id: WorkerId) -> None:
-        while len(claimed) < total:  # a row that another is just taking is passed over, so empty hands do not mean the end
+        while (
+            len(claimed) < total
+        ):  # a row that another is just taking is passed over, so empty hands do not mean the end
             claimed.extend(await runs.claim_queued(worker_id, 7, LONG, 0))
 
     async with asyncio.timeout(LONGEST):
@@ -102,13 +119,19 @@ async def test_a_run_whose_claim_ran_out_is_taken_over_by_one_of_many(runs: RunS
 
 
 @rule("RX-13", "RX-30")
-async def test_a_worker_that_wakes_up_while_another_takes_over_changes_nothing(runs: RunStore, store: Store) -> None:
+async def test_a_worker_that_wakes_up_while_another_takes_over_changes_nothing(
+    runs: RunStore, store: Store
+) -> None:
     claims = await started(runs, *(a_run(f"s{nth}") for nth in range(RACES)), worker=A)
 
     async def drill(nth: int) -> None:
         stale = claims[nth]
         await store.run_out(stale.run_id)
-        asks = [lambda: runs.append(ends(stale, 1)), lambda: runs.renew([stale], LONG), lambda: runs.claim_expired(B, AT_ONCE, LONG)]
+        asks = [
+            lambda: runs.append(ends(stale, 1)),
+            lambda: runs.renew([stale], LONG),
+            lambda: runs.claim_expired(B, AT_ONCE, LONG),
+        ]
         answers = await race(*(asks if nth % 2 else reversed(asks)))
         assert None in answers
         assert {} in answers
@@ -125,7 +148,9 @@ async def test_a_worker_that_wakes_up_while_another_takes_over_changes_nothing(r
 @case("J10")
 @rule("RX-31")
 async def test_fifty_equal_requests_at_once_make_one_run(runs: RunStore) -> None:
-    answers: list[Enqueued] = await race(*(lambda: runs.enqueue(a_run("talk", key="k", digest="d")) for _ in range(50)))
+    answers: list[Enqueued] = await race(
+        *(lambda: runs.enqueue(a_run("talk", key="k", digest="d")) for _ in range(50))
+    )
     assert sum(answer.is_new for answer in answers) == 1
     assert len({answer.run.run_id for answer in answers}) == 1
     assert len(await runs.list_runs(OWNER, session_id=None, statuses=[], before=None, limit=10)) == 1
@@ -142,7 +167,9 @@ async def test_of_two_different_requests_under_one_key_one_wins_and_the_other_is
             return conflict
 
     async def drill(nth: int) -> None:
-        asks = [lambda digest=digest: attempt(f"k{nth}", digest) for digest in ("this", "that", "this", "that")]
+        asks = [
+            lambda digest=digest: attempt(f"k{nth}", digest) for digest in ("this", "that", "this", "that")
+        ]
         answers = await race(*asks)
         [winner] = {answer.run.run_id for answer in answers if isinstance(answer, Enqueued)}
         assert sum(isinstance(answer, Enqueued) and answer.is_new for answer in answers) == 1
@@ -160,7 +187,9 @@ async def test_a_turn_is_never_lost_between_an_arrival_and_an_end(runs: RunStore
     async def drill(nth: int) -> None:
         nonlocal passed
         claim = claims[nth]
-        _, appended = await either_order(nth, lambda: runs.enqueue(a_run(f"s{nth}")), lambda: runs.append(ends(claim, 1)))
+        _, appended = await either_order(
+            nth, lambda: runs.enqueue(a_run(f"s{nth}")), lambda: runs.append(ends(claim, 1))
+        )
         passed += stored(appended).turn_passed
 
     await many(drill)
@@ -175,7 +204,11 @@ async def test_a_turn_is_never_passed_to_a_run_that_was_just_cancelled(runs: Run
     async def drill(nth: int) -> None:
         claim = claims[nth]
         waiting = [(await runs.enqueue(a_run(f"s{nth}"))).run.run_id for _ in range(2)]
-        await either_order(nth, lambda: runs.append(ends(claim, 1)), lambda: runs.request_cancel(OWNER, waiting[0], closing(waiting[0])))
+        await either_order(
+            nth,
+            lambda: runs.append(ends(claim, 1)),
+            lambda: runs.request_cancel(OWNER, waiting[0], closing(waiting[0])),
+        )
         assert (await reload(runs, waiting[0])).status is Status.CANCELLED
 
     await many(drill)
@@ -208,9 +241,13 @@ async def test_a_cancel_that_races_with_the_end_leaves_one_end(runs: RunStore) -
         claim = claims[nth]
         stored(await runs.append(says(claim, 1, "last words")))
         cancel, appended = await either_order(
-            nth, lambda: runs.request_cancel(OWNER, claim.run_id, closing(claim.run_id)), lambda: runs.append(ends(claim, 2))
+            nth,
+            lambda: runs.request_cancel(OWNER, claim.run_id, closing(claim.run_id)),
+            lambda: runs.append(ends(claim, 2)),
         )
-        assert cancel.changed == appended.cancel_requested, "either the asking came in time and the worker hears so, or it came too late"
+        assert cancel.changed == appended.cancel_requested, (
+            "either the asking came in time and the worker hears so, or it came too late"
+        )
         came_in_time += cancel.changed
         assert await assert_one_end(runs, claim.run_id) is Status.COMPLETED
 
@@ -220,7 +257,9 @@ async def test_a_cancel_that_races_with_the_end_leaves_one_end(runs: RunStore) -
 
 @case("J9")
 @rule("RX-12", "RS-37")
-async def test_a_cancel_that_races_with_the_claim_either_ends_the_run_or_is_told_to_its_worker(runs: RunStore) -> None:
+async def test_a_cancel_that_races_with_the_claim_either_ends_the_run_or_is_told_to_its_worker(
+    runs: RunStore,
+) -> None:
     outcomes: Counter[Status] = Counter()
     claimed: dict[RunId, Claim] = {}
     async with asyncio.timeout(LONGEST):
@@ -236,7 +275,9 @@ async def test_a_cancel_that_races_with_the_claim_either_ends_the_run_or_is_told
     asked = await runs.cancels_asked(A)
     for run in await runs.list_runs(OWNER, session_id=None, statuses=[], before=None, limit=RACES):
         outcomes[run.status] += 1
-        assert (run.run_id in claimed) == (run.status is Status.RUNNING), "what was cancelled first is never executed"
+        assert (run.run_id in claimed) == (run.status is Status.RUNNING), (
+            "what was cancelled first is never executed"
+        )
         assert (run.run_id in asked) == (run.status is Status.RUNNING)
         if run.status is Status.RUNNING:
             stored(await runs.append(ends(claimed[run.run_id], 1, Status.CANCELLED)))
@@ -251,7 +292,11 @@ async def test_a_cancel_that_races_with_a_hand_back_is_not_lost(runs: RunStore) 
 
     async def drill(nth: int) -> None:
         claim = claims[nth]
-        await either_order(nth, lambda: runs.request_cancel(OWNER, claim.run_id, closing(claim.run_id)), lambda: runs.hand_back(claim))
+        await either_order(
+            nth,
+            lambda: runs.request_cancel(OWNER, claim.run_id, closing(claim.run_id)),
+            lambda: runs.hand_back(claim),
+        )
 
     await many(drill)
     left = {claim.run_id: claim for claim in await runs.claim_queued(B, RACES, LONG, 0)}
@@ -294,7 +339,10 @@ async def test_readers_by_seq_miss_nothing_while_eight_runs_are_written(runs: Ru
                 return
 
     async with asyncio.timeout(LONGEST):
-        await race(*(lambda claim=claim: write(claim) for claim in claims), *(lambda claim=claim: tail(claim) for claim in claims))
+        await race(
+            *(lambda claim=claim: write(claim) for claim in claims),
+            *(lambda claim=claim: tail(claim) for claim in claims),
+        )
 
 
 @case("E1")
@@ -309,7 +357,13 @@ async def test_a_batch_that_is_sent_many_times_at_once_is_stored_once(runs: RunS
         assert {stored(answer).last_seq for answer in answers} == {2}
         answers = await race(*(lambda: runs.append(ends(claim, 2)) for _ in range(3)))
         assert {stored(answer).last_seq for answer in answers} == {5}
-        assert await log_types(runs, claim.run_id) == ["message.delta", "message.delta", "message.completed", "run.status", "done"]
+        assert await log_types(runs, claim.run_id) == [
+            "message.delta",
+            "message.delta",
+            "message.completed",
+            "run.status",
+            "done",
+        ]
 
     await many(drill)
 

@@ -17,8 +17,20 @@ if TYPE_CHECKING:
 
 # How each database writes the specification's types.
 TYPES = {
-    "sqlite": {"text": "text", "bigint": "integer", "integer": "integer", "jsonb": "text", "timestamptz": "integer"},
-    "postgres": {"text": "text", "bigint": "bigint", "integer": "integer", "jsonb": "jsonb", "timestamptz": "timestamp with time zone"},
+    "sqlite": {
+        "text": "text",
+        "bigint": "integer",
+        "integer": "integer",
+        "jsonb": "text",
+        "timestamptz": "integer",
+    },
+    "postgres": {
+        "text": "text",
+        "bigint": "bigint",
+        "integer": "integer",
+        "jsonb": "jsonb",
+        "timestamptz": "timestamp with time zone",
+    },
 }
 
 RUNS = [
@@ -94,7 +106,9 @@ async def test_the_indexes_of_the_specification_exist(store: Store) -> None:
 
 @rule("RX-15")
 @pytest.mark.parametrize("status", ["", "QUEUED", "paused", "done"])
-async def test_the_database_refuses_a_status_that_is_not_one_of_five(store: Store, runs: RunStore, status: str) -> None:
+async def test_the_database_refuses_a_status_that_is_not_one_of_five(
+    store: Store, runs: RunStore, status: str
+) -> None:
     claim = await start(runs)
     with pytest.raises(REFUSED, match="status_is_known"):
         await store.sql(f"update runs set status = '{status}' where run_id = '{claim.run_id}'")
@@ -117,7 +131,9 @@ IMPOSSIBLE = [
 
 @rule("RX-28")
 @pytest.mark.parametrize("law, change", [row[1:] for row in IMPOSSIBLE], ids=[row[0] for row in IMPOSSIBLE])
-async def test_the_database_refuses_an_impossible_run(store: Store, runs: RunStore, law: str, change: str) -> None:
+async def test_the_database_refuses_an_impossible_run(
+    store: Store, runs: RunStore, law: str, change: str
+) -> None:
     claim = await start(runs)
     with pytest.raises(REFUSED, match=law):
         await store.sql(f"update runs set {change} where run_id = '{claim.run_id}'")
@@ -139,7 +155,11 @@ IMPOSSIBLE_EVENTS = [
 
 
 @rule("RX-17", "RX-29")
-@pytest.mark.parametrize("run_id, seq, visibility", [row[1:] for row in IMPOSSIBLE_EVENTS], ids=[row[0] for row in IMPOSSIBLE_EVENTS])
+@pytest.mark.parametrize(
+    "run_id, seq, visibility",
+    [row[1:] for row in IMPOSSIBLE_EVENTS],
+    ids=[row[0] for row in IMPOSSIBLE_EVENTS],
+)
 async def test_the_database_refuses_an_impossible_event(
     store: Store, runs: RunStore, run_id: str | None, seq: int, visibility: str
 ) -> None:

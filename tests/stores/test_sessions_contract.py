@@ -31,7 +31,9 @@ def sessions(store: Store) -> SessionStore:
 
 def asks(text: str, session: str = "talk", user: UserId = OWNER, title: str | None = None) -> NewRun:
     run_id = new_run_id()
-    return NewRun(run_id, user, SessionId(session), text, 3, question=question(run_id, text), title=title or text)
+    return NewRun(
+        run_id, user, SessionId(session), text, 3, question=question(run_id, text), title=title or text
+    )
 
 
 def answers(claim: Claim, number: int, text: str, status: Status = Status.COMPLETED) -> Batch:
@@ -48,14 +50,21 @@ def spoken(events: list[LoggedEvent]) -> list[tuple[int, str, Any]]:
 
 
 @rule("CC-03", "CC-04", "RS-03", "RS-34")
-async def test_a_thread_has_what_was_asked_and_what_was_said_in_one_order(runs: RunStore, sessions: SessionStore) -> None:
+async def test_a_thread_has_what_was_asked_and_what_was_said_in_one_order(
+    runs: RunStore, sessions: SessionStore
+) -> None:
     first = asks("hello")
     assert (await runs.enqueue(first)).thread_seq == 1
     [claim] = await runs.claim_queued(A, 1, LONG, 0)
     delta = events_of(first.run_id).delta(answer_id(first.run_id), "hi")
-    assert stored(await runs.append(Batch(claim, 1, [events_of(first.run_id).started(1), delta]))).thread_seq == 2
+    assert (
+        stored(await runs.append(Batch(claim, 1, [events_of(first.run_id).started(1), delta]))).thread_seq
+        == 2
+    )
     second = asks("and then?")
-    assert (await runs.enqueue(second)).thread_seq == 3, "a message sent meanwhile has its place among what is being said"
+    assert (await runs.enqueue(second)).thread_seq == 3, (
+        "a message sent meanwhile has its place among what is being said"
+    )
     assert stored(await runs.append(answers(claim, 2, "hi there"))).thread_seq == 4
     assert spoken(await thread(sessions)) == [
         (1, "message.completed", "hello"),
@@ -77,7 +86,9 @@ async def test_a_thread_has_what_was_asked_and_what_was_said_in_one_order(runs: 
 
 
 @rule("CC-02", "RS-03")
-async def test_state_events_have_no_place_in_the_thread(runs: RunStore, sessions: SessionStore, store: Store) -> None:
+async def test_state_events_have_no_place_in_the_thread(
+    runs: RunStore, sessions: SessionStore, store: Store
+) -> None:
     await runs.enqueue(asks("hello"))
     [claim] = await runs.claim_queued(A, 1, LONG, 0)
     assert stored(await runs.append(Batch(claim, 1, [events_of(claim.run_id).started(1)]))).thread_seq is None
@@ -92,18 +103,25 @@ async def test_state_events_have_no_place_in_the_thread(runs: RunStore, sessions
 
 
 @rule("RX-13", "RS-34")
-async def test_a_worker_that_lost_its_claim_leaves_no_gap_in_the_thread(runs: RunStore, sessions: SessionStore, store: Store) -> None:
+async def test_a_worker_that_lost_its_claim_leaves_no_gap_in_the_thread(
+    runs: RunStore, sessions: SessionStore, store: Store
+) -> None:
     await runs.enqueue(asks("hello"))
     [stale] = await runs.claim_queued(A, 1, LONG, 0)
     await store.run_out(stale.run_id)
     [claim] = await runs.claim_expired(B, 1, LONG)
     assert await runs.append(answers(stale, 1, "from the dead")) is None
     await runs.append(answers(claim, 1, "alive"))
-    assert spoken(await thread(sessions)) == [(1, "message.completed", "hello"), (2, "message.completed", "alive")]
+    assert spoken(await thread(sessions)) == [
+        (1, "message.completed", "hello"),
+        (2, "message.completed", "alive"),
+    ]
 
 
 @rule("RX-29")
-async def test_a_repeated_batch_takes_its_place_in_the_thread_once(runs: RunStore, sessions: SessionStore) -> None:
+async def test_a_repeated_batch_takes_its_place_in_the_thread_once(
+    runs: RunStore, sessions: SessionStore
+) -> None:
     await runs.enqueue(asks("hello"))
     [claim] = await runs.claim_queued(A, 1, LONG, 0)
     delta = events_of(claim.run_id).delta(answer_id(claim.run_id), "hi")
@@ -113,7 +131,9 @@ async def test_a_repeated_batch_takes_its_place_in_the_thread_once(runs: RunStor
 
 
 @rule("RS-34")
-async def test_many_runs_at_once_leave_every_thread_without_a_gap(runs: RunStore, sessions: SessionStore) -> None:
+async def test_many_runs_at_once_leave_every_thread_without_a_gap(
+    runs: RunStore, sessions: SessionStore
+) -> None:
     """Enqueues into the same sessions race with appends and endings of their active runs."""
     names = [f"s{n}" for n in range(5)]
 
@@ -137,36 +157,62 @@ async def test_many_runs_at_once_leave_every_thread_without_a_gap(runs: RunStore
         assert [event.seq for event in seen] == list(range(1, 8 * 4 + 1))
 
 
-async def test_cancelling_a_queued_run_that_has_said_something_leaves_its_message(runs: RunStore, sessions: SessionStore) -> None:
+async def test_cancelling_a_queued_run_that_has_said_something_leaves_its_message(
+    runs: RunStore, sessions: SessionStore
+) -> None:
     await runs.enqueue(asks("hello"))
     [claim] = await runs.claim_queued(A, 1, LONG, 0)
     await runs.append(Batch(claim, 1, [events_of(claim.run_id).delta(answer_id(claim.run_id), "so f")]))
     assert await runs.hand_back(claim)
     closing = events_of(claim.run_id).ending(answer_id(claim.run_id), "so far", Status.CANCELLED, None)
-    answer = await runs.request_cancel(OWNER, claim.run_id, closing, message(answer_id(claim.run_id), "so far"))
+    answer = await runs.request_cancel(
+        OWNER, claim.run_id, closing, message(answer_id(claim.run_id), "so far")
+    )
     assert answer is not None
     assert answer.thread_seq == 3
     kept = await sessions.messages(OWNER, TALK, before=None, limit=10)
-    assert [(one.role, one.content, one.status) for one in kept] == [("user", "hello", None), ("assistant", "so far", "cancelled")]
+    assert [(one.role, one.content, one.status) for one in kept] == [
+        ("user", "hello", None),
+        ("assistant", "so far", "cancelled"),
+    ]
     assert [event.seq for event in await thread(sessions)] == [1, 2, 3]
 
 
-async def test_sessions_are_listed_by_their_latest_message_and_in_pages(runs: RunStore, sessions: SessionStore) -> None:
+async def test_sessions_are_listed_by_their_latest_message_and_in_pages(
+    runs: RunStore, sessions: SessionStore
+) -> None:
     for n in range(5):
         await runs.enqueue(asks(f"message {n}", f"s{n}"))
     await runs.enqueue(asks("again", "s1"))
     first = await sessions.list_sessions(OWNER, search="", before=None, limit=3)
     assert [one.session_id for one in first] == ["s1", "s4", "s3"]
-    rest = await sessions.list_sessions(OWNER, search="", before=(first[-1].last_message_at, first[-1].session_id), limit=3)
+    rest = await sessions.list_sessions(
+        OWNER, search="", before=(first[-1].last_message_at, first[-1].session_id), limit=3
+    )
     assert [one.session_id for one in rest] == ["s2", "s0"]
-    assert [one.title for one in first] == ["message 1", "message 4", "message 3"], "the first message names the session, not a later one"
+    assert [one.title for one in first] == ["message 1", "message 4", "message 3"], (
+        "the first message names the session, not a later one"
+    )
 
 
-@pytest.mark.parametrize("search, found", [("ALPHA", ["a"]), ("100%", ["b"]), ("_", ["c"]), ("a%b", []), ("\\", ["d"]), ("zz", ["zz"])])
-async def test_a_search_finds_what_it_says_and_has_no_wildcards(sessions: SessionStore, search: str, found: list[str]) -> None:
-    for name, title in (("a", "Alpha beta"), ("b", "at 100% now"), ("c", "under_score"), ("d", "back\\slash"), ("zz", "plain")):
+@pytest.mark.parametrize(
+    "search, found",
+    [("ALPHA", ["a"]), ("100%", ["b"]), ("_", ["c"]), ("a%b", []), ("\\", ["d"]), ("zz", ["zz"])],
+)
+async def test_a_search_finds_what_it_says_and_has_no_wildcards(
+    sessions: SessionStore, search: str, found: list[str]
+) -> None:
+    for name, title in (
+        ("a", "Alpha beta"),
+        ("b", "at 100% now"),
+        ("c", "under_score"),
+        ("d", "back\\slash"),
+        ("zz", "plain"),
+    ):
         await sessions.create(OWNER, SessionId(name), title)
-    assert [one.session_id for one in await sessions.list_sessions(OWNER, search=search, before=None, limit=9)] == found
+    assert [
+        one.session_id for one in await sessions.list_sessions(OWNER, search=search, before=None, limit=9)
+    ] == found
 
 
 IN_EITHER_CASE = [
@@ -188,7 +234,9 @@ IN_EITHER_CASE = [
 
 
 @pytest.mark.parametrize("search, found", IN_EITHER_CASE)
-async def test_a_search_finds_letters_of_every_language_in_either_case(sessions: SessionStore, search: str, found: list[str]) -> None:
+async def test_a_search_finds_letters_of_every_language_in_either_case(
+    sessions: SessionStore, search: str, found: list[str]
+) -> None:
     titles = {
         "umlaut": "Ärger über",
         "cyrillic": "Привет, мир",
@@ -200,7 +248,9 @@ async def test_a_search_finds_letters_of_every_language_in_either_case(sessions:
     }
     for name, title in {**titles, "0": None}.items():
         await sessions.create(OWNER, SessionId(name), title)
-    assert [one.session_id for one in await sessions.list_sessions(OWNER, search=search, before=None, limit=9)] == found
+    assert [
+        one.session_id for one in await sessions.list_sessions(OWNER, search=search, before=None, limit=9)
+    ] == found
 
 
 async def test_a_session_is_made_once_renamed_and_found(sessions: SessionStore) -> None:
@@ -215,7 +265,9 @@ async def test_a_session_is_made_once_renamed_and_found(sessions: SessionStore) 
     assert await sessions.get(OWNER, SessionId("none")) is None
 
 
-async def test_a_title_of_ones_own_is_not_replaced_by_a_message(runs: RunStore, sessions: SessionStore) -> None:
+async def test_a_title_of_ones_own_is_not_replaced_by_a_message(
+    runs: RunStore, sessions: SessionStore
+) -> None:
     await sessions.create(OWNER, TALK, "My talk")
     await runs.enqueue(asks("hello"))
     session = await sessions.get(OWNER, TALK)
@@ -242,12 +294,16 @@ async def test_a_deleted_session_takes_everything_with_it_and_its_worker_writes_
         [row] = await store.sql(f"select count(*) as left_over from {table} where run_id = '{new.run_id}'")
         assert row["left_over"] == 0, table
     assert await sessions.get(OWNER, SessionId("other")) is not None
-    assert (await runs.enqueue(asks("anew"))).thread_seq == 3, "the same name is a new session, whose numbers go on: no old cursor fits it"
+    assert (await runs.enqueue(asks("anew"))).thread_seq == 3, (
+        "the same name is a new session, whose numbers go on: no old cursor fits it"
+    )
     assert [one.content for one in await sessions.messages(OWNER, TALK, before=None, limit=9)] == ["anew"]
 
 
 @rule("RX-54")
-async def test_another_users_session_is_not_there(runs: RunStore, sessions: SessionStore, store: Store) -> None:
+async def test_another_users_session_is_not_there(
+    runs: RunStore, sessions: SessionStore, store: Store
+) -> None:
     await store.sql("insert into users (user_id, name) values ('mallory', 'mallory')")
     await runs.enqueue(asks("secret", user=UserId("mallory")))
     assert await sessions.get(OWNER, TALK) is None
@@ -259,7 +315,9 @@ async def test_another_users_session_is_not_there(runs: RunStore, sessions: Sess
     assert await sessions.delete(OWNER, TALK) is None
 
 
-async def test_messages_come_in_pages_of_the_newest_each_in_order(runs: RunStore, sessions: SessionStore) -> None:
+async def test_messages_come_in_pages_of_the_newest_each_in_order(
+    runs: RunStore, sessions: SessionStore
+) -> None:
     for n in range(5):
         await runs.enqueue(asks(f"{n}"))
     newest = await sessions.messages(OWNER, TALK, before=None, limit=2)
@@ -282,10 +340,14 @@ async def test_a_pruned_run_moves_the_start_of_its_thread_and_never_makes_a_hole
     assert bounds is not None
     assert (bounds.oldest, bounds.newest) == (3, 3)
     assert spoken(await thread(sessions, after=bounds.oldest - 1)) == [(3, "message.completed", "new")]
-    assert len(await sessions.messages(OWNER, TALK, before=None, limit=9)) == 3, "what was said is kept; only its stream is shortened"
+    assert len(await sessions.messages(OWNER, TALK, before=None, limit=9)) == 3, (
+        "what was said is kept; only its stream is shortened"
+    )
 
 
-async def test_a_run_without_a_question_opens_no_place_in_the_thread(runs: RunStore, sessions: SessionStore) -> None:
+async def test_a_run_without_a_question_opens_no_place_in_the_thread(
+    runs: RunStore, sessions: SessionStore
+) -> None:
     new = NewRun(RunId(new_run_id()), OWNER, TALK, "by a job", 3)
     assert (await runs.enqueue(new)).thread_seq is None
     assert await thread(sessions) == []

@@ -10,7 +10,7 @@ from easel.ids import OWNER, UserId, new_sign_in_id
 from tests.requirements import case
 
 if TYPE_CHECKING:
-    from easel.host.node_ports import SignInStore
+    from easel.host.ports import SignInStore
     from tests.stores.harness import Store
 
 MONTH = 30 * 86_400.0
@@ -39,7 +39,9 @@ async def test_ending_twice_is_ending_once(sign_ins: SignInStore, store: Store) 
     assert await sign_ins.ended([one]) == {one}, "the first time counts"
 
 
-async def test_what_nobody_could_come_with_any_more_is_forgotten_by_the_next_one(sign_ins: SignInStore, store: Store) -> None:
+async def test_what_nobody_could_come_with_any_more_is_forgotten_by_the_next_one(
+    sign_ins: SignInStore, store: Store
+) -> None:
     old, new = new_sign_in_id(), new_sign_in_id()
     await sign_ins.end(OWNER, old, MONTH)
     await store.sql(f"update ended_sign_ins set forget_at = {store.ago(1)} where sign_in_id = '{old}'")

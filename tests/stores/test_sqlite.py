@@ -22,7 +22,18 @@ from easel.ids import OWNER, RunId, SessionId
 from easel.stores.sqlite import SqliteDatabase, open_sqlite
 from easel.stores.sqlite import executor as lanes
 from tests.requirements import case, rule
-from tests.stores.harness import PATIENCE_SECONDS, a_run, log_types, reload, says, sqlite_at, start, started, stored, whole_log
+from tests.stores.harness import (
+    PATIENCE_SECONDS,
+    a_run,
+    log_types,
+    reload,
+    says,
+    sqlite_at,
+    start,
+    started,
+    stored,
+    whole_log,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -53,7 +64,9 @@ def count(connection: sqlite3.Connection, table: str) -> int:
 
 
 def add_user(name: str) -> Any:
-    return lambda connection: connection.execute("insert into users (user_id, name) values (?, ?)", (name, name)).fetchall()
+    return lambda connection: connection.execute(
+        "insert into users (user_id, name) values (?, ?)", (name, name)
+    ).fetchall()
 
 
 # --- the writer -------------------------------------------------------------------------------------------------------
@@ -100,7 +113,9 @@ async def test_a_write_that_fails_harms_no_other_of_its_transaction(database: Sq
     assert [type(answer) for answer in answers] == [list, LookupError, sqlite3.IntegrityError, list]
     assert database.commits == before + 2
     names = await database.read(
-        lambda connection: [row["name"] for row in connection.execute("select name from users order by name").fetchall()]
+        lambda connection: [
+            row["name"] for row in connection.execute("select name from users order by name").fetchall()
+        ]
     )
     assert names == ["first", "last", "owner"]
 
@@ -113,7 +128,10 @@ async def test_nobody_is_answered_before_the_commit(database: SqliteDatabase) ->
         leave.wait(PATIENCE_SECONDS)
 
     async with writer_at_work(database):
-        first, second = asyncio.create_task(database.write(add_user("guest"))), asyncio.create_task(database.write(holds_up))
+        first, second = (
+            asyncio.create_task(database.write(add_user("guest"))),
+            asyncio.create_task(database.write(holds_up)),
+        )
         await asyncio.sleep(0)
     assert await asyncio.to_thread(entered.wait, PATIENCE_SECONDS)
     # The first is done within its transaction, which the second keeps open.
@@ -158,7 +176,9 @@ async def test_a_write_whose_asker_stopped_waiting_is_done_all_the_same(database
     assert stored(await database.runs.append(says(claim, 2, "y"))).last_seq == 2
 
 
-async def test_more_than_the_lane_holds_is_refused_at_once(database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_than_the_lane_holds_is_refused_at_once(
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lanes, "MOST_WAITING", 5)
     async with writer_at_work(database):
         waiting = asyncio.gather(*(database.write(add_user(f"u{nth}")) for nth in range(4)))
@@ -183,7 +203,10 @@ async def test_the_writer_waits_for_the_disk_as_it_was_told_to(path: Path, asked
     async with sqlite_at(path, synchronous=asked) as database:
 
         def settings(connection: sqlite3.Connection) -> list[Any]:
-            return [connection.execute(f"pragma {name}").fetchall()[0][0] for name in ("synchronous", "journal_mode", "foreign_keys")]
+            return [
+                connection.execute(f"pragma {name}").fetchall()[0][0]
+                for name in ("synchronous", "journal_mode", "foreign_keys")
+            ]
 
         assert await database.write(settings) == [pragma, "wal", 1]
 
@@ -235,7 +258,9 @@ asyncio.run(main())
 @contextmanager
 def another_process(path: Path) -> Iterator[subprocess.Popen[str]]:
     """Another Easel on the same folder, writing as fast as it can and saying what was acknowledged."""
-    child = subprocess.Popen([sys.executable, "-c", WRITES_UNTIL_KILLED, str(path)], cwd=HOME, stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [sys.executable, "-c", WRITES_UNTIL_KILLED, str(path)], cwd=HOME, stdout=subprocess.PIPE, text=True
+    )
     try:
         yield child
     finally:
@@ -264,7 +289,9 @@ async def test_what_was_acknowledged_survives_kill_9(path: Path) -> None:
         for run_id, last_seq in acknowledged.items():
             run = await reload(database.runs, run_id)
             assert run.last_seq >= last_seq
-            assert [event.seq for event in await whole_log(database.runs, run_id)] == list(range(1, run.last_seq + 1))
+            assert [event.seq for event in await whole_log(database.runs, run_id)] == list(
+                range(1, run.last_seq + 1)
+            )
 
 
 @rule("RS-50")
@@ -272,13 +299,18 @@ async def test_a_second_process_is_refused_and_told_who_is_there(path: Path) -> 
     with another_process(path) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        with pytest.raises(BadSettings, match=rf"in use by process {child.pid},.*several processes need Postgres: set EASEL_DATABASE_URL"):
+        with pytest.raises(
+            BadSettings,
+            match=rf"in use by process {child.pid},.*several processes need Postgres: set EASEL_DATABASE_URL",
+        ):
             await open_sqlite(path)
     async with sqlite_at(path) as database:  # a killed process holds nothing
         await database.runs.probe()
 
 
-async def test_a_second_opening_in_the_same_process_is_refused_too(database: SqliteDatabase, path: Path) -> None:
+async def test_a_second_opening_in_the_same_process_is_refused_too(
+    database: SqliteDatabase, path: Path
+) -> None:
     with pytest.raises(BadSettings, match=f"process {os.getpid()}"):
         await open_sqlite(path)
     await database.runs.probe()
@@ -315,7 +347,10 @@ async def test_a_full_disk_refuses_writes_keeps_reads_and_mends_itself(database:
     with full_disk():
         for _ in range(3):
             answers = await asyncio.gather(
-                runs.append(says(claim, 2, "lost")), runs.enqueue(a_run("lost")), runs.probe(), return_exceptions=True
+                runs.append(says(claim, 2, "lost")),
+                runs.enqueue(a_run("lost")),
+                runs.probe(),
+                return_exceptions=True,
             )
             assert [type(answer) for answer in answers] == [Unavailable] * 3, answers
         assert await reload(runs, claim.run_id) == before
@@ -336,7 +371,9 @@ async def test_a_file_that_another_program_locks_is_unavailable_until_it_lets_go
         await database.runs.probe()
 
 
-async def test_a_read_that_the_disk_refuses_is_unavailable_and_the_next_one_is_not(database: SqliteDatabase, path: Path) -> None:
+async def test_a_read_that_the_disk_refuses_is_unavailable_and_the_next_one_is_not(
+    database: SqliteDatabase, path: Path
+) -> None:
     def fails(_: sqlite3.Connection) -> None:
         sqlite3.connect(path.parent / "none" / "none.db")
 

@@ -13,7 +13,20 @@ from easel.stores.migrations import Migration
 from easel.stores.sqlite import SqliteDatabase, open_sqlite
 from easel.stores.sqlite.runs import SQL
 from tests.requirements import case, rule
-from tests.stores.harness import A, B, a_run, closing, ends, reload, says, sqlite_at, start, started, stored, whole_log
+from tests.stores.harness import (
+    A,
+    B,
+    a_run,
+    closing,
+    ends,
+    reload,
+    says,
+    sqlite_at,
+    start,
+    started,
+    stored,
+    whole_log,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,10 +66,14 @@ async def test_the_database_refuses_a_payload_that_is_not_json(database: SqliteD
         )
 
 
-async def test_a_migration_is_applied_whole_or_not_at_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_migration_is_applied_whole_or_not_at_all(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = migrations.available("sqlite")
     wrong = Migration(
-        99, "wrong", "create table a (b text); -- so far; so good\ninsert into a values (';');\ninsert into missing values (1);"
+        99,
+        "wrong",
+        "create table a (b text); -- so far; so good\ninsert into a values (';');\ninsert into missing values (1);",
     )
     database = await open_sqlite(path)
     assert await database.schema_version() == 0
@@ -66,10 +83,23 @@ async def test_a_migration_is_applied_whole_or_not_at_all(path: Path, monkeypatc
         with pytest.raises(sqlite3.OperationalError, match="no such table: missing"):
             await database.migrate()
         assert await database.schema_version() == first[-1].version
-        assert await database.read(lambda connection: connection.execute("select 1 from sqlite_schema where name = 'a'").fetchall()) == []
-        patch.setattr(migrations, "available", lambda _: [*first, Migration(99, "right", wrong.sql.rpartition("insert")[0])])
+        assert (
+            await database.read(
+                lambda connection: connection.execute(
+                    "select 1 from sqlite_schema where name = 'a'"
+                ).fetchall()
+            )
+            == []
+        )
+        patch.setattr(
+            migrations,
+            "available",
+            lambda _: [*first, Migration(99, "right", wrong.sql.rpartition("insert")[0])],
+        )
         assert await database.migrate() == ["0099 right"]
-        assert await database.read(lambda connection: [row["b"] for row in connection.execute("select b from a").fetchall()]) == [";"]
+        assert await database.read(
+            lambda connection: [row["b"] for row in connection.execute("select b from a").fetchall()]
+        ) == [";"]
     await database.close()
 
 
@@ -97,10 +127,14 @@ async def test_a_statement_finds_its_rows_by_an_index_in_their_order(
 ) -> None:
     statement = SQL[name]
     given = dict.fromkeys(statement.order, 1) | {"statuses": "[]", "run_ids": "[]"}
-    rows = await database.write(lambda connection: connection.execute(f"explain query plan {statement.sql}", given).fetchall())
+    rows = await database.write(
+        lambda connection: connection.execute(f"explain query plan {statement.sql}", given).fetchall()
+    )
     plan = [row["detail"] for row in rows]
     assert any(used in step for step in plan), plan
-    assert not [step for step in plan if step.startswith("SCAN") and "json_each" not in step and used not in step], plan
+    assert not [
+        step for step in plan if step.startswith("SCAN") and "json_each" not in step and used not in step
+    ], plan
     assert may_sort or not [step for step in plan if "ORDER BY" in step], plan
 
 

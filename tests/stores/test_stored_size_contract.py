@@ -38,7 +38,13 @@ def compact(payload: str) -> str:
     """The JSON as the database writes it, but for the spaces that it puts between, and without what seal adds."""
     data = json.loads(payload, parse_float=Written, parse_int=Written)
     return (
-        "{" + ",".join(f"{json.dumps(key)}:{text_of(item)}" for key, item in data.items() if key not in ("visibility", "provenance")) + "}"
+        "{"
+        + ",".join(
+            f"{json.dumps(key)}:{text_of(item)}"
+            for key, item in data.items()
+            if key not in ("visibility", "provenance")
+        )
+        + "}"
     )
 
 
@@ -52,7 +58,13 @@ def text_of(value: Any) -> str:
     if isinstance(value, Written):
         return str(value)
     if isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{text_of(item)}" for key, item in value.items()) + "}"
+        return (
+            "{"
+            + ",".join(
+                f"{json.dumps(key, ensure_ascii=False)}:{text_of(item)}" for key, item in value.items()
+            )
+            + "}"
+        )
     if isinstance(value, list):
         return "[" + ",".join(map(text_of, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
@@ -77,7 +89,9 @@ async def test_an_event_of_a_run_is_read_back_in_at_most_2_kb(store: Store, what
     claim = await start(store.runs)
     sealed = events_of(claim.run_id).called(ToolResult(CallId("call_1"), "gsv__Echo", HEAVY[what]))
     stored(await store.runs.append(Batch(claim, 1, [sealed])))
-    [row] = await store.sql("select cast(payload as text) as payload from run_events where event_type = 'tool.result'")
+    [row] = await store.sql(
+        "select cast(payload as text) as payload from run_events where event_type = 'tool.result'"
+    )
     assert_is_light_and_whole(row["payload"], sealed, HEAVY[what], "result")
 
 

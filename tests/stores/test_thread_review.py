@@ -13,8 +13,9 @@ from easel.core.artifact.artifact import NewArtifact
 from easel.core.principal import THE_OWNER
 from easel.core.run.batch import Batch
 from easel.core.run.conversation import Step, ToolCall
+from easel.core.run.events import never_begun
 from easel.core.run.status import Status
-from easel.core.session.message import message, never_begun
+from easel.core.session.message import message
 from easel.core.stream.filter import CHAT
 from easel.core.stream.notifications import LogGone
 from easel.errors import CursorGone
@@ -38,7 +39,13 @@ NEVER = 3600.0
 
 @pytest_asyncio.fixture
 async def tails(store: Store) -> AsyncIterator[Tails]:
-    options = {"poll_seconds": NEVER, "heartbeat_seconds": NEVER, "stall_seconds": NEVER, "room": Room(10), "window": 100}
+    options = {
+        "poll_seconds": NEVER,
+        "heartbeat_seconds": NEVER,
+        "stall_seconds": NEVER,
+        "room": Room(10),
+        "window": 100,
+    }
     made = Tails(THREADS, store.database.sessions, store.bell, **options)  # pyright: ignore[reportArgumentType]
     yield made
     await made.close()
@@ -54,7 +61,9 @@ async def ask(store: Store, *words: str) -> None:
 
 
 @rule("RS-34", "CC-29")
-async def test_a_thread_that_was_deleted_shows_nothing_of_itself_in_one_of_the_same_name(store: Store, tails: Tails) -> None:
+async def test_a_thread_that_was_deleted_shows_nothing_of_itself_in_one_of_the_same_name(
+    store: Store, tails: Tails
+) -> None:
     """Even while someone who watched the old one has not left yet, and its events are still in memory."""
     slow = await tails.open(THE_OWNER, "talk", None, CHAT)
     assert slow is not None
@@ -70,7 +79,9 @@ async def test_a_thread_that_was_deleted_shows_nothing_of_itself_in_one_of_the_s
 
 
 @rule("RS-34")
-async def test_who_did_not_hear_of_the_deletion_goes_on_with_the_new_thread_and_misses_nothing_of_it(store: Store, tails: Tails) -> None:
+async def test_who_did_not_hear_of_the_deletion_goes_on_with_the_new_thread_and_misses_nothing_of_it(
+    store: Store, tails: Tails
+) -> None:
     viewer = await tails.open(THE_OWNER, "talk", None, CHAT)
     assert viewer is not None
     await ask(store, "old 1", "old 2", "old 3")
@@ -83,7 +94,9 @@ async def test_who_did_not_hear_of_the_deletion_goes_on_with_the_new_thread_and_
 
 
 @rule("RS-34")
-async def test_a_cursor_of_a_deleted_thread_is_gone_and_never_means_a_place_in_the_next(store: Store, tails: Tails) -> None:
+async def test_a_cursor_of_a_deleted_thread_is_gone_and_never_means_a_place_in_the_next(
+    store: Store, tails: Tails
+) -> None:
     await ask(store, "old 1", "old 2", "old 3")
     await store.database.sessions.delete(OWNER, TALK)
     await ask(store, "new 1", "new 2", "new 3", "new 4")
@@ -127,7 +140,13 @@ async def test_a_poll_that_breaks_is_not_given_up(store: Store, monkeypatch: pyt
         return await heads(keys)
 
     monkeypatch.setattr(sessions, "heads", breaks_twice)
-    options = {"poll_seconds": 0.02, "heartbeat_seconds": NEVER, "stall_seconds": NEVER, "room": Room(10), "window": 100}
+    options = {
+        "poll_seconds": 0.02,
+        "heartbeat_seconds": NEVER,
+        "stall_seconds": NEVER,
+        "room": Room(10),
+        "window": 100,
+    }
     tails = Tails(THREADS, sessions, store.bell, **options)  # pyright: ignore[reportArgumentType]
     viewer = await tails.open(THE_OWNER, "talk", None, CHAT)
     assert viewer is not None
@@ -166,10 +185,15 @@ async def test_what_a_cancelled_run_left_behind_keeps_its_artifacts(store: Store
     moved = [one for event in ending for one in event.moved]
     assert moved, "the text is too long for an event"
     artifacts = store.database.artifacts
-    wanted = [NewArtifact(one.artifact_id, len(one.content), "text/plain", "key/" + one.artifact_id) for one in moved]
+    wanted = [
+        NewArtifact(one.artifact_id, len(one.content), "text/plain", "key/" + one.artifact_id)
+        for one in moved
+    ]
     await artifacts.mark_stored(OWNER, await artifacts.claim(OWNER, wanted))
     await store.runs.request_cancel(OWNER, new.run_id, ending, left)
-    assert {row["artifact_id"] for row in await store.sql("select artifact_id from artifact_refs")} == {one.artifact_id for one in moved}
+    assert {row["artifact_id"] for row in await store.sql("select artifact_id from artifact_refs")} == {
+        one.artifact_id for one in moved
+    }
 
 
 @rule("RS-37", "CC-03")
@@ -181,8 +205,15 @@ async def test_the_chat_hears_of_a_run_that_was_cancelled_before_it_began(store:
     assert answer.thread_seq == 2
     [_, heard] = await store.database.sessions.events_after(owned(OWNER, "talk"), 0, 10)
     data = json.loads(heard.data)
-    assert (heard.type, data["role"], data["status"], data["run_id"]) == ("message.completed", "assistant", "cancelled", new.run_id)
-    assert [row["event_type"] for row in await store.sql("select event_type from run_events order by seq")] == ["run.status", "done"]
+    assert (heard.type, data["role"], data["status"], data["run_id"]) == (
+        "message.completed",
+        "assistant",
+        "cancelled",
+        new.run_id,
+    )
+    assert [
+        row["event_type"] for row in await store.sql("select event_type from run_events order by seq")
+    ] == ["run.status", "done"]
     [_, kept] = await store.database.sessions.messages(OWNER, TALK, before=None, limit=9)
     assert (kept.role, kept.status) == ("assistant", "cancelled")
 
@@ -202,7 +233,9 @@ class HandsBackMeanwhile:
 
 
 @rule("RX-12")
-async def test_a_cancel_that_meets_a_run_on_its_way_back_looks_again_and_keeps_what_was_said(store: Store) -> None:
+async def test_a_cancel_that_meets_a_run_on_its_way_back_looks_again_and_keeps_what_was_said(
+    store: Store,
+) -> None:
     await store.runs.enqueue(asks("hello"))
     [claim] = await store.runs.claim_queued(A, 1, LONG, 0)
     made, said = events_of(claim.run_id), "I said this"

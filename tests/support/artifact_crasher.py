@@ -95,7 +95,11 @@ async def pieces(life: Life) -> AsyncIterator[bytes]:
 
 async def live(life: Life, plan: dict[str, str]) -> None:
     url = plan["database_url"]
-    database = await (open_postgres(url, pool=1) if url else open_sqlite(Path(plan["folder"]) / "easel.db", synchronous="normal"))
+    database = await (
+        open_postgres(url, pool=1)
+        if url
+        else open_sqlite(Path(plan["folder"]) / "easel.db", synchronous="normal")
+    )
     blobs = cast(Blobs, DeadlyBlobs(open_blobs(plan["blobs"]), life))
     story = Artifacts(database.artifacts, blobs, max_bytes=LIMIT, grace_seconds=7 * 86_400)
     if life.does == "sweep":
@@ -116,7 +120,9 @@ def main() -> None:
     for number in range(plan["lives"]):
         does, dies = WAYS[plan["ways"][number % len(plan["ways"])]]
         # A second object goes only where there is a first.
-        life = Life(number, does, dies, contents(plan["survivor"] if dies == "before an object goes" else number))
+        life = Life(
+            number, does, dies, contents(plan["survivor"] if dies == "before an object goes" else number)
+        )
         child = os.fork()
         if child == 0:
             asyncio.run(live(life, plan))

@@ -19,7 +19,9 @@ def id_of(content: bytes) -> ArtifactId:
 def aged_name(seconds: float, name: str | None = None) -> str:
     """A blob's name as if it had been made so long ago; the random part is its own, or that of `name`."""
     made = int((time.time() - seconds) * 1000)
-    return "".join(_ALPHABET[made >> shift & 31] for shift in range(45, -1, -5)) + (name or new_blob_name())[10:]
+    return (
+        "".join(_ALPHABET[made >> shift & 31] for shift in range(45, -1, -5)) + (name or new_blob_name())[10:]
+    )
 
 
 def aged_key(seconds: float = 0.0, user_id: UserId = OWNER) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 from typer.testing import CliRunner, Result
 
-from easel.cli.app import app as cli
+from easel.cli import app as cli
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,9 @@ def is_there(server: EaselProcess, canvas_id: str) -> bool:
 def content(server: EaselProcess, canvas_id: str) -> dict[str, Any]:
     """All that a person could see of a canvas, with the bytes of its assets."""
     whole = rpc(server, "canvas.get", canvasId=canvas_id)
-    assets = {path: rpc(server, "canvas.asset.get", canvasId=canvas_id, path=path) for path in whole["assets"]}
+    assets = {
+        path: rpc(server, "canvas.asset.get", canvasId=canvas_id, path=path) for path in whole["assets"]
+    }
     return {
         "title": whole["descriptor"]["title"],
         "spec": whole["spec"],
@@ -61,7 +63,12 @@ def easel_on(server: EaselProcess, *arguments: object) -> Result:
 
 
 def easel_at(url: str, token: str, *arguments: object) -> Result:
-    variables = {"EASEL_TOKEN": token, "EASEL_PORT": url.rpartition(":")[2], "COLUMNS": "300", "NO_COLOR": "1"}
+    variables = {
+        "EASEL_TOKEN": token,
+        "EASEL_PORT": url.rpartition(":")[2],
+        "COLUMNS": "300",
+        "NO_COLOR": "1",
+    }
     return CliRunner(env=variables).invoke(cli.app, [str(one) for one in arguments])
 
 
@@ -89,4 +96,8 @@ def written(folder: Path, files: dict[str, Any]) -> Path:
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }

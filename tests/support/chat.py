@@ -18,7 +18,15 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.frames import CloseCode
 
-from tests.support.sse import CONNECT_SECONDS, PATIENCE_SECONDS, RECONNECT_SECONDS, ContractBroken, Event, Refused, event_of
+from tests.support.sse import (
+    CONNECT_SECONDS,
+    PATIENCE_SECONDS,
+    RECONNECT_SECONDS,
+    ContractBroken,
+    Event,
+    Refused,
+    event_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -54,7 +62,12 @@ def heard_in(frame: str | bytes, *, debug: bool) -> Heard:
     said = json.loads(frame)
     if isinstance(said, dict) and set(said) == {"type", "error"} and said["type"] == "error":
         error = said["error"]
-        if not isinstance(error, dict) or not {"code", "name", "message"} <= set(error) <= {"code", "name", "message", "details"}:
+        if not isinstance(error, dict) or not {"code", "name", "message"} <= set(error) <= {
+            "code",
+            "name",
+            "message",
+            "details",
+        }:
             raise ContractBroken(f"not an error: {frame[:300]}")
         return Complaint(error["code"], error["name"], error["message"], error.get("details", {}))
     event = event_of(said)
@@ -89,7 +102,9 @@ class Chat:
         """Raises `ChatRefused` for any answer but a handshake, `OSError` or `EOFError` if there is none. No token: none is sent."""
         query = ({} if after is None else {"last_event_id": str(after)}) | ({"debug": "1"} if debug else {})
         given = ({} if token is None else {"Authorization": f"Bearer {token}"}) | headers
-        where = f"ws://{urlsplit(base_url).netloc}/ws/chat/{thread_id}" + (f"?{urlencode(query)}" if query else "")
+        where = f"ws://{urlsplit(base_url).netloc}/ws/chat/{thread_id}" + (
+            f"?{urlencode(query)}" if query else ""
+        )
         try:
             connection = await connect(
                 where,
@@ -114,7 +129,9 @@ class Chat:
             await connection.wait_closed()
 
     async def say(self, text: str, key: str | None = None) -> None:
-        await self.send(json.dumps({"type": "message", "text": text} | ({} if key is None else {"idempotency_key": key})))
+        await self.send(
+            json.dumps({"type": "message", "text": text} | ({} if key is None else {"idempotency_key": key}))
+        )
 
     async def cancel(self) -> None:
         await self.send('{"type":"cancel"}')
@@ -212,7 +229,12 @@ class ChatFollower:
             try:
                 after = self.cursor or None
                 async with Chat.open(
-                    base_url, self.thread_id, self.token, after=after, debug=self.debug, patience=PATIENCE_SECONDS
+                    base_url,
+                    self.thread_id,
+                    self.token,
+                    after=after,
+                    debug=self.debug,
+                    patience=PATIENCE_SECONDS,
                 ) as chat:
                     self.connected += 1
                     async for event in chat.events():

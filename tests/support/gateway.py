@@ -64,7 +64,9 @@ class GatewayClient:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, base_url: str, token: str | None, *, query: str = "", **headers: str) -> AsyncIterator[GatewayClient]:
+    async def open(
+        cls, base_url: str, token: str | None, *, query: str = "", **headers: str
+    ) -> AsyncIterator[GatewayClient]:
         """Not connected yet. The token goes by header; None: none is sent."""
         given = ({} if token is None else {"Authorization": f"Bearer {token}"}) | headers
         socket = await connect(
@@ -87,16 +89,25 @@ class GatewayClient:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def connected(cls, base_url: str, token: str, client_id: str = "test") -> AsyncIterator[GatewayClient]:
+    async def connected(
+        cls, base_url: str, token: str, client_id: str = "test"
+    ) -> AsyncIterator[GatewayClient]:
         async with cls.open(base_url, token) as client:
             await client.connect(client_id)
             yield client
 
-    async def connect(self, client_id: str = "test", *, token: str | None = None, **changed: Any) -> dict[str, Any]:
+    async def connect(
+        self, client_id: str = "test", *, token: str | None = None, **changed: Any
+    ) -> dict[str, Any]:
         params: dict[str, Any] = {
             "minProtocol": 1,
             "maxProtocol": 1,
-            "client": {"id": client_id, "version": "1", "platform": "test", "mode": changed.pop("mode", "client")},
+            "client": {
+                "id": client_id,
+                "version": "1",
+                "platform": "test",
+                "mode": changed.pop("mode", "client"),
+            },
             **({} if token is None else {"auth": {"token": token}}),
             **changed,
         }

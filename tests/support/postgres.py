@@ -40,7 +40,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 StopMode = Literal["fast", "immediate", "smart"]
-STOP_SIGNALS: dict[StopMode, signal.Signals] = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT, "smart": signal.SIGTERM}
+STOP_SIGNALS: dict[StopMode, signal.Signals] = {
+    "fast": signal.SIGINT,
+    "immediate": signal.SIGQUIT,
+    "smart": signal.SIGTERM,
+}
 
 SUPERUSER = "postgres"
 START_SECONDS = 60.0
@@ -105,7 +109,9 @@ def on_same_server(url: str, dbname: str) -> str:
 def create_database(server_url: str, name: str | None = None, template: str = "template0") -> str:
     """A new database, empty or a copy of a template that nobody is connected to, and its URL."""
     name = name or f"easel_{secrets.token_hex(6)}"
-    execute(on_same_server(server_url, "postgres"), f"create database {quoted(name)} template {quoted(template)}")
+    execute(
+        on_same_server(server_url, "postgres"), f"create database {quoted(name)} template {quoted(template)}"
+    )
     return on_same_server(server_url, name)
 
 
@@ -115,7 +121,9 @@ def drop_database(server_url: str, name: str) -> None:
     def is_dropped() -> bool:
         # Postgres ends whoever is connected and waits five seconds for them to be gone; on a busy machine they may need longer.
         with contextlib.suppress(asyncpg.ObjectInUseError):
-            execute(on_same_server(server_url, "postgres"), f"drop database if exists {quoted(name)} with (force)")
+            execute(
+                on_same_server(server_url, "postgres"), f"drop database if exists {quoted(name)} with (force)"
+            )
             return True
         return False
 
@@ -136,7 +144,11 @@ class Postgres:
         binaries: Path | None = None,
     ) -> None:
         """`data_folder` puts the data somewhere in particular (a small tmpfs): a missing or an empty folder, emptied again by `close`."""
-        self.settings: dict[str, str | int | float] = {**TEST_SETTINGS, "max_connections": max_connections, **(settings or {})}
+        self.settings: dict[str, str | int | float] = {
+            **TEST_SETTINGS,
+            "max_connections": max_connections,
+            **(settings or {}),
+        }
         if not fsync:
             self.settings |= {"fsync": "off", "full_page_writes": "off"}
         self._password = secrets.token_hex(8)
@@ -289,7 +301,14 @@ class Postgres:
         ]
         # `password` keeps other accounts of this machine out and costs no key stretching per connection.
         command += ["--auth", "password", "--encoding", "UTF8", "--locale", "C", "--no-sync"]
-        made = subprocess.run(command, **self._process_options(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        made = subprocess.run(
+            command,
+            **self._process_options(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if made.returncode:
             raise PostgresUnavailable(f"initdb failed:\n{made.stdout}{made.stderr}")
 
@@ -307,7 +326,10 @@ class Postgres:
                 stderr=log,
                 start_new_session=True,  # Ctrl-C in a terminal is for pytest; it ends us in order
             )
-        if not wait_until(lambda: self._is_ready() or not self.is_running, START_SECONDS) or not self.is_running:
+        if (
+            not wait_until(lambda: self._is_ready() or not self.is_running, START_SECONDS)
+            or not self.is_running
+        ):
             self.stop("immediate", timeout=20)
             raise PostgresUnavailable(f"Postgres did not start:\n{self.log()[-4000:]}")
 
@@ -322,6 +344,8 @@ class Postgres:
 
     def _process_options(self) -> dict[str, Any]:
         assert self._folder is not None
-        kept = {name: value for name in ("PATH", "LD_LIBRARY_PATH", "TMPDIR") if (value := os.environ.get(name))}
+        kept = {
+            name: value for name in ("PATH", "LD_LIBRARY_PATH", "TMPDIR") if (value := os.environ.get(name))
+        }
         options: dict[str, Any] = {"env": {**kept, "LC_ALL": "C"}, "cwd": self._folder}
         return options | (self._account.subprocess_options() if self._account else {})

@@ -32,7 +32,13 @@ class PostgresUnavailable(RuntimeError):
 def major_version(bin_folder: Path) -> int:
     """The major version of the server in this folder, 0 when there is none that runs."""
     try:
-        asked = subprocess.run([str(bin_folder / "postgres"), "--version"], capture_output=True, text=True, timeout=20, check=False)
+        asked = subprocess.run(
+            [str(bin_folder / "postgres"), "--version"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
     except OSError:
         return 0
     found = re.search(r"\b(\d+)(?:\.\d+|devel|beta|rc)", asked.stdout)
@@ -53,8 +59,17 @@ def binary_folders() -> Iterator[Path]:
         return
     if on_path := shutil.which("postgres"):
         yield Path(on_path).resolve().parent
-    for pattern in ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin", "opt/homebrew/opt/postgresql@*/bin", "usr/local/opt/postgresql@*/bin"):
-        yield from sorted(Path("/").glob(pattern), key=lambda folder: [int(part) for part in re.findall(r"\d+", str(folder))], reverse=True)
+    for pattern in (
+        "usr/lib/postgresql/*/bin",
+        "usr/pgsql-*/bin",
+        "opt/homebrew/opt/postgresql@*/bin",
+        "usr/local/opt/postgresql@*/bin",
+    ):
+        yield from sorted(
+            Path("/").glob(pattern),
+            key=lambda folder: [int(part) for part in re.findall(r"\d+", str(folder))],
+            reverse=True,
+        )
     yield from wheel_folders()
 
 
@@ -97,7 +112,9 @@ def unprivileged_account() -> RunAs | None:
         with contextlib.suppress(KeyError):
             entry = pwd.getpwnam(name)
             return RunAs(entry.pw_uid, entry.pw_gid)
-    raise PostgresUnavailable("Postgres cannot run as root, and there is neither a `postgres` nor a `nobody` account to run it as.")
+    raise PostgresUnavailable(
+        "Postgres cannot run as root, and there is neither a `postgres` nor a `nobody` account to run it as."
+    )
 
 
 def is_open_to_others(path: Path) -> bool:
@@ -108,4 +125,11 @@ def is_open_to_others(path: Path) -> bool:
 def temporary_parent(account: RunAs | None) -> Path:
     """A temporary folder that the server's account can reach."""
     candidates = [Path(tempfile.gettempdir()).resolve(), Path("/tmp"), Path("/var/tmp")]
-    return next((folder for folder in candidates if folder.is_dir() and (account is None or is_open_to_others(folder))), candidates[0])
+    return next(
+        (
+            folder
+            for folder in candidates
+            if folder.is_dir() and (account is None or is_open_to_others(folder))
+        ),
+        candidates[0],
+    )

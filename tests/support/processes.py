@@ -108,7 +108,9 @@ class EaselProcess:
 
     def last_words(self) -> str:
         lines = self.said().splitlines()
-        return "\n".join([f"--- {self.name} (pid {self.pid}, exit {self.process.poll()}) ---", *lines[-SHOWN_LINES:]])
+        return "\n".join(
+            [f"--- {self.name} (pid {self.pid}, exit {self.process.poll()}) ---", *lines[-SHOWN_LINES:]]
+        )
 
     # Ready
 
@@ -148,7 +150,9 @@ class EaselProcess:
         """SIGTERM; seconds until it was gone."""
         self.process.terminate()
         try:
-            return wait_until(lambda: not self.is_alive, within=within, what=f"{self.name} has ended after SIGTERM")
+            return wait_until(
+                lambda: not self.is_alive, within=within, what=f"{self.name} has ended after SIGTERM"
+            )
         except AssertionError as late:
             raise AssertionError(f"{late}\n{self.last_words()}") from None
 
@@ -156,7 +160,11 @@ class EaselProcess:
         """SIGSTOP, and the kernel has really stopped it when this returns."""
         self.process.send_signal(signal.SIGSTOP)
         watched = psutil.Process(self.pid)
-        wait_until(lambda: watched.status() == psutil.STATUS_STOPPED, within=GONE_SECONDS, what=f"{self.name} stopped")
+        wait_until(
+            lambda: watched.status() == psutil.STATUS_STOPPED,
+            within=GONE_SECONDS,
+            what=f"{self.name} stopped",
+        )
 
     def thaw(self) -> None:
         self.process.send_signal(signal.SIGCONT)
@@ -195,7 +203,9 @@ class Launcher:
     def up(self, **settings: str) -> EaselProcess:
         return self.start("up", (*EASEL, "up", "--port", "0"), settings)
 
-    def worker(self, *, command: Sequence[str] = (), environment: dict[str, str] | None = None, **settings: str) -> EaselProcess:
+    def worker(
+        self, *, command: Sequence[str] = (), environment: dict[str, str] | None = None, **settings: str
+    ) -> EaselProcess:
         return self.start("worker", tuple(command) or (*EASEL, "worker"), settings, environment)
 
     def test_worker(self, environment: dict[str, str] | None = None, **settings: str) -> EaselProcess:
@@ -203,13 +213,23 @@ class Launcher:
         return self.worker(command=WORKER_WITH_TEST_TOOLS, environment=environment, **settings)
 
     def start(
-        self, kind: str, command: Sequence[str], settings: Mapping[str, str], environment: Mapping[str, str] | None = None
+        self,
+        kind: str,
+        command: Sequence[str],
+        settings: Mapping[str, str],
+        environment: Mapping[str, str] | None = None,
     ) -> EaselProcess:
         """Any command, with EASEL_* of the launcher, then of `settings` (without the prefix), then what `environment` says."""
-        given = {"TOKEN": self.token, "DATA": str(self.folder / "data"), "DATABASE_URL": self.database_url} | self.settings | dict(settings)
+        given = (
+            {"TOKEN": self.token, "DATA": str(self.folder / "data"), "DATABASE_URL": self.database_url}
+            | self.settings
+            | dict(settings)
+        )
         around = {name: value for name, value in os.environ.items() if not name.startswith("EASEL_")}
         # The suite may run from a checkout that is not installed; its processes must find the same code.
-        around["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), str(ROOT), around.get("PYTHONPATH")]))
+        around["PYTHONPATH"] = os.pathsep.join(
+            filter(None, [str(ROOT / "src"), str(ROOT), around.get("PYTHONPATH")])
+        )
         around |= {f"EASEL_{key}": value for key, value in given.items()} | dict(environment or {})
         return self._spawn(f"{kind}-{len(self.started) + 1}", tuple(command), around)
 

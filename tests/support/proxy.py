@@ -171,7 +171,9 @@ class Proxy:
         link.silence(self._silent)
         self._links.add(link)
         try:
-            with contextlib.suppress(asyncio.CancelledError):  # the proxy is closing; asyncio would report it as an accident
+            with contextlib.suppress(
+                asyncio.CancelledError
+            ):  # the proxy is closing; asyncio would report it as an accident
                 await link.carry(from_client, from_server)
         finally:
             self._links.discard(link)
@@ -210,9 +212,18 @@ class Proxy:
 class _Link:
     """One client's connection and its twin to the server."""
 
-    def __init__(self, proxy: Proxy, to_client: asyncio.StreamWriter, to_server: asyncio.StreamWriter, cut_after: int | None) -> None:
+    def __init__(
+        self,
+        proxy: Proxy,
+        to_client: asyncio.StreamWriter,
+        to_server: asyncio.StreamWriter,
+        cut_after: int | None,
+    ) -> None:
         self._proxy = proxy
-        self._writers: dict[Direction, asyncio.StreamWriter] = {"to_client": to_client, "to_server": to_server}
+        self._writers: dict[Direction, asyncio.StreamWriter] = {
+            "to_client": to_client,
+            "to_server": to_server,
+        }
         self._may_pass: dict[Direction, asyncio.Event] = {direction: asyncio.Event() for direction in BOTH}
         self._bytes_left = cut_after
         self.held_bytes = 0

@@ -143,7 +143,9 @@ def event_of(envelope: Any) -> Event:
 class Stream:
     """One connection to one run's events. `async with Stream.open(…) as stream: async for item in stream.items()`."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, status: int, headers: dict[str, str]) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, status: int, headers: dict[str, str]
+    ) -> None:
         self.status, self.headers = status, headers
         self.ended_in_order = False
         """The server closed the body as HTTP wants it, instead of vanishing."""
@@ -166,7 +168,9 @@ class Stream:
     ) -> AbstractAsyncContextManager[Stream]:
         """A run's log."""
         path = f"/api/runs/{run_id}/events"
-        return cls.at(base_url, path, token, after=after, by=by, receive_buffer=receive_buffer, patience=patience)
+        return cls.at(
+            base_url, path, token, after=after, by=by, receive_buffer=receive_buffer, patience=patience
+        )
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -200,13 +204,27 @@ class Stream:
 
     @classmethod
     async def _ask(
-        cls, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, path: str, headers: dict[str, str]
+        cls,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        host: str,
+        path: str,
+        headers: dict[str, str],
     ) -> Stream:
-        lines = [f"GET {path} HTTP/1.1", f"Host: {host}", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+        lines = [
+            f"GET {path} HTTP/1.1",
+            f"Host: {host}",
+            *(f"{name}: {value}" for name, value in headers.items()),
+            "",
+            "",
+        ]
         writer.write("\r\n".join(lines).encode())
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         status = int(head[0].split()[1])
-        answered = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
+        answered = {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in head[1:] if line)
+        }
         if status not in (200, 204):
             body = await reader.readexactly(int(answered.get("content-length", "0")))
             raise StreamRefused(status, answered, body)
@@ -249,7 +267,9 @@ class Stream:
         return chunk
 
 
-async def _connect(base_url: str, receive_buffer: int | None, patience: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(
+    base_url: str, receive_buffer: int | None, patience: float
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     parts = urlsplit(base_url)
     raw = socket.socket()
     raw.setblocking(False)
@@ -308,7 +328,9 @@ class Follower:
                         return event
         except TimeoutError:
             raise AssertionError(f"the awaited event did not come within {within} s: {self}") from None
-        raise ContractBroken(f"{self.run_id} ended before the awaited event: {[e.type for e in self.events[-5:]]}")
+        raise ContractBroken(
+            f"{self.run_id} ended before the awaited event: {[e.type for e in self.events[-5:]]}"
+        )
 
     def __str__(self) -> str:
         comments = f"{self.comments} comments, {self.connected} connections, {self.refused} refused"
@@ -334,14 +356,18 @@ class Follower:
             turn += 1
             try:
                 after = self.cursor or None
-                async with Stream.open(base_url, self.run_id, self.token, after=after, by=self.by, patience=self.patience) as stream:
+                async with Stream.open(
+                    base_url, self.run_id, self.token, after=after, by=self.by, patience=self.patience
+                ) as stream:
                     self.connected += 1
                     if stream.status == 204:
                         raise ContractBroken(f"204 at cursor {self.cursor}, but no done was delivered")
                     async for event in self._events_of(stream):
                         yield event
                     self.ended_in_order = stream.ended_in_order
-                    self.polite_partings += stream.ended_in_order and self._said_retry_last and not self.is_done
+                    self.polite_partings += (
+                        stream.ended_in_order and self._said_retry_last and not self.is_done
+                    )
             except StreamRefused as refusal:
                 if refusal.status < 500:
                     raise
@@ -369,7 +395,13 @@ class Follower:
 
 
 async def follow(
-    base_urls: Sequence[str], run_id: str, token: str, *, within: float, after: int = 0, by: CursorBy = "header"
+    base_urls: Sequence[str],
+    run_id: str,
+    token: str,
+    *,
+    within: float,
+    after: int = 0,
+    by: CursorBy = "header",
 ) -> list[Event]:
     """The run's public events after the cursor, to `done`, whatever happens to the connections."""
     return await Follower(base_urls, run_id, token, after=after, by=by).read_to_end(within=within)

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 
 def wire(number: int, kind: str = "message.delta", visibility: str = "public", **changes: object) -> str:
-    envelope: dict[str, object] = {"seq": number, "type": kind, "ts": "2026-11-01T00:00:00Z", "data": {"visibility": visibility}}
+    envelope: dict[str, object] = {
+        "seq": number,
+        "type": kind,
+        "ts": "2026-11-01T00:00:00Z",
+        "data": {"visibility": visibility},
+    }
     return json.dumps(envelope | changes)
 
 
@@ -68,11 +73,15 @@ class FakeServer:
         self._scenes = list(scenes)
 
     def refuse(self, connection: ServerConnection, request: Request) -> Response | None:
-        self.asked.append({name: values[0] for name, values in parse_qs(urlsplit(request.path).query).items()})
+        self.asked.append(
+            {name: values[0] for name, values in parse_qs(urlsplit(request.path).query).items()}
+        )
         scene = self._scenes[0]
         if isinstance(scene, int):
             self._scenes.pop(0)
-            return connection.respond(scene, json.dumps({"error": {"code": scene, "name": "NO", "message": "No."}}))  # type: ignore[arg-type]
+            return connection.respond(
+                scene, json.dumps({"error": {"code": scene, "name": "NO", "message": "No."}})
+            )  # type: ignore[arg-type]
         return None
 
     async def play(self, connection: ServerConnection) -> None:

@@ -15,7 +15,13 @@ import pytest
 
 from tests.support import postgres_shared
 from tests.support.postgres import Postgres, create_database, drop_database, execute
-from tests.support.postgres_binaries import PostgresUnavailable, copy_binaries, find_binaries, major_version, wheel_folders
+from tests.support.postgres_binaries import (
+    PostgresUnavailable,
+    copy_binaries,
+    find_binaries,
+    major_version,
+    wheel_folders,
+)
 from tests.support.postgres_guard import command_of, postmaster_of, wait_until
 from tests.support.postgres_shared import PROJECT, shared_server, wait_for_shared_server_to_end
 
@@ -25,7 +31,9 @@ ONE_ROW = "create table kept (n int); insert into kept values (1)"
 
 def processes_naming(text: str) -> list[int]:
     """Processes whose command line holds this text: the server and its guard both name their folder."""
-    pids = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=True).stdout.split()
+    pids = subprocess.run(
+        ["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=True
+    ).stdout.split()
     return [int(pid) for pid in pids if text in command_of(int(pid))]
 
 
@@ -34,7 +42,11 @@ def is_gone(folder: Path) -> bool:
 
 
 def owner_of(pid: int) -> int:
-    return int(subprocess.run(["ps", "-o", "uid=", "-p", str(pid)], capture_output=True, text=True, check=True).stdout)
+    return int(
+        subprocess.run(
+            ["ps", "-o", "uid=", "-p", str(pid)], capture_output=True, text=True, check=True
+        ).stdout
+    )
 
 
 def test_a_server_starts_serves_and_leaves_nothing_behind() -> None:
@@ -43,9 +55,9 @@ def test_a_server_starts_serves_and_leaves_nothing_behind() -> None:
         assert server.is_running
         assert owner_of(server.pid) != 0
         assert postmaster_of(server.data_folder) == server.pid
-        assert server.execute("select current_setting('fsync') as fsync, current_setting('listen_addresses') as listens") == [
-            {"fsync": "on", "listens": "127.0.0.1"}
-        ]
+        assert server.execute(
+            "select current_setting('fsync') as fsync, current_setting('listen_addresses') as listens"
+        ) == [{"fsync": "on", "listens": "127.0.0.1"}]
         # The server and its guard. A child that the server has only just made goes by its name for a moment.
         assert wait_until(lambda: len(processes_naming(str(folder))) == 2, GONE_SECONDS)
     assert is_gone(folder)
@@ -53,9 +65,18 @@ def test_a_server_starts_serves_and_leaves_nothing_behind() -> None:
 
 
 def test_settings_reach_the_server() -> None:
-    with Postgres(fsync=False, max_connections=7, settings={"work_mem": "3MB", "deadlock_timeout": 250}) as server:
-        shown = {row["name"]: row["setting"] for row in server.execute("select name, setting from pg_settings")}
-    assert (shown["fsync"], shown["max_connections"], shown["work_mem"], shown["deadlock_timeout"]) == ("off", "7", "3072", "250")
+    with Postgres(
+        fsync=False, max_connections=7, settings={"work_mem": "3MB", "deadlock_timeout": 250}
+    ) as server:
+        shown = {
+            row["name"]: row["setting"] for row in server.execute("select name, setting from pg_settings")
+        }
+    assert (shown["fsync"], shown["max_connections"], shown["work_mem"], shown["deadlock_timeout"]) == (
+        "off",
+        "7",
+        "3072",
+        "250",
+    )
     # A commit that was answered survives `stop("immediate")`, fsync or not.
     assert shown["synchronous_commit"] == "on"
 
@@ -73,14 +94,18 @@ def test_data_and_address_survive_every_kind_of_stop() -> None:
             server.start()
             assert server.pid != before
             assert execute(url, "select n from kept") == [{"n": 1}]
-        assert server.log().count("database system was not properly shut down") == 1  # `immediate` is a crash, the others are not
+        assert (
+            server.log().count("database system was not properly shut down") == 1
+        )  # `immediate` is a crash, the others are not
 
 
 def test_a_smart_stop_waits_for_clients_and_says_so() -> None:
     with Postgres() as server:
         # A client that stays: a backend in another process's hands, for as long as its input is open.
         code = f"import asyncio, asyncpg, sys\nasync def main():\n    connection = await asyncpg.connect({server.url()!r}); print(flush=True); sys.stdin.read()\nasyncio.run(main())"
-        with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
+        with subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as client:
             assert client.stdout is not None
             assert client.stdout.readline(), "it is connected"
             with pytest.raises(subprocess.TimeoutExpired):
@@ -133,7 +158,9 @@ def test_data_can_be_put_in_a_chosen_folder_which_is_emptied_again() -> None:
         data = Path(chosen) / "data"
         with Postgres(data_folder=data) as server:
             assert (data / "PG_VERSION").exists()
-            assert server.execute("select current_setting('data_directory') as place") == [{"place": str(data)}]
+            assert server.execute("select current_setting('data_directory') as place") == [
+                {"place": str(data)}
+            ]
         assert list(Path(chosen).iterdir()) == []
 
 
@@ -165,7 +192,11 @@ sys.stdin.read()
 
 def test_the_guard_cleans_up_after_a_launcher_that_was_killed() -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", LAUNCHER], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", LAUNCHER],
+        cwd=PROJECT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as launcher:
         assert launcher.stdout is not None
         folder, pid = launcher.stdout.readline().split()
@@ -230,7 +261,11 @@ def test_a_user_that_is_killed_counts_as_gone(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         command = [sys.executable, "-c", USER, str(tmp_path)]
         users = [
-            stack.enter_context(subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            stack.enter_context(
+                subprocess.Popen(
+                    command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                )
+            )
             for _ in range(3)
         ]
         urls = {user.stdout.readline() for user in users if user.stdout}
@@ -245,6 +280,11 @@ def test_a_user_that_is_killed_counts_as_gone(tmp_path: Path) -> None:
 async def test_each_test_gets_an_empty_database(database_url: str) -> None:
     connection = await asyncpg.connect(database_url)
     try:
-        assert await connection.fetchval("select count(*) from pg_class where relnamespace = 'public'::regnamespace") == 0
+        assert (
+            await connection.fetchval(
+                "select count(*) from pg_class where relnamespace = 'public'::regnamespace"
+            )
+            == 0
+        )
     finally:
         await connection.close()

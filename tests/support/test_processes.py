@@ -72,14 +72,22 @@ def test_a_frozen_process_stands_still_until_thawed(launcher: Launcher) -> None:
 def test_nothing_outlives_the_launcher(tmp_path: Path) -> None:
     with Launcher(tmp_path) as launcher:
         parent = launcher.worker(command=(sys.executable, "-c", PARENT_OF_A_SLEEPER))
-        wait_until(lambda: parent.said().endswith("\n"), within=READY_SECONDS, what="the child's number, all of it")
+        wait_until(
+            lambda: parent.said().endswith("\n"), within=READY_SECONDS, what="the child's number, all of it"
+        )
         child = psutil.Process(int(parent.said().split()[-1]))
         parent.freeze()
     assert not parent.is_alive
-    wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, within=20, what="the child is gone")
+    wait_until(
+        lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE,
+        within=20,
+        what="the child is gone",
+    )
 
 
-def test_settings_reach_the_process_and_strangers_do_not(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_reach_the_process_and_strangers_do_not(
+    launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("EASEL_PORT", "1")
     launcher.settings["CLAIM_SECONDS"] = "1"
     show = "import os; print(sorted((k, v) for k, v in os.environ.items() if k.startswith('EASEL_')))"

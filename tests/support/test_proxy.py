@@ -169,4 +169,7 @@ def test_refusing_fails_at_once_and_heals_on_the_same_port(proxy: Proxy) -> None
 
 
 def test_an_address_keeps_its_credentials_path_and_query(proxy: Proxy) -> None:
-    assert proxy.url("postgresql://me:pw@db.example:5432/easel?x=1") == f"postgresql://me:pw@127.0.0.1:{proxy.port}/easel?x=1"
+    assert (
+        proxy.url("postgresql://me:pw@db.example:5432/easel?x=1")
+        == f"postgresql://me:pw@127.0.0.1:{proxy.port}/easel?x=1"
+    )

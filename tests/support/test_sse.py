@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 
 def wire(number: int, kind: str = "message.delta", **changes: object) -> bytes:
-    envelope: dict[str, object] = {"seq": number, "type": kind, "ts": "2026-11-01T00:00:00Z", "data": {"visibility": "public"}}
+    envelope: dict[str, object] = {
+        "seq": number,
+        "type": kind,
+        "ts": "2026-11-01T00:00:00Z",
+        "data": {"visibility": "public"},
+    }
     fields = {"id": str(number), "event": kind, "data": json.dumps(envelope | changes)}
     return ("".join(f"{name}: {value}\n" for name, value in fields.items()) + "\n").encode()
 
@@ -87,7 +92,9 @@ def refusal(status: str, body: bytes = b"{}") -> bytes:
 
 async def test_a_follower_resumes_after_its_last_whole_event() -> None:
     second = chunk(wire(2))
-    server = FakeServer(HEAD + chunk(wire(1)) + second[:20], refusal("503 Busy"), HEAD + second + chunk(wire(3, "done")) + END)
+    server = FakeServer(
+        HEAD + chunk(wire(1)) + second[:20], refusal("503 Busy"), HEAD + second + chunk(wire(3, "done")) + END
+    )
     async with server.listening() as url:
         events = await follow([url], "r1", "secret", within=20)
     assert [event.seq for event in events] == [1, 2, 3]
@@ -124,9 +131,13 @@ async def test_a_follower_knows_how_its_last_connection_ended(end: bytes, in_ord
     assert follower.ended_in_order is in_order
 
 
-@pytest.mark.parametrize("last_word, polite", [(chunk(b"retry: 9\n\n") + END, 1), (chunk(b"retry: 9\n\n"), 0), (END, 0)])
+@pytest.mark.parametrize(
+    "last_word, polite", [(chunk(b"retry: 9\n\n") + END, 1), (chunk(b"retry: 9\n\n"), 0), (END, 0)]
+)
 async def test_a_follower_counts_polite_partings(last_word: bytes, polite: int) -> None:
-    async with FakeServer(HEAD + chunk(wire(1)) + last_word, HEAD + chunk(wire(2, "done")) + END).listening() as url:
+    async with FakeServer(
+        HEAD + chunk(wire(1)) + last_word, HEAD + chunk(wire(2, "done")) + END
+    ).listening() as url:
         follower = Follower([url], "r1", "secret")
         await follower.read_to_end(within=20)
     assert follower.polite_partings == polite

@@ -94,11 +94,23 @@ def add_tools() -> None:
     from easel.host.tools import native as native_tools
     from easel.host.tools.native import NativeTool
 
-    def tool(name: str, work: Callable[[Mapping[str, Any]], Awaitable[Any]], *, repeatable: bool = False, **args: str) -> NativeTool:
+    def tool(
+        name: str,
+        work: Callable[[Mapping[str, Any]], Awaitable[Any]],
+        *,
+        repeatable: bool = False,
+        **args: str,
+    ) -> NativeTool:
         properties = {name: {"type": kind} for name, kind in args.items()}
-        schema = {"type": "object", "properties": properties, "required": list(args), "additionalProperties": False}
+        schema = {
+            "type": "object",
+            "properties": properties,
+            "required": list(args),
+            "additionalProperties": False,
+        }
         return NativeTool(
-            ToolDefinition(f"test__{name}", (work.__doc__ or name).strip(), schema, idempotent=repeatable), lambda args, _: work(args)
+            ToolDefinition(f"test__{name}", (work.__doc__ or name).strip(), schema, idempotent=repeatable),
+            lambda args, _: work(args),
         )
 
     ordinary = native_tools.native_tools
@@ -120,7 +132,9 @@ def crash_at(point: str) -> None:
     """End the process, as kill -9 would, between two particular statements of the run store."""
     from easel.stores.postgres.runs import PostgresRuns
 
-    def crashing(name: str, *, before: Callable[..., bool] | None = None, after: Callable[..., bool] | None = None) -> None:
+    def crashing(
+        name: str, *, before: Callable[..., bool] | None = None, after: Callable[..., bool] | None = None
+    ) -> None:
         ordinary = getattr(PostgresRuns, name)
 
         @functools.wraps(ordinary)
@@ -209,7 +223,9 @@ def skew_clock(seconds: float) -> None:
 
         @classmethod
         def utcnow(cls) -> datetime_module.datetime:
-            return true_datetime.now(datetime_module.UTC).replace(tzinfo=None) + datetime_module.timedelta(seconds=seconds)
+            return true_datetime.now(datetime_module.UTC).replace(tzinfo=None) + datetime_module.timedelta(
+                seconds=seconds
+            )
 
     time.time = lambda: true_time() + seconds
     time.time_ns = lambda: true_time_ns() + int(seconds * 1e9)

@@ -25,9 +25,21 @@ from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit, Reached, verify
 from easel.host.auth.tokens import Tokens
 from easel.host.canvases.transactions import CanvasChanges
-from easel.host.node_ports import NodeStore, SignInStore, TokenStore
 from easel.host.nodes.registry import NodeLimits, Nodes
-from easel.host.ports import ArtifactStore, AuditStore, Bell, Blobs, BoardStore, CanvasActionStore, CanvasStore, RunStore, SessionStore
+from easel.host.ports import (
+    ArtifactStore,
+    AuditStore,
+    Bell,
+    Blobs,
+    BoardStore,
+    CanvasActionStore,
+    CanvasStore,
+    NodeStore,
+    RunStore,
+    SessionStore,
+    SignInStore,
+    TokenStore,
+)
 from easel.settings import Settings
 
 __all__ = [
@@ -118,7 +130,9 @@ async def _open(settings: Settings) -> Database:
     if settings.on_postgres:
         from easel.stores.postgres import open_postgres
 
-        return await open_postgres(settings.database_url, pool=settings.database_pool, timeout=settings.database_timeout_seconds)
+        return await open_postgres(
+            settings.database_url, pool=settings.database_pool, timeout=settings.database_timeout_seconds
+        )
     from easel.stores.sqlite import open_sqlite
 
     _make_folder(settings.data_folder)
@@ -133,12 +147,20 @@ def database_place(settings: Settings) -> str:
     places = places.rpartition("@")[2]
     if not places or "@" in path:  # a socket, or a password that was not escaped and is told by halves
         return "the place that EASEL_DATABASE_URL names"
-    return ", ".join(one if re.search(r":\d+$", one) else f"{one}:{POSTGRES_PORT}" for one in places.split(","))
+    return ", ".join(
+        one if re.search(r":\d+$", one) else f"{one}:{POSTGRES_PORT}" for one in places.split(",")
+    )
 
 
 def _away(settings: Settings, problem: Unavailable) -> BadSettings:
-    advice = "start it, or correct EASEL_DATABASE_URL" if settings.on_postgres else "make it usable, or set EASEL_DATA to another folder"
-    return BadSettings(problem=f"No database answers at {database_place(settings)} ({_reason(problem.__cause__)}); {advice}.")
+    advice = (
+        "start it, or correct EASEL_DATABASE_URL"
+        if settings.on_postgres
+        else "make it usable, or set EASEL_DATA to another folder"
+    )
+    return BadSettings(
+        problem=f"No database answers at {database_place(settings)} ({_reason(problem.__cause__)}); {advice}."
+    )
 
 
 def _reason(problem: BaseException | None) -> str:
@@ -154,7 +176,9 @@ def _reason(problem: BaseException | None) -> str:
 
 
 @contextlib.asynccontextmanager
-async def database(settings: Settings, patience_seconds: float = PATIENCE_SECONDS) -> AsyncGenerator[Database]:
+async def database(
+    settings: Settings, patience_seconds: float = PATIENCE_SECONDS
+) -> AsyncGenerator[Database]:
     """Open and up to date."""
     opened = await open_database(settings, patience_seconds)
     try:
@@ -184,14 +208,20 @@ async def look_at_database(settings: Settings) -> Seen | None:
 
         newest = migrations.available("postgres")[-1].version
         try:
-            version, is_read_only = await look(settings.database_url, timeout=settings.database_timeout_seconds)
+            version, is_read_only = await look(
+                settings.database_url, timeout=settings.database_timeout_seconds
+            )
         except Unavailable as problem:
             raise _away(settings, problem) from problem
         return Seen(version, newest, is_read_only)
     from easel.stores.sqlite.inspect import look as look_at_file
 
     found = await asyncio.to_thread(look_at_file, settings.data_folder / "easel.db")
-    return None if found is None else Seen(found.version, migrations.available("sqlite")[-1].version, holder=found.holder)
+    return (
+        None
+        if found is None
+        else Seen(found.version, migrations.available("sqlite")[-1].version, holder=found.holder)
+    )
 
 
 class AuditTrail(Protocol):
@@ -220,7 +250,9 @@ async def verified(settings: Settings, known: Sequence[str]) -> AsyncGenerator[R
     opened = await open_audit(settings)
     try:
         if await opened.schema_version() < AUDIT_VERSION:
-            raise BadSettings(problem="This database has no audit trail yet: it is older. `easel migrate` brings it up to date.")
+            raise BadSettings(
+                problem="This database has no audit trail yet: it is older. `easel migrate` brings it up to date."
+            )
         async for reached in verify(opened.audit, places):
             yield reached
     finally:
@@ -255,7 +287,9 @@ async def desk(settings: Settings) -> AsyncGenerator[Tokens]:
             if await beside.schema_version() >= TOKENS_VERSION:
                 opened = beside
         if opened is None:
-            opened = await stack.enter_async_context(database(settings, patience_seconds=0))  # somebody stands there and waits
+            opened = await stack.enter_async_context(
+                database(settings, patience_seconds=0)
+            )  # somebody stands there and waits
         audit = Audit(opened.audit)
         stack.push_async_callback(audit.close)
         yield Tokens(opened.tokens, audit)
@@ -279,7 +313,9 @@ async def ground(settings: Settings) -> AsyncGenerator[Ground]:
     """Open, up to date, and closed again; the last notes of the audit trail are stored before the database is closed."""
     async with database(settings) as opened:
         password = urlsplit(settings.database_url).password
-        audit = Audit(opened.audit, secrets=filter(None, (settings.token, password)), slow_seconds=settings.slow_seconds)
+        audit = Audit(
+            opened.audit, secrets=filter(None, (settings.token, password)), slow_seconds=settings.slow_seconds
+        )
         grace = settings.artifact_days * 86_400
         blobs = open_blobs(settings)
         kept = Artifacts(opened.artifacts, blobs, max_bytes=settings.max_artifact_bytes, grace_seconds=grace)
@@ -296,7 +332,9 @@ async def ground(settings: Settings) -> AsyncGenerator[Ground]:
 def node_limits(settings: Settings) -> NodeLimits:
     return NodeLimits(
         seconds=settings.node_seconds,
-        heard_seconds=settings.claim_seconds * 2 / 3,  # so that it is stopped before what it belongs to is taken for lost, and begun anew
+        heard_seconds=settings.claim_seconds
+        * 2
+        / 3,  # so that it is stopped before what it belongs to is taken for lost, and begun anew
         poll_seconds=settings.poll_seconds,
         call_seconds=settings.tool_timeout_seconds,
         calls=settings.node_calls,
@@ -307,14 +345,14 @@ def node_limits(settings: Settings) -> NodeLimits:
 
 
 def open_blobs(settings: Settings) -> Blobs:
-    from easel.stores.blobs.store import store as blobs
+    from easel.stores.blobs import store as blobs
 
     return blobs.open_blobs(_blob_url(settings))
 
 
 def blob_folder(settings: Settings) -> Path | None:
     """None: they are in a bucket."""
-    from easel.stores.blobs.store import store as blobs
+    from easel.stores.blobs import store as blobs
 
     return blobs.folder_of(_blob_url(settings))
 
@@ -355,4 +393,6 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as problem:
-        raise BadSettings(problem=f"The data folder {folder} cannot be used ({problem.strerror}); choose another with --data.") from None
+        raise BadSettings(
+            problem=f"The data folder {folder} cannot be used ({problem.strerror}); choose another with --data."
+        ) from None

@@ -11,7 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from easel import __version__, demo
-from easel.assembly.resources import Database, Ground, Reached, desk, ground, open_blobs, open_database, owner_token, verified
+from easel.assembly.resources import (
+    Database,
+    Ground,
+    Reached,
+    desk,
+    ground,
+    open_blobs,
+    open_database,
+    owner_token,
+    verified,
+)
 from easel.core.action.policy import APPROVAL_MODES
 from easel.core.canvas.spec import SpecLimits
 from easel.core.principal import THE_OWNER
@@ -84,7 +94,9 @@ __all__ = [  # with what a command needs of the ground, so that it knows this mo
 
 
 def boards(on: Ground) -> Boards:
-    limits = Limits(on.settings.max_board_bytes, on.settings.max_board_keys, on.settings.max_board_total_bytes)
+    limits = Limits(
+        on.settings.max_board_bytes, on.settings.max_board_keys, on.settings.max_board_total_bytes
+    )
     return Boards(on.database.boards, on.artifacts, on.database.bell, limits)
 
 
@@ -159,7 +171,9 @@ def toolbox(on: Ground, more: Sequence[Tool] = (), in_force: Choice | None = Non
     in_force = in_force or sandbox(on.settings)
     local = local_tools(on, in_force)
     names = [tool.definition.name for tool in local]
-    on.nodes.local = LocalNode(version=__version__, platform=platform.system().lower(), tools=names, bash=in_force.says)
+    on.nodes.local = LocalNode(
+        version=__version__, platform=platform.system().lower(), tools=names, bash=in_force.says
+    )
     tools = Toolbox(
         [*native_tools(), *board_tools(boards(on)), *local, *more],
         audit=on.audit,
@@ -172,7 +186,16 @@ def toolbox(on: Ground, more: Sequence[Tool] = (), in_force: Choice | None = Non
     return tools
 
 
-def node(settings: Settings, in_force: Choice, *, url: str, node_id: str, token: str, roots: Sequence[Path], tell: Tell) -> NodeClient:
+def node(
+    settings: Settings,
+    in_force: Choice,
+    *,
+    url: str,
+    node_id: str,
+    token: str,
+    roots: Sequence[Path],
+    tell: Tell,
+) -> NodeClient:
     """This machine as a node of an Easel elsewhere: its tools, in the folders that they may touch."""
     network = settings.sandbox_network == "enabled"
     workplace = FixedRoots(roots, network=network)
@@ -193,7 +216,9 @@ def worker(on: Ground, tools: Toolbox) -> RunWorker:
         poll_seconds=settings.poll_seconds,
         drain_seconds=settings.drain_seconds,
         run_timeout_seconds=settings.run_timeout_seconds,
-        prefer_seconds=settings.prefer_worker_seconds if settings.on_postgres else 0,  # on SQLite there is no other worker
+        prefer_seconds=settings.prefer_worker_seconds
+        if settings.on_postgres
+        else 0,  # on SQLite there is no other worker
         retention_seconds=settings.retention_days * 86_400,
         audit=on.audit,
         also=[
@@ -253,7 +278,14 @@ def host(on: Ground, tools: Toolbox) -> Host:
         sessions=Sessions(opened.sessions, queue, bell, on.audit),
         canvases=canvas_library(on, tools),
         actions=actions,
-        refresh=CanvasRefresh(opened.canvas_actions, actions, changes, on.audit, refresh_limits(settings), instance_id=instance_id),
+        refresh=CanvasRefresh(
+            opened.canvas_actions,
+            actions,
+            changes,
+            on.audit,
+            refresh_limits(settings),
+            instance_id=instance_id,
+        ),
         assets=assets,
         views=canvas_views(on),
         pages=CanvasPages(
@@ -324,7 +356,9 @@ def edge(settings: Settings, stories: Host, connections: Gateway | None) -> Http
     names = frozenset(name.strip().lower() for name in settings.allowed_hosts.split(",") if name.strip())
     return HttpEdge(
         stories,
-        EdgeSettings(settings.max_body_bytes, settings.public_url, names, settings.open_metrics, settings.assets_url),
+        EdgeSettings(
+            settings.max_body_bytes, settings.public_url, names, settings.open_metrics, settings.assets_url
+        ),
         ROUTES if connections else OPS,
         (*SOCKETS, gateway_row(connections)) if connections else (),
     )
@@ -332,13 +366,17 @@ def edge(settings: Settings, stories: Host, connections: Gateway | None) -> Http
 
 def gateway_row(connections: Gateway) -> SocketRow:
     """Edges are strangers to each other: here is where the gateway gets its address among the HTTP edge's sockets."""
-    return SocketRow(gateways.PATH, lambda call: connections.serve(call.socket, call.who), gateways.SAYS, is_open=True)
+    return SocketRow(
+        gateways.PATH, lambda call: connections.serve(call.socket, call.who), gateways.SAYS, is_open=True
+    )
 
 
 async def load_demo(stories: Host) -> list[str]:
     """The canvases for newcomers, those of them that are not there yet; which ones."""
     loaded: list[str] = []
-    for one in reversed(demo.CANVASES):  # so that the first of them is the newest, and stands on top wherever they are listed
+    for one in reversed(
+        demo.CANVASES
+    ):  # so that the first of them is the newest, and stands on top wherever they are listed
         assets = {path: text.encode() for path, text in one.assets.items()}
         draft = Draft(canvas_id=one.canvas_id, title=one.title, spec=one.spec, assets=assets)
         with contextlib.suppress(AlreadyThere):
@@ -356,7 +394,9 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 @contextlib.asynccontextmanager
-async def serving(settings: Settings, stories: Host, on: socket.socket, *, is_api: bool = True) -> AsyncGenerator[HttpServer]:
+async def serving(
+    settings: Settings, stories: Host, on: socket.socket, *, is_api: bool = True
+) -> AsyncGenerator[HttpServer]:
     """The API on its socket, or a worker's health alone; at the end streams close first, so that their viewers go elsewhere at once."""
     connections = gateway(settings, stories) if is_api else None
     app = edge(settings, stories, connections)

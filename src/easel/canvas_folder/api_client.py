@@ -40,11 +40,16 @@ class Server:
         """Without a token it can only be asked how it is."""
         self.url = url.rstrip("/")
         self._parts = checked_url(self.url)
-        self._headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
+        self._headers = {
+            "Content-Type": "application/json",
+            **({"Authorization": f"Bearer {token}"} if token else {}),
+        }
         self._seconds = timeout_seconds
 
     def call(self, method: str, **params: Any) -> Any:
-        status, body = self._ask("POST", "/api/rpc", msgspec.json.encode({"method": method, "params": params}))
+        status, body = self._ask(
+            "POST", "/api/rpc", msgspec.json.encode({"method": method, "params": params})
+        )
         return self._answer(status, body)
 
     def artifact(self, artifact_id: ArtifactId) -> bytes:
@@ -75,7 +80,9 @@ class Server:
                     message = f"{self.url} does not know this token; set EASEL_TOKEN to the one that `easel up` printed there, or to another of its own."
                 raise Refused(name, message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
-            raise NobodyThere(f"{self.url} answers, but not as an Easel does (HTTP {status}); give the address with --url.") from None
+            raise NobodyThere(
+                f"{self.url} answers, but not as an Easel does (HTTP {status}); give the address with --url."
+            ) from None
         return answer
 
     def _ask(self, verb: str, path: str, body: bytes | None) -> tuple[int, bytes]:
@@ -83,12 +90,16 @@ class Server:
         kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
         connection = kind(self._parts.hostname or "", self._parts.port, timeout=self._seconds)
         try:
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may refuse a body before it has read it, and say why
+            with contextlib.suppress(
+                BrokenPipeError, ConnectionResetError
+            ):  # it may refuse a body before it has read it, and say why
                 connection.request(verb, path, body, self._headers)
             answer = connection.getresponse()
             content = answer.read(MOST_ANSWER_BYTES)
         except ConnectionRefusedError:
-            raise NobodyThere(f"No Easel listens at {self.url}; start one with `easel up`, or give its address with --url.") from None
+            raise NobodyThere(
+                f"No Easel listens at {self.url}; start one with `easel up`, or give its address with --url."
+            ) from None
         except (OSError, http.client.HTTPException) as problem:
             raise NobodyThere(f"{self.url} does not answer ({problem or type(problem).__name__}).") from None
         finally:
@@ -98,7 +109,13 @@ class Server:
 
 def own_address(settings: Settings) -> str:
     """Where `easel up` listens with these settings, as seen from this machine."""
-    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else f"[{settings.host}]" if ":" in settings.host else settings.host  # noqa: S104
+    host = (
+        "127.0.0.1"
+        if settings.host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+        else f"[{settings.host}]"
+        if ":" in settings.host
+        else settings.host
+    )
     return f"http://{host}:{settings.port}"
 
 
@@ -114,7 +131,9 @@ def reached(settings: Settings, url: str | None, token: str | None) -> Server:
     """The server that these options mean: by default the one that `easel up` starts with the same settings, as its owner."""
     own = own_address(settings)
     if url is None and settings.port == 0:
-        raise BadSettings(problem="EASEL_PORT is 0, which says nothing of where the server listens; give its address with --url.")
+        raise BadSettings(
+            problem="EASEL_PORT is 0, which says nothing of where the server listens; give its address with --url."
+        )
     address = url or own
     given = token or settings.token or _owner_token(settings.data_folder, address, own, settings.public_url)
     if not (given.isascii() and given.isprintable()):
@@ -142,7 +161,12 @@ def _owner_token(data: Path, address: str, own: str, public: str) -> str:
 def checked_url(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
-        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.path in ("", "/") and not parts.query
+        fits = (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and parts.path in ("", "/")
+            and not parts.query
+        )
         fits = fits and parts.username is None and (parts.port is None or parts.port > 0)
     except ValueError:
         fits, parts = False, urlsplit("")

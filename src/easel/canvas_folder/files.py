@@ -27,9 +27,13 @@ MOST_CANVASES = 1_000
 MOST_LOOKS = 25  # at a folder that is being written to
 LOOK_AGAIN_SECONDS = 0.2
 
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe is opened without waiting for its other end
+_FILE = (
+    os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+)  # a pipe is opened without waiting for its other end
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_LINKED = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})  # what systems say of a link where none may be
+_LINKED = frozenset(
+    {errno.ELOOP, errno.ENOTDIR, errno.EMLINK}
+)  # what systems say of a link where none may be
 
 Mark = tuple[int, int, int, int]  # of a file: inode, size, modified, changed
 
@@ -84,7 +88,9 @@ def folders(folder: Path, agent_id: str | None = None) -> list[Path]:
         if _is_canvas(canvas)
     ]
     if len(found) > MOST_CANVASES:
-        raise BadInput(problem=f"{plain(str(folder))} holds more than {MOST_CANVASES} canvases; take them one by one.")
+        raise BadInput(
+            problem=f"{plain(str(folder))} holds more than {MOST_CANVASES} canvases; take them one by one."
+        )
     return found
 
 
@@ -92,7 +98,9 @@ def placed(folder: Path, agent_id: str | None = None) -> Place:
     """Whose canvas this folder is and which, as its place says, or its descriptor, or its name."""
     whole = folder.resolve()
     try:
-        agent, canvas = identity(_read_one(folder, DESCRIPTOR), folder=whole.name, place=_in_layout(whole), agent_id=agent_id)
+        agent, canvas = identity(
+            _read_one(folder, DESCRIPTOR), folder=whole.name, place=_in_layout(whole), agent_id=agent_id
+        )
     except BadInput as problem:
         raise BadInput(problem=f"{plain(str(folder))}: {problem.message}") from None
     return Place(folder, agent, canvas)
@@ -106,7 +114,11 @@ def _inside(folder: Path) -> list[Path]:
     """Those with plain names, links not followed."""
     if folder.is_symlink() or not folder.is_dir():
         return []
-    return sorted(one for one in folder.iterdir() if not one.name.startswith(".") and not one.is_symlink() and one.is_dir())
+    return sorted(
+        one
+        for one in folder.iterdir()
+        if not one.name.startswith(".") and not one.is_symlink() and one.is_dir()
+    )
 
 
 def _in_layout(folder: Path) -> tuple[str, str] | None:
@@ -153,7 +165,11 @@ def _walk(above: int, name: str, path: str, marks: dict[str, Mark], problems: li
     except OSError as problem:
         if problem.errno not in _LINKED | {errno.EACCES}:
             raise
-        says = "may not be read." if problem.errno == errno.EACCES else "is no folder but a link or a file; it is not followed."
+        says = (
+            "may not be read."
+            if problem.errno == errno.EACCES
+            else "is no folder but a link or a file; it is not followed."
+        )
         problems.append(Problem(path.rstrip("/"), says))
         return
     try:
@@ -178,7 +194,13 @@ def _note(path: str, found: os.stat_result, marks: dict[str, Mark], problems: li
     if stat.S_ISREG(found.st_mode):
         marks[path] = _mark(found)
     else:
-        what = "a link" if stat.S_ISLNK(found.st_mode) else "a folder" if stat.S_ISDIR(found.st_mode) else "something else"
+        what = (
+            "a link"
+            if stat.S_ISLNK(found.st_mode)
+            else "a folder"
+            if stat.S_ISDIR(found.st_mode)
+            else "something else"
+        )
         problems.append(Problem(path, f"is no plain file but {what}."))
 
 
@@ -232,7 +254,9 @@ def read_settled(folder: Path, *, most_bytes: int) -> tuple[dict[str, bytes], li
         if scan(folder) == seen:
             return found
         time.sleep(LOOK_AGAIN_SECONDS)
-    raise BadInput(problem=f"{plain(str(folder))} is being written to all the time; try again when it is quiet.")
+    raise BadInput(
+        problem=f"{plain(str(folder))} is being written to all the time; try again when it is quiet."
+    )
 
 
 @contextlib.contextmanager
@@ -259,7 +283,9 @@ def _parent(root: int, path: str, *, make: bool = False) -> Generator[int]:
             except OSError as problem:
                 if problem.errno not in _LINKED:
                     raise
-                raise BadInput(problem=f"{plain(path)}: {plain(name)} is no folder but a link or a file; it is not followed.") from None
+                raise BadInput(
+                    problem=f"{plain(path)}: {plain(name)} is no folder but a link or a file; it is not followed."
+                ) from None
             os.close(here)
             here = below
         yield here
@@ -313,7 +339,12 @@ def write(base: Path, place: str, files: Mapping[str, bytes]) -> list[str]:
                     continue
                 draft = f".easel-{secrets.token_hex(8)}"
                 try:
-                    number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder)
+                    number = os.open(
+                        draft,
+                        os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+                        0o644,
+                        dir_fd=folder,
+                    )
                     with open(number, "wb") as file:  # noqa: PTH123
                         file.write(content)
                     os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -355,5 +386,9 @@ def replaced(base: Path, place: str, files: Mapping[str, bytes]) -> tuple[list[s
         return [], []
     with _opened(base) as root, _parent(root, f"{place}/{SPEC}"):  # no link on the way
         there = scan(folder)
-        other = [path for path in there.marks if path in files and path != DESCRIPTOR and not _holds(root, f"{place}/{path}", files[path])]
+        other = [
+            path
+            for path in there.marks
+            if path in files and path != DESCRIPTOR and not _holds(root, f"{place}/{path}", files[path])
+        ]
     return other, [path for path in there.marks if path.startswith(FOLDER) and path not in files]

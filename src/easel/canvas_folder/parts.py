@@ -6,12 +6,20 @@ from typing import Any
 
 from easel.core.canvas.folder import DESCRIPTOR, SPEC, STATE, FolderCanvas
 
-JSON_PARTS: Mapping[str, Sequence[str]] = {DESCRIPTOR: ("title", "owner_session_key"), SPEC: ("spec",), STATE: ("state",)}
+JSON_PARTS: Mapping[str, Sequence[str]] = {
+    DESCRIPTOR: ("title", "owner_session_key"),
+    SPEC: ("spec",),
+    STATE: ("state",),
+}
 
 
 def part(canvas: FolderCanvas, file: str) -> Any:
     """What one file says of the canvas."""
-    return [getattr(canvas, name) for name in JSON_PARTS[file]] if file in JSON_PARTS else canvas.assets.get(file)
+    return (
+        [getattr(canvas, name) for name in JSON_PARTS[file]]
+        if file in JSON_PARTS
+        else canvas.assets.get(file)
+    )
 
 
 def speaks(canvas: FolderCanvas, file: str) -> bool:
@@ -28,10 +36,14 @@ def with_part(canvas: FolderCanvas, file: str, of: FolderCanvas) -> FolderCanvas
 
 
 def without(canvas: FolderCanvas, paths: Sequence[str]) -> FolderCanvas:
-    return replace(canvas, assets={path: content for path, content in canvas.assets.items() if path not in paths})
+    return replace(
+        canvas, assets={path: content for path, content in canvas.assets.items() if path not in paths}
+    )
 
 
 def with_all(canvas: FolderCanvas, news: FolderCanvas) -> FolderCanvas:
     """The canvas with all that the other speaks of."""
     said = {name: getattr(news, name) for names in JSON_PARTS.values() for name in names}
-    return replace(canvas, **{name: value for name, value in said.items() if value is not None}, assets=news.assets)
+    return replace(
+        canvas, **{name: value for name, value in said.items() if value is not None}, assets=news.assets
+    )

@@ -78,7 +78,9 @@ def held(server: Server, canvas_id: str) -> Held | None:
     if view is None:
         return None
     if assets.keys() != set(view["assets"]):
-        raise NobodyThere(f"The assets of {plain(canvas_id)} are being changed all the time; try again in a moment.")
+        raise NobodyThere(
+            f"The assets of {plain(canvas_id)} are being changed all the time; try again in a moment."
+        )
     fetched = {name: server.artifact(name) for name in heavy_in(view)}
     return Held(from_view(view, {path: assets[path] for path in sorted(assets)}, fetched), view["descriptor"])
 
@@ -116,7 +118,9 @@ def records(server: Server, canvas_id: str, most: int) -> list[Mapping[str, Any]
     found: list[Mapping[str, Any]] = []
     before = None
     while len(found) < most:
-        page = server.call("canvas.records", canvasId=canvas_id, before=before, limit=min(RECORDS_AT_ONCE, most - len(found)))
+        page = server.call(
+            "canvas.records", canvasId=canvas_id, before=before, limit=min(RECORDS_AT_ONCE, most - len(found))
+        )
         found += page["records"]
         before = page.get("next")
         if before is None:
@@ -143,18 +147,26 @@ def steps(
     """
     planned = _steps(old, new, most_bytes=most_bytes, others=others)
     if revision is not None:
-        planned = [replace(step, params={**step.params, "expectedRevision": revision}) if is_all(step) else step for step in planned]
+        planned = [
+            replace(step, params={**step.params, "expectedRevision": revision}) if is_all(step) else step
+            for step in planned
+        ]
     if is_accepted or not planned:
         return planned
     first = [] if planned[0].method == UPSERT else [_upsert(new, {}, [])]
-    return [replace(step, params={**step.params, "accepted": False}) if step.method == UPSERT else step for step in (*first, *planned)]
+    return [
+        replace(step, params={**step.params, "accepted": False}) if step.method == UPSERT else step
+        for step in (*first, *planned)
+    ]
 
 
 def is_all(step: Step) -> bool:
     return step.method == UPSERT and "assets" in step.params
 
 
-def _steps(old: FolderCanvas | None, new: FolderCanvas, *, most_bytes: int, others: Sequence[str]) -> list[Step]:
+def _steps(
+    old: FolderCanvas | None, new: FolderCanvas, *, most_bytes: int, others: Sequence[str]
+) -> list[Step]:
     told = _told(old, new)
     there = _assets(old)
     put = {path: content for path, content in new.assets.items() if there.get(path) != content}
@@ -165,7 +177,9 @@ def _steps(old: FolderCanvas | None, new: FolderCanvas, *, most_bytes: int, othe
     if not put and not gone:
         return [_upsert(new, told, files)]
     if not others:
-        at_once = _upsert(new, {**told, "assets": {path: _whole(content) for path, content in new.assets.items()}}, files)
+        at_once = _upsert(
+            new, {**told, "assets": {path: _whole(content) for path, content in new.assets.items()}}, files
+        )
         if len(msgspec.json.encode({"method": at_once.method, "params": at_once.params})) <= most_bytes:
             return [at_once]
     first: list[Step] = []
@@ -173,7 +187,9 @@ def _steps(old: FolderCanvas | None, new: FolderCanvas, *, most_bytes: int, othe
     if old is None:  # there has to be a canvas before it can have assets
         first, last = [_upsert(new, told, _files(told), ("canvas.delete", {"canvasId": new.canvas_id}))], []
     puts, deletes = _puts(old, new, put), _deletes(old, new, gone)
-    if not _can_lie_together([*there, *new.assets, *others]):  # a name that changed its case only, or became a folder
+    if not _can_lie_together(
+        [*there, *new.assets, *others]
+    ):  # a name that changed its case only, or became a folder
         return [*first, *deletes, *puts, *last]
     return [*first, *puts, *last, *deletes]
 
@@ -182,7 +198,13 @@ def _told(old: FolderCanvas | None, new: FolderCanvas) -> dict[str, Any]:
     """The members of an upsert that say what is new."""
     if old is None:
         key = new.owner_session_key if new.owner_session_key != f"agent:{new.agent_id}:main" else None
-        told = {"agentId": new.agent_id, "title": new.title, "ownerSessionKey": key, "spec": new.spec, "state": new.state}
+        told = {
+            "agentId": new.agent_id,
+            "title": new.title,
+            "ownerSessionKey": key,
+            "spec": new.spec,
+            "state": new.state,
+        }
         return {name: value for name, value in told.items() if value is not None}
     pairs = {
         "title": (old.title, new.title),
@@ -190,7 +212,11 @@ def _told(old: FolderCanvas | None, new: FolderCanvas) -> dict[str, Any]:
         "spec": (old.spec, new.spec),
         "state": (old.state, new.state),
     }
-    return {name: after for name, (before, after) in pairs.items() if after is not None and not is_same(before, after)}
+    return {
+        name: after
+        for name, (before, after) in pairs.items()
+        if after is not None and not is_same(before, after)
+    }
 
 
 def _files(told: Mapping[str, Any]) -> list[str]:
@@ -198,7 +224,12 @@ def _files(told: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(names[name] for name in told if name in names))
 
 
-def _upsert(new: FolderCanvas, told: Mapping[str, Any], files: Sequence[str], undo: tuple[str, Mapping[str, Any]] | None = None) -> Step:
+def _upsert(
+    new: FolderCanvas,
+    told: Mapping[str, Any],
+    files: Sequence[str],
+    undo: tuple[str, Mapping[str, Any]] | None = None,
+) -> Step:
     return Step(UPSERT, {"canvasId": new.canvas_id, **told}, files, undo)
 
 
@@ -207,7 +238,11 @@ def _puts(old: FolderCanvas | None, new: FolderCanvas, put: Mapping[str, bytes])
     canvas_id, there = new.canvas_id, _assets(old)
     found: list[Step] = []
     for path in sorted(put, key=lambda path: (path == ENTRY, path)):
-        undo = _put(canvas_id, path, there[path]) if path in there else ("canvas.asset.delete", {"canvasId": canvas_id, "path": path})
+        undo = (
+            _put(canvas_id, path, there[path])
+            if path in there
+            else ("canvas.asset.delete", {"canvasId": canvas_id, "path": path})
+        )
         method, params = _put(canvas_id, path, put[path])
         found.append(Step(method, params, [path], undo))
     return found
@@ -221,7 +256,10 @@ def _put(canvas_id: str, path: str, content: bytes) -> tuple[str, Mapping[str, A
 
 def _deletes(old: FolderCanvas | None, new: FolderCanvas, gone: Iterable[str]) -> list[Step]:
     name, there = new.canvas_id, _assets(old)
-    return [Step("canvas.asset.delete", {"canvasId": name, "path": path}, [path], _put(name, path, there[path])) for path in gone]
+    return [
+        Step("canvas.asset.delete", {"canvasId": name, "path": path}, [path], _put(name, path, there[path]))
+        for path in gone
+    ]
 
 
 def _assets(canvas: FolderCanvas | None) -> Mapping[str, bytes]:
@@ -260,7 +298,9 @@ def carry(
     revision: int | None = None,
 ) -> Carried | None:
     """All of it or nothing; None if there is nothing to do."""
-    planned = steps(old, new, most_bytes=most_bytes, others=others, is_accepted=is_accepted, revision=revision)
+    planned = steps(
+        old, new, most_bytes=most_bytes, others=others, is_accepted=is_accepted, revision=revision
+    )
     try:
         return _done(server, old, new, planned)
     except Refused as problem:
@@ -270,7 +310,9 @@ def carry(
         return _done(server, old, new, smaller)  # this server's requests hold less than ours would
 
 
-def _done(server: Server, old: FolderCanvas | None, new: FolderCanvas, planned: Sequence[Step]) -> Carried | None:
+def _done(
+    server: Server, old: FolderCanvas | None, new: FolderCanvas, planned: Sequence[Step]
+) -> Carried | None:
     done: list[Step] = []
     answer: Any = {}
     warnings: list[str] = []
@@ -284,7 +326,9 @@ def _done(server: Server, old: FolderCanvas | None, new: FolderCanvas, planned: 
         except NobodyThere as problem:
             if not done:
                 raise
-            raise NobodyThere(f"{problem} Some of {new.canvas_id} is there already; do the same again when the server is back.") from None
+            raise NobodyThere(
+                f"{problem} Some of {new.canvas_id} is there already; do the same again when the server is back."
+            ) from None
         warnings += answer.get("warnings", [])
         done.append(step)
     if not done:
@@ -320,7 +364,9 @@ def _told_of(step: Step, problem: Refused) -> str:
     about = [path for path in step.about if path != "descriptor.json"] or list(step.about)
     if not about or problem.message.startswith(about[0]):
         return problem.message
-    return f"{', '.join(plain(path) for path in about[:3])}{' …' if len(about) > 3 else ''}: {problem.message}"
+    return (
+        f"{', '.join(plain(path) for path in about[:3])}{' …' if len(about) > 3 else ''}: {problem.message}"
+    )
 
 
 def checked_agent(held_there: Held, agent_id: str) -> None:

@@ -41,7 +41,9 @@ LONGEST_WAIT_SECONDS = 2.0  # for a folder that is never quiet; then it is taken
 RETRY_SECONDS = 1.0
 FIND_SECONDS = 1.0  # how often to look for canvases that are new in the folder
 SHOWN_FILES = 4
-MOST_COMPARED = 40  # assets that are looked at before all are sent at once; with more, what was saved goes file by file
+MOST_COMPARED = (
+    40  # assets that are looked at before all are sent at once; with more, what was saved goes file by file
+)
 ENDS_IT = frozenset({"NOT_SIGNED_IN", "FORBIDDEN"})  # no save will change that
 LEFTOVERS = ("~", "___jb_tmp___", "___jb_old___")  # of editors, beside the file that they save
 
@@ -66,7 +68,9 @@ class Watch:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._place = place
-        self._is_accepted = is_accepted  # whoever watches stands for all that is saved there, whoever saves it
+        self._is_accepted = (
+            is_accepted  # whoever watches stands for all that is saved there, whoever saves it
+        )
         self._server = server
         self._limits = limits
         self._tell = tell
@@ -92,7 +96,9 @@ class Watch:
             return
         checked_agent(there, canvas.agent_id)
         if canvas.state is not None and not is_same(canvas.state, there.canvas.state):
-            self._tell(f"{STATE} is not what the canvas has, and people's work stays as it is; `easel canvas import` would replace it.")
+            self._tell(
+                f"{STATE} is not what the canvas has, and people's work stays as it is; `easel canvas import` would replace it."
+            )
         mine = {path: content for path, content in there.canvas.assets.items() if not is_leftover(path)}
         others = [path for path in there.canvas.assets if is_leftover(path)]
         self._send(replace(there.canvas, assets=mine), replace(canvas, state=None), others)
@@ -156,7 +162,11 @@ class Watch:
             below = problem.path.rstrip("/") + "/"
             if below == FOLDER:
                 assets = {}
-            assets |= {path: content for path, content in self._sent.assets.items() if path == problem.path or path.startswith(below)}
+            assets |= {
+                path: content
+                for path, content in self._sent.assets.items()
+                if path == problem.path or path.startswith(below)
+            }
             told.add(f"{problem} The canvas keeps what it has.")
         for text in sorted(told - self._problems):
             self._tell(text)
@@ -201,10 +211,18 @@ class Watch:
         )
         others = [path for path in view["assets"] if path not in mine and path not in news.assets]
         kept = self._of_others(view["revision"], there, news, others)
-        self._send(without(there, kept), without(news, kept), [*others, *kept], revision=view["revision"], is_last=is_last)
+        self._send(
+            without(there, kept),
+            without(news, kept),
+            [*others, *kept],
+            revision=view["revision"],
+            is_last=is_last,
+        )
         self._sent = replace(self._sent, assets={**{path: mine[path] for path in kept}, **self._sent.assets})
 
-    def _of_others(self, revision: int, there: FolderCanvas, news: FolderCanvas, others: Sequence[str]) -> Sequence[str]:
+    def _of_others(
+        self, revision: int, there: FolderCanvas, news: FolderCanvas, others: Sequence[str]
+    ) -> Sequence[str]:
         """Assets that were not saved since they were sent, and that sending all at once would take back from whoever changed them."""
         planned = steps(there, news, most_bytes=self._limits.request_bytes, others=others)
         if revision == self._known or not any(map(is_all, planned)):
@@ -215,7 +233,9 @@ class Watch:
         kept = changed_there(self._server, there.canvas_id, same)
         for path in kept:
             if path not in self._kept:
-                self._tell(f"{plain(path)} was changed on the canvas by others and stays so until you save it.")
+                self._tell(
+                    f"{plain(path)} was changed on the canvas by others and stays so until you save it."
+                )
         self._kept, self._known = kept, None if kept else revision
         return kept
 
@@ -267,7 +287,11 @@ class Watch:
             self._sent, there = with_part(self._sent, file, news), with_all(there, only)
 
     def _carried(
-        self, there: FolderCanvas | None, news: FolderCanvas, others: Sequence[str] = (), revision: int | None = None
+        self,
+        there: FolderCanvas | None,
+        news: FolderCanvas,
+        others: Sequence[str] = (),
+        revision: int | None = None,
     ) -> Carried | None:
         before, self._known = self._known, None
         carried = carry(
@@ -284,7 +308,10 @@ class Watch:
             at, after = accept(self._server, news.canvas_id)
             known = after if at == known else None
         # Nobody came in between. Only of one call that is known: one that changes nothing would hide the change of somebody else.
-        if before == revision and (carried is None or (carried.calls == 1 and revision is not None and carried.revision == revision + 1)):
+        if before == revision and (
+            carried is None
+            or (carried.calls == 1 and revision is not None and carried.revision == revision + 1)
+        ):
             self._known = known
         return carried
 
@@ -325,7 +352,14 @@ class Watches:
     """All canvases in a folder, those that are made in it later too."""
 
     def __init__(
-        self, folder: Path, agent_id: str | None, server: Server, limits: Limits, tell: Callable[[str], None], *, is_accepted: bool
+        self,
+        folder: Path,
+        agent_id: str | None,
+        server: Server,
+        limits: Limits,
+        tell: Callable[[str], None],
+        *,
+        is_accepted: bool,
     ) -> None:
         self._folder = folder
         self._agent_id = agent_id
@@ -383,7 +417,11 @@ def is_leftover(path: str) -> bool:
 def in_words(carried: Carried) -> str:
     if carried.is_new:
         return f"made of {_few(carried.sent) or 'nothing yet'}; revision {carried.revision}"
-    done = [f"{_few(paths)} {what}" for paths, what in ((carried.sent, "saved"), (carried.removed, "removed")) if paths]
+    done = [
+        f"{_few(paths)} {what}"
+        for paths, what in ((carried.sent, "saved"), (carried.removed, "removed"))
+        if paths
+    ]
     return f"{', '.join(done)}; revision {carried.revision}"
 
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import typer
 
 from easel import __version__, settings
-from easel.cli.app import nodes as cli_nodes
+from easel.cli import nodes
 from easel.cli.canvas import app as canvas_app
 from easel.cli.terminal import do, refuse, run, settings_for, unless_stopped
 from easel.errors import BadSettings
@@ -35,17 +35,29 @@ app = typer.Typer(
 audit_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The audit trail.")
 app.add_typer(audit_app, name="audit")
 app.add_typer(canvas_app, name="canvas")
-app.add_typer(cli_nodes.token_app, name="token")
+app.add_typer(nodes.token_app, name="token")
 
 TELL_SECONDS = 2.0  # how often something long says how far it is
 
 HostOption = Annotated[
     str | None,
-    typer.Option("--host", metavar="ADDRESS", help="Address to listen on (EASEL_HOST, 127.0.0.1); 0.0.0.0: all of this machine."),
+    typer.Option(
+        "--host",
+        metavar="ADDRESS",
+        help="Address to listen on (EASEL_HOST, 127.0.0.1); 0.0.0.0: all of this machine.",
+    ),
 ]
-PortOption = Annotated[str | None, typer.Option("--port", metavar="PORT", help="Port to listen on (EASEL_PORT, 8800); 0 picks a free one.")]
+PortOption = Annotated[
+    str | None,
+    typer.Option("--port", metavar="PORT", help="Port to listen on (EASEL_PORT, 8800); 0 picks a free one."),
+]
 DataOption = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Data folder (EASEL_DATA).")]
-DemoOption = Annotated[bool, typer.Option("--demo", help="With canvases for newcomers: a deploy cockpit, live logs, a release checklist.")]
+DemoOption = Annotated[
+    bool,
+    typer.Option(
+        "--demo", help="With canvases for newcomers: a deploy cockpit, live logs, a release checklist."
+    ),
+]
 KnownOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -57,7 +69,9 @@ KnownOption = Annotated[
 
 
 @app.command()
-def up(host: HostOption = None, port: PortOption = None, data: DataOption = None, demo: DemoOption = False) -> None:
+def up(
+    host: HostOption = None, port: PortOption = None, data: DataOption = None, demo: DemoOption = False
+) -> None:
     """API, worker and pages in one process.
 
     Example: `easel up --port 9000 --data ./my-easel`
@@ -120,7 +134,7 @@ def worker(data: DataOption = None) -> None:
     run(lambda stop: _serve(wanted, stop, with_api=False, with_worker=True))
 
 
-app.command()(cli_nodes.node)
+app.command()(nodes.node)
 
 
 @app.command()
@@ -129,7 +143,7 @@ def migrate(data: DataOption = None) -> None:
 
     Example: `EASEL_DATABASE_URL=postgresql://… easel migrate`
     """
-    from easel.assembly.services import services as assembly
+    from easel.assembly import services as assembly
 
     async def go() -> None:
         opened = await assembly.open_database(wanted)
@@ -151,18 +165,18 @@ def doctor(data: DataOption = None, port: PortOption = None) -> None:
     Example: `easel doctor --data ./my-easel`
     """
     from easel.canvas_folder.api_client import ready_there
-    from easel.cli.app import doctor as checkup
+    from easel.cli import doctor as checks
 
     wanted = settings_for(data=data, port=port)
-    found: list[checkup.Check] = []
+    found: list[checks.Check] = []
 
     async def go() -> None:
-        async for check in checkup.checks(wanted, await asyncio.to_thread(ready_there, wanted)):
+        async for check in checks.checks(wanted, await asyncio.to_thread(ready_there, wanted)):
             found.append(check)
             typer.echo(f"{check.verdict.value:<4} {check.what}: {check.says}")
 
     do(go)
-    if any(check.verdict is checkup.Verdict.BAD for check in found):
+    if any(check.verdict is checks.Verdict.BAD for check in found):
         raise typer.Exit(1)
 
 
@@ -172,7 +186,7 @@ def verify_audit(data: DataOption = None, known: KnownOption = None) -> None:
 
     Example: `easel audit verify --data ./my-easel`
     """
-    from easel.assembly.services import services as assembly
+    from easel.assembly import services as assembly
 
     wanted = settings_for(data=data)
     seen: list[assembly.Reached] = []
@@ -196,7 +210,9 @@ def verify_audit(data: DataOption = None, known: KnownOption = None) -> None:
     if not end.is_end:
         typer.echo(f"Stopped after record {end.seq} of {end.last}; whole so far.", err=True)
         raise typer.Exit(1)
-    typer.echo(f"The audit chain is whole: {end.seq} records." + (f"\nIts end is {end.place}" if end.seq else ""))
+    typer.echo(
+        f"The audit chain is whole: {end.seq} records." + (f"\nIts end is {end.place}" if end.seq else "")
+    )
 
 
 @app.command("settings")
@@ -209,7 +225,9 @@ def show_settings() -> None:
     for row in settings.rows():
         value = getattr(wanted, row.name)
         shown = "(set)" if row.secret and value else repr(value)
-        typer.echo(f"{row.variable}={shown}" + ("" if value == row.default else f"   (default {row.default!r})"))
+        typer.echo(
+            f"{row.variable}={shown}" + ("" if value == row.default else f"   (default {row.default!r})")
+        )
         typer.echo(f"    {row.says}")
     for name in settings.unknown_variables():
         meant = settings.nearest(name)
@@ -217,14 +235,18 @@ def show_settings() -> None:
 
 
 @app.callback(invoke_without_command=True)
-def _every(version: Annotated[bool, typer.Option("--version", help="Say which version this is.")] = False) -> None:
+def _every(
+    version: Annotated[bool, typer.Option("--version", help="Say which version this is.")] = False,
+) -> None:
     if version:
         typer.echo(f"easel {__version__}")
         raise typer.Exit
 
 
-async def _serve(wanted: Settings, stop: asyncio.Event, *, with_api: bool, with_worker: bool, with_demo: bool = False) -> None:
-    from easel.assembly.services import services as assembly
+async def _serve(
+    wanted: Settings, stop: asyncio.Event, *, with_api: bool, with_worker: bool, with_demo: bool = False
+) -> None:
+    from easel.assembly import services as assembly
 
     port = wanted.port if with_api else wanted.worker_port
     is_open = not _is_loopback(wanted.host)
@@ -238,11 +260,15 @@ async def _serve(wanted: Settings, stop: asyncio.Event, *, with_api: bool, with_
         tools = assembly.toolbox(ground, in_force=in_force)
         if listening is not None:
             stories = assembly.host(ground, tools)
-            server = await stack.enter_async_context(assembly.serving(wanted, stories, listening, is_api=with_api))
+            server = await stack.enter_async_context(
+                assembly.serving(wanted, stories, listening, is_api=with_api)
+            )
             if with_demo:
                 await assembly.load_demo(stories)
             if with_api:
-                _say_where(wanted, server.address, stories.sign_in.owner_token, in_force.says, with_demo=with_demo)
+                _say_where(
+                    wanted, server.address, stories.sign_in.owner_token, in_force.says, with_demo=with_demo
+                )
         _look_for_garbage_rarely()
         if with_worker:
             await assembly.worker(ground, tools).work(stop)
@@ -251,11 +277,13 @@ async def _serve(wanted: Settings, stop: asyncio.Event, *, with_api: bool, with_
 
 
 async def _serve_demo(wanted: Settings, stop: asyncio.Event) -> None:
-    from easel.cli.app import doctor as checkup
+    from easel.cli import doctor as checks
 
-    if holder := await checkup.holder(wanted):
+    if holder := await checks.holder(wanted):
         where = f"as process {holder}, and not on port {wanted.port}"
-        raise BadSettings(problem=f"An Easel runs on the data folder {wanted.data_folder} already, {where}; name its port with --port.")
+        raise BadSettings(
+            problem=f"An Easel runs on the data folder {wanted.data_folder} already, {where}; name its port with --port."
+        )
     await _serve(wanted, stop, with_api=True, with_worker=True, with_demo=True)
 
 
@@ -272,14 +300,17 @@ def _say_where(wanted: Settings, address: tuple[str, int], token: str, bash: str
     name = "127.0.0.1" if is_everywhere else f"[{host}]" if ":" in host else host
     base = wanted.public_url.rstrip("/") or f"http://{name}:{port}"
     typer.echo(
-        f"Easel {__version__} listens on " + (f"all addresses of this machine, port {port}" if is_everywhere else f"http://{name}:{port}")
+        f"Easel {__version__} listens on "
+        + (f"all addresses of this machine, port {port}" if is_everywhere else f"http://{name}:{port}")
     )
     if not _is_loopback(host) and not wanted.public_url.startswith("https://"):
         typer.echo(
             "WARNING: others can reach it, and without TLS whoever is on the way reads along, the token too: put TLS in front and set EASEL_PUBLIC_URL."
         )
     if wanted.has_weak_token:
-        typer.echo(f"WARNING: EASEL_TOKEN has fewer than {settings.LEAST_TOKEN} characters, and whoever tries them all owns this Easel.")
+        typer.echo(
+            f"WARNING: EASEL_TOKEN has fewer than {settings.LEAST_TOKEN} characters, and whoever tries them all owns this Easel."
+        )
     typer.echo(f"Data is in {wanted.data_folder}" + (" and in Postgres" if wanted.on_postgres else ""))
     typer.echo(f"Bash: {bash}")
     typer.echo(f"Open {base}/?token={quote(token, safe='')}")

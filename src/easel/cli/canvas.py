@@ -29,25 +29,51 @@ app = typer.Typer(
 
 MOST_EVENTS = 1_000
 
-FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="A canvas's own folder, or the one above agents/.")]
-AgentOption = Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Whose canvas, where the folder does not say it (main).")]
-UrlOption = Annotated[str | None, typer.Option("--url", metavar="URL", help="Where the running Easel is (EASEL_HOST and EASEL_PORT).")]
+FolderArgument = Annotated[
+    Path, typer.Argument(metavar="DIR", help="A canvas's own folder, or the one above agents/.")
+]
+AgentOption = Annotated[
+    str | None,
+    typer.Option("--agent", metavar="AGENT", help="Whose canvas, where the folder does not say it (main)."),
+]
+UrlOption = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="Where the running Easel is (EASEL_HOST and EASEL_PORT)."),
+]
 TokenOption = Annotated[
     str | None,
     typer.Option(
-        "--token", metavar="TOKEN", help="Who asks (EASEL_TOKEN, or else the owner of the data folder); others may see it in `ps`."
+        "--token",
+        metavar="TOKEN",
+        help="Who asks (EASEL_TOKEN, or else the owner of the data folder); others may see it in `ps`.",
     ),
 ]
-AcceptOption = Annotated[bool, typer.Option("--accept", help="You stand for what is in it: its buttons ask no more than they declare.")]
-DataOption = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Data folder that has the owner's token (EASEL_DATA).")]
-EventsOption = Annotated[int, typer.Option("--events", metavar="COUNT", min=0, help="At most so many records of its actions, the newest.")]
+AcceptOption = Annotated[
+    bool,
+    typer.Option("--accept", help="You stand for what is in it: its buttons ask no more than they declare."),
+]
+DataOption = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="DIR", help="Data folder that has the owner's token (EASEL_DATA)."),
+]
+EventsOption = Annotated[
+    int,
+    typer.Option(
+        "--events", metavar="COUNT", min=0, help="At most so many records of its actions, the newest."
+    ),
+]
 
 
 @app.command("export")
 def export_canvas(
     canvas: Annotated[str, typer.Argument(metavar="CANVAS", help="The canvas's id.")],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to; agents/AGENT/canvases/CANVAS is made in it.")],
-    agent: Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Whose canvas it has to be; any, if not said.")] = None,
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where to; agents/AGENT/canvases/CANVAS is made in it.")
+    ],
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", metavar="AGENT", help="Whose canvas it has to be; any, if not said."),
+    ] = None,
     events: EventsOption = MOST_EVENTS,
     url: UrlOption = None,
     token: TokenOption = None,
@@ -73,7 +99,9 @@ def export_canvas(
         found = records(server, canvas, events)
         content = files_of(there.canvas, there.descriptor, found)
         other, stale = files.replaced(folder, there.canvas.place, content)
-        _ask_before(folder / there.canvas.place, [path for path in (*other, *stale) if path != "state/latest.json"])
+        _ask_before(
+            folder / there.canvas.place, [path for path in (*other, *stale) if path != "state/latest.json"]
+        )
         files.write(folder, there.canvas.place, content)
         files.remove(folder, there.canvas.place, stale)
     typer.echo(
@@ -109,14 +137,21 @@ def import_canvas(
 
     with _in_plain_words():
         wanted = settings_for(data=data)
-        canvases = _read_all(files.find(folder, agent), wanted.max_asset_bytes)  # all of them, before the first is sent
+        canvases = _read_all(
+            files.find(folder, agent), wanted.max_asset_bytes
+        )  # all of them, before the first is sent
         server = _server(wanted, url, token)
         for canvas in canvases:
             there = held(server, canvas.canvas_id)
             if there is not None:
                 checked_agent(there, canvas.agent_id)
-            carried = carry(server, there and there.canvas, canvas, most_bytes=wanted.max_body_bytes, is_accepted=accept)
-            typer.echo(f"{canvas.canvas_id}: " + ("is so already; nothing to do." if carried is None else f"{in_words(carried)}."))
+            carried = carry(
+                server, there and there.canvas, canvas, most_bytes=wanted.max_body_bytes, is_accepted=accept
+            )
+            typer.echo(
+                f"{canvas.canvas_id}: "
+                + ("is so already; nothing to do." if carried is None else f"{in_words(carried)}.")
+            )
             for warning in carried.warnings if carried else ():
                 typer.echo(f"{canvas.canvas_id}: the server warns: {warning}")
             if accept:
@@ -153,7 +188,9 @@ def watch_canvas(
             limits = Limits(wanted.max_asset_bytes, wanted.max_body_bytes)
             watches = Watches(folder, agent, server, limits, _say_now, is_accepted=accept)
             for place in watches.start():
-                say(f"Watching {place.folder} as {place.canvas_id}; open {server.page_of(place.agent_id, place.canvas_id)}")
+                say(
+                    f"Watching {place.folder} as {place.canvas_id}; open {server.page_of(place.agent_id, place.canvas_id)}"
+                )
             if not accept:
                 say(
                     "What is saved asks before it runs anything, until you accept it there; with --accept you stand for all that is saved here."
@@ -197,7 +234,9 @@ def _ask_before(folder: Path, lost: list[str]) -> None:
     """A person at a terminal is asked before what they may have written is written over; a script has said what it wants."""
     if not lost or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return
-    typer.echo(f"In {folder} these are not what the canvas has: {', '.join(lost[:8])}{' …' if len(lost) > 8 else ''}")
+    typer.echo(
+        f"In {folder} these are not what the canvas has: {', '.join(lost[:8])}{' …' if len(lost) > 8 else ''}"
+    )
     typer.confirm("Write over them?", abort=True)
 
 

@@ -12,8 +12,8 @@ from enum import Enum
 from pathlib import Path
 
 from easel import settings
-from easel.assembly.services import resources as ground
-from easel.assembly.services import services as assembly
+from easel.assembly import resources as ground
+from easel.assembly import services as assembly
 from easel.errors import HostError
 from easel.settings import LEAST_TOKEN, Settings
 
@@ -47,7 +47,9 @@ def bad(what: str, says: str) -> Check:
 
 async def checks(wanted: Settings, is_ready: bool | None = None) -> AsyncIterator[Check]:
     """`is_ready`: what the Easel says that runs here already, if one does."""
-    yield Check("Python", Verdict.GOOD if sys.version_info >= (3, 11) else Verdict.BAD, sys.version.split()[0])
+    yield Check(
+        "Python", Verdict.GOOD if sys.version_info >= (3, 11) else Verdict.BAD, sys.version.split()[0]
+    )
     for name in settings.unknown_variables():
         meant = settings.nearest(name)
         hint = f"did you mean {meant}?" if meant else "`easel settings` lists them all."
@@ -83,7 +85,9 @@ def _data_folder(wanted: Settings) -> Check:
             return bad("Data folder", f"{folder} cannot be used: {problem}; choose another with --data.")
         free = shutil.disk_usage(_nearest(folder)).free
     except OSError as problem:
-        return bad("Data folder", f"{folder} cannot be used ({problem.strerror}); choose another with --data.")
+        return bad(
+            "Data folder", f"{folder} cannot be used ({problem.strerror}); choose another with --data."
+        )
     verdict = Verdict.GOOD if free >= LEAST_FREE_BYTES else Verdict.BAD
     there = "" if folder.exists() else " (not there yet: the first start makes it)"
     return Check("Data folder", verdict, f"{folder}{there}, {free // 1_000_000} MB free")
@@ -91,13 +95,18 @@ def _data_folder(wanted: Settings) -> Check:
 
 def _token(wanted: Settings) -> Check:
     if wanted.has_weak_token:
-        return bad("Owner's token", f"EASEL_TOKEN has fewer than {LEAST_TOKEN} characters; anyone who can reach the port can guess it.")
+        return bad(
+            "Owner's token",
+            f"EASEL_TOKEN has fewer than {LEAST_TOKEN} characters; anyone who can reach the port can guess it.",
+        )
     if wanted.token:
         return good("Owner's token", "from EASEL_TOKEN")
     kept = wanted.data_folder / "owner-token"
     try:
         if not kept.read_text("utf-8").strip():
-            return bad("Owner's token", f"{kept} is empty; delete it, and a new token is made at the next start.")
+            return bad(
+                "Owner's token", f"{kept} is empty; delete it, and a new token is made at the next start."
+            )
     except (FileNotFoundError, NotADirectoryError):
         return good("Owner's token", "none yet: the first start makes one and keeps it in the data folder")
     except (OSError, UnicodeDecodeError) as problem:
@@ -108,7 +117,11 @@ def _token(wanted: Settings) -> Check:
 def _port(wanted: Settings, is_ready: bool | None) -> Check:
     if is_ready is not None:
         how = "and is ready" if is_ready else "but is not ready: it cannot write to its database now"
-        return Check("Port", Verdict.GOOD if is_ready else Verdict.BAD, f"Easel runs on {wanted.host}:{wanted.port} {how}")
+        return Check(
+            "Port",
+            Verdict.GOOD if is_ready else Verdict.BAD,
+            f"Easel runs on {wanted.host}:{wanted.port} {how}",
+        )
     try:
         assembly.listening(wanted.host, wanted.port).close()
     except HostError as problem:
@@ -128,15 +141,22 @@ async def _database(wanted: Settings, is_ready: bool | None) -> Check:
     if seen is None:
         return good("Database", f"{kind}, none yet: the first start makes it")
     if seen.holder is not None and is_ready is None:
-        return bad("Database", f"{kind}, in use by process {seen.holder}, which does not answer on {wanted.host}:{wanted.port}.")
+        return bad(
+            "Database",
+            f"{kind}, in use by process {seen.holder}, which does not answer on {wanted.host}:{wanted.port}.",
+        )
     kind += ", in use by the Easel that runs" if seen.holder is not None else ""
     if seen.is_read_only:
-        return bad("Database", f"{kind}, schema version {seen.version}, and it takes no writes: it is a standby, or was made read-only.")
+        return bad(
+            "Database",
+            f"{kind}, schema version {seen.version}, and it takes no writes: it is a standby, or was made read-only.",
+        )
     if seen.version == 0:
         return good("Database", f"{kind}, empty: the first start makes its tables")
     if seen.version < seen.newest:
         return odd(
-            "Database", f"{kind}, schema version {seen.version}; this Easel has {seen.newest}. Back up: the next start brings it there."
+            "Database",
+            f"{kind}, schema version {seen.version}; this Easel has {seen.newest}. Back up: the next start brings it there.",
         )
     newer = f", newer than this Easel's {seen.newest}, which works" if seen.version > seen.newest else ""
     return good("Database", f"{kind}, schema version {seen.version}, writable{newer}")
@@ -151,7 +171,10 @@ async def holder(wanted: Settings) -> str | None:
 def _bash(wanted: Settings) -> Check:
     """No Bash is nothing bad in itself; a mode that was asked for and cannot be had is. RS-61"""
     if problem := _problem_with(wanted.sandbox_folder):
-        return bad("Bash", f"The sandbox folder {wanted.sandbox_folder} cannot be used: {problem}; set EASEL_SANDBOX_ROOT to another.")
+        return bad(
+            "Bash",
+            f"The sandbox folder {wanted.sandbox_folder} cannot be used: {problem}; set EASEL_SANDBOX_ROOT to another.",
+        )
     try:
         return good("Bash", assembly.sandbox(wanted).says)
     except HostError as problem:
@@ -169,4 +192,6 @@ async def _blobs(wanted: Settings) -> Check:
         return bad("Blobs", problem.message)
     if problem := _problem_with(folder):
         return bad("Blobs", f"{folder} cannot be used: {problem}; set EASEL_BLOB_URL to another.")
-    return good("Blobs", str(folder) if folder.is_dir() else f"{folder} (not there yet: made when it is needed)")
+    return good(
+        "Blobs", str(folder) if folder.is_dir() else f"{folder} (not there yet: made when it is needed)"
+    )

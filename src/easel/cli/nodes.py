@@ -18,29 +18,61 @@ token_app = typer.Typer(
 )
 
 DataOption = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Data folder (EASEL_DATA).")]
-NodeIdOption = Annotated[str, typer.Option("--id", metavar="NAME", help="The node's name: its tools are NAME__Bash, NAME__Read and so on.")]
-UrlOption = Annotated[str, typer.Option("--url", metavar="URL", help="The Easel to connect to, such as ws://127.0.0.1:8800/ws.")]
+NodeIdOption = Annotated[
+    str,
+    typer.Option(
+        "--id", metavar="NAME", help="The node's name: its tools are NAME__Bash, NAME__Read and so on."
+    ),
+]
+UrlOption = Annotated[
+    str, typer.Option("--url", metavar="URL", help="The Easel to connect to, such as ws://127.0.0.1:8800/ws.")
+]
 TokenOption = Annotated[
     str | None,
-    typer.Option("--token", metavar="TOKEN", help="Its token (EASEL_TOKEN); others on this machine may see what stands here."),
+    typer.Option(
+        "--token",
+        metavar="TOKEN",
+        help="Its token (EASEL_TOKEN); others on this machine may see what stands here.",
+    ),
 ]
-TokenFileOption = Annotated[Path | None, typer.Option("--token-file", metavar="FILE", help="A file with the token.")]
+TokenFileOption = Annotated[
+    Path | None, typer.Option("--token-file", metavar="FILE", help="A file with the token.")
+]
 RootOption = Annotated[
     list[Path] | None,
-    typer.Option("--root", metavar="DIR", help="A folder that the tools may touch, as often as needed; this one, if none."),
+    typer.Option(
+        "--root",
+        metavar="DIR",
+        help="A folder that the tools may touch, as often as needed; this one, if none.",
+    ),
 ]
 SandboxOption = Annotated[
-    str | None, typer.Option("--sandbox", metavar="MODE", help="How commands are isolated: bwrap or logical (EASEL_SANDBOX_MODE).")
+    str | None,
+    typer.Option(
+        "--sandbox", metavar="MODE", help="How commands are isolated: bwrap or logical (EASEL_SANDBOX_MODE)."
+    ),
 ]
-UserOption = Annotated[str, typer.Option("--user", metavar="USER", help="For whom the token acts: owner, the one user that there is.")]
+UserOption = Annotated[
+    str,
+    typer.Option(
+        "--user", metavar="USER", help="For whom the token acts: owner, the one user that there is."
+    ),
+]
 KindOption = Annotated[
     str,
     typer.Option(
-        "--kind", metavar="KIND", help="node (nothing but a tool node), service (a program) or user (as the owner, in a browser)."
+        "--kind",
+        metavar="KIND",
+        help="node (nothing but a tool node), service (a program) or user (as the owner, in a browser).",
     ),
 ]
-NameOption = Annotated[str | None, typer.Option("--name", metavar="TEXT", help="What to call it in lists and in the audit trail.")]
-OnlyNodeOption = Annotated[str | None, typer.Option("--node", metavar="NAME", help="The one node that a token of kind node may be.")]
+NameOption = Annotated[
+    str | None,
+    typer.Option("--name", metavar="TEXT", help="What to call it in lists and in the audit trail."),
+]
+OnlyNodeOption = Annotated[
+    str | None, typer.Option("--node", metavar="NAME", help="The one node that a token of kind node may be.")
+]
 
 
 def node(
@@ -55,7 +87,7 @@ def node(
 
     Example: `EASEL_TOKEN=easel_… easel node --id laptop --url wss://easel.example.org/ws --root ~/work`
     """
-    from easel.assembly.services import services as assembly
+    from easel.assembly import services as assembly
 
     wanted = settings_for(sandbox_mode=sandbox)
 
@@ -64,9 +96,13 @@ def node(
         say(f"Bash: {in_force.says}")
         given = token or _read_token(token_file) or wanted.token
         if not given:
-            raise BadSettings(problem="A node needs a token: --token-file, or EASEL_TOKEN; `easel token create --kind node` makes one.")
+            raise BadSettings(
+                problem="A node needs a token: --token-file, or EASEL_TOKEN; `easel token create --kind node` makes one."
+            )
         try:
-            client = assembly.node(wanted, in_force, url=url, node_id=node_id, token=given, roots=root or [Path.cwd()], tell=say)
+            client = assembly.node(
+                wanted, in_force, url=url, node_id=node_id, token=given, roots=root or [Path.cwd()], tell=say
+            )
         except BadInput as problem:  # told as a program's mistake; here a person gave it
             raise BadInput(problem=problem.message.replace("client.id:", "--id:", 1)) from None
         await client.run(stop)
@@ -76,13 +112,17 @@ def node(
 
 @token_app.command("create")
 def create_token(
-    user: UserOption = "owner", kind: KindOption = "node", name: NameOption = None, node: OnlyNodeOption = None, data: DataOption = None
+    user: UserOption = "owner",
+    kind: KindOption = "node",
+    name: NameOption = None,
+    node: OnlyNodeOption = None,
+    data: DataOption = None,
 ) -> None:
     """Make a token and print it, once: only its digest is kept. Works beside a running Easel.
 
     Example: `easel token create --user owner --kind node --name laptop`
     """
-    from easel.assembly.services import services as assembly
+    from easel.assembly import services as assembly
 
     wanted = settings_for(data=data)
 
@@ -93,22 +133,28 @@ def create_token(
             except BadInput as problem:
                 raise BadInput(problem=problem.message.replace("client.id:", "--node:", 1)) from None
             except NotFound:
-                raise BadInput(problem=f"There is no user {user[:100]} here: in this version there is one, owner.") from None
+                raise BadInput(
+                    problem=f"There is no user {user[:100]} here: in this version there is one, owner."
+                ) from None
         typer.echo(secret)
-        typer.echo(f"This is {made.token_id}, a {made.kind.value}'s token for {made.user_id}. It is not shown again.", err=True)
+        typer.echo(
+            f"This is {made.token_id}, a {made.kind.value}'s token for {made.user_id}. It is not shown again.",
+            err=True,
+        )
 
     do(go)
 
 
 @token_app.command("list")
 def list_tokens(
-    user: Annotated[str | None, typer.Option("--user", metavar="USER", help="Only of this user.")] = None, data: DataOption = None
+    user: Annotated[str | None, typer.Option("--user", metavar="USER", help="Only of this user.")] = None,
+    data: DataOption = None,
 ) -> None:
     """Every token that was made, what it is for, and whether it was revoked; not the tokens themselves.
 
     Example: `easel token list --data ./my-easel`
     """
-    from easel.assembly.services import services as assembly
+    from easel.assembly import services as assembly
 
     wanted = settings_for(data=data)
 
@@ -126,13 +172,16 @@ def list_tokens(
 
 @token_app.command("revoke")
 def revoke_token(
-    token_id: Annotated[str, typer.Argument(metavar="TOKEN_ID", help="As `easel token list` shows it: tok_…")], data: DataOption = None
+    token_id: Annotated[
+        str, typer.Argument(metavar="TOKEN_ID", help="As `easel token list` shows it: tok_…")
+    ],
+    data: DataOption = None,
 ) -> None:
     """End a token for good: it opens nothing more, and what is open by it is closed within seconds, on every instance.
 
     Example: `easel token revoke tok_01m7f…`
     """
-    from easel.assembly.services import services as assembly
+    from easel.assembly import services as assembly
 
     wanted = settings_for(data=data)
 

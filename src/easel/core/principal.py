@@ -44,4 +44,6 @@ class Principal:
 
 
 THE_OWNER = Principal(OWNER, "owner", frozenset(Scope))
-NOBODY = Principal(UserId(""), "nobody")  # whoever asks for what is open to all: owns nothing and may do nothing
+NOBODY = Principal(
+    UserId(""), "nobody"
+)  # whoever asks for what is open to all: owns nothing and may do nothing

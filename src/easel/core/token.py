@@ -39,8 +39,17 @@ class Token:
     @property
     def principal(self) -> Principal:
         # The owner administers; a program or a machine of the owner's does not.
-        scopes = frozenset(Scope) if self.kind is TokenKind.USER and self.user_id == OWNER else frozenset[Scope]()
-        return Principal(self.user_id, self.name, scopes, Kind(self.kind.value), token_id=self.token_id, only_node=self.node_id)
+        scopes = (
+            frozenset(Scope) if self.kind is TokenKind.USER and self.user_id == OWNER else frozenset[Scope]()
+        )
+        return Principal(
+            self.user_id,
+            self.name,
+            scopes,
+            Kind(self.kind.value),
+            token_id=self.token_id,
+            only_node=self.node_id,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

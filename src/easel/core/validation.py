@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any, NoReturn, TypeVar, cast
 
-from easel.core.values.paths import is_unsafe_name
 from easel.errors import BadInput
 
+DEEPEST = 100  # levels of nesting in a value from outside
 LONGEST_SHOWN = 60
 NOTE = "x-"  # a member that begins like this is its author's own, and is kept unread
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
@@ -66,7 +66,8 @@ def checked_id(value: Any, at: str) -> str:
     """Matched exactly, so it is held to letters that cannot be mistaken for one another. X4, X5"""
     if not isinstance(value, str) or not _ID.fullmatch(value) or is_unsafe_name(value):
         refuse(
-            at, f"{shown(value)} is no id; an id is 1 to 128 letters, digits and . _ : - (a letter or digit first), and not `constructor`."
+            at,
+            f"{shown(value)} is no id; an id is 1 to 128 letters, digits and . _ : - (a letter or digit first), and not `constructor`.",
         )
     return value
 
@@ -87,3 +88,24 @@ def checked_choice(value: Any, choices: type[Choice], at: str) -> Choice:
     if not isinstance(value, str) or value not in {*choices}:
         refuse(at, f"{shown(value)} is none of {', '.join(choices)}.")
     return choices(value)
+
+
+def is_unsafe_name(name: str) -> bool:
+    """Return whether a member of this name would be something other than data in a language that reads our states. Case X7"""
+    return name.startswith("__") or name in {"constructor", "prototype"}
+
+
+def is_too_deep(value: Any, deepest: int = DEEPEST) -> bool:
+    """Looked at level by level, so that no depth can exhaust the stack."""
+    level: list[Any] = [value]
+    for _ in range(deepest + 1):
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                inner += cast("dict[Any, Any]", one).values()
+            elif isinstance(one, (list, tuple)):
+                inner += cast("list[Any]", one)
+        if not inner:
+            return False
+        level = inner
+    return True

@@ -54,7 +54,12 @@ DEPLOY_COCKPIT = DemoCanvas(
             "assistant": {},
         },
         "actions": {
-            "checkClock": {"kind": "tool.call", "title": "Check the server's clock", "tool": "gsv__Clock", "saveAs": "clock"},
+            "checkClock": {
+                "kind": "tool.call",
+                "title": "Check the server's clock",
+                "tool": "gsv__Clock",
+                "saveAs": "clock",
+            },
             "deploy": {
                 "kind": "tool.call",
                 "title": "Deploy",
@@ -82,10 +87,22 @@ DEPLOY_COCKPIT = DemoCanvas(
                 "title": "Mark as deploying",
                 "patch": [{"op": "replace", "path": "/status", "value": "deploying"}],
             },
-            "setIdle": {"kind": "state.patch", "title": "Mark as idle", "patch": [{"op": "replace", "path": "/status", "value": "idle"}]},
+            "setIdle": {
+                "kind": "state.patch",
+                "title": "Mark as idle",
+                "patch": [{"op": "replace", "path": "/status", "value": "idle"}],
+            },
         },
         "bindings": {"buttons.deployNow": "deploy", "buttons.refreshLogs": "refreshLogs"},
-        "refresh": [{"id": "pollLogs", "everyMs": 30_000, "action": "refreshLogs", "enabled": True, "onlyWatched": True}],
+        "refresh": [
+            {
+                "id": "pollLogs",
+                "everyMs": 30_000,
+                "action": "refreshLogs",
+                "enabled": True,
+                "onlyWatched": True,
+            }
+        ],
         "writable": ["service", "version"],
     },
 )
@@ -105,7 +122,12 @@ LOG_VIEWER = DemoCanvas(
                 "args": {"sessionKey": "{{state.session}}", "limit": 40},
                 "saveAs": "log",
             },
-            "hello": {"kind": "session.send", "title": "Say hello to the agent", "message": "Hello! What can you do?", "saveAs": "said"},
+            "hello": {
+                "kind": "session.send",
+                "title": "Say hello to the agent",
+                "message": "Hello! What can you do?",
+                "saveAs": "said",
+            },
         },
         "refresh": [{"id": "look", "everyMs": 3_000, "action": "look", "enabled": True, "onlyWatched": True}],
         "writable": ["session"],
@@ -126,7 +148,12 @@ RELEASE_CHECKLIST = DemoCanvas(
             "notes": "",
         },
         "actions": {
-            "freeze": {"kind": "tool.call", "title": "Freeze the code", "tool": "gsv__Clock", "saveAs": "frozenAt"},
+            "freeze": {
+                "kind": "tool.call",
+                "title": "Freeze the code",
+                "tool": "gsv__Clock",
+                "saveAs": "frozenAt",
+            },
             "approve": {
                 "kind": "tool.call",
                 "title": "Approve the release",
@@ -139,7 +166,11 @@ RELEASE_CHECKLIST = DemoCanvas(
                 "kind": "state.patch",
                 "title": "Begin again",
                 "patch": [
-                    {"op": "replace", "path": "/checks", "value": {"tests": False, "changelog": False, "backup": False}},
+                    {
+                        "op": "replace",
+                        "path": "/checks",
+                        "value": {"tests": False, "changelog": False, "backup": False},
+                    },
                     {"op": "replace", "path": "/frozenAt", "value": None},
                     {"op": "replace", "path": "/approval", "value": None},
                 ],

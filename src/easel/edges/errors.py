@@ -24,7 +24,9 @@ def error_detail(problem: HostError) -> ErrorDetail:
 
 def no_duplicate_keys(text: bytes | str) -> None:
     """Two readers of the same JSON could each believe another of two equal keys."""
-    json.loads(text, object_pairs_hook=_each_once, parse_int=len, parse_float=len)  # numbers are of no interest, however long
+    json.loads(
+        text, object_pairs_hook=_each_once, parse_int=len, parse_float=len
+    )  # numbers are of no interest, however long
 
 
 def all_keys_once(text: str, decoded: Any) -> None:

@@ -33,14 +33,25 @@ from easel.edges.params import (
     content,
     draft,
 )
-from easel.edges.views import answer_view, asked_view, asset_view, canvas_view, descriptor, node_view, record_view, tool_view
+from easel.edges.views import (
+    answer_view,
+    asked_view,
+    asset_view,
+    canvas_view,
+    descriptor,
+    node_view,
+    record_view,
+    tool_view,
+)
 from easel.errors import BadInput, NotFound
 from easel.host.actions.request import Ask
 from easel.host.canvases.views import NO_CONNECTION
 from easel.host.services import Host
 
 # They need a connection that stays, which a single request is not.
-OF_A_CONNECTION = frozenset({"connect", "tool.result", "tool.progress", "canvas.subscribe", "canvas.unsubscribe"})
+OF_A_CONNECTION = frozenset(
+    {"connect", "tool.result", "tool.progress", "canvas.subscribe", "canvas.unsubscribe"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +89,9 @@ def fitted(name: str, params: Any, shape: type[Any]) -> Any:
 
 
 async def list_canvases(caller: Caller, asked: ListCanvases) -> Any:
-    found = await caller.host.canvases.list_canvases(caller.who, agent_id=asked.agentId, after=asked.after, limit=asked.limit)
+    found = await caller.host.canvases.list_canvases(
+        caller.who, agent_id=asked.agentId, after=asked.after, limit=asked.limit
+    )
     more = {"next": found[-1].canvas_id} if len(found) == asked.limit else {}
     return {"canvases": [descriptor(canvas) for canvas in found], **more}
 
@@ -110,7 +123,9 @@ async def patch_canvas(caller: Caller, asked: PatchCanvas) -> Any:
 async def _written(caller: Caller, asked: WriteCanvas | PatchCanvas, whole: WholeCanvas) -> Any:
     is_declined = isinstance(asked, WriteCanvas) and asked.accepted is False
     stands_for = None if is_declined else whole.canvas
-    warnings = [] if asked.spec is None else await caller.host.canvases.warnings(caller.who, asked.spec, stands_for)
+    warnings = (
+        [] if asked.spec is None else await caller.host.canvases.warnings(caller.who, asked.spec, stands_for)
+    )
     return {**canvas_view(whole), **({"warnings": warnings} if warnings else {})}
 
 
@@ -120,14 +135,22 @@ async def delete_canvas(caller: Caller, asked: DeleteCanvas) -> Any:
 
 
 async def open_canvas(caller: Caller, asked: NamedCanvas) -> Any:
-    view, whole = await caller.host.views.open(caller.who, asked.canvasId, caller.client_id, caller.connection_id)
+    view, whole = await caller.host.views.open(
+        caller.who, asked.canvasId, caller.client_id, caller.connection_id
+    )
     canvas = whole.canvas
-    return {"viewId": view.view_id, "viewUrl": f"/canvas/{canvas.agent_id}/{canvas.canvas_id}", "revision": canvas.revision}
+    return {
+        "viewId": view.view_id,
+        "viewUrl": f"/canvas/{canvas.agent_id}/{canvas.canvas_id}",
+        "revision": canvas.revision,
+    }
 
 
 async def close_canvas(caller: Caller, asked: CloseCanvas) -> Any:
     if asked.viewId is None and caller.connection_id == NO_CONNECTION:
-        raise BadInput(problem="viewId: say which view, for this request comes on no connection that has views of its own.")
+        raise BadInput(
+            problem="viewId: say which view, for this request comes on no connection that has views of its own."
+        )
     closed = await caller.host.views.close(caller.who, asked.canvasId, caller.connection_id, asked.viewId)
     if asked.viewId is not None and not closed:
         raise NotFound(what="view", id=asked.viewId[:200])
@@ -150,12 +173,18 @@ async def run_action(caller: Caller, asked: RunAction) -> Any:
 
 
 async def confirm_action(caller: Caller, asked: Confirmation) -> Any:
-    return answer_view(await caller.host.actions.confirm(caller.who, asked.confirmationId, caller.client_id, approve=asked.approve))
+    return answer_view(
+        await caller.host.actions.confirm(
+            caller.who, asked.confirmationId, caller.client_id, approve=asked.approve
+        )
+    )
 
 
 async def cancel_action(caller: Caller, asked: CancelAction) -> Any:
     return answer_view(
-        await caller.host.actions.cancel(caller.who, asked.canvasId, asked.eventId, caller.client_id, only_running=asked.onlyRunning)
+        await caller.host.actions.cancel(
+            caller.who, asked.canvasId, asked.eventId, caller.client_id, only_running=asked.onlyRunning
+        )
     )
 
 
@@ -164,11 +193,17 @@ async def accept_spec(caller: Caller, asked: AcceptSpec) -> Any:
 
 
 async def list_confirmations(caller: Caller, asked: NamedCanvas) -> Any:
-    return {"confirmations": [asked_view(one) for one in await caller.host.actions.waiting(caller.who, asked.canvasId)]}
+    return {
+        "confirmations": [
+            asked_view(one) for one in await caller.host.actions.waiting(caller.who, asked.canvasId)
+        ]
+    }
 
 
 async def list_records(caller: Caller, asked: ListRecords) -> Any:
-    found = await caller.host.actions.records(caller.who, asked.canvasId, status=asked.status, before=asked.before, limit=asked.limit)
+    found = await caller.host.actions.records(
+        caller.who, asked.canvasId, status=asked.status, before=asked.before, limit=asked.limit
+    )
     more = {"next": found[-1].event_id} if len(found) == asked.limit else {}
     return {"records": [record_view(one) for one in found], **more}
 
@@ -190,7 +225,9 @@ async def report_page(caller: Caller, asked: ReportPage) -> Any:
 
 
 async def put_asset(caller: Caller, asked: PutAsset) -> Any:
-    asset, revision = await caller.host.assets.put(caller.who, asked.canvasId, asked.path, content(asked), asked.expectedRevision)
+    asset, revision = await caller.host.assets.put(
+        caller.who, asked.canvasId, asked.path, content(asked), asked.expectedRevision
+    )
     return {"canvasId": asked.canvasId, **asset_view(asset), "revision": revision}
 
 
@@ -206,7 +243,11 @@ async def get_asset(caller: Caller, asked: NamedAsset) -> Any:
 
 async def list_assets(caller: Caller, asked: NamedCanvas) -> Any:
     whole = await caller.host.canvases.get(caller.who, asked.canvasId)
-    return {"canvasId": asked.canvasId, "assets": [asset_view(asset) for asset in whole.assets], "revision": whole.canvas.revision}
+    return {
+        "canvasId": asked.canvasId,
+        "assets": [asset_view(asset) for asset in whole.assets],
+        "revision": whole.canvas.revision,
+    }
 
 
 async def delete_asset(caller: Caller, asked: DeleteAsset) -> Any:
@@ -218,7 +259,11 @@ async def delete_asset(caller: Caller, asked: DeleteAsset) -> Any:
 
 
 async def list_tools(caller: Caller, _: Nothing) -> Any:
-    return {"tools": [tool_view(tool) for tool in (await caller.host.tools.definitions(caller.who.user_id)).values()]}
+    return {
+        "tools": [
+            tool_view(tool) for tool in (await caller.host.tools.definitions(caller.who.user_id)).values()
+        ]
+    }
 
 
 async def list_nodes(caller: Caller, _: Nothing) -> Any:

@@ -80,7 +80,9 @@ class Confirmation(Params):
 class CancelAction(Params):
     canvasId: str
     eventId: str
-    onlyRunning: bool = False  # what waits for a person goes on to wait: who stops for somebody else answers nothing for them
+    onlyRunning: bool = (
+        False  # what waits for a person goes on to wait: who stops for somebody else answers nothing for them
+    )
 
 
 class AcceptSpec(Params):
@@ -144,7 +146,9 @@ def draft(asked: WriteCanvas) -> Draft:
         owner_session_key=asked.ownerSessionKey,
         spec=asked.spec,
         state=asked.state,
-        assets=None if asked.assets is None else {path: content_of(path, to_builtins(asset)) for path, asset in asked.assets.items()},
+        assets=None
+        if asked.assets is None
+        else {path: content_of(path, to_builtins(asset)) for path, asset in asked.assets.items()},
         is_accepted=asked.accepted,
         expected_revision=asked.expectedRevision,
     )

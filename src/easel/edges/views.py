@@ -47,7 +47,11 @@ def canvas_view(whole: WholeCanvas) -> dict[str, Any]:
 def answer_view(answer: Answer) -> dict[str, Any]:
     match answer.status:
         case Status.ASKED:
-            return {"status": "needs_confirmation", "confirmationId": answer.event_id, "resolved": answer.resolved}
+            return {
+                "status": "needs_confirmation",
+                "confirmationId": answer.event_id,
+                "resolved": answer.resolved,
+            }
         case Status.REFUSED:
             return {"status": "refused", "eventId": answer.event_id, "revision": answer.revision}
         case Status.FAILED:
@@ -103,5 +107,14 @@ def node_view(node: LocalNode | Node) -> dict[str, Any]:
 
 
 def tool_view(tool: ToolDefinition) -> dict[str, Any]:
-    notes = {"readOnlyHint": tool.read_only, "idempotentHint": tool.idempotent, "destructiveHint": tool.destructive}
-    return {"name": tool.name, "description": tool.description, "inputSchema": dict(tool.schema), "annotations": notes}
+    notes = {
+        "readOnlyHint": tool.read_only,
+        "idempotentHint": tool.idempotent,
+        "destructiveHint": tool.destructive,
+    }
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": dict(tool.schema),
+        "annotations": notes,
+    }

@@ -11,16 +11,17 @@ import hashlib
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import structlog
 
 from easel.core.artifact.artifact import FOLDER, START, Artifact, NewArtifact, blob_key, made_at
 from easel.core.artifact.media_type import BINARY, HEAD, media_type
 from easel.core.principal import Principal
-from easel.core.stream.payload_limit import Moved
+from easel.core.stream.payload_limit import Moved, markers_in, restored
 from easel.errors import BadInput, Damaged, NotFound, TooLarge, Unavailable
 from easel.host.metrics import ARTIFACTS_SWEPT
-from easel.host.ports import ArtifactStore, Blobs
+from easel.host.ports import ArtifactStore, Blobs, Keeper
 from easel.ids import ArtifactId, UserId, artifact_id, is_artifact_id, new_blob_name
 
 LEAST_GRACE_SECONDS = 3600.0
@@ -67,7 +68,9 @@ class Artifacts:
                 await self._blobs.put(key, content)
 
         # All of them end before this does: nobody writes on after the caller has given up.
-        for outcome in await asyncio.gather(*(put(key, content) for key, content in blobs), return_exceptions=True):
+        for outcome in await asyncio.gather(
+            *(put(key, content) for key, content in blobs), return_exceptions=True
+        ):
             if outcome is not None:
                 raise outcome
 
@@ -82,8 +85,12 @@ class Artifacts:
         try:
             async with asyncio.timeout(UPLOAD_SECONDS):
                 await self._blobs.put(key, incoming.read(source))
-            new = NewArtifact(incoming.artifact_id, incoming.size, media_type(incoming.head, declared_type), key)
-            kept = await self._store.settle(who.user_id, begun, new, await self._lost_key(who.user_id, new.artifact_id))
+            new = NewArtifact(
+                incoming.artifact_id, incoming.size, media_type(incoming.head, declared_type), key
+            )
+            kept = await self._store.settle(
+                who.user_id, begun, new, await self._lost_key(who.user_id, new.artifact_id)
+            )
         except TimeoutError:
             raise BadInput(problem=f"An upload ends within {UPLOAD_SECONDS / 60:g} minutes.") from None
         finally:
@@ -212,7 +219,9 @@ class _Incoming:
             self._digest.update(piece)
             yield piece
         if not self.size:
-            raise BadInput(problem="The upload is empty; send the bytes as the body, or as the part `file` of a form.")
+            raise BadInput(
+                problem="The upload is empty; send the bytes as the body, or as the part `file` of a form."
+            )
 
 
 def _new(user_id: UserId, moved: Moved) -> NewArtifact:
@@ -250,3 +259,9 @@ def _damaged(artifact: Artifact, found: str) -> Damaged:
         found=found,
     )
     return Damaged(what="artifact", id=artifact.artifact_id)
+
+
+async def restore(keeper: Keeper, user_id: UserId, value: Any) -> Any:
+    """Return a stored value with every offloaded value put back in its place."""
+    fetched = {artifact_id: await keeper.read(user_id, artifact_id) for artifact_id in markers_in(value)}
+    return restored(value, fetched)

@@ -88,7 +88,9 @@ class Audit:
 
     # -- telling ---------------------------------------------------------------------------------------------------
 
-    async def record(self, who: Principal, action: str, *, subject: str | None = None, details: Details | None = None) -> None:
+    async def record(
+        self, who: Principal, action: str, *, subject: str | None = None, details: Details | None = None
+    ) -> None:
         """Durable when it returns. If the store is away it is as good as a note: what was done is done, and will be told."""
         one = self._entry(who, action, subject, details)
         try:
@@ -96,7 +98,14 @@ class Audit:
         except Unavailable:
             self._keep(one)
 
-    def note(self, who: Principal | None, action: str, *, subject: str | None = None, details: Details | None = None) -> None:
+    def note(
+        self,
+        who: Principal | None,
+        action: str,
+        *,
+        subject: str | None = None,
+        details: Details | None = None,
+    ) -> None:
         """Stored soon. Never waits and never fails: whoever has trouble enough to tell needs no more of it."""
         try:
             self._keep(self._entry(who or EASEL, action, subject, details))
@@ -140,10 +149,14 @@ class Audit:
             log.exception("audit.not_told", action=action)
         self.note(who, action, subject=subject, details=told)
 
-    def slow(self, action: str, seconds: float, *, subject: str | None = None, details: Details | None = None) -> None:
+    def slow(
+        self, action: str, seconds: float, *, subject: str | None = None, details: Details | None = None
+    ) -> None:
         """Tells of it only if it took longer than EASEL_SLOW_SECONDS."""
         if seconds > self._slow:
-            self.tally(None, action, subject=subject, details={**(details or {}), "seconds": round(seconds, 6)})
+            self.tally(
+                None, action, subject=subject, details={**(details or {}), "seconds": round(seconds, 6)}
+            )
 
     def _entry(self, who: Principal, action: str, subject: str | None, details: Details | None) -> Entry:
         return entry(self._now(), who, action, redact=self._redaction, subject=subject, details=details)
@@ -268,14 +281,22 @@ async def verify(store: AuditStore, known: Iterable[Place] = ()) -> AsyncIterato
             return
         strange = next((link.seq for link in links if ahead.pop(link.seq, link).hash != link.hash), None)
         if strange is not None:
-            yield Reached(strange, last, problem=f"Record {strange} is not the one that was noted: the chain was written anew.")
+            yield Reached(
+                strange,
+                last,
+                problem=f"Record {strange} is not the one that was noted: the chain was written anew.",
+            )
             return
         place, below = followed, followed.seq
         yield Reached(place.seq, last, place)
     broken = check_end(place, end)
     if broken is None and ahead:
         broken = Break(place.seq + 1, f"Record {min(ahead)} was noted, and the chain ends with {place.seq}.")
-    yield Reached(place.seq, last, place, is_end=True) if broken is None else Reached(broken.seq, last, problem=broken.problem)
+    yield (
+        Reached(place.seq, last, place, is_end=True)
+        if broken is None
+        else Reached(broken.seq, last, problem=broken.problem)
+    )
 
 
 def _what_broke(problem: BaseException) -> dict[str, Any]:

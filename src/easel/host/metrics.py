@@ -10,22 +10,42 @@ TAKEOVERS = Counter("easel_takeovers", "Runs taken over from a worker that was l
 CLAIMS_LOST = Counter("easel_claims_lost", "Runs that this worker had to give up.")
 HANDED_BACK = Counter("easel_runs_handed_back", "Runs returned to the queue by a clean stop.")
 RUNS_HELD = Gauge("easel_runs_held", "Runs that this worker executes now.")
-QUEUE_DEPTH = Gauge("easel_queue_depth", "Runs that have not ended, by where they stand; -1 while the database is away.", ["state"])
+QUEUE_DEPTH = Gauge(
+    "easel_queue_depth",
+    "Runs that have not ended, by where they stand; -1 while the database is away.",
+    ["state"],
+)
 QUEUE_SECONDS = Histogram("easel_queue_seconds", "From enqueue to the claim.", buckets=_FAST)
 CLAIM_SECONDS = Histogram("easel_claim_seconds", "One claim statement.", buckets=_FAST)
 APPEND_SECONDS = Histogram("easel_append_seconds", "One durable append to a run's log.", buckets=_FAST)
-SUBSCRIBERS = Gauge("easel_subscribers", "Open streams of this instance, by the kind of log they tail.", ["log"])
+SUBSCRIBERS = Gauge(
+    "easel_subscribers", "Open streams of this instance, by the kind of log they tail.", ["log"]
+)
 WATCHED_LOGS = Gauge("easel_watched_logs", "Logs that this instance reads for its streams, by kind.", ["log"])
 EVENTS_SENT = Counter("easel_events_sent", "Events that went out on streams.")
 STALLED = Counter("easel_streams_stalled", "Streams cut because their reader took nothing.")
-ARTIFACTS_SWEPT = Counter("easel_artifacts_swept", "Blobs of artifacts that nothing referred to any more, removed.")
+ARTIFACTS_SWEPT = Counter(
+    "easel_artifacts_swept", "Blobs of artifacts that nothing referred to any more, removed."
+)
 ACTIONS_RUNNING = Gauge("easel_actions_running", "Actions of canvases that this instance carries out now.")
-OVERDUE = Gauge("easel_actions_overdue", "Tools that still run here, though their actions were stopped or their time is over.")
+OVERDUE = Gauge(
+    "easel_actions_overdue",
+    "Tools that still run here, though their actions were stopped or their time is over.",
+)
 ACTIONS_ENDED = Counter("easel_actions_ended", "Actions of canvases that came to an end here.", ["status"])
 NODES = Gauge("easel_nodes", "Tool nodes that are connected to this instance.")
 REFRESHES = Counter("easel_refreshes", "Times that a canvas's refresh job came up here.", ["outcome"])
-SANDBOX_CLEANED = Counter("easel_sandbox_cleaned", "Folders of sessions removed because nobody had used them for their time to live.")
-SANDBOX_NOT_CLEANED = Counter("easel_sandbox_not_cleaned", "Times that a session's folder could not be removed.")
-AUDIT_ONLY_LOGGED = Counter("easel_audit_only_logged", "Records that the store did not take and that are in the log alone.")
+SANDBOX_CLEANED = Counter(
+    "easel_sandbox_cleaned",
+    "Folders of sessions removed because nobody had used them for their time to live.",
+)
+SANDBOX_NOT_CLEANED = Counter(
+    "easel_sandbox_not_cleaned", "Times that a session's folder could not be removed."
+)
+AUDIT_ONLY_LOGGED = Counter(
+    "easel_audit_only_logged", "Records that the store did not take and that are in the log alone."
+)
 REQUESTS = Counter("easel_http_requests", "Answered requests.", ["method", "route", "status"])
-REQUEST_SECONDS = Histogram("easel_http_seconds", "Time to the end of an answer, streams left out.", ["route"], buckets=_FAST)
+REQUEST_SECONDS = Histogram(
+    "easel_http_seconds", "Time to the end of an answer, streams left out.", ["route"], buckets=_FAST
+)

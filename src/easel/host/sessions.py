@@ -26,31 +26,43 @@ class Sessions:
         if session_id is not None and not is_name(session_id):
             raise BadInput(problem=NO_SESSION_NAME)
         name = SessionId(session_id) if session_id is not None else new_session_id()
-        session = await self._sessions.create(who.user_id, name, checked_title(title) if title is not None else None)
+        session = await self._sessions.create(
+            who.user_id, name, checked_title(title) if title is not None else None
+        )
         if session is None:
             raise AlreadyThere(what="session", id=name)
         await self._audit.record(who, "session.created", subject=name)
         return session
 
     async def get(self, who: Principal, session_id: str) -> Session:
-        session = await self._sessions.get(who.user_id, SessionId(session_id)) if is_name(session_id) else None
+        session = (
+            await self._sessions.get(who.user_id, SessionId(session_id)) if is_name(session_id) else None
+        )
         return _there(session, session_id)
 
-    async def list_sessions(self, who: Principal, search: str, before: tuple[datetime, SessionId] | None, limit: int) -> list[Session]:
+    async def list_sessions(
+        self, who: Principal, search: str, before: tuple[datetime, SessionId] | None, limit: int
+    ) -> list[Session]:
         if len(search) > LONGEST_SEARCH or "\x00" in search:
             raise BadInput(problem=f"search is at most {LONGEST_SEARCH} characters.")
         return await self._sessions.list_sessions(who.user_id, search=search, before=before, limit=limit)
 
     async def rename(self, who: Principal, session_id: str, title: str) -> Session:
         new = checked_title(title)
-        session = await self._sessions.rename(who.user_id, SessionId(session_id), new) if is_name(session_id) else None
+        session = (
+            await self._sessions.rename(who.user_id, SessionId(session_id), new)
+            if is_name(session_id)
+            else None
+        )
         found = _there(session, session_id)
         await self._audit.record(who, "session.renamed", subject=session_id)
         return found
 
     async def delete(self, who: Principal, session_id: str) -> None:
         """With its runs, their logs, boards and messages. Who works on one or watches one hears of it at once."""
-        gone = await self._sessions.delete(who.user_id, SessionId(session_id)) if is_name(session_id) else None
+        gone = (
+            await self._sessions.delete(who.user_id, SessionId(session_id)) if is_name(session_id) else None
+        )
         if gone is None:
             raise NotFound(what="session", id=session_id)
         await self._audit.record(who, "session.deleted", subject=session_id, details={"runs": len(gone)})
@@ -59,7 +71,9 @@ class Sessions:
             self._bell.ring(CancelAsked(run_id))
             self._bell.ring(LogGone("run", run_id))
 
-    async def messages(self, who: Principal, session_id: str, before: int | None, limit: int) -> list[StoredMessage]:
+    async def messages(
+        self, who: Principal, session_id: str, before: int | None, limit: int
+    ) -> list[StoredMessage]:
         await self.get(who, session_id)
         return await self._sessions.messages(who.user_id, SessionId(session_id), before=before, limit=limit)
 

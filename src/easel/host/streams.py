@@ -108,7 +108,9 @@ class Subscription:
                 if self._tail.head <= self._cursor and not self._is_over:
                     return []
                 continue
-            if page[0].seq != self._cursor + 1:  # the log was shortened meanwhile: its viewer must hear so, not see a gap
+            if (
+                page[0].seq != self._cursor + 1
+            ):  # the log was shortened meanwhile: its viewer must hear so, not see a gap
                 self.end()
                 break
             self._cursor = page[-1].seq
@@ -192,7 +194,9 @@ class Tails:
         self._room = room
         self._window = window
         self._tails: dict[str, LogTail] = {}
-        self._viewers: set[Subscription] = set()  # of all tails, and of those that are no more but whose viewers have yet to leave
+        self._viewers: set[Subscription] = (
+            set()
+        )  # of all tails, and of those that are no more but whose viewers have yet to leave
         self._count = 0
         self._is_closing = False
         self._duties: list[asyncio.Task[None]] = []
@@ -269,7 +273,9 @@ class Tails:
         if isinstance(ring, self._kind.grew):
             if tail := self._tails.get(ring.key):
                 self._note(tail, ring.seq)
-        elif isinstance(ring, LogGone) and ring.what == self._kind.what and (tail := self._tails.get(ring.key)):
+        elif (
+            isinstance(ring, LogGone) and ring.what == self._kind.what and (tail := self._tails.get(ring.key))
+        ):
             self._end(tail)
 
     def _end(self, tail: LogTail) -> None:
@@ -301,7 +307,10 @@ class Tails:
 
     def _start_duties(self) -> None:
         if not self._duties:
-            self._duties = [asyncio.create_task(self._poll_forever()), asyncio.create_task(self._beat_forever())]
+            self._duties = [
+                asyncio.create_task(self._poll_forever()),
+                asyncio.create_task(self._beat_forever()),
+            ]
 
     async def _poll_forever(self) -> None:
         while True:

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import msgspec
 
-from easel.core.nesting import DEEPEST, is_too_deep
 from easel.core.run.conversation import Conversation, Part, Text, Thought, ToolCall, ToolResult
 from easel.core.tool.definition import ToolDefinition
+from easel.core.validation import DEEPEST, is_too_deep
 from easel.errors import ModelFailed
 from easel.ids import CallId
 
@@ -49,7 +49,9 @@ async def _play(step: dict[str, Any], results: list[ToolResult]) -> AsyncIterato
     elif "think" in step:
         yield Thought(str(step["think"]))
     elif "call" in step:
-        yield ToolCall(CallId(f"call_{len(results) + 1}"), str(step["call"]), _filled(step.get("args", {}), results))
+        yield ToolCall(
+            CallId(f"call_{len(results) + 1}"), str(step["call"]), _filled(step.get("args", {}), results)
+        )
     elif "wait_ms" in step:
         await asyncio.sleep(_number(step, "wait_ms", LONGEST_WAIT_MS) / 1000)
     elif "ticks" in step:
@@ -61,7 +63,9 @@ async def _play(step: dict[str, Any], results: list[ToolResult]) -> AsyncIterato
         raise ModelFailed(reason=str(step["fail"]))
     else:
         known = "say, think, call, wait_ms, ticks, fail"
-        raise ModelFailed(reason=f"a script step has one of {known}; this one has {', '.join(sorted(step)) or 'nothing'}.")
+        raise ModelFailed(
+            reason=f"a script step has one of {known}; this one has {', '.join(sorted(step)) or 'nothing'}."
+        )
 
 
 def _script(message: str) -> list[dict[str, Any]] | None:
@@ -72,7 +76,9 @@ def _script(message: str) -> list[dict[str, Any]] | None:
         parsed: Any = msgspec.json.decode(message)
     except (msgspec.DecodeError, RecursionError):
         return None
-    if not isinstance(parsed, dict) or not isinstance(script := cast("dict[str, Any]", parsed).get("script"), list):
+    if not isinstance(parsed, dict) or not isinstance(
+        script := cast("dict[str, Any]", parsed).get("script"), list
+    ):
         return None
     steps = cast("list[Any]", script)
     if is_too_deep(steps):
@@ -118,7 +124,11 @@ def _pointed(text: str, which: str, path: list[str], results: list[ToolResult]) 
 
 def _welcome(tools: Sequence[ToolDefinition], *, looks_like_script: bool) -> str:
     names = ", ".join(tool.name for tool in tools)
-    hint = "Your message looks like a script, but it is not valid JSON with a list of steps.\n\n" if looks_like_script else ""
+    hint = (
+        "Your message looks like a script, but it is not valid JSON with a list of steps.\n\n"
+        if looks_like_script
+        else ""
+    )
     return hint + (
         "Hello! I am the scripted model: I need no key and do exactly what you write. Send me a script, for example\n\n"
         '{"script": [{"say": "Let me look at the clock."}, {"call": "gsv__Clock", "args": {}}, {"say": "Done."}]}\n\n'

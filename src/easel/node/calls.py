@@ -14,8 +14,8 @@ import jsonschema_rs
 import msgspec
 import structlog
 
-from easel.core.nesting import DEEPEST, is_too_deep
 from easel.core.tool.definition import ToolDefinition
+from easel.core.validation import DEEPEST, is_too_deep
 from easel.errors import HostError, ToolFailed
 
 RESULT, PROGRESS = "tool.result", "tool.progress"
@@ -34,7 +34,9 @@ class MachineTool(Protocol):
     @property
     def definition(self) -> ToolDefinition: ...
 
-    async def use(self, args: Mapping[str, Any], context: None, on_output: Callable[[str], None] | None = None) -> Any: ...
+    async def use(
+        self, args: Mapping[str, Any], context: None, on_output: Callable[[str], None] | None = None
+    ) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,10 @@ class Limits:
 class Calls:
     def __init__(self, tools: Sequence[MachineTool], say: Say, limits: Limits) -> None:
         self._tools = {tool.definition.name: tool for tool in tools}
-        self._checks = {name: jsonschema_rs.validator_for(dict(tool.definition.schema)) for name, tool in self._tools.items()}
+        self._checks = {
+            name: jsonschema_rs.validator_for(dict(tool.definition.schema))
+            for name, tool in self._tools.items()
+        }
         self._say = say
         self._limits = limits
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -74,13 +79,19 @@ class Calls:
     async def _do(self, call_id: str, name: str, args: Mapping[str, Any], *, has_room: bool) -> None:
         printed = _Printed(call_id, self._say)
         try:
-            answer = await self._answer(name, args, printed.hear) if has_room else {"error": NO_ROOM.format(AT_ONCE)}
+            answer = (
+                await self._answer(name, args, printed.hear)
+                if has_room
+                else {"error": NO_ROOM.format(AT_ONCE)}
+            )
             await printed.tell_rest()
         finally:
             await printed.close()
         await self._say(RESULT, {"callId": call_id, **answer})
 
-    async def _answer(self, name: str, args: Mapping[str, Any], hear: Callable[[str], None]) -> dict[str, Any]:
+    async def _answer(
+        self, name: str, args: Mapping[str, Any], hear: Callable[[str], None]
+    ) -> dict[str, Any]:
         try:
             return {"result": self._fitting(await self._used(name, args, hear))}
         except ToolFailed as problem:
@@ -94,7 +105,9 @@ class Calls:
     async def _used(self, name: str, args: Mapping[str, Any], hear: Callable[[str], None]) -> Any:
         tool = self._tools.get(name)
         if tool is None:
-            raise ToolFailed(tool=name, reason=f"this node has no such tool; it has {', '.join(sorted(self._tools))}.")
+            raise ToolFailed(
+                tool=name, reason=f"this node has no such tool; it has {', '.join(sorted(self._tools))}."
+            )
         if is_too_deep(args):
             raise ToolFailed(tool=name, reason=f"arguments are nested deeper than {DEEPEST} levels.")
         if (wrong := next(self._checks[name].iter_errors(dict(args)), None)) is not None:
@@ -104,7 +117,9 @@ class Calls:
     def _fitting(self, result: Any) -> Any:
         most = min(self._limits.result_bytes, self._limits.frame_bytes - ROOM)
         if (size := len(msgspec.json.encode(result))) > most:
-            raise ToolFailed(tool="", reason=f"its result of {size} bytes is over the limit of {most}; ask for less.")
+            raise ToolFailed(
+                tool="", reason=f"its result of {size} bytes is over the limit of {most}; ask for less."
+            )
         return result
 
 

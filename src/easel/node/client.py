@@ -25,7 +25,9 @@ from easel.node.address import is_loopback
 from easel.node.backoff import Patience
 from easel.node.calls import Calls, Limits, MachineTool
 
-HEARTBEAT_SECONDS = 5.0  # more often than any proxy's idle limit; a connection without an answer for as long is dead
+HEARTBEAT_SECONDS = (
+    5.0  # more often than any proxy's idle limit; a connection without an answer for as long is dead
+)
 OPEN_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
 MOST_BYTES = 16_777_216  # of one frame
@@ -83,7 +85,9 @@ class NodeClient:
             async with self._connected() as socket:
                 limits = await self._greeted(socket)
                 names = ", ".join(tool.definition.name for tool in self.tools)
-                self.tell(f"Connected to {self.url} as {self.node_id}, with {len(self.tools)} tools: {names}.")
+                self.tell(
+                    f"Connected to {self.url} as {self.node_id}, with {len(self.tools)} tools: {names}."
+                )
                 return await _Connection(socket, self.tools, limits).serve(stopping)
         except _Refused as problem:
             if problem.code in NEVER:
@@ -93,8 +97,14 @@ class NodeClient:
                 return "The server does not know this token; `easel token create --user owner --kind node` makes one."
             return f"The server refused: {problem}"
         except ConnectionClosed as problem:
-            if problem.rcvd is not None and problem.rcvd.code == DONE and problem.rcvd.reason.startswith(REPLACED):
-                raise BadSettings(problem=f"Another node has connected as {self.node_id} and has taken its place; this one ends.") from None
+            if (
+                problem.rcvd is not None
+                and problem.rcvd.code == DONE
+                and problem.rcvd.reason.startswith(REPLACED)
+            ):
+                raise BadSettings(
+                    problem=f"Another node has connected as {self.node_id} and has taken its place; this one ends."
+                ) from None
             return f"The connection to {self.url} ended ({_reason(problem)})."
         except InvalidURI as problem:
             raise BadSettings(problem=str(problem)) from None
@@ -120,7 +130,12 @@ class NodeClient:
         params = {
             "minProtocol": 1,
             "maxProtocol": 1,
-            "client": {"id": self.node_id, "version": __version__, "platform": platform.system().lower(), "mode": "node"},
+            "client": {
+                "id": self.node_id,
+                "version": __version__,
+                "platform": platform.system().lower(),
+                "mode": "node",
+            },
             "tools": [_declared(tool.definition) for tool in self.tools],
             "auth": {"token": self.token},
         }
@@ -136,7 +151,9 @@ class NodeClient:
             raise _Refused(code if isinstance(code, int) else 500, str(error.get("message", ""))[:500])
         given = _object(_object(said.get("payload")).get("limits"))
         known = {"frameBytes": "frame_bytes", "resultBytes": "result_bytes"}
-        sizes = {known[name]: value for name, value in given.items() if name in known and isinstance(value, int)}
+        sizes = {
+            known[name]: value for name, value in given.items() if name in known and isinstance(value, int)
+        }
         return Limits(**sizes)
 
 
@@ -187,8 +204,17 @@ class _Connection:
 
 
 def _declared(tool: ToolDefinition) -> dict[str, Any]:
-    notes = {"readOnlyHint": tool.read_only, "idempotentHint": tool.idempotent, "destructiveHint": tool.destructive}
-    return {"name": tool.name, "description": tool.description, "inputSchema": dict(tool.schema), "annotations": notes}
+    notes = {
+        "readOnlyHint": tool.read_only,
+        "idempotentHint": tool.idempotent,
+        "destructiveHint": tool.destructive,
+    }
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": dict(tool.schema),
+        "annotations": notes,
+    }
 
 
 def _frame(method: str, params: Mapping[str, Any], id_: str) -> str:
@@ -209,7 +235,9 @@ def _object(value: Any) -> dict[str, Any]:
 
 def _reason(problem: ConnectionClosed) -> str:
     if problem.rcvd is None:
-        return "without a word" if problem.sent is None else problem.sent.reason or f"code {problem.sent.code}"
+        return (
+            "without a word" if problem.sent is None else problem.sent.reason or f"code {problem.sent.code}"
+        )
     return problem.rcvd.reason or f"code {problem.rcvd.code}"
 
 

@@ -37,7 +37,14 @@ NICE, NICEST = 10, 19
 SEEN_OF_PROC = frozenset({"self", "thread-self", "mounts", "net"})
 # Runtime that Debian keeps outside of /usr: the choice between awks, the cache of libraries.
 SEEN_OF_ETC = ("/etc/alternatives", "/etc/ld.so.cache")
-SEEN_WITH_NETWORK = ("/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/hosts", "/etc/ssl/certs", "/etc/ca-certificates", "/etc/pki")
+SEEN_WITH_NETWORK = (
+    "/etc/resolv.conf",
+    "/etc/nsswitch.conf",
+    "/etc/hosts",
+    "/etc/ssl/certs",
+    "/etc/ca-certificates",
+    "/etc/pki",
+)
 
 # What runs first inside. It takes on its limits, unless it has stricter ones, and a lower priority, and becomes the command.
 LIMITED = """
@@ -66,7 +73,9 @@ def limited(limits: Limits, *, processes: bool) -> str:
     return LIMITED.format(
         files=OPEN_FILES,
         file_kib=max(1, limits.file_bytes // 1024),
-        memory_kib=2 * limits.memory_bytes // 1024,  # that it may ask for; what all use together is watched, and half of it
+        memory_kib=2
+        * limits.memory_bytes
+        // 1024,  # that it may ask for; what all use together is watched, and half of it
         cpu=ceil(limits.cpu_seconds),
         processes=f"lower -u {limits.processes}" if processes else ":",
         nice=NICE if processes else NICEST,
@@ -91,12 +100,16 @@ class Launch:
         self.status = status  # where bubblewrap tells of its child; whoever reads it closes it
         self.cwd = cwd
         self.mark = mark  # in the environment of all its processes, where no namespace holds them together
-        self.lifeline = lifeline  # all of it ends when this is closed, as it is when we die; whoever runs it does that
+        self.lifeline = (
+            lifeline  # all of it ends when this is closed, as it is when we die; whoever runs it does that
+        )
 
     def __enter__(self) -> "Launch":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for descriptor in self.descriptors:
             os.close(descriptor)
 
@@ -119,7 +132,17 @@ class Bubblewrap:
             is_bound = True
             [root] = roots
             roots = (Root(root.at, Path("/tmp")),)  # noqa: S108 - of a mount namespace that only this command has
-            before += [self.unshare, "--mount", "--propagation", "private", "--", "/bin/sh", "-c", LEAVING_ROOT, "sh"]
+            before += [
+                self.unshare,
+                "--mount",
+                "--propagation",
+                "private",
+                "--",
+                "/bin/sh",
+                "-c",
+                LEAVING_ROOT,
+                "sh",
+            ]
             before += [self.mount, self.setpriv, str(root.folder), str(self.uid)]
         with ExitStack() as undo:
             open_now: list[int] = []
@@ -151,7 +174,15 @@ class Bubblewrap:
                 arguments += ["--seccomp", data(filtered)]
             # In a file that only bubblewrap reads: its command line can be seen inside, and names folders of the host.
             argv = [*before, self.program, "--args", data(_joined(arguments)), "--"]
-            argv += ["/bin/bash", "--noprofile", "--norc", "-c", limited(limits, processes=is_bound), "bash", command]
+            argv += [
+                "/bin/bash",
+                "--noprofile",
+                "--norc",
+                "-c",
+                limited(limits, processes=is_bound),
+                "bash",
+                command,
+            ]
             undo.pop_all()
             return Launch(argv, open_now, status)
 
@@ -175,7 +206,9 @@ def _tried(one: Bubblewrap) -> Bubblewrap | str:
         if one.uid is not None:
             os.chown(folder, one.uid, one.uid)
         place = Place((Root(WORKSPACE, Path(folder)),), "probe", owner=one.uid)
-        with one.launch("echo works > probe && cat probe", place, WORKSPACE, Limits(), network=False) as launch:
+        with one.launch(
+            "echo works > probe && cat probe", place, WORKSPACE, Limits(), network=False
+        ) as launch:
             assert launch.status is not None
             try:
                 done = subprocess.run(  # noqa: S603 - our own arguments
@@ -231,7 +264,12 @@ def our_own_code() -> list[str]:
     if sys.prefix != sys.base_prefix:
         ours.add(sys.prefix)
     real = sorted({os.path.realpath(one) for one in ours})
-    return [one for one in real if one.startswith(("/usr/", "/lib", "/bin/")) and not any(one.startswith(other + "/") for other in real)]
+    return [
+        one
+        for one in real
+        if one.startswith(("/usr/", "/lib", "/bin/"))
+        and not any(one.startswith(other + "/") for other in real)
+    ]
 
 
 ETC: Mapping[str, bytes] = {
@@ -241,7 +279,9 @@ ETC: Mapping[str, bytes] = {
 
 
 def _etc(files: Mapping[str, str]) -> list[str]:
-    return [part for name, descriptor in files.items() for part in ("--ro-bind-data", descriptor, f"/etc/{name}")]
+    return [
+        part for name, descriptor in files.items() for part in ("--ro-bind-data", descriptor, f"/etc/{name}")
+    ]
 
 
 def stand_ins(limits: Limits) -> Mapping[str, bytes]:
@@ -276,8 +316,17 @@ def _proc(stand_in: Mapping[str, str]) -> list[str]:
 
 def _devices() -> list[str]:
     arguments = [part for name in DEVICES for part in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")]
-    links = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "shm": "/tmp"}  # noqa: S108
-    return [*arguments, *(part for name, target in links.items() for part in ("--symlink", target, f"/dev/{name}"))]
+    links = {
+        "fd": "/proc/self/fd",
+        "stdin": "/proc/self/fd/0",
+        "stdout": "/proc/self/fd/1",
+        "stderr": "/proc/self/fd/2",
+        "shm": "/tmp",  # noqa: S108 - a path inside the sandbox
+    }
+    return [
+        *arguments,
+        *(part for name, target in links.items() for part in ("--symlink", target, f"/dev/{name}")),
+    ]
 
 
 def _temporary(place: Place) -> list[str]:

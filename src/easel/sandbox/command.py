@@ -66,7 +66,14 @@ class Shell:
         return self.launcher.name
 
     async def run(
-        self, command: str, place: Place, *, cwd: str, timeout_seconds: float, network: bool = False, hear: Hear | None = None
+        self,
+        command: str,
+        place: Place,
+        *,
+        cwd: str,
+        timeout_seconds: float,
+        network: bool = False,
+        hear: Hear | None = None,
     ) -> Ran:
         """Raises `NotStarted`. Cancelled, it ends the command first. The network needs the tool's word and the place's. RS-54"""
         if _free_bytes(place) < self.limits.free_bytes:
@@ -74,7 +81,9 @@ class Shell:
         began = time.monotonic()
         running = _Running(place, self.limits, Output(hear))
         try:
-            with self.launcher.launch(command, place, cwd, self.limits, network=network and place.network) as launch:
+            with self.launcher.launch(
+                command, place, cwd, self.limits, network=network and place.network
+            ) as launch:
                 await see_through(running.start(launch))
             stopped = await running.until_over(timeout_seconds)
         finally:
@@ -121,8 +130,14 @@ class _Running:
         if launch.status is not None:
             self._status, self._status_pipe = await reader(os.fdopen(launch.status, "rb", 0))
         env = {"PATH": PATH} | ({MARK: launch.mark} if launch.mark else {})
-        self._child = await Child.started(launch.argv, descriptors=launch.descriptors, env=env, cwd=launch.cwd, owner=self._place.owner)
-        duties = [self._read(self._child), self._watch(), *([self._listen(self._status)] if self._status else [])]
+        self._child = await Child.started(
+            launch.argv, descriptors=launch.descriptors, env=env, cwd=launch.cwd, owner=self._place.owner
+        )
+        duties = [
+            self._read(self._child),
+            self._watch(),
+            *([self._listen(self._status)] if self._status else []),
+        ]
         self._tasks = [asyncio.create_task(duty) for duty in duties]
 
     async def until_over(self, timeout_seconds: float) -> Stopped | None:
@@ -130,7 +145,9 @@ class _Running:
         assert self._child is not None
         waiting = asyncio.create_task(self._child.wait())
         try:
-            done, _ = await asyncio.wait({waiting, self._stop}, timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                {waiting, self._stop}, timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
@@ -163,7 +180,9 @@ class _Running:
 
     async def _read(self, child: Child) -> None:
         while chunk := await child.said.read(CHUNK):
-            if not self._stop.done():  # what it says while it is being ended is read, since it could not end otherwise, and dropped
+            if (
+                not self._stop.done()
+            ):  # what it says while it is being ended is read, since it could not end otherwise, and dropped
                 self.output.add(chunk)
             if self.output.size > self._limits.output_bytes:
                 self._stop_by(Stopped.OUTPUT)
@@ -201,7 +220,10 @@ class _Running:
             return Stopped.PROCESSES
         if sum(one.cpu_seconds for one in seen) > limits.cpu_seconds:
             return Stopped.CPU
-        if sum(one.resident_bytes for one in seen) > limits.memory_bytes and proportional_bytes(seen) > limits.memory_bytes:
+        if (
+            sum(one.resident_bytes for one in seen) > limits.memory_bytes
+            and proportional_bytes(seen) > limits.memory_bytes
+        ):
             return Stopped.MEMORY
         if with_disk and _free_bytes(self._place) < limits.free_bytes:
             return Stopped.DISK

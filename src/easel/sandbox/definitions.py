@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from easel.core.shell.template import X_SHELL
-from easel.core.tool.definition import ToolDefinition
+from easel.core.tool.definition import X_SHELL, ToolDefinition
 from easel.sandbox import files, search
 from easel.sandbox.workspace import LONGEST_PATH
 
@@ -15,7 +14,12 @@ NETWORK = "x-network"  # on a tool that may use the network, where those it work
 
 
 def _takes(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
-    return {"type": "object", "properties": dict(properties), "required": list(required), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(required),
+        "additionalProperties": False,
+    }
 
 
 def _path(says: str) -> Mapping[str, Any]:
@@ -36,7 +40,10 @@ def definitions(prefix: str, *, has_shell: bool, network: bool) -> list[ToolDefi
         {
             "command": _text("The command line.", minLength=1, maxLength=LONGEST_COMMAND, **{X_SHELL: True}),
             "workdir": _path("The folder it starts in."),
-            "timeout": {**_number("Milliseconds after which it is stopped.", 1, LONGEST_TIMEOUT_MS), "default": TIMEOUT_MS},
+            "timeout": {
+                **_number("Milliseconds after which it is stopped.", 1, LONGEST_TIMEOUT_MS),
+                "default": TIMEOUT_MS,
+            },
         },
         "command",
     )
@@ -102,7 +109,9 @@ def definitions(prefix: str, *, has_shell: bool, network: bool) -> list[ToolDefi
                 {
                     "pattern": _text("The expression.", minLength=1, maxLength=search.LONGEST_PATTERN),
                     "path": _path("The folder, or the file, to look in."),
-                    "glob": _text("Only files with such names.", minLength=1, maxLength=search.LONGEST_PATTERN),
+                    "glob": _text(
+                        "Only files with such names.", minLength=1, maxLength=search.LONGEST_PATTERN
+                    ),
                     "ignore_case": {"type": "boolean"},
                     "limit": _number("How many lines; 100 if left out.", 1, search.MOST_FOUND),
                 },

@@ -40,7 +40,13 @@ def read(place: Place, args: Mapping[str, Any]) -> Any:
                 break
             lines.append(line)
             room -= len(line)
-    return {"path": args["path"], "text": "".join(lines), "first_line": first, "lines": len(lines), "more": more}
+    return {
+        "path": args["path"],
+        "text": "".join(lines),
+        "first_line": first,
+        "lines": len(lines),
+        "more": more,
+    }
 
 
 def write(place: Place, args: Mapping[str, Any]) -> Any:
@@ -62,7 +68,9 @@ def edit(place: Place, args: Mapping[str, Any]) -> Any:
             with suppress(beneath.Changed):
                 spot.put(content.replace(old, new), instead_of=seen)
                 return {"path": path, "replacements": count}
-    raise Refused(f"{path} is being written by something else all the time; nothing was changed. Let that come to its end first.")
+    raise Refused(
+        f"{path} is being written by something else all the time; nothing was changed. Let that come to its end first."
+    )
 
 
 def _replaceable(path: str, content: bytes, old: bytes, new: bytes, *, everywhere: bool) -> int:
@@ -72,9 +80,13 @@ def _replaceable(path: str, content: bytes, old: bytes, new: bytes, *, everywher
     count = content.count(old)
     if count == 0:
         raise Refused(f"old_string is not in {path}; read it again, and mind blanks and line ends.")
-    if not everywhere and content.find(old, content.find(old) + 1) >= 0:  # counted are those that do not overlap
+    if (
+        not everywhere and content.find(old, content.find(old) + 1) >= 0
+    ):  # counted are those that do not overlap
         times = f"{count} times" if count > 1 else "more than once, overlapping itself"
-        raise Refused(f"old_string is in {path} {times}; give more of what stands around it, or set replace_all.")
+        raise Refused(
+            f"old_string is in {path} {times}; give more of what stands around it, or set replace_all."
+        )
     if len(content) + count * (len(new) - len(old)) > MOST_EDITED:
         raise Refused(f"{path} would be larger than {MOST_EDITED} bytes.")
     return count

@@ -30,7 +30,19 @@ class Logical:
         kept, lifeline = os.pipe()
         mark = uuid4().hex
         # All of its environment said here: Python itself may add to its own.
-        argv = [sys.executable, "-I", "-S", str(KEEPER), str(kept), f"PATH={PATH}", f"{MARK}={mark}", "/bin/sh", "-c", FIRST, "sh"]
+        argv = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(KEEPER),
+            str(kept),
+            f"PATH={PATH}",
+            f"{MARK}={mark}",
+            "/bin/sh",
+            "-c",
+            FIRST,
+            "sh",
+        ]
         # No limit on processes: the kernel would count all that this user runs. The watch adds up what this command started.
         argv += [self.bash, "--noprofile", "--norc", "-c", limited(limits, processes=False), "bash", command]
         return Launch(argv, [kept], cwd=str(root.folder / way), mark=mark, lifeline=lifeline)

@@ -45,11 +45,17 @@ def choose(mode: str, *, uid: int = SANDBOX_UID, bash: str = "auto", is_prod: bo
     `bash` is `auto`, `on` or `off`. In production nothing runs commands unless it is `on`, and then only isolated. SB-11
     """
     if mode and mode not in MODES:
-        raise BadSettings(problem=f"EASEL_SANDBOX_MODE is {mode!r}; it is {', '.join(MODES[:-1])} or {MODES[-1]}.")
+        raise BadSettings(
+            problem=f"EASEL_SANDBOX_MODE is {mode!r}; it is {', '.join(MODES[:-1])} or {MODES[-1]}."
+        )
     if mode in NOT_BUILT:
-        raise BadSettings(problem=f"EASEL_SANDBOX_MODE={mode} is not available in this version; there are `bwrap` and `logical`.")
+        raise BadSettings(
+            problem=f"EASEL_SANDBOX_MODE={mode} is not available in this version; there are `bwrap` and `logical`."
+        )
     if is_prod and bash == "on" and mode == "logical":
-        raise BadSettings(problem="EASEL_SANDBOX_MODE=logical isolates nothing, so EASEL_BASH=on is refused with EASEL_PROFILE=prod.")
+        raise BadSettings(
+            problem="EASEL_SANDBOX_MODE=logical isolates nothing, so EASEL_BASH=on is refused with EASEL_PROFILE=prod."
+        )
     found = logical.find() if mode == "logical" else bubblewrap.find(uid)
     if isinstance(found, str) and mode:
         raise BadSettings(problem=f"EASEL_SANDBOX_MODE={mode} cannot be used: {found}.")
@@ -58,6 +64,10 @@ def choose(mode: str, *, uid: int = SANDBOX_UID, bash: str = "auto", is_prod: bo
     if is_prod and bash != "on":
         return Choice(None, "off with EASEL_PROFILE=prod; EASEL_BASH=on turns it on, isolated.")
     if not isinstance(found, str):
-        isolation = "isolated by bubblewrap" if isinstance(found, Bubblewrap) else "WITHOUT isolation (EASEL_SANDBOX_MODE=logical)"
+        isolation = (
+            "isolated by bubblewrap"
+            if isinstance(found, Bubblewrap)
+            else "WITHOUT isolation (EASEL_SANDBOX_MODE=logical)"
+        )
         return Choice(found, f"on, {isolation}.")
     return Choice(None, f"off: {found}. {WITHOUT_BASH}")

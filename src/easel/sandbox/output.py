@@ -12,7 +12,9 @@ import structlog
 
 HEAD_BYTES = 32 * 1024
 TAIL_BYTES = 32 * 1024  # the end is where errors stand
-MOST_ENCODED = 160 * 1024  # as JSON: control characters are six bytes each there, and a result has a limit of its own
+MOST_ENCODED = (
+    160 * 1024
+)  # as JSON: control characters are six bytes each there, and a result has a limit of its own
 
 Hear = Callable[[str], None]
 
@@ -60,7 +62,11 @@ class Output:
             missing = self.size - len(head) - len(tail)
             mark = f"\n… [{missing} bytes left out] …\n" if missing else ""
             if missing:
-                whole = _to_character_end(head).decode(errors="replace") + mark + _from_character_start(tail).decode(errors="replace")
+                whole = (
+                    _to_character_end(head).decode(errors="replace")
+                    + mark
+                    + _from_character_start(tail).decode(errors="replace")
+                )
             else:
                 whole = (head + tail).decode(errors="replace")
             if len(msgspec.json.encode(whole)) <= MOST_ENCODED:

@@ -27,7 +27,13 @@ class Child:
 
     @classmethod
     async def started(
-        cls, argv: Sequence[str], *, descriptors: Sequence[int], env: Mapping[str, str], cwd: str, owner: int | None = None
+        cls,
+        argv: Sequence[str],
+        *,
+        descriptors: Sequence[int],
+        env: Mapping[str, str],
+        cwd: str,
+        owner: int | None = None,
     ) -> Self:
         """Raises OSError. In the thread of whoever awaits, and in no other: `--die-with-parent` ends a command with its thread.
 

@@ -28,7 +28,9 @@ TURN_SECONDS = 10.0  # how long to wait for those who change the same file; long
 # What shows that a file is another one, or has been written to.
 _TELLING = ("st_dev", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns")
 
-_turns: "WeakValueDictionary[tuple[int, int, str], Lock]" = WeakValueDictionary()  # of those who are changing a file, or wait to
+_turns: "WeakValueDictionary[tuple[int, int, str], Lock]" = (
+    WeakValueDictionary()
+)  # of those who are changing a file, or wait to
 _turns_changing = Lock()
 
 
@@ -82,7 +84,9 @@ def held(place: Place, path: str, *, make: bool = False) -> Generator["Spot"]:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     top = os.open(root.folder, FOLDER)
     try:
-        folder = _made(top, folders, place.owner) if make else open_beneath(top, "/".join(folders) or ".", FOLDER)
+        folder = (
+            _made(top, folders, place.owner) if make else open_beneath(top, "/".join(folders) or ".", FOLDER)
+        )
     finally:
         os.close(top)
     try:
@@ -103,13 +107,17 @@ class Spot:
         there = _there(self.name, self.folder)
         mode = stat.S_IMODE(there.st_mode) & 0o777 if there else 0o644
         draft = DRAFT + uuid4().hex
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=self.folder)
+        descriptor = os.open(
+            draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=self.folder
+        )
         try:
             with os.fdopen(descriptor, "wb") as file:
                 if self.owner is not None:
                     os.fchown(descriptor, self.owner, self.owner)
                 elif there is not None and there.st_uid != os.geteuid():
-                    os.fchown(descriptor, there.st_uid, there.st_gid)  # a node that is root leaves files to whom they belong
+                    os.fchown(
+                        descriptor, there.st_uid, there.st_gid
+                    )  # a node that is root leaves files to whom they belong
                 os.fchmod(descriptor, mode)
                 file.write(content)
             # Commands and other programs take no turns: all we can do is to look at the last moment.

@@ -151,11 +151,17 @@ def grep(place: Place, args: Mapping[str, Any], stop: Stop) -> Any:
             if len(matches) == most or room < 0:
                 walk.was_cut = True
                 break
-            matches.append({"path": shown_path(path, inside) if inside else path, "line": number, "text": text})
+            matches.append(
+                {"path": shown_path(path, inside) if inside else path, "line": number, "text": text}
+            )
         if walk.was_cut or budget < 0 or stop.is_set():
             walk.was_cut = True
             break
-    return {"matches": matches, "truncated": walk.was_cut, "files_passed_over": passed_over + walk.passed_over}
+    return {
+        "matches": matches,
+        "truncated": walk.was_cut,
+        "files_passed_over": passed_over + walk.passed_over,
+    }
 
 
 def compiled(expression: str, *, ignore_case: bool = False, lines: bool = False) -> "re2.Regexp":
@@ -250,7 +256,9 @@ def _lines(fits: "re2.Regexp", content: bytes, stop: Stop) -> Iterator[tuple[int
     while at < len(content) and not stop.is_set():
         end = _piece_end(content, at)
         found = fits.search(content, at, end)
-        if found is None or (found.start() == len(content) and content[-1] == _NEW_LINE):  # behind the last line end there is no line
+        if found is None or (
+            found.start() == len(content) and content[-1] == _NEW_LINE
+        ):  # behind the last line end there is no line
             at = end if end == len(content) or content[end - 1] == _NEW_LINE else end - OVERLAP
             continue
         first = content.rfind(b"\n", 0, found.start()) + 1

@@ -243,7 +243,9 @@ def _give(top: int, owner: int) -> None:
     """All that is in a folder to its owner, who was somebody else under another setting. However deep: one folder is open at a time."""
     here = os.open(".", _DIRECTORY, dir_fd=top)
     try:
-        way = [(os.fstat(here), _give_entries(here, owner))]  # from the top to where we are, each with what is still to be entered there
+        way = [
+            (os.fstat(here), _give_entries(here, owner))
+        ]  # from the top to where we are, each with what is still to be entered there
         while way:
             _, ahead = way[-1]
             if ahead:
@@ -283,7 +285,11 @@ def _folders(at: Path, *, hidden: bool = False) -> list[Path]:
     if not at.exists():
         return []
     with os.scandir(at) as entries:
-        return sorted(Path(one.path) for one in entries if one.is_dir(follow_symlinks=False) and (hidden or not one.name.startswith(".")))
+        return sorted(
+            Path(one.path)
+            for one in entries
+            if one.is_dir(follow_symlinks=False) and (hidden or not one.name.startswith("."))
+        )
 
 
 def _is_at(descriptor: int, path: str) -> bool:

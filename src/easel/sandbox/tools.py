@@ -58,10 +58,14 @@ FILE_WORK: Mapping[str, tuple[Threads, Work]] = {
 class Note(Protocol):
     """Tells those who run Easel; never waits and never fails."""
 
-    def __call__(self, who: Principal | None, action: str, /, *, subject: str | None, details: Mapping[str, Any]) -> None: ...
+    def __call__(
+        self, who: Principal | None, action: str, /, *, subject: str | None, details: Mapping[str, Any]
+    ) -> None: ...
 
 
-def tell_nobody(who: Principal | None, action: str, /, *, subject: str | None, details: Mapping[str, Any]) -> None:
+def tell_nobody(
+    who: Principal | None, action: str, /, *, subject: str | None, details: Mapping[str, Any]
+) -> None:
     """For where there is no audit trail: a node has none of its own."""
 
 
@@ -100,13 +104,17 @@ class MachineTool:
         except Outside:
             path = str(args.get("path", args.get("workdir", "")))[:500]
             self._violated(context, place, "path", {"path": path})
-            raise self._failed(f"{path} is outside of {_names(place)}; nothing there can be touched.") from None
+            raise self._failed(
+                f"{path} is outside of {_names(place)}; nothing there can be touched."
+            ) from None
 
     async def _run(self, args: Args, place: Place, context: ToolContext | None, hear: Hear | None) -> Any:
         assert self.shell is not None
         command: str = args["command"]
         if "\0" in command or len(command.encode(errors="replace")) > LONGEST_COMMAND:
-            raise self._failed(f"a command has at most {LONGEST_COMMAND} bytes, and none that is zero; write a script to a file.")
+            raise self._failed(
+                f"a command has at most {LONGEST_COMMAND} bytes, and none that is zero; write a script to a file."
+            )
         try:
             ran = await self.shell.run(
                 command,
@@ -130,9 +138,13 @@ class MachineTool:
         details = {**self._where(context, place), **how}
         self.note(context and context.who, "sandbox.ran", subject=_subject(context, place), details=details)
 
-    def _violated(self, context: ToolContext | None, place: Place, kind: str, more: Mapping[str, Any]) -> None:
+    def _violated(
+        self, context: ToolContext | None, place: Place, kind: str, more: Mapping[str, Any]
+    ) -> None:
         details = {**self._where(context, place), "kind": kind, **more}
-        self.note(context and context.who, "sandbox.violation", subject=_subject(context, place), details=details)
+        self.note(
+            context and context.who, "sandbox.violation", subject=_subject(context, place), details=details
+        )
 
     def _where(self, context: ToolContext | None, place: Place) -> Mapping[str, Any]:
         return {
@@ -158,7 +170,8 @@ def machine_tools(
 ) -> list[MachineTool]:
     """All of them, without Bash where there is no shell. `network`: Bash is a tool that may use it; the place decides too."""
     return [
-        MachineTool(one, workplace, shell, note, worker_id) for one in definitions(prefix, has_shell=shell is not None, network=network)
+        MachineTool(one, workplace, shell, note, worker_id)
+        for one in definitions(prefix, has_shell=shell is not None, network=network)
     ]
 
 

@@ -75,7 +75,11 @@ def _proportional(one: Seen) -> int:
         lines = _read(f"/proc/{one.pid}/smaps_rollup").splitlines()
     except OSError:  # gone, or not ours to look into
         return one.resident_bytes
-    sizes = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(b":") for line in lines) if rest.endswith(b" kB")}
+    sizes = {
+        name: int(rest.split()[0]) * 1024
+        for name, _, rest in (line.partition(b":") for line in lines)
+        if rest.endswith(b" kB")
+    }
     if b"Pss_Anon" not in sizes:  # before Linux 5.9
         return sizes.get(b"Pss", one.resident_bytes)
     return sizes[b"Pss_Anon"] + sizes.get(b"Pss_Shmem", 0) + sizes.get(b"SwapPss", 0)

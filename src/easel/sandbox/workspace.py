@@ -36,7 +36,9 @@ class Root:
 class Place:
     roots: tuple[Root, ...]  # the first is where a relative path begins
     name: str  # whose it is: a session's key, or a node's root
-    temporary: str | None = None  # the folder that commands call /tmp; None: one of their own that goes with them
+    temporary: str | None = (
+        None  # the folder that commands call /tmp; None: one of their own that goes with them
+    )
     owner: int | None = None  # whom files belong to that are made here; None: whoever makes them
     network: bool = False  # whether whoever works here may use it at all; the tool has to say so too. RS-54
 
@@ -69,7 +71,9 @@ def _checked(root: Path) -> Path:
     except OSError as problem:
         raise BadSettings(problem=f"{root} cannot be a root ({problem.strerror}).") from None
     if not found.is_dir() or found == Path("/") or found.parts[1] in ("proc", "sys", "dev"):
-        raise BadSettings(problem=f"{root} cannot be a root; it is a folder that is neither / nor one of the system's own.")
+        raise BadSettings(
+            problem=f"{root} cannot be a root; it is a folder that is neither / nor one of the system's own."
+        )
     return found
 
 

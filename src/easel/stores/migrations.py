@@ -24,7 +24,10 @@ class Migration:
 def available(dialect: str) -> list[Migration]:
     folder = resources.files("easel.stores").joinpath("migrations", dialect)
     found = [(match, entry) for entry in folder.iterdir() if (match := _FILE.fullmatch(entry.name))]
-    return sorted((Migration(int(match[1]), match[2], entry.read_text("utf-8")) for match, entry in found), key=lambda m: m.version)
+    return sorted(
+        (Migration(int(match[1]), match[2], entry.read_text("utf-8")) for match, entry in found),
+        key=lambda m: m.version,
+    )
 
 
 def missing(dialect: str, applied: set[int]) -> list[Migration]:

@@ -42,7 +42,11 @@ def parse(text: str, *, numbered: bool) -> dict[str, Statement]:
             raise ValueError(f"The statement {name} has no sentence that says what it is for.")
         if name in found:
             raise ValueError(f"Two statements are called {name}.")
-        sql = "\n".join(line for line in body.splitlines() if not line.lstrip().startswith("--")).strip().rstrip(";")
+        sql = (
+            "\n".join(line for line in body.splitlines() if not line.lstrip().startswith("--"))
+            .strip()
+            .rstrip(";")
+        )
         found[name] = _statement(name, purpose, sql, numbered=numbered)
     return found
 

@@ -16,7 +16,12 @@ from easel.ids import CanvasId, UserId
 from tests.requirements import rule
 
 EXECUTION = Execution(
-    user_id=UserId("owner"), canvas_id=CanvasId("c" * 128), event_id="evt_" + "1" * 26, action_id="a" * 128, status=Status.RUNNING, actor={}
+    user_id=UserId("owner"),
+    canvas_id=CanvasId("c" * 128),
+    event_id="evt_" + "1" * 26,
+    action_id="a" * 128,
+    status=Status.RUNNING,
+    actor={},
 )
 
 
@@ -67,7 +72,10 @@ IN_PARTS = [
     (("password:\n", "hunter2hunter2\n", "fine\n"), "password:\n[redacted]\nfine\n"),
     (("pass", "word=", "hunter2 and more\n"), "password=[redacted] and more\n"),
     (("API_TOKEN=abc", "def", "ghi\n", "fine\n"), "API_TOKEN=[redacted]\nfine\n"),
-    (("-----BEGIN PRIVATE KEY-----\n", "MIIEvQ\n", "abcd\n", "-----END PRIVATE KEY-----\n", "fine\n"), "[redacted]\nfine\n"),
+    (
+        ("-----BEGIN PRIVATE KEY-----\n", "MIIEvQ\n", "abcd\n", "-----END PRIVATE KEY-----\n", "fine\n"),
+        "[redacted]\nfine\n",
+    ),
     (
         ("-----BEGIN RSA PRIV", "ATE KEY-----\nMIIEvQ\n", "abcd", "\n-----END RSA PRIVATE KEY-----\nfine\n"),
         "-----BEGIN RSA PRIV[redacted]\nfine\n",
@@ -126,7 +134,11 @@ def test_what_was_lost_on_the_way_is_missing_and_that_is_said() -> None:
 def test_base64_is_named_and_not_shown() -> None:
     encoded = base64.b64encode(bytes(range(256)) * 40).decode()
     text, told = LiveText(1_000_000), list[Said]()
-    for part in ("before\n", *(encoded[at : at + 1_000] for at in range(0, len(encoded), 1_000)), "\nafter\n"):
+    for part in (
+        "before\n",
+        *(encoded[at : at + 1_000] for at in range(0, len(encoded), 1_000)),
+        "\nafter\n",
+    ):
         text.hear(part)
         told += text.tell()
     told += text.tell(is_end=True)
@@ -137,7 +149,11 @@ def test_base64_is_named_and_not_shown() -> None:
 
 
 @rule("RS-35")
-@given(st.text(max_size=20_000) | st.integers(0, 20_000).map("\x00".__mul__) | st.integers(0, 6_000).map("🎨".__mul__))
+@given(
+    st.text(max_size=20_000)
+    | st.integers(0, 20_000).map("\x00".__mul__)
+    | st.integers(0, 6_000).map("🎨".__mul__)
+)
 def test_every_event_is_light_by_itself(said: str) -> None:
     text = LiveText(1_000_000)
     text.hear(said)

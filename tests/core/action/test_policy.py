@@ -5,8 +5,22 @@ from typing import Any
 
 import pytest
 
-from easel.core.action.policy import admit, check_reach, check_templates, confirmation, definition_of, needs_consent
-from easel.core.canvas.actions import CallTool, Confirm, ResolvedCall, SendMessage, resolved_call, resolved_message
+from easel.core.action.policy import (
+    admit,
+    check_reach,
+    check_templates,
+    confirmation,
+    definition_of,
+    needs_consent,
+)
+from easel.core.canvas.actions import (
+    CallTool,
+    Confirm,
+    ResolvedCall,
+    SendMessage,
+    resolved_call,
+    resolved_message,
+)
 from easel.core.canvas.spec import checked_spec
 from easel.core.tool.definition import ToolDefinition
 from easel.core.values.template import Values
@@ -18,7 +32,9 @@ NOW = 1_730_000_000_000
 
 
 def call(**action: Any) -> CallTool:
-    found = checked_spec(with_action(**{"kind": "tool.call", "tool": "server-a__Bash"} | action)).actions["act"]
+    found = checked_spec(with_action(**{"kind": "tool.call", "tool": "server-a__Bash"} | action)).actions[
+        "act"
+    ]
     assert isinstance(found, CallTool)
     return found
 
@@ -33,7 +49,18 @@ def pressed(action: CallTool, state: Any = None, given: Any = None, definition: 
 @rule("CV-36", "CV-40")
 @case("X5")
 @pytest.mark.parametrize(
-    "action_id", ["", "Deploy", "deploy ", "__proto__", "constructor", "toString", "tool.call", "server-a__Bash", "dеploy"]
+    "action_id",
+    [
+        "",
+        "Deploy",
+        "deploy ",
+        "__proto__",
+        "constructor",
+        "toString",
+        "tool.call",
+        "server-a__Bash",
+        "dеploy",
+    ],
 )
 def test_only_a_declared_action_is_admitted(action_id: str) -> None:
     with pytest.raises(NotFound, match="There is no action"):
@@ -43,7 +70,14 @@ def test_only_a_declared_action_is_admitted(action_id: str) -> None:
 @rule("CV-40", "CV-41")
 @case("X4")
 @pytest.mark.parametrize(
-    "policy", [..., {}, {"allow": []}, {"allow": ["server-a__Read"]}, {"allow": ["server-a__bash", "Server-a__Bash", "a__server-a__Bash"]}]
+    "policy",
+    [
+        ...,
+        {},
+        {"allow": []},
+        {"allow": ["server-a__Read"]},
+        {"allow": ["server-a__bash", "Server-a__Bash", "a__server-a__Bash"]},
+    ],
 )
 def test_a_tool_that_is_not_named_exactly_is_refused(policy: Any) -> None:
     spec = checked_spec(example(toolPolicy=policy))
@@ -56,7 +90,9 @@ def test_a_tool_that_is_not_named_exactly_is_refused(policy: Any) -> None:
 @rule("CV-40")
 def test_the_allowlist_comes_before_the_templates() -> None:
     """An action whose template cannot be filled is refused for its tool first."""
-    spec = checked_spec(with_action(kind="tool.call", tool="other__Tool", args={"command": "{{state.nothing}}"}))
+    spec = checked_spec(
+        with_action(kind="tool.call", tool="other__Tool", args={"command": "{{state.nothing}}"})
+    )
     with pytest.raises(Forbidden):
         admit(spec, "act")
 
@@ -88,7 +124,9 @@ CONSENT = [
 
 @rule("RS-13", "CV-22", "RS-44", "RS-45")
 @pytest.mark.parametrize("confirm, definition, asks", CONSENT)
-def test_a_person_is_asked_unless_the_tool_only_reads(confirm: str, definition: ToolDefinition | None, asks: bool) -> None:
+def test_a_person_is_asked_unless_the_tool_only_reads(
+    confirm: str, definition: ToolDefinition | None, asks: bool
+) -> None:
     assert needs_consent(call(confirm=confirm), definition) is asks
 
 
@@ -113,7 +151,10 @@ def test_what_calls_no_tool_asks_only_where_it_says_so() -> None:
 @pytest.mark.parametrize("floor", [*Confirm])
 def test_the_server_raises_the_level_and_never_lowers_it(declared: Confirm, floor: Confirm) -> None:
     order = [Confirm.NEVER, Confirm.AUTO, Confirm.ALWAYS]
-    assert confirmation(call(confirm=declared.value), floor=floor) is order[max(order.index(declared), order.index(floor))]
+    assert (
+        confirmation(call(confirm=declared.value), floor=floor)
+        is order[max(order.index(declared), order.index(floor))]
+    )
 
 
 @rule("RS-59")
@@ -140,7 +181,9 @@ def test_an_agent_s_canvas_reaches_no_further_than_the_agent() -> None:
 @rule("RS-16", "RS-45")
 @case("X1")
 def test_a_command_that_evaluates_a_value_makes_the_spec_invalid_where_the_tool_is_known() -> None:
-    spec = checked_spec(with_action(kind="tool.call", tool="server-a__Bash", args={"command": "echo $(ls {{state.x}})"}))
+    spec = checked_spec(
+        with_action(kind="tool.call", tool="server-a__Bash", args={"command": "echo $(ls {{state.x}})"})
+    )
     with pytest.raises(BadInput, match=r"^actions\.act\.args\.command: {{state\.x}} stands in \$\(…\)"):
         check_templates(spec, TOOLS)
     assert any("no tool server-a__Bash" in warning for warning in check_templates(spec, {}))
@@ -149,13 +192,22 @@ def test_a_command_that_evaluates_a_value_makes_the_spec_invalid_where_the_tool_
 
 
 def test_a_command_without_placeholders_is_its_author_s_own() -> None:
-    check_templates(checked_spec(with_action(kind="tool.call", tool="server-a__Bash", args={"command": "eval $(( `x` <("})), TOOLS)
+    check_templates(
+        checked_spec(
+            with_action(kind="tool.call", tool="server-a__Bash", args={"command": "eval $(( `x` <("})
+        ),
+        TOOLS,
+    )
 
 
 @rule("RS-45")
 def test_an_author_is_told_what_will_not_work() -> None:
     raw = example(toolPolicy={"allow": ["gone__Tool", "server-a__Read"]}, refresh=[])
-    raw["actions"]["odd"] = {"kind": "tool.call", "tool": "gone__Tool", "args": {"a": ["{{state.x | upper}} {{state.x}}"]}}
+    raw["actions"]["odd"] = {
+        "kind": "tool.call",
+        "tool": "gone__Tool",
+        "args": {"a": ["{{state.x | upper}} {{state.x}}"]},
+    }
     raw["actions"]["say"] = {"kind": "session.send", "message": "{{name}}"}
     assert check_templates(checked_spec(raw), TOOLS) == [
         "toolPolicy.allow: there is no tool gone__Tool now; an action that needs it fails until there is.",
@@ -177,13 +229,19 @@ def test_the_example_becomes_the_command_that_one_would_type() -> None:
     deploy = admit(checked_spec(example()), "deploy")
     assert isinstance(deploy, CallTool)
     assert pressed(deploy, {"service": "api", "version": "1.2.7"}) == {"command": "./deploy api 1.2.7"}
-    assert pressed(deploy, {"service": "my service", "version": "$(x)"}) == {"command": "./deploy 'my service' '$(x)'"}
+    assert pressed(deploy, {"service": "my service", "version": "$(x)"}) == {
+        "command": "./deploy 'my service' '$(x)'"
+    }
 
 
 @rule("RS-44", "RS-16", "CV-27")
 def test_only_what_a_shell_reads_is_quoted() -> None:
     action = call(args={"command": "cat {{input.a}}", "workdir": "{{input.a}}", "n": 5})
-    assert pressed(action, given={"a": "a b; ls"}) == {"command": "cat 'a b; ls'", "workdir": "a b; ls", "n": 5}
+    assert pressed(action, given={"a": "a b; ls"}) == {
+        "command": "cat 'a b; ls'",
+        "workdir": "a b; ls",
+        "n": 5,
+    }
     unmarked = replace(BASH, schema={"properties": {"command": {"type": "string"}}})
     assert pressed(action, given={"a": "a b; ls"}, definition=unmarked)["command"] == "cat a b; ls"
 
@@ -203,14 +261,20 @@ def test_a_missing_value_fails_a_command_and_nothing_else() -> None:
 @case("X2")
 def test_an_option_is_refused_unless_the_action_allows_it() -> None:
     action = call(args={"command": "cat {{input.a}}"})
-    with pytest.raises(BadInput, match=r"actions\.act\.args\.command: the value of {{input\.a}} begins with -"):
+    with pytest.raises(
+        BadInput, match=r"actions\.act\.args\.command: the value of {{input\.a}} begins with -"
+    ):
         pressed(action, given={"a": "--output=/etc/x"})
-    assert pressed(call(args={"command": "cat {{input.a}}"}, allowOptions=True), given={"a": "-n"}) == {"command": "cat -n"}
+    assert pressed(call(args={"command": "cat {{input.a}}"}, allowOptions=True), given={"a": "-n"}) == {
+        "command": "cat -n"
+    }
 
 
 @case("X6")
 def test_a_resolved_call_is_named_by_what_it_is() -> None:
-    first = resolved_call(call(args={"command": "ls {{state.a}}", "n": 1}), BASH, Values({"a": "x"}, None, NOW), "agent:main:a")
+    first = resolved_call(
+        call(args={"command": "ls {{state.a}}", "n": 1}), BASH, Values({"a": "x"}, None, NOW), "agent:main:a"
+    )
     same = ResolvedCall("server-a__Bash", {"n": 1, "command": "ls x"}, "agent:main:a", (".command",))
     assert first.digest == same.digest
     others = [
@@ -225,18 +289,31 @@ def test_a_resolved_call_is_named_by_what_it_is() -> None:
 @rule("CV-24", "CV-26")
 def test_a_message_is_filled_as_text() -> None:
     action = checked_spec(
-        with_action(kind="session.send", message="Deploy {{state.a}} at {{runtime.now}}, {{input.who}}: {{state.gone}}.")
+        with_action(
+            kind="session.send",
+            message="Deploy {{state.a}} at {{runtime.now}}, {{input.who}}: {{state.gone}}.",
+        )
     ).actions["act"]
     assert isinstance(action, SendMessage)
-    assert resolved_message(action, Values({"a": "$(x) 'y'"}, {"who": {"n": 1}}, NOW)) == f"Deploy $(x) 'y' at {NOW}, {{\"n\":1}}: ."
+    assert (
+        resolved_message(action, Values({"a": "$(x) 'y'"}, {"who": {"n": 1}}, NOW))
+        == f"Deploy $(x) 'y' at {NOW}, {{\"n\":1}}: ."
+    )
     with pytest.raises(TooLarge):
         resolved_message(action, Values({"a": "x" * 100}, None, NOW), limit=50)
 
 
 def test_arguments_in_arrays_are_commands_too() -> None:
-    tool = replace(BASH, schema={"properties": {"steps": {"items": {"properties": {"run": BASH_SCHEMA["properties"]["command"]}}}}})
+    tool = replace(
+        BASH,
+        schema={
+            "properties": {"steps": {"items": {"properties": {"run": BASH_SCHEMA["properties"]["command"]}}}}
+        },
+    )
     action = call(args={"steps": [{"run": "ls {{input.a}}", "name": "{{input.a}}"}]})
-    assert pressed(action, given={"a": "a b"}, definition=tool) == {"steps": [{"run": "ls 'a b'", "name": "a b"}]}
+    assert pressed(action, given={"a": "a b"}, definition=tool) == {
+        "steps": [{"run": "ls 'a b'", "name": "a b"}]
+    }
     bad = call(args={"steps": [{"run": "eval {{input.a}}"}]})
     with pytest.raises(BadInput, match=r"^actions\.act\.args\.steps\[0\]\.run: "):
         pressed(bad, given={"a": "a"}, definition=tool)

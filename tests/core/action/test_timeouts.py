@@ -13,7 +13,10 @@ from easel.sandbox.definitions import TIMEOUT_MS, definitions
 from tests.requirements import rule
 
 BASH = {tool.name: tool for tool in definitions("local", has_shell=True, network=False)}
-OTHERS = {"a__T": ToolDefinition("a__T", "", {"type": "object", "properties": {"timeout": True}}), "a__U": ToolDefinition("a__U", "", {})}
+OTHERS = {
+    "a__T": ToolDefinition("a__T", "", {"type": "object", "properties": {"timeout": True}}),
+    "a__U": ToolDefinition("a__U", "", {}),
+}
 TOOLS = {**BASH, **OTHERS}
 
 
@@ -28,10 +31,22 @@ def warned(tool: str, **action: Any) -> list[str]:
     "tool, action, says",
     [
         ("local__Bash", {"args": {"command": "x"}, "timeoutMs": TIMEOUT_MS}, []),
-        ("local__Bash", {"args": {"command": "x"}, "timeoutMs": TIMEOUT_MS + 1}, ["stops by itself after 300000 ms"]),
+        (
+            "local__Bash",
+            {"args": {"command": "x"}, "timeoutMs": TIMEOUT_MS + 1},
+            ["stops by itself after 300000 ms"],
+        ),
         ("local__Bash", {"args": {"command": "x", "timeout": 500_000}, "timeoutMs": 500_000}, []),
-        ("local__Bash", {"args": {"command": "x", "timeout": 900_000}, "timeoutMs": 900_000}, ["EASEL_TOOL_TIMEOUT_SECONDS"]),
-        ("local__Bash", {"args": {"command": "x"}, "timeoutMs": 900_000}, ["EASEL_TOOL_TIMEOUT_SECONDS", "stops by itself"]),
+        (
+            "local__Bash",
+            {"args": {"command": "x", "timeout": 900_000}, "timeoutMs": 900_000},
+            ["EASEL_TOOL_TIMEOUT_SECONDS"],
+        ),
+        (
+            "local__Bash",
+            {"args": {"command": "x"}, "timeoutMs": 900_000},
+            ["EASEL_TOOL_TIMEOUT_SECONDS", "stops by itself"],
+        ),
         ("local__Bash", {"args": {"command": "x"}}, []),
         ("a__T", {"args": {}, "timeoutMs": 599_000}, []),
         ("a__U", {"args": {}, "timeoutMs": 600_001}, ["EASEL_TOOL_TIMEOUT_SECONDS"]),
@@ -41,4 +56,6 @@ def warned(tool: str, **action: Any) -> list[str]:
 def test_a_longer_time_than_the_tool_gets_is_told(tool: str, action: dict[str, Any], says: list[str]) -> None:
     warnings = warned(tool, **action)
     assert len(warnings) == len(says)
-    assert all(part in one and "actions.go.timeoutMs" in one for part, one in zip(says, warnings, strict=True))
+    assert all(
+        part in one and "actions.go.timeoutMs" in one for part, one in zip(says, warnings, strict=True)
+    )

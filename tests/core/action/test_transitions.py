@@ -17,8 +17,30 @@ from easel.core.canvas.spec import checked_spec
 from easel.core.principal import Kind
 from easel.core.tool.definition import ToolDefinition
 from easel.core.values.patch import checked_patch
-from easel.errors import BadInput, ConfirmationOver, Forbidden, HostError, NotFound, RevisionConflict, TooLarge, Unavailable
-from tests.core.canvas.button import ACTS, ANN, NOW, READS, RULES, STATE, acting, actions, canvas, press, told, types
+from easel.errors import (
+    BadInput,
+    ConfirmationOver,
+    Forbidden,
+    HostError,
+    NotFound,
+    RevisionConflict,
+    TooLarge,
+    Unavailable,
+)
+from tests.core.canvas.button import (
+    ACTS,
+    ANN,
+    NOW,
+    READS,
+    RULES,
+    STATE,
+    acting,
+    actions,
+    canvas,
+    press,
+    told,
+    types,
+)
 from tests.requirements import case, rule
 
 # --- the order of the checks --------------------------------------------------------------------------------------------
@@ -65,21 +87,39 @@ def test_what_begins_is_told_with_who_what_and_when_and_changes_nothing() -> Non
     begun = acting(actions(read=READS), "read", request_id="r1")
     [(event_type, data)] = told(begun.change)
     assert event_type == "canvas.action.started"
-    assert {"canvasId": "cockpit", "revision": 7, "actionId": "read", "eventId": "evt_1", "startedAt": NOW}.items() <= data.items()
-    assert data["actor"] == {"userId": "ann", "kind": "user", "name": "Ann", "clientId": "laptop", "trigger": "client"}
+    assert {
+        "canvasId": "cockpit",
+        "revision": 7,
+        "actionId": "read",
+        "eventId": "evt_1",
+        "startedAt": NOW,
+    }.items() <= data.items()
+    assert data["actor"] == {
+        "userId": "ann",
+        "kind": "user",
+        "name": "Ann",
+        "clientId": "laptop",
+        "trigger": "client",
+    }
     assert data["tool"] == "server-a__Read"
     assert data["provenance"] == {"agent_id": "ann", "node_id": "read", "run_id": "evt_1"}
     assert (begun.change.is_mutation, begun.change.state) == (False, None)
     step = begun.change.step
     assert step is not None
     assert (step.out_of, step.execution) == (None, begun.execution)
-    assert (begun.execution.owner_id, begun.execution.request_id, begun.execution.tool) == ("ins_1", "r1", "server-a__Read")
+    assert (begun.execution.owner_id, begun.execution.request_id, begun.execution.tool) == (
+        "ins_1",
+        "r1",
+        "server-a__Read",
+    )
     assert begun.work == ResolvedCall("server-a__Read", {"path": "api"}, "agent:ops:main")
 
 
 @rule("CV-25", "CV-39", "CV-37")
 def test_a_patch_of_the_state_is_all_in_one() -> None:
-    begun = acting(actions(set={"kind": "state.patch", "patch": [{"op": "add", "path": "/list/-", "value": 2}]}), "set")
+    begun = acting(
+        actions(set={"kind": "state.patch", "patch": [{"op": "add", "path": "/list/-", "value": 2}]}), "set"
+    )
     assert types(begun.change) == ["action.started", "updated", "action.finished"]
     started, updated, finished = [data for _, data in told(begun.change)]
     assert (started["revision"], updated["revision"], finished["revision"]) == (7, 8, 8)
@@ -112,9 +152,14 @@ IMPOSSIBLE = [
 
 @rule("CV-42", "CV-48", "RS-45", "RS-57", "CV-25")
 @pytest.mark.parametrize("action, why", [row[1:] for row in IMPOSSIBLE], ids=[row[0] for row in IMPOSSIBLE])
-def test_what_may_run_and_cannot_has_failed_and_that_is_told(action: dict[str, Any], why: type[HostError]) -> None:
+def test_what_may_run_and_cannot_has_failed_and_that_is_told(
+    action: dict[str, Any], why: type[HostError]
+) -> None:
     whole = canvas(
-        actions={"act": action}, toolPolicy={"allow": ["server-a__Bash", "server-a__Read", "gone__Tool"]}, refresh=..., bindings=...
+        actions={"act": action},
+        toolPolicy={"allow": ["server-a__Bash", "server-a__Read", "gone__Tool"]},
+        refresh=...,
+        bindings=...,
     )
     given = {"to": "z" * 50_000} if why is TooLarge else {}
     begun = acting(whole, "act", replace(RULES, told=lambda problem: f"<{problem.code}>"), input=given)
@@ -142,7 +187,9 @@ def test_who_has_to_be_asked_is_asked_with_the_resolved_call_and_nothing_starts(
         "args": {"command": "./deploy api 'it'\\''s'"},
         "sessionKey": "agent:ops:main",
         "shell": [".command"],
-        "digest": ResolvedCall("server-a__Bash", {"command": "./deploy api 'it'\\''s'"}, "agent:ops:main", (".command",)).digest,
+        "digest": ResolvedCall(
+            "server-a__Bash", {"command": "./deploy api 'it'\\''s'"}, "agent:ops:main", (".command",)
+        ).digest,
     }
     assert data["confirmationId"] == "evt_1"
     assert begun.execution.status is Status.ASKED
@@ -153,10 +200,15 @@ def test_who_has_to_be_asked_is_asked_with_the_resolved_call_and_nothing_starts(
 
 @rule("RS-14", "RS-59", "CV-41")
 @pytest.mark.parametrize(
-    "floor, accepted, asks", [(Confirm.NEVER, True, False), (Confirm.ALWAYS, True, True), (Confirm.NEVER, False, True)]
+    "floor, accepted, asks",
+    [(Confirm.NEVER, True, False), (Confirm.ALWAYS, True, True), (Confirm.NEVER, False, True)],
 )
-def test_the_server_and_an_unaccepted_spec_raise_the_level(floor: Confirm, accepted: bool, asks: bool) -> None:
-    whole = canvas(accepted=accepted, actions={"act": {**ACTS, "confirm": "never"}}, refresh=..., bindings=...)
+def test_the_server_and_an_unaccepted_spec_raise_the_level(
+    floor: Confirm, accepted: bool, asks: bool
+) -> None:
+    whole = canvas(
+        accepted=accepted, actions={"act": {**ACTS, "confirm": "never"}}, refresh=..., bindings=...
+    )
     begun = acting(whole, "act", replace(RULES, floor=floor), input={"to": "a"})
     assert (begun.execution.status is Status.ASKED) is asks
 
@@ -193,7 +245,13 @@ JSON = st.recursive(
     max_leaves=8,
 )
 PATCHES = st.lists(
-    st.fixed_dictionaries({"op": st.sampled_from(["add", "replace"]), "path": st.sampled_from(["/a", "/b~1c/0", "/~0/-"]), "value": JSON})
+    st.fixed_dictionaries(
+        {
+            "op": st.sampled_from(["add", "replace"]),
+            "path": st.sampled_from(["/a", "/b~1c/0", "/~0/-"]),
+            "value": JSON,
+        }
+    )
     | st.fixed_dictionaries({"op": st.just("remove"), "path": st.just("/a")}),
     max_size=4,
 )
@@ -237,7 +295,9 @@ def test_a_digest_names_one_call_alone() -> None:
 def test_what_was_shown_as_text_is_not_handed_to_a_shell_that_the_tool_has_become_meanwhile() -> None:
     echo = ToolDefinition("server-a__Bash", "", {"type": "object"})
     whole = actions(act={**ACTS, "args": {"command": "{{input.to}}"}})
-    asked = acting(whole, "act", replace(RULES, definitions={"server-a__Bash": echo}), input={"to": "x; rm -rf /"})
+    asked = acting(
+        whole, "act", replace(RULES, definitions={"server-a__Bash": echo}), input={"to": "x; rm -rf /"}
+    )
     yes = press("act", event_id="evt_2", owner_id="ins_2")
     with pytest.raises(ConfirmationOver, match="the tool has changed"):
         agreed(whole, checked_spec(whole.canvas.spec), asked.execution, yes, RULES)
@@ -258,9 +318,14 @@ AGREED: list[tuple[str, dict[str, Any], type[HostError] | None]] = [
 @rule("CV-22", "CV-40", "CV-41")
 @case("X6")
 @pytest.mark.parametrize("meanwhile, problem", [row[1:] for row in AGREED], ids=[row[0] for row in AGREED])
-def test_what_was_agreed_to_runs_as_it_was_shown_or_not_at_all(meanwhile: dict[str, Any], problem: type[HostError] | None) -> None:
+def test_what_was_agreed_to_runs_as_it_was_shown_or_not_at_all(
+    meanwhile: dict[str, Any], problem: type[HostError] | None
+) -> None:
     asked = acting(actions(act=ACTS), "act", input={"to": "live"})
-    later = canvas({**STATE, "service": "other"}, **{"actions": {"act": ACTS}, "refresh": ..., "bindings": ...} | meanwhile)
+    later = canvas(
+        {**STATE, "service": "other"},
+        **{"actions": {"act": ACTS}, "refresh": ..., "bindings": ...} | meanwhile,
+    )
     # Whose folder it works in was shown too: that the canvas is somebody else's now changes nothing.
     later = replace(later, canvas=replace(later.canvas, owner_session_key="agent:evil:main"))
     yes = press("act", event_id="evt_2", owner_id="ins_2")
@@ -269,12 +334,20 @@ def test_what_was_agreed_to_runs_as_it_was_shown_or_not_at_all(meanwhile: dict[s
             agreed(later, checked_spec(later.canvas.spec), asked.execution, yes, RULES)
         return
     begun = agreed(later, checked_spec(later.canvas.spec), asked.execution, yes, RULES)
-    assert begun.work == asked.work == ResolvedCall("server-a__Bash", {"command": "./deploy api live"}, "agent:ops:main", (".command",))
+    assert (
+        begun.work
+        == asked.work
+        == ResolvedCall("server-a__Bash", {"command": "./deploy api live"}, "agent:ops:main", (".command",))
+    )
     assert types(begun.change) == ["action.started"]
     step = begun.change.step
     assert step is not None
     assert step.out_of is Status.ASKED, "it is used once"
-    assert (step.execution.event_id, step.execution.confirmed_by, step.execution.owner_id) == ("evt_1", "Ann", "ins_2")
+    assert (step.execution.event_id, step.execution.confirmed_by, step.execution.owner_id) == (
+        "evt_1",
+        "Ann",
+        "ins_2",
+    )
 
 
 @rule("RS-45")
@@ -282,9 +355,21 @@ def test_a_tool_that_is_away_keeps_the_confirmation_for_later() -> None:
     asked = acting(actions(act=ACTS), "act", input={"to": "live"})
     whole = actions(act=ACTS)
     with pytest.raises(Unavailable):
-        agreed(whole, checked_spec(whole.canvas.spec), asked.execution, press("act"), replace(RULES, definitions={}))
+        agreed(
+            whole,
+            checked_spec(whole.canvas.spec),
+            asked.execution,
+            press("act"),
+            replace(RULES, definitions={}),
+        )
     with pytest.raises(NeedsTools):
-        agreed(whole, checked_spec(whole.canvas.spec), asked.execution, press("act"), replace(RULES, definitions=None))
+        agreed(
+            whole,
+            checked_spec(whole.canvas.spec),
+            asked.execution,
+            press("act"),
+            replace(RULES, definitions=None),
+        )
 
 
 @rule("CV-22")
@@ -292,7 +377,12 @@ def test_a_refusal_is_told_and_changes_nothing() -> None:
     asked = acting(actions(act=ACTS), "act", input={"to": "live"})
     change = refused(canvas(), asked.execution, press("act", event_id="evt_2"))
     [(event_type, data)] = told(change)
-    assert (event_type, data["eventId"], data["refusedBy"], data["revision"]) == ("canvas.action.refused", "evt_1", "Ann", 7)
+    assert (event_type, data["eventId"], data["refusedBy"], data["revision"]) == (
+        "canvas.action.refused",
+        "evt_1",
+        "Ann",
+        7,
+    )
     assert (change.is_mutation, change.state) == (False, None)
     assert change.step is not None
     assert (change.step.out_of, change.step.execution.status) == (Status.ASKED, Status.REFUSED)

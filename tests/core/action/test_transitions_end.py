@@ -53,7 +53,12 @@ def test_a_result_goes_into_the_canvas_as_it_is_then() -> None:
     assert types(change) == ["updated", "action.finished"]
     (_, updated), (_, finished) = told(change)
     assert updated["changedPaths"] == ["/a/b"]
-    assert (updated["revision"], finished["revision"], finished["endedAt"], finished["saveAs"]) == (13, 13, NOW + 5, "a.b")
+    assert (updated["revision"], finished["revision"], finished["endedAt"], finished["saveAs"]) == (
+        13,
+        13,
+        NOW + 5,
+        "a.b",
+    )
     assert change.step is not None
     assert (change.step.out_of, change.step.execution.status) == (Status.RUNNING, Status.COMPLETED)
 
@@ -95,7 +100,9 @@ def test_what_nothing_speaks_of_is_not_kept() -> None:
         ({"saveAs": "out.x"}, {"out": 5}, 1),
     ],
 )
-def test_what_cannot_be_saved_any_more_is_refused_when_it_is_there(saving: dict[str, Any], state: dict[str, Any], result: Any) -> None:
+def test_what_cannot_be_saved_any_more_is_refused_when_it_is_there(
+    saving: dict[str, Any], state: dict[str, Any], result: Any
+) -> None:
     with pytest.raises(BadInput, match="out"):
         ending(result, canvas(state), **saving)
 
@@ -133,7 +140,9 @@ def test_a_result_that_is_moved_as_a_whole_is_not_merged() -> None:
 @rule("CV-42", "RS-33")
 def test_a_failure_is_told_and_leaves_the_state_alone() -> None:
     begun = acting(actions(act={**READS, "saveAs": "out"}), "act")
-    change = failed(ToolFailed(tool="t", reason="secret"), "t: [redacted]", begun.execution, ANN, NOW + 9)(canvas(revision=8))
+    change = failed(ToolFailed(tool="t", reason="secret"), "t: [redacted]", begun.execution, ANN, NOW + 9)(
+        canvas(revision=8)
+    )
     [(event_type, data)] = told(change)
     assert event_type == "canvas.action.failed"
     assert data["error"] == {"code": 500, "name": "TOOL_FAILED", "message": "t: [redacted]"}

@@ -102,19 +102,42 @@ def test_the_sender_may_name_it_more_closely(content: bytes, declared: str, expe
     assert media_type(content, declared) == expected
 
 
-PASSIVE = {"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "text/plain; charset=utf-8", "application/json"}
+PASSIVE = {
+    "image/png",
+    "image/jpeg",
+    "image/gif",
+    "image/webp",
+    "image/avif",
+    "text/plain; charset=utf-8",
+    "application/json",
+}
 PASSIVE |= {"audio/mpeg", "audio/wav", "audio/ogg", "video/ogg", "video/mp4", "video/webm"}
 
 
 @case("R2")
-@given(st.binary(max_size=64) | st.sampled_from([content for _, content, _ in BYTES]), st.text(max_size=30) | st.sampled_from(LIES))
-def test_whatever_it_is_and_is_called_it_is_shown_as_something_passive_or_not_at_all(content: bytes, declared: str) -> None:
+@given(
+    st.binary(max_size=64) | st.sampled_from([content for _, content, _ in BYTES]),
+    st.text(max_size=30) | st.sampled_from(LIES),
+)
+def test_whatever_it_is_and_is_called_it_is_shown_as_something_passive_or_not_at_all(
+    content: bytes, declared: str
+) -> None:
     how = shown(media_type(content, declared))
     assert (how.content_type in PASSIVE) if how.is_inline else (how.content_type == BINARY)
 
 
 @pytest.mark.parametrize(
-    "active", ["text/html", "image/svg+xml", "text/xml", "application/pdf", "text/javascript", "application/wasm", "x/y", ""]
+    "active",
+    [
+        "text/html",
+        "image/svg+xml",
+        "text/xml",
+        "application/pdf",
+        "text/javascript",
+        "application/wasm",
+        "x/y",
+        "",
+    ],
 )
 def test_what_could_execute_is_a_download(active: str) -> None:
     assert (shown(active).content_type, shown(active).is_inline) == (BINARY, False)

@@ -13,7 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from easel.core.audit.chain import START, Break, End, Link, Place, chained, check_end, follow, known_place, link_hash
+from easel.core.audit.chain import (
+    START,
+    Break,
+    End,
+    Link,
+    Place,
+    chained,
+    check_end,
+    follow,
+    known_place,
+    link_hash,
+)
 from easel.core.audit.record import ACTIONS, EASEL, LONGEST_NAME, Entry, StorageClass, entry, said
 from easel.core.audit.redaction import HIDDEN, Redaction, is_secret_name
 from easel.core.principal import THE_OWNER, Principal
@@ -27,11 +38,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 AT = datetime(2026, 11, 15, 9, 8, 39, 60, tzinfo=UTC)
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "audit.md"
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guide" / "audit.md"
 redact = Redaction()
 
 
-def an_entry(action: str = "session.renamed", *, who: Principal = THE_OWNER, at: datetime = AT, **more: Any) -> Entry:
+def an_entry(
+    action: str = "session.renamed", *, who: Principal = THE_OWNER, at: datetime = AT, **more: Any
+) -> Entry:
     return entry(at, who, action, redact=redact, **more)
 
 
@@ -83,8 +96,19 @@ def test_an_action_that_is_in_no_table_cannot_be_recorded() -> None:
 @rule("RS-06", "CC-13", "CC-02")
 def test_no_event_of_any_log_is_of_the_system_so_none_can_reach_a_stream() -> None:
     """What is told to operators has no event type at all: there is no way to put it into a run's, a thread's or a canvas's log."""
-    assert [kind.name for kind in EVENT_TYPES.values() if kind.stream is Stream.SYSTEM or kind.visibility.value == "system"] == []
-    assert {"http.broke", "tool.broke", "run.broke", "guardrail.refused", "http.slow", "database.away"} <= set(ACTIONS) - set(EVENT_TYPES)
+    assert [
+        kind.name
+        for kind in EVENT_TYPES.values()
+        if kind.stream is Stream.SYSTEM or kind.visibility.value == "system"
+    ] == []
+    assert {
+        "http.broke",
+        "tool.broke",
+        "run.broke",
+        "guardrail.refused",
+        "http.slow",
+        "database.away",
+    } <= set(ACTIONS) - set(EVENT_TYPES)
 
 
 @rule("CC-06")
@@ -94,7 +118,9 @@ def test_system_events_have_two_storage_classes_and_both_are_used() -> None:
 
 
 def test_the_guide_lists_every_action_and_no_other() -> None:
-    rows = [line.split("|") for line in GUIDE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    rows = [
+        line.split("|") for line in GUIDE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")
+    ]
     listed = {row[1].strip().strip("`"): row[2].strip() for row in rows if row[2].strip() in ("ops", "audit")}
     assert listed == {action: storage_class.value for action, storage_class in ACTIONS.items()}
 
@@ -145,10 +171,30 @@ def test_what_looks_like_a_secret_is_hidden_and_the_rest_stays(text: str, secret
 
 @case("P6")
 @pytest.mark.parametrize(
-    "begins", ["sk", "pk", "rk", "gsk", "whsec", "ghp", "gho", "ghu", "ghs", "ghr", "github_pat", "npm", "hf", "glpat", "xoxb", "xapp"]
+    "begins",
+    [
+        "sk",
+        "pk",
+        "rk",
+        "gsk",
+        "whsec",
+        "ghp",
+        "gho",
+        "ghu",
+        "ghs",
+        "ghr",
+        "github_pat",
+        "npm",
+        "hf",
+        "glpat",
+        "xoxb",
+        "xapp",
+    ],
 )
 @pytest.mark.parametrize("dash", "-_")
-def test_every_shape_of_a_key_is_found_though_most_texts_are_not_searched_for_it(begins: str, dash: str) -> None:
+def test_every_shape_of_a_key_is_found_though_most_texts_are_not_searched_for_it(
+    begins: str, dash: str
+) -> None:
     assert redact(f"it was {begins}{dash}A1b2C3d4E5f6") == f"it was {HIDDEN}"
 
 
@@ -179,7 +225,14 @@ def test_a_secret_that_is_known_is_hidden_whatever_it_looks_like() -> None:
     assert Redaction(["a"])("banana") == "banana", "a word that short would blank out everything"
 
 
-NAMES = [("api_key", True), ("X-Api-Key", True), ("apiKey", True), ("password", True), ("owner_token", True), ("Set-Cookie", True)]
+NAMES = [
+    ("api_key", True),
+    ("X-Api-Key", True),
+    ("apiKey", True),
+    ("password", True),
+    ("owner_token", True),
+    ("Set-Cookie", True),
+]
 NAMES += [
     ("client_secret", True),
     ("max_tokens", False),
@@ -194,13 +247,19 @@ NAMES += [
 @pytest.mark.parametrize("name, is_secret", NAMES)
 def test_what_stands_under_the_name_of_a_secret_is_hidden(name: str, is_secret: bool) -> None:
     assert is_secret_name(name) is is_secret
-    assert details_of({"inside": [{name: "just a word"}]}) == {"inside": [{name: HIDDEN if is_secret else "just a word"}]}
+    assert details_of({"inside": [{name: "just a word"}]}) == {
+        "inside": [{name: HIDDEN if is_secret else "just a word"}]
+    }
 
 
 @case("P6")
 def test_a_secret_is_found_in_every_part_of_a_record() -> None:
     who = Principal(UserId(f"user {KEY}"), f"name {KEY}")
-    made = an_entry(who=who, subject=f"subject {KEY}", details={f"key {KEY}": 1, "list": [f"x {KEY}", {"deep": (f"y {KEY}",)}]})
+    made = an_entry(
+        who=who,
+        subject=f"subject {KEY}",
+        details={f"key {KEY}": 1, "list": [f"x {KEY}", {"deep": (f"y {KEY}",)}]},
+    )
     assert KEY not in made.rest
     assert KEY not in made.user_id
     assert made.rest.count(HIDDEN) == 6
@@ -223,8 +282,20 @@ def size(made: Entry) -> int:
 
 @rule("CC-23", "CC-26")
 def test_a_long_stack_trace_keeps_both_its_ends() -> None:
-    trace = "Traceback (most recent call last):\n" + '  File "x.py", line 1, in f\n' * 5_000 + "RuntimeError: the end of it"
-    made = an_entry("run.broke", details={"reference": "ref_1", "exception": "RuntimeError", "message": "m" * 50_000, "traceback": trace})
+    trace = (
+        "Traceback (most recent call last):\n"
+        + '  File "x.py", line 1, in f\n' * 5_000
+        + "RuntimeError: the end of it"
+    )
+    made = an_entry(
+        "run.broke",
+        details={
+            "reference": "ref_1",
+            "exception": "RuntimeError",
+            "message": "m" * 50_000,
+            "traceback": trace,
+        },
+    )
     kept = record_of(made)["details"]
     assert size(made) <= LIMIT
     assert (kept["reference"], kept["exception"]) == ("ref_1", "RuntimeError")
@@ -238,7 +309,13 @@ def test_a_long_stack_trace_keeps_both_its_ends() -> None:
     st.dictionaries(
         st.text(max_size=30),
         st.recursive(
-            st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.builds(object),
+            st.none()
+            | st.booleans()
+            | st.integers()
+            | st.floats()
+            | st.text()
+            | st.binary()
+            | st.builds(object),
             lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
             max_leaves=8,
         ),
@@ -246,7 +323,9 @@ def test_a_long_stack_trace_keeps_both_its_ends() -> None:
     st.sampled_from([0, 600, 5_000]),
 )
 @settings(max_examples=60)
-def test_whatever_it_is_given_a_record_stays_light_and_is_one_line(details: dict[str, Any], repeated: int) -> None:
+def test_whatever_it_is_given_a_record_stays_light_and_is_one_line(
+    details: dict[str, Any], repeated: int
+) -> None:
     details = {**details, "long": "QUJD" * repeated, "much": ["text"] * repeated}
     made = an_entry(subject=str(details), details=details)
     text = made.at_place(2**63 - 1)
@@ -265,7 +344,16 @@ def test_what_is_too_heavy_even_so_becomes_a_marker_that_promises_nothing() -> N
     assert '"uri":null' in made.rest
 
 
-HOSTILE = ["a\r\nb", "\x1b[31mred\x1b[0m", "\x9b31m", "line\u2028para\u2029", "\x00\x07\x08\x7f\x85", "\ud800", "\u202etxt.exe", "\ufeff"]
+HOSTILE = [
+    "a\r\nb",
+    "\x1b[31mred\x1b[0m",
+    "\x9b31m",
+    "line\u2028para\u2029",
+    "\x00\x07\x08\x7f\x85",
+    "\ud800",
+    "\u202etxt.exe",
+    "\ufeff",
+]
 
 
 @case("R6")
@@ -287,7 +375,9 @@ def test_a_title_of_a_megabyte_is_cut() -> None:
 
 
 def a_chain(count: int = 6) -> list[Link]:
-    return chained(START, [an_entry(at=AT + timedelta(seconds=nth), subject=f"s{nth}") for nth in range(count)])
+    return chained(
+        START, [an_entry(at=AT + timedelta(seconds=nth), subject=f"s{nth}") for nth in range(count)]
+    )
 
 
 def end_of(links: list[Link]) -> End:
@@ -331,14 +421,18 @@ def rehashed(links: list[Link], start: int) -> list[Link]:
 
 def edited(links: list[Link], nth: int) -> list[Link]:
     return [
-        replace(link, record=link.record.replace('"subject":"s', '"subject":"S')) if at == nth else link for at, link in enumerate(links)
+        replace(link, record=link.record.replace('"subject":"s', '"subject":"S')) if at == nth else link
+        for at, link in enumerate(links)
     ]
 
 
 def renumbered(links: list[Link], nth: int) -> list[Link]:
     """The record is gone and those behind it have closed the gap, their columns and their texts too."""
     left = [link for link in links if link.seq != nth + 1]
-    moved = [replace(link, seq=at, record=link.record.replace(f'"seq":{link.seq},', f'"seq":{at},')) for at, link in enumerate(left, 1)]
+    moved = [
+        replace(link, seq=at, record=link.record.replace(f'"seq":{link.seq},', f'"seq":{at},'))
+        for at, link in enumerate(left, 1)
+    ]
     return rehashed(moved, nth)
 
 
@@ -368,7 +462,9 @@ TAMPERINGS: list[tuple[str, Callable[[list[Link]], list[Link]], int]] = [
 
 @rule("CC-06")
 @pytest.mark.parametrize("says, tamper, found_at", TAMPERINGS, ids=[row[0] for row in TAMPERINGS])
-def test_whatever_somebody_does_to_the_records_is_found(says: str, tamper: Callable[[list[Link]], list[Link]], found_at: int) -> None:
+def test_whatever_somebody_does_to_the_records_is_found(
+    says: str, tamper: Callable[[list[Link]], list[Link]], found_at: int
+) -> None:
     links = a_chain()
     spoilt = tamper(links)
     end = end_of(links)

@@ -27,7 +27,9 @@ RULES = Rules(definitions=TOOLS, floor=Confirm.NEVER, state_bytes=100_000)
 STATE = {"service": "api", "version": "1.2.7", "list": [1], "map": {"a": 1}, "text": "x"}
 
 
-def canvas(state: Mapping[str, Any] = STATE, *, accepted: bool = True, revision: int = 7, **spec: Any) -> WholeCanvas:
+def canvas(
+    state: Mapping[str, Any] = STATE, *, accepted: bool = True, revision: int = 7, **spec: Any
+) -> WholeCanvas:
     return WholeCanvas(
         Canvas(
             user_id=ANN.user_id,
@@ -70,4 +72,8 @@ def types(change: Change) -> list[str]:
 
 
 READS = {"kind": "tool.call", "tool": "server-a__Read", "args": {"path": "{{state.service}}"}}
-ACTS = {"kind": "tool.call", "tool": "server-a__Bash", "args": {"command": "./deploy {{state.service}} {{input.to}}"}}
+ACTS = {
+    "kind": "tool.call",
+    "tool": "server-a__Bash",
+    "args": {"command": "./deploy {{state.service}} {{input.to}}"},
+}

@@ -30,7 +30,10 @@ EXAMPLE: dict[str, Any] = {
             "message": "Given current rollout state, propose next safe steps and risks.",
             "saveAs": "assistant.plan",
         },
-        "setDeploying": {"kind": "state.patch", "patch": [{"op": "replace", "path": "/status", "value": "deploying"}]},
+        "setDeploying": {
+            "kind": "state.patch",
+            "patch": [{"op": "replace", "path": "/status", "value": "deploying"}],
+        },
     },
     "bindings": {"buttons.deployNow": "deploy", "buttons.refreshLogs": "refreshLogs"},
     "refresh": [{"id": "pollLogs", "everyMs": 30000, "action": "refreshLogs", "enabled": True}],
@@ -42,7 +45,12 @@ BASH_SCHEMA: dict[str, Any] = {
     "required": ["command"],
 }
 BASH = ToolDefinition("server-a__Bash", "Runs a command.", BASH_SCHEMA, destructive=True)
-READ = ToolDefinition("server-a__Read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}}, read_only=True)
+READ = ToolDefinition(
+    "server-a__Read",
+    "Reads a file.",
+    {"type": "object", "properties": {"path": {"type": "string"}}},
+    read_only=True,
+)
 LOGS = ToolDefinition("gsv__LogsGet", "Reads logs.", {"type": "object"}, read_only=True)
 TOOLS = {tool.name: tool for tool in (BASH, READ, LOGS)}
 
@@ -55,4 +63,8 @@ def example(**changes: Any) -> dict[str, Any]:
 
 def with_action(**action: Any) -> dict[str, Any]:
     """A spec of one action, called `act`."""
-    return {"version": 1, "toolPolicy": {"allow": ["server-a__Bash", "server-a__Read"]}, "actions": {"act": action}}
+    return {
+        "version": 1,
+        "toolPolicy": {"allow": ["server-a__Bash", "server-a__Read"]},
+        "actions": {"act": action},
+    }

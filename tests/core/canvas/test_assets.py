@@ -64,9 +64,17 @@ def test_no_variant_of_a_path_that_leads_elsewhere_is_taken() -> None:
 
 @case("U4")
 @pytest.mark.parametrize(
-    "paths", [["assets/a", "assets/A"], ["assets/Straße", "assets/STRASSE"], ["assets/a", "assets/a/b"], ["assets/A/b", "assets/a"]]
+    "paths",
+    [
+        ["assets/a", "assets/A"],
+        ["assets/Straße", "assets/STRASSE"],
+        ["assets/a", "assets/a/b"],
+        ["assets/A/b", "assets/a"],
+    ],
 )
-def test_paths_that_cannot_lie_in_one_folder_of_any_file_system_are_not_taken_together(paths: list[str]) -> None:
+def test_paths_that_cannot_lie_in_one_folder_of_any_file_system_are_not_taken_together(
+    paths: list[str],
+) -> None:
     with pytest.raises(BadInput):
         check_together(paths)
     check_together(["assets/a", "assets/b/a", "assets/b/c"])
@@ -80,7 +88,11 @@ def test_the_key_of_an_asset_lies_in_its_canvas_s_folder_and_says_when_it_was_ma
     made = asset_made_at(key)
     assert made is not None
     assert abs((datetime.now(UTC) - made).total_seconds()) < 60
-    for other in ("users/owner/artifacts/" + name, "users/owner/agents/main/canvases/c/assets/x/y", key.removesuffix("/img/a.png")):
+    for other in (
+        "users/owner/artifacts/" + name,
+        "users/owner/agents/main/canvases/c/assets/x/y",
+        key.removesuffix("/img/a.png"),
+    ):
         assert asset_made_at(other) is None
 
 
@@ -114,7 +126,11 @@ def test_changed_paths_are_exact_where_they_are_few_and_never_say_less_than_what
 def test_an_event_of_a_canvas_is_light_by_itself_whatever_changed() -> None:
     make = CanvasEvents(CanvasId("c" * 128), agent_id="o" * 128, event_id="e" * 60)
     worst = ["/" + "\x01" * 2_000, *(f"/{n}{'é' * 60}" for n in range(500))]
-    for event in (make.updated(2**62, worst), make.created(1, "é" * 200), make.view_opened(2**62, "v" * 40, "c" * 128, 10**9)):
+    for event in (
+        make.updated(2**62, worst),
+        make.created(1, "é" * 200),
+        make.view_opened(2**62, "v" * 40, "c" * 128, 10**9),
+    ):
         assert event.moved == ()
         assert len(event.json.encode()) <= 2_400
 

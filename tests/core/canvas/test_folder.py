@@ -76,7 +76,17 @@ def test_a_canvas_has_exactly_the_files_of_the_layout() -> None:
     assert json.loads(files[STATE]) == {"service": "api", "n": 1}
     assert json.loads(files[f"events/1794756192091-{EVENT}.json"]) == RECORD
     described = json.loads(files[DESCRIPTOR])
-    assert set(described) == {"canvasId", "agentId", "title", "ownerSessionKey", "mode", "entryAsset", "createdAt", "updatedAt", "revision"}
+    assert set(described) == {
+        "canvasId",
+        "agentId",
+        "title",
+        "ownerSessionKey",
+        "mode",
+        "entryAsset",
+        "createdAt",
+        "updatedAt",
+        "revision",
+    }
 
 
 @rule("RS-11")
@@ -88,7 +98,11 @@ def test_what_was_written_reads_back_as_the_same_canvas() -> None:
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=12,
 )
@@ -124,7 +138,9 @@ def test_a_folder_of_a_page_alone_speaks_of_nothing_else() -> None:
 
 @rule("CV-48")
 def test_records_of_actions_are_not_read() -> None:
-    reading = read({SPEC: b"{}", f"events/1-{EVENT}.json": b"forged", "README.md": b"x", "src/a.ts": b"y"}, "main", ID)
+    reading = read(
+        {SPEC: b"{}", f"events/1-{EVENT}.json": b"forged", "README.md": b"x", "src/a.ts": b"y"}, "main", ID
+    )
     assert reading.problems == []
     assert reading.canvas.assets == {}
 
@@ -183,7 +199,16 @@ def test_what_no_server_takes_is_told_before_it_is_asked(path: str, content: byt
 @rule("CV-47")
 @case("U4")
 @pytest.mark.parametrize(
-    "path", ["assets/a/../../x", "assets/a\\b", "assets/%2e%2e/x", "assets/-rf", "assets/a\x00", "assets/\ud800", "assets/x "]
+    "path",
+    [
+        "assets/a/../../x",
+        "assets/a\\b",
+        "assets/%2e%2e/x",
+        "assets/-rf",
+        "assets/a\x00",
+        "assets/\ud800",
+        "assets/x ",
+    ],
 )
 def test_a_file_that_can_be_no_asset_is_named(path: str) -> None:
     reading = read({path: b"x", "assets/good.txt": b"y"}, "main", ID)
@@ -214,13 +239,26 @@ WHO = [
     ("the option", None, "cockpit", None, "ops", ("ops", "cockpit")),
     ("its place", None, "x", ("ops", "cockpit"), None, ("ops", "cockpit")),
     ("its descriptor", said(canvasId="cockpit", agentId="ops"), "checkout", None, None, ("ops", "cockpit")),
-    ("both, agreed", said(canvasId="cockpit", agentId="ops"), "x", ("ops", "cockpit"), "ops", ("ops", "cockpit")),
+    (
+        "both, agreed",
+        said(canvasId="cockpit", agentId="ops"),
+        "x",
+        ("ops", "cockpit"),
+        "ops",
+        ("ops", "cockpit"),
+    ),
 ]
 
 
-@pytest.mark.parametrize("descriptor, folder, place, agent, expected", [row[1:] for row in WHO], ids=[row[0] for row in WHO])
+@pytest.mark.parametrize(
+    "descriptor, folder, place, agent, expected", [row[1:] for row in WHO], ids=[row[0] for row in WHO]
+)
 def test_a_folder_says_whose_canvas_it_is(
-    descriptor: bytes | None, folder: str, place: tuple[str, str] | None, agent: str | None, expected: tuple[str, str]
+    descriptor: bytes | None,
+    folder: str,
+    place: tuple[str, str] | None,
+    agent: str | None,
+    expected: tuple[str, str],
 ) -> None:
     assert identity(descriptor, folder=folder, place=place, agent_id=agent) == expected
 
@@ -259,7 +297,12 @@ def test_no_name_from_a_server_leads_out_of_the_folder() -> None:
     for descriptor in ({"canvasId": "../.."}, {"agentId": ".."}, {"agentId": "a/b"}):
         with pytest.raises(BadInput):
             from_view(view(descriptor=descriptor), {}, {})
-    for record in ({"askedAt": "../x", "eventId": EVENT}, {"askedAt": 1, "eventId": "../../x"}, {"askedAt": 1}, {}):
+    for record in (
+        {"askedAt": "../x", "eventId": EVENT},
+        {"askedAt": 1, "eventId": "../../x"},
+        {"askedAt": 1},
+        {},
+    ):
         with pytest.raises(BadInput):
             record_path(record)
 
@@ -285,7 +328,10 @@ def test_a_name_on_a_terminal_is_no_command() -> None:
 
 def test_a_member_called_redacted_is_no_marker_of_something_that_was_moved() -> None:
     """A patch may have put it there, member by member."""
-    state = {"doc": {"redacted": True}, "almost": {"redacted": True, "sha256": "x", "original_size": 1, "uri": "/api/artifacts/x"}}
+    state = {
+        "doc": {"redacted": True},
+        "almost": {"redacted": True, "sha256": "x", "original_size": 1, "uri": "/api/artifacts/x"},
+    }
     view = {"spec": {"version": 1}, "state": state}
     assert heavy_in(view) == frozenset()
     assert restored(state, {}) == state

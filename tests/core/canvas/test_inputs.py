@@ -11,7 +11,12 @@ from easel.core.canvas.inputs import entered, is_same
 from easel.errors import BadInput, Forbidden, InputConflict
 from tests.requirements import rule
 
-STATE: dict[str, Any] = {"service": "api", "deploy": {"to": "eu", "hosts": ["a", "b"]}, "result": None, "other": 1}
+STATE: dict[str, Any] = {
+    "service": "api",
+    "deploy": {"to": "eu", "hosts": ["a", "b"]},
+    "result": None,
+    "other": 1,
+}
 SPEC: dict[str, Any] = {"state": {"service": "", "deploy": {}, "result": None}}
 
 

@@ -51,8 +51,12 @@ JOBS = [
 
 
 @rule("RS-45", "RS-59", "CV-41")
-@pytest.mark.parametrize("action, accepted, stored, why_not", [row[1:] for row in JOBS], ids=[row[0] for row in JOBS])
-def test_a_job_has_nobody_to_ask(action: dict[str, Any], accepted: bool, stored: bool, why_not: type[HostError] | None) -> None:
+@pytest.mark.parametrize(
+    "action, accepted, stored, why_not", [row[1:] for row in JOBS], ids=[row[0] for row in JOBS]
+)
+def test_a_job_has_nobody_to_ask(
+    action: dict[str, Any], accepted: bool, stored: bool, why_not: type[HostError] | None
+) -> None:
     whole = refreshing(action, accepted=accepted)
     if stored:
         check_templates(checked_spec(whole.canvas.spec), TOOLS)
@@ -69,7 +73,9 @@ def test_a_job_has_nobody_to_ask(action: dict[str, Any], accepted: bool, stored:
 @rule("RS-59")
 def test_a_job_that_waits_for_a_person_says_so() -> None:
     whole = refreshing({**RUNS, "confirm": "never"}, accepted=False)
-    with pytest.raises(Forbidden, match=r"a person has to confirm `act`.* No person has accepted this spec yet"):
+    with pytest.raises(
+        Forbidden, match=r"a person has to confirm `act`.* No person has accepted this spec yet"
+    ):
         acting(whole, "act", is_attended=False)
 
 
@@ -78,5 +84,7 @@ def test_a_job_that_comes_to_need_consent_does_not_fire() -> None:
     whole = refreshing(READS)
     changed = replace(RULES, definitions={"server-a__Read": replace(READ, read_only=False)})
     for rules in (changed, replace(RULES, floor=Confirm.ALWAYS)):
-        with pytest.raises(Forbidden, match=r"a person has to confirm `act`, and what runs by itself has none to ask\.$"):
+        with pytest.raises(
+            Forbidden, match=r"a person has to confirm `act`, and what runs by itself has none to ask\.$"
+        ):
             acting(whole, "act", rules, is_attended=False)

@@ -45,7 +45,9 @@ def test_the_specification_s_own_example_is_read_as_it_is_meant() -> None:
 
 @rule("CV-40", "CV-13")
 def test_a_spec_may_leave_out_everything_and_then_allows_nothing() -> None:
-    assert checked_spec({}) == CanvasSpec(mode=Mode.HTML, tools=frozenset(), state={}, actions={}, bindings={}, refreshes=(), writable=None)
+    assert checked_spec({}) == CanvasSpec(
+        mode=Mode.HTML, tools=frozenset(), state={}, actions={}, bindings={}, refreshes=(), writable=None
+    )
 
 
 @rule("RS-32", "CV-16")
@@ -244,10 +246,38 @@ def test_limits_are_the_caller_s_to_set() -> None:
 # --- anything at all ----------------------------------------------------------------------------------------------------
 
 _members = st.sampled_from(
-    [*EXAMPLE, "writable", "title", "x-a", "kind", "tool", "args", "patch", "message", "saveAs", "allow", "id", "everyMs", "action"]
+    [
+        *EXAMPLE,
+        "writable",
+        "title",
+        "x-a",
+        "kind",
+        "tool",
+        "args",
+        "patch",
+        "message",
+        "saveAs",
+        "allow",
+        "id",
+        "everyMs",
+        "action",
+    ]
 )
 _words = st.sampled_from(
-    ["html", "tool.call", "session.send", "state.patch", "a", "a__B", "{{state.a}}", "deploy", "__proto__", "always", "replace", "/a"]
+    [
+        "html",
+        "tool.call",
+        "session.send",
+        "state.patch",
+        "a",
+        "a__B",
+        "{{state.a}}",
+        "deploy",
+        "__proto__",
+        "always",
+        "replace",
+        "/a",
+    ]
 )
 _odd = st.recursive(
     json_values | _words,

@@ -86,13 +86,17 @@ REFUSED_PLACES = [
 
 @rule("CC-20", "CC-21")
 @case("P4")
-@pytest.mark.parametrize("board, edge_id, key", [row[1:] for row in REFUSED_PLACES], ids=[row[0] for row in REFUSED_PLACES])
+@pytest.mark.parametrize(
+    "board, edge_id, key", [row[1:] for row in REFUSED_PLACES], ids=[row[0] for row in REFUSED_PLACES]
+)
 def test_a_place_that_cannot_be_is_refused(board: Board, edge_id: str | None, key: str) -> None:
     with pytest.raises(BadInput):
         place(board, key, edge_id)
 
 
-@pytest.mark.parametrize("key", ["k", "x" * 200, "a key with spaces", "ключ", "鍵/α→β", '{"quoted"}', "global"])
+@pytest.mark.parametrize(
+    "key", ["k", "x" * 200, "a key with spaces", "ключ", "鍵/α→β", '{"quoted"}', "global"]
+)
 def test_any_printable_name_is_a_key(key: str) -> None:
     assert place(Board.WHITEBOARD, key, None).key == key
 
@@ -138,7 +142,11 @@ def test_a_write_without_a_run_or_an_agent_is_refused() -> None:
 @case("P4")
 @rule("CC-16", "CC-17")
 def test_what_a_value_says_of_its_author_is_only_a_value() -> None:
-    forged = {"agent_id": "root", "visibility": "system", "provenance": {"agent_id": "root", "node_id": "x", "run_id": "run_2"}}
+    forged = {
+        "agent_id": "root",
+        "visibility": "system",
+        "provenance": {"agent_id": "root", "node_id": "x", "run_id": "run_2"},
+    }
     data = prepared(replace(WHITE, value=forged)).event(1).data
     assert data["value"] == forged
     assert data["provenance"] == {"agent_id": "main", "node_id": "planner", "run_id": "run_1"}
@@ -155,7 +163,10 @@ def test_versions_count_from_one(expected: int | None) -> None:
 
 @pytest.mark.parametrize("expected", [None, 7])
 def test_each_write_is_one_version_more(expected: int | None) -> None:
-    assert prepared(replace(WHITE, expected_version=expected)).next_version(replace(EMPTY, version=7, keys=1)) == 8
+    assert (
+        prepared(replace(WHITE, expected_version=expected)).next_version(replace(EMPTY, version=7, keys=1))
+        == 8
+    )
 
 
 FULL = replace(EMPTY, keys=10)
@@ -171,8 +182,12 @@ REFUSED_WRITES: list[tuple[str, Found, dict[str, Any], type[HostError]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("found, asks, refusal", [row[1:] for row in REFUSED_WRITES], ids=[row[0] for row in REFUSED_WRITES])
-def test_a_write_that_does_not_fit_what_it_finds_is_refused(found: Found, asks: dict[str, Any], refusal: type[HostError]) -> None:
+@pytest.mark.parametrize(
+    "found, asks, refusal", [row[1:] for row in REFUSED_WRITES], ids=[row[0] for row in REFUSED_WRITES]
+)
+def test_a_write_that_does_not_fit_what_it_finds_is_refused(
+    found: Found, asks: dict[str, Any], refusal: type[HostError]
+) -> None:
     with pytest.raises(refusal) as told:
         prepared(replace(WHITE, **asks)).next_version(found)
     if refusal is VersionConflict:
@@ -211,7 +226,9 @@ def test_a_value_nested_too_deep_is_refused() -> None:
         prepared(replace(WHITE, value=value))
 
 
-@pytest.mark.parametrize("value", [None, True, 0, -1.5, 2**70, "", "text", [], {}, [None], {"a": {"b": [1, {"c": None}]}}])
+@pytest.mark.parametrize(
+    "value", [None, True, 0, -1.5, 2**70, "", "text", [], {}, [None], {"a": {"b": [1, {"c": None}]}}]
+)
 def test_any_json_is_a_value(value: Any) -> None:
     write = prepared(replace(WHITE, value=value))
     assert write.value == to_json(value)
@@ -274,7 +291,9 @@ values = st.recursive(
 
 @rule("RS-35", "CC-22")
 @given(names, names, names, values)
-def test_whatever_is_written_its_event_is_light_and_names_key_edge_and_node_in_full(key: str, edge: str, node: str, value: Any) -> None:
+def test_whatever_is_written_its_event_is_light_and_names_key_edge_and_node_in_full(
+    key: str, edge: str, node: str, value: Any
+) -> None:
     try:
         write = prepared(Ask(Board.BLACKBOARD, key, value, node, edge))
     except BadInput:

@@ -19,9 +19,11 @@ from tests.requirements import case, rule
 CHANCE = random.Random(23)
 BASE64 = base64.b64encode(CHANCE.randbytes(75_000)).decode()
 LINES = "\n".join(BASE64[at : at + 76] for at in range(0, len(BASE64), 76))
-BEFORE = "Here is the picture that you asked for, as text. It shows a cat on a mat, and it is rather large.\n\n"
+BEFORE = (
+    "Here is the picture that you asked for, as text. It shows a cat on a mat, and it is rather large.\n\n"
+)
 BEHIND = "\n\nThat was it. I hope that you like it; do tell me when you want another one of them. " * 3
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 STEPS = (3, 20, 200, 1_500, 1_000_000)
 
 
@@ -55,7 +57,9 @@ def test_base64_that_is_said_is_one_delta_and_what_is_around_it_stays_text(what:
     deltas = told(SAID[what], step)
     events = RunEvents(RunId("run_1"), agent_id="main", node_id="tool_loop")
     sealed = [events.delta(MessageId("msg_1"), delta) for delta in deltas]
-    left = "".join(event.data["text"] if isinstance(event.data["text"], str) else "[moved]" for event in sealed)
+    left = "".join(
+        event.data["text"] if isinstance(event.data["text"], str) else "[moved]" for event in sealed
+    )
     assert not holds_encoded(left)
     assert sum(len(event.moved) for event in sealed) == (2 if what == "two of them" else 1)
     assert left.startswith(BEFORE[:40]) or what == "nothing else"
@@ -71,7 +75,11 @@ def test_base64_within_the_limit_is_told_as_text(step: int):
 
 @pytest.mark.parametrize("step", [20, 200, 1_500])
 def test_ordinary_text_is_told_as_it_comes(step: int):
-    files = [*sorted(ROOT.glob("src/easel/core/**/*.py")), *sorted(ROOT.glob("docs/guide/*.md")), *sorted(ROOT.glob("src/easel/ui/*.js"))]
+    files = [
+        *sorted(ROOT.glob("src/easel/core/**/*.py")),
+        *sorted(ROOT.glob("docs/guide/*.md")),
+        *sorted(ROOT.glob("src/easel/ui/*.js")),
+    ]
     assert len(files) > 50
     for path in files:
         text, flow = path.read_text("utf-8"), Flow()
@@ -100,10 +108,16 @@ def test_what_follows_base64_is_told_soon():
 
 
 @settings(max_examples=200)
-@given(st.lists(st.text(max_size=300) | st.integers(0, 90_000).map(lambda at: BASE64[at : at + 3_000]), max_size=12))
+@given(
+    st.lists(
+        st.text(max_size=300) | st.integers(0, 90_000).map(lambda at: BASE64[at : at + 3_000]), max_size=12
+    )
+)
 def test_nothing_is_lost_or_told_twice(said: list[str]):
     flow = Flow()
-    assert "".join(delta for text in said for delta in flow.tell(text)) + "".join(flow.tell("", is_end=True)) == "".join(said)
+    assert "".join(delta for text in said for delta in flow.tell(text)) + "".join(
+        flow.tell("", is_end=True)
+    ) == "".join(said)
 
 
 def test_the_time_it_takes_is_in_proportion_to_what_is_said():

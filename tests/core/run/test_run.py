@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easel import ids
-from easel.core.nesting import DEEPEST, is_too_deep
 from easel.core.run.conversation import Step, ToolCall, ToolResult, said
 from easel.core.run.deltas import DELTA_BYTES, pieces
 from easel.core.run.events import RunEvents
 from easel.core.run.progress import progress
 from easel.core.run.status import Status
 from easel.core.tool.definition import ToolDefinition
+from easel.core.validation import DEEPEST, is_too_deep
 from easel.ids import CallId, MessageId, RunId, answer_id, is_made_here, is_name, new_run_id
 from tests.requirements import rule
 
@@ -36,7 +36,12 @@ STORIES = [
     ("only started", [EVENTS.started(1)], (), set()),
     ("a model call that was cut off", [EVENTS.started(1), EVENTS.delta(MESSAGE, "Hel")], (), set()),
     ("a step whose call was not made", [EVENTS.step(1, Step("hi", (CALL,)))], (Step("hi", (CALL,)),), set()),
-    ("a call in flight", [EVENTS.step(1, Step("hi", (CALL,))), EVENTS.calling(CALL)], (Step("hi", (CALL,)),), {"call_1"}),
+    (
+        "a call in flight",
+        [EVENTS.step(1, Step("hi", (CALL,))), EVENTS.calling(CALL)],
+        (Step("hi", (CALL,)),),
+        {"call_1"},
+    ),
     (
         "a call with its result",
         [EVENTS.step(1, Step("hi", (CALL,))), EVENTS.calling(CALL), EVENTS.called(RESULT)],
@@ -54,7 +59,9 @@ STORIES = [
 
 @rule("RX-06", "RX-30", "RS-38")
 @pytest.mark.parametrize("says, log, steps, begun", STORIES, ids=[row[0] for row in STORIES])
-def test_the_log_tells_how_far_a_run_came(says: str, log: list[object], steps: tuple[Step, ...], begun: set[str]):
+def test_the_log_tells_how_far_a_run_came(
+    says: str, log: list[object], steps: tuple[Step, ...], begun: set[str]
+):
     found = progress(read_back(*log))
     assert found.steps == steps
     assert found.begun == begun
@@ -62,7 +69,9 @@ def test_the_log_tells_how_far_a_run_came(says: str, log: list[object], steps: t
 
 def test_a_result_of_none_is_a_result():
     nothing = ToolResult(CallId("call_1"), "gsv__Echo", None)
-    found = progress(read_back(EVENTS.step(1, Step("", (CALL,))), EVENTS.calling(CALL), EVENTS.called(nothing)))
+    found = progress(
+        read_back(EVENTS.step(1, Step("", (CALL,))), EVENTS.calling(CALL), EVENTS.called(nothing))
+    )
     assert found.steps[-1].results == (nothing,)
     assert found.steps[-1].is_finished
 
@@ -123,7 +132,17 @@ def test_what_is_named_one_after_another_is_in_that_order(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(
     "text",
-    ["", "run_", "run_1", "../etc/passwd", "run_" + "0" * 27, "RUN_" + "0" * 26, "run_" + "u" * 26, "run_\x00", "run_" + "0" * 26 + "\n"],
+    [
+        "",
+        "run_",
+        "run_1",
+        "../etc/passwd",
+        "run_" + "0" * 27,
+        "RUN_" + "0" * 26,
+        "run_" + "u" * 26,
+        "run_\x00",
+        "run_" + "0" * 26 + "\n",
+    ],
 )
 def test_what_is_no_id_of_ours_is_not_worth_a_query(text: str):
     assert not is_made_here(text)
@@ -153,6 +172,8 @@ def nested(depth: int, value: object = 0) -> object:
     return value
 
 
-@pytest.mark.parametrize("depth, deep", [(0, False), (DEEPEST - 1, False), (DEEPEST, False), (DEEPEST + 1, True), (100_000, True)])
+@pytest.mark.parametrize(
+    "depth, deep", [(0, False), (DEEPEST - 1, False), (DEEPEST, False), (DEEPEST + 1, True), (100_000, True)]
+)
 def test_a_value_may_be_nested_a_hundred_levels_and_no_depth_exhausts_the_stack(depth: int, deep: bool):
     assert is_too_deep(nested(depth, "leaf")) is deep

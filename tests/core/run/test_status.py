@@ -12,7 +12,9 @@ DIALECTS = ["postgres", "sqlite"]
 
 
 def migration(dialect: str) -> str:
-    return resources.files("easel.stores").joinpath("migrations", dialect, "0001_spine.sql").read_text("utf-8")
+    return (
+        resources.files("easel.stores").joinpath("migrations", dialect, "0001_spine.sql").read_text("utf-8")
+    )
 
 
 @rule("RX-28")
@@ -32,7 +34,10 @@ def test_every_state_can_be_reached_and_every_state_has_its_moves():
 def test_the_database_knows_the_same_states_and_the_same_ends(dialect: str):
     sql = migration(dialect)
     known = re.search(r"constraint status_is_known check \(status in \(([^)]*)\)\)", sql)
-    ends = re.search(r"constraint finished_means_terminal check \(\(finished_at is not null\) = \(status in \(([^)]*)\)\)\)", sql)
+    ends = re.search(
+        r"constraint finished_means_terminal check \(\(finished_at is not null\) = \(status in \(([^)]*)\)\)\)",
+        sql,
+    )
     assert known, "the constraint status_is_known is gone"
     assert ends, "the constraint finished_means_terminal is gone"
     assert set(re.findall(r"'(\w+)'", known[1])) == {status.value for status in Status}

@@ -7,7 +7,17 @@ import pytest
 from easel.core.session.session import is_session_key, key_of, session_of_key
 from tests.requirements import rule
 
-IDS = ["x", "main", "agent:ops:x", "agent:main:x", "agent:main:agent:main:x", "agent:ops", "agent:", "agent:main:", "a:b:c"]
+IDS = [
+    "x",
+    "main",
+    "agent:ops:x",
+    "agent:main:x",
+    "agent:main:agent:main:x",
+    "agent:ops",
+    "agent:",
+    "agent:main:",
+    "a:b:c",
+]
 
 
 @rule("SB-02")
@@ -21,7 +31,8 @@ def test_a_key_leads_back_to_its_session(session_id: str):
 
 
 @pytest.mark.parametrize(
-    "text, is_one", [("agent:main:x", True), ("agent:a:b:c", True), ("agent:a", False), ("agent::x", False), ("x", False)]
+    "text, is_one",
+    [("agent:main:x", True), ("agent:a:b:c", True), ("agent:a", False), ("agent::x", False), ("x", False)],
 )
 def test_what_a_key_looks_like(text: str, *, is_one: bool):
     assert is_session_key(text) is is_one

@@ -53,14 +53,30 @@ PRELUDE = "show() { for a; do printf '%s\\0' \"$a\"; done; }\n"
 
 def corpus() -> tuple[dict[str, str], list[str]]:
     """Contexts and values: ours, and the shared ones where they are."""
-    shared: dict[str, Any] = json.loads(SHARED.read_text(encoding="utf-8")) if SHARED.exists() else {"contexts": {}, "values": []}
+    shared: dict[str, Any] = (
+        json.loads(SHARED.read_text(encoding="utf-8")) if SHARED.exists() else {"contexts": {}, "values": []}
+    )
     return CONTEXTS | shared["contexts"], list(dict.fromkeys([*OURS, *OPTIONS, *shared["values"]]))
 
 
 def installed_shells() -> list[list[str]]:
     """Each shell that is here, by what it really is."""
-    wanted = [["/bin/sh"], ["bash"], ["bash", "--posix"], ["dash"], ["busybox", "sh"], ["ksh"], ["mksh"], ["zsh"], ["yash"]]
-    there = {(str(Path(found).resolve()), *command[1:]): [found, *command[1:]] for command in wanted if (found := shutil.which(command[0]))}
+    wanted = [
+        ["/bin/sh"],
+        ["bash"],
+        ["bash", "--posix"],
+        ["dash"],
+        ["busybox", "sh"],
+        ["ksh"],
+        ["mksh"],
+        ["zsh"],
+        ["yash"],
+    ]
+    there = {
+        (str(Path(found).resolve()), *command[1:]): [found, *command[1:]]
+        for command in wanted
+        if (found := shutil.which(command[0]))
+    }
     return list(there.values())
 
 

@@ -142,7 +142,9 @@ REFUSED = [
 
 @rule("RS-16")
 @case("X1")
-@pytest.mark.parametrize("text, because", [(text, because) for _, text, because in REFUSED], ids=[says for says, _, _ in REFUSED])
+@pytest.mark.parametrize(
+    "text, because", [(text, because) for _, text, because in REFUSED], ids=[says for says, _, _ in REFUSED]
+)
 def test_a_value_has_no_place_here(text: str, because: str) -> None:
     with pytest.raises(BadInput) as refusal:
         understood(template(text), "actions.deploy.args.command")
@@ -187,7 +189,12 @@ def test_what_people_write_is_understood(text: str) -> None:
 
 @rule("RS-16")
 def test_an_action_may_allow_its_values_to_be_options() -> None:
-    assert understood(template("head -{{state.n}} f"), "c", allows_options=True).filled(["5"], "c", missing_is_empty=False) == "head -5 f"
+    assert (
+        understood(template("head -{{state.n}} f"), "c", allows_options=True).filled(
+            ["5"], "c", missing_is_empty=False
+        )
+        == "head -5 f"
+    )
 
 
 @rule("RS-16")
@@ -200,14 +207,33 @@ def test_values_together_cannot_make_an_option_either() -> None:
         command.filled(["", "", "-rf"], "c", missing_is_empty=False)
     command.filled(["a", "-rf", "-x"], "c", missing_is_empty=False)
     with pytest.raises(BadInput, match="a file of arguments"):
-        understood(template("curl --data={{state.a}}"), "c").filled(["@/etc/passwd"], "c", missing_is_empty=False)
+        understood(template("curl --data={{state.a}}"), "c").filled(
+            ["@/etc/passwd"], "c", missing_is_empty=False
+        )
 
 
 def test_a_hostile_template_is_refused_quickly() -> None:
-    nested = [f"{'$(' * 5_000}{{{{state.x}}}}", f"{'(' * 5_000}show {{{{state.x}}}}", f"{'case a in a) ' * 1_000}show {{{{state.x}}}}"]
-    long = ["show {{state.x}} " + "a" * LONGEST_COMMAND, "show {{state.x}} " + "a" * (LONGEST_COMMAND - 20), "${" * 9_000 + "{{state.x}}"]
-    many = ["show" + " {{state.x}}" * 200, "V={{state.x}};" * 200, "show {{state.x}}|cat " * 200, "cat <<EOF {{state.x}}\n" * 200]
-    signs = ["show " + "-=" * 9_000 + " {{state.x}}", "show " + "sh - " * 3_500 + "{{state.x}}", "eval a|" * 2_500 + "show {{state.x}}"]
+    nested = [
+        f"{'$(' * 5_000}{{{{state.x}}}}",
+        f"{'(' * 5_000}show {{{{state.x}}}}",
+        f"{'case a in a) ' * 1_000}show {{{{state.x}}}}",
+    ]
+    long = [
+        "show {{state.x}} " + "a" * LONGEST_COMMAND,
+        "show {{state.x}} " + "a" * (LONGEST_COMMAND - 20),
+        "${" * 9_000 + "{{state.x}}",
+    ]
+    many = [
+        "show" + " {{state.x}}" * 200,
+        "V={{state.x}};" * 200,
+        "show {{state.x}}|cat " * 200,
+        "cat <<EOF {{state.x}}\n" * 200,
+    ]
+    signs = [
+        "show " + "-=" * 9_000 + " {{state.x}}",
+        "show " + "sh - " * 3_500 + "{{state.x}}",
+        "eval a|" * 2_500 + "show {{state.x}}",
+    ]
     chain = ["".join(f'V{n}="$V{n - 1}";' for n in range(1_200, 0, -1)) + 'V0={{state.x}}; show "$V1200"']
     chain += [chain[0] + "eval '$a';" * 300]
 
@@ -231,7 +257,10 @@ SCHEMA: dict[str, Any] = {
         "command": SHELL,
         "workdir": {"type": "string"},
         "not_quite": {"x-shell": "true"},
-        "steps": {"type": "array", "items": {"type": "object", "properties": {"run": SHELL, "name": {"type": "string"}}}},
+        "steps": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"run": SHELL, "name": {"type": "string"}}},
+        },
         "both": {"type": "array", "prefixItems": [SHELL, {"type": "string"}]},
         "either": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/command~1line"}]},
         "all_of_it": {"type": "object", "x-shell": True},
@@ -240,7 +269,10 @@ SCHEMA: dict[str, Any] = {
         "loop": {"$ref": "#/$defs/loop"},
         "odd": {"anyOf": 7, "properties": [], "items": "x", "$ref": "#/nowhere/at/all"},
     },
-    "$defs": {"command/line": {"allOf": [SHELL]}, "loop": {"anyOf": [{"$ref": "#/$defs/loop"}, {"$ref": "#"}]}},
+    "$defs": {
+        "command/line": {"allOf": [SHELL]},
+        "loop": {"anyOf": [{"$ref": "#/$defs/loop"}, {"$ref": "#"}]},
+    },
 }
 ARGUMENTS = [
     (("command",), True),
@@ -264,13 +296,18 @@ ARGUMENTS = [
 
 @rule("RS-44", "RS-16")
 @pytest.mark.parametrize("path, expected", ARGUMENTS)
-def test_an_argument_is_a_command_where_its_schema_says_so(path: tuple[str | int, ...], expected: bool) -> None:
+def test_an_argument_is_a_command_where_its_schema_says_so(
+    path: tuple[str | int, ...], expected: bool
+) -> None:
     assert is_shell(SCHEMA, path) is expected
 
 
 @rule("RS-44")
 def test_without_a_word_of_it_no_argument_is_a_command() -> None:
-    plain = {"type": "object", "properties": {"command": {"type": "string"}, "not_quite": {"x-shell": "true"}}}
+    plain = {
+        "type": "object",
+        "properties": {"command": {"type": "string"}, "not_quite": {"x-shell": "true"}},
+    }
     assert not is_shell(plain, ("command",))
     assert not is_shell(plain, ("not_quite",))
     assert not is_shell(plain, ("unknown", 1, "x"))

@@ -73,7 +73,9 @@ def test_a_place_that_the_shell_evaluates_again_makes_the_spec_invalid(context: 
 @case("X2")
 @pytest.mark.parametrize("value", OPTIONS)
 @pytest.mark.parametrize("context", ["unquoted", "double", "single", "assignment"])
-def test_a_value_that_could_be_an_option_is_refused_unless_the_action_allows_it(context: str, value: str) -> None:
+def test_a_value_that_could_be_an_option_is_refused_unless_the_action_allows_it(
+    context: str, value: str
+) -> None:
     text = ALL_CONTEXTS[context].replace("{{x}}", "{{input.x}}")
     with pytest.raises(BadInput, match="allowOptions"):
         filled(command(text, allows_options=False), value)
@@ -125,13 +127,21 @@ NOT_IN_PATTERNS = ("\\", "/")
 @case("X1")
 @pytest.mark.parametrize("shell", SHELLS, ids=SHELL_NAMES)
 @pytest.mark.parametrize("text, expected", PLACES, ids=[text for text, _ in PLACES])
-def test_in_every_place_the_value_stays_what_it_is(text: str, expected: list[str], shell: list[str], place: Place) -> None:
-    values = [value for value in VALUES if "*" not in text or not any(sign in value for sign in NOT_IN_PATTERNS)]
+def test_in_every_place_the_value_stays_what_it_is(
+    text: str, expected: list[str], shell: list[str], place: Place
+) -> None:
+    values = [
+        value for value in VALUES if "*" not in text or not any(sign in value for sign in NOT_IN_PATTERNS)
+    ]
     if "[ " in text:
-        values = [value for value in values if not value.startswith("-")]  # a sign to `[`, which the refusal of options keeps away
+        values = [
+            value for value in values if not value.startswith("-")
+        ]  # a sign to `[`, which the refusal of options keeps away
     template = command(text)
     commands = [filled(template, value) for value in values]
-    shown = [argument for chunk in chunks(commands) for argument in place.shown(shell, PRELUDE + "\n".join(chunk))]
+    shown = [
+        argument for chunk in chunks(commands) for argument in place.shown(shell, PRELUDE + "\n".join(chunk))
+    ]
     assert shown == [one.replace("{}", value) for value in values for one in expected]
     assert not place.is_breached
 
@@ -155,7 +165,9 @@ PIECES = [
 ]  # fmt: skip
 HOSTILE_PIECES = ["'", '"', "\\", "$", "`", "$(touch PWN)", "`touch PWN`", ";touch PWN;", "\ntouch PWN\n", "|touch PWN|", "(", ")", "{", "}", "#", " ", "\n", "EOF\n", ">", "<", "*", "~", "!", "&", "a", "1", "x", "=", ","]  # fmt: skip
 some_pieces = st.lists(st.sampled_from(PIECES), max_size=8).map("".join)
-made_up = st.tuples(st.sampled_from(["show ", ""]), some_pieces, st.just("{{state.x}}"), some_pieces).map("".join)
+made_up = st.tuples(st.sampled_from(["show ", ""]), some_pieces, st.just("{{state.x}}"), some_pieces).map(
+    "".join
+)
 
 
 @st.composite
@@ -168,18 +180,33 @@ def altered(draw: st.DrawFn) -> str:
     return text
 
 
-hostile = st.one_of(st.lists(st.sampled_from(HOSTILE_PIECES), max_size=6).map("".join), st.sampled_from(VALUES), st.text(max_size=8))
+hostile = st.one_of(
+    st.lists(st.sampled_from(HOSTILE_PIECES), max_size=6).map("".join),
+    st.sampled_from(VALUES),
+    st.text(max_size=8),
+)
 PLAIN = "Qplain7Q"
 
 
 @rule("RS-16", "CV-27")
 @case("X1")
 @given(text=st.one_of(made_up, altered()), value=hostile)
-@settings(max_examples=300, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-def test_whatever_the_template_a_hostile_value_does_what_a_plain_one_does(text: str, value: str, tmp_path: Path) -> None:
+@settings(
+    max_examples=300,
+    suppress_health_check=[
+        HealthCheck.filter_too_much,
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+    ],
+)
+def test_whatever_the_template_a_hostile_value_does_what_a_plain_one_does(
+    text: str, value: str, tmp_path: Path
+) -> None:
     """Where a plain name arrives, the hostile value arrives, and nothing else changes: in any command that we accept."""
     template = parsed(text, "command")
-    assume("$$" not in text and "&" not in text.replace("&&", ""))  # a process number, or who is first, differs by chance
+    assume(
+        "$$" not in text and "&" not in text.replace("&&", "")
+    )  # a process number, or who is first, differs by chance
     assume(isinstance(template, Template) and "/" not in value and "\0" not in value)
     assert isinstance(template, Template)
     try:
@@ -187,7 +214,9 @@ def test_whatever_the_template_a_hostile_value_does_what_a_plain_one_does(text: 
     except BadInput:
         return
     assume(">" not in text or value not in {"", ".", ".."})  # no file can be called that
-    path = only(tmp_path / "bin", "touch", "cat")  # a cut word could be the name of a program whose output differs by chance
+    path = only(
+        tmp_path / "bin", "touch", "cat"
+    )  # a cut word could be the name of a program whose output differs by chance
     for shell in SHELLS[:2]:
         outputs: list[str] = []
         for one in (PLAIN, value):
@@ -226,14 +255,17 @@ def test_a_missing_value_fails_unless_the_action_says_otherwise() -> None:
 @rule("RS-16")
 def test_plain_names_stay_bare_so_that_a_person_can_read_the_command() -> None:
     assert filled(command("journalctl -u {{state.service}} -n 80"), "api") == "journalctl -u api -n 80"
-    assert filled(command('./deploy "{{state.a}} {{state.b}}"'), "my service", "1.2.7") == './deploy "my service 1.2.7"'
+    assert (
+        filled(command('./deploy "{{state.a}} {{state.b}}"'), "my service", "1.2.7")
+        == './deploy "my service 1.2.7"'
+    )
     assert filled(command("./deploy {{state.a}}"), "my service") == "./deploy 'my service'"
 
 
 def test_beside_a_sign_that_some_shell_knows_even_a_plain_name_is_quoted() -> None:
-    assert filled(command("show *{{state.a}} !{{state.a}} ^{{state.a}} {{state.a}}# {{state.a}}>f"), "api") == (
-        "show *'api' !'api' ^'api' 'api'# 'api'>f"
-    )
+    assert filled(
+        command("show *{{state.a}} !{{state.a}} ^{{state.a}} {{state.a}}# {{state.a}}>f"), "api"
+    ) == ("show *'api' !'api' ^'api' 'api'# 'api'>f")
 
 
 def test_a_long_command_is_read_quickly() -> None:

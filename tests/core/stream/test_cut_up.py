@@ -24,7 +24,9 @@ def cut(text: str, size: int) -> list[str]:
 
 def mixed(text: str) -> str:
     """Both alphabets in one text."""
-    return "".join(char if at % 7 else char.translate(str.maketrans("+/", "-_")) for at, char in enumerate(text))
+    return "".join(
+        char if at % 7 else char.translate(str.maketrans("+/", "-_")) for at, char in enumerate(text)
+    )
 
 
 JOINED: dict[str, Callable[[list[str]], str]] = {
@@ -53,7 +55,9 @@ JOINED: dict[str, Callable[[list[str]], str]] = {
     "quoted-printable": "=\n".join,
     "sums in code": lambda pieces: "\n".join(f'x += "{piece}";' for piece in pieces),
     "a list in Python": repr,
-    "objects in JSON": lambda pieces: json.dumps([{"chunk": piece, "index": at} for at, piece in enumerate(pieces)], indent=2),
+    "objects in JSON": lambda pieces: json.dumps(
+        [{"chunk": piece, "index": at} for at, piece in enumerate(pieces)], indent=2
+    ),
 }
 
 
@@ -109,7 +113,8 @@ SPREAD: dict[str, Callable[[list[str]], Any]] = {
     "pairs": lambda pieces: [pieces[at : at + 2] for at in range(0, len(pieces), 2)],
     "a list of objects": lambda pieces: [{"chunk": piece} for piece in pieces],
     "objects with more in them": lambda pieces: [
-        {"index": at, "total": len(pieces), "name": "photo.png", "data": piece, "last": False} for at, piece in enumerate(pieces)
+        {"index": at, "total": len(pieces), "name": "photo.png", "data": piece, "last": False}
+        for at, piece in enumerate(pieces)
     ],
     "an object": lambda pieces: {f"part{at}": piece for at, piece in enumerate(pieces)},
     "an object by number": lambda pieces: {str(at): piece for at, piece in enumerate(pieces)},
@@ -117,9 +122,13 @@ SPREAD: dict[str, Callable[[list[str]], Any]] = {
     "keys": lambda pieces: {piece: at for at, piece in enumerate(pieces)},
     "a chain": lambda pieces: chain(pieces[:100]),
     "prefixed": lambda pieces: [f"{at:03d}: {piece}" for at, piece in enumerate(pieces)],
-    "with words of their own": lambda pieces: [{"part": piece, "says": " ".join(CHANCE.choices(SAYS, k=4))} for piece in pieces],
+    "with words of their own": lambda pieces: [
+        {"part": piece, "says": " ".join(CHANCE.choices(SAYS, k=4))} for piece in pieces
+    ],
 }
-SAYS = textwrap.wrap("here is some more of the picture that I have promised you to send over as soon as it is done", 8)
+SAYS = textwrap.wrap(
+    "here is some more of the picture that I have promised you to send over as soon as it is done", 8
+)
 
 
 def chain(pieces: list[str]) -> Any:
@@ -135,7 +144,11 @@ def chain(pieces: list[str]) -> Any:
 @pytest.mark.parametrize("how", SPREAD)
 def test_pieces_are_seen_however_they_are_spread_over_a_value(how: str, size: int):
     for source in (STANDARD, URL_SAFE, mixed(STANDARD), base64.b64encode(CONTENTS["prose"]).decode()):
-        value = {"title": "A picture", "state": SPREAD[how](cut(source, size)), "rows": [{"id": at, "name": "Ann"} for at in range(50)]}
+        value = {
+            "title": "A picture",
+            "state": SPREAD[how](cut(source, size)),
+            "rows": [{"id": at, "name": "Ann"} for at in range(50)],
+        }
         light, moved = light_value(value)
         assert moved, size
         assert (light["title"], light["rows"]) == (value["title"], value["rows"]), "and nothing else is moved"
@@ -146,7 +159,9 @@ def test_pieces_are_seen_however_they_are_spread_over_a_value(how: str, size: in
 
 @rule("CC-23", "RS-35")
 @pytest.mark.parametrize("size", [4, 8, 20])
-@pytest.mark.parametrize("how", ["a list", "a list of lists", "a list of objects", "objects with more in them", "an object"])
+@pytest.mark.parametrize(
+    "how", ["a list", "a list of lists", "a list of objects", "objects with more in them", "an object"]
+)
 def test_small_pieces_are_seen_in_a_value_too(how: str, size: int):
     assert light_value(SPREAD[how](cut(STANDARD, size)))[1]
 
@@ -154,12 +169,18 @@ def test_small_pieces_are_seen_in_a_value_too(how: str, size: int):
 @rule("RS-35")
 def test_the_smallest_container_that_holds_it_is_moved_and_each_by_itself():
     value = {
-        "pictures": {"one": [{"c": piece} for piece in cut(STANDARD[:5_000], 76)], "two": cut(STANDARD[5_000:9_000], 900)},
+        "pictures": {
+            "one": [{"c": piece} for piece in cut(STANDARD[:5_000], 76)],
+            "two": cut(STANDARD[5_000:9_000], 900),
+        },
         "note": {"text": "Both are large", "more": ["a", "b"]},
     }
     light, moved = light_value(value)
     assert light["note"] == value["note"]
-    assert {name: picture["redacted"] for name, picture in light["pictures"].items()} == {"one": True, "two": True}
+    assert {name: picture["redacted"] for name, picture in light["pictures"].items()} == {
+        "one": True,
+        "two": True,
+    }
     assert len(moved) == 2
 
 
@@ -201,13 +222,16 @@ HARD: dict[str, Callable[[int], Any]] = {
     "names in lines": lambda size: "\n".join(cut(random_letters(size), 21)),
     "odd words": lambda size: "aBc9 ." * (size // 6),
     "odd words with this and that between": lambda size: "".join(
-        f"{piece}{sign}" for piece, sign in zip(cut(random_letters(size), 4), ".,;:|!?()[]{}<>" * size, strict=False)
+        f"{piece}{sign}"
+        for piece, sign in zip(cut(random_letters(size), 4), ".,;:|!?()[]{}<>" * size, strict=False)
     ),
     "what recurs": lambda size: "xY,aB3;" * (size // 7),
     "a list of names": lambda size: cut(random_letters(size), 21),
     "rows with names": lambda size: [{"id": name, "n": 1} for name in cut(random_letters(size), 21)],
     "deep": lambda size: [nested(150, "aB3xY") for _ in range(size // 1_000)],
-    "deep around what is short enough": lambda size: [nested(100, cut(random_letters(1_900), 100)) for _ in range(size // 3_000)],
+    "deep around what is short enough": lambda size: [
+        nested(100, cut(random_letters(1_900), 100)) for _ in range(size // 3_000)
+    ],
 }
 
 

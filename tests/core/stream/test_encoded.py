@@ -21,7 +21,7 @@ from tests.core.stream.costs import least_seconds
 from tests.requirements import case, rule
 
 CHANCE = random.Random(20_260_101)
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SAYING = (
     "the quick brown fox jumps over a lazy dog while Agents and People work on the same persistent surface where Nothing is lost "
     "and every event counts in order of time because logs are the truth and iPhones do not lie in 2026"
@@ -60,7 +60,9 @@ CONTENTS = {
     "PNG": b"\x89PNG\r\n\x1a\n" + zlib.compress(NOISE),
     "JPEG": b"\xff\xd8\xff\xe0\x00\x10JFIF\x00" + NOISE,
     "bitmap of one colour": b"BM" + NOISE[:52] + b"\x20\x40\xee" * 3_000,
-    "sound": b"".join(int(2_000 * math.sin(at / 20)).to_bytes(2, "little", signed=True) for at in range(4_500)),
+    "sound": b"".join(
+        int(2_000 * math.sin(at / 20)).to_bytes(2, "little", signed=True) for at in range(4_500)
+    ),
 }
 FORMS: dict[str, Callable[[str], str]] = {
     "whole": str,
@@ -80,7 +82,9 @@ FORMS: dict[str, Callable[[str], str]] = {
     "in prose": lambda text: f"{prose(40)}. Here: {text}, and so on.",
     "in prose without punctuation": lambda text: f"{prose(900)}\n{wrapped(text, 76, chr(10))}\n{prose(900)}",
     "JSON in a string": lambda text: json.dumps({"id": 7, "image": text, "sha256": "none"}),
-    "a list in a string": lambda text: json.dumps(json.dumps([text[at : at + 500] for at in range(0, len(text), 500)])),
+    "a list in a string": lambda text: json.dumps(
+        json.dumps([text[at : at + 500] for at in range(0, len(text), 500)])
+    ),
     "a sum in code": lambda text: 'PIXELS = "' + wrapped(text, 60, '" +\n    "') + '"',
 }
 
@@ -285,7 +289,13 @@ def stdlib() -> list[Path]:
 
 @rule("CC-26")
 def test_no_source_and_no_page_of_ours_nor_of_pythons_is_mistaken():
-    files = [*stdlib(), *ROOT.glob("src/**/*.py"), *ROOT.glob("src/**/*.sql"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")]
+    files = [
+        *stdlib(),
+        *ROOT.glob("src/**/*.py"),
+        *ROOT.glob("src/**/*.sql"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("*.md"),
+    ]
     assert len(files) > 250
     mistaken = [path.name for path in files if holds_encoded(path.read_text("utf-8"))]
     assert mistaken == []

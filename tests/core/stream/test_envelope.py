@@ -69,7 +69,11 @@ def test_nobody_who_seals_can_choose_the_visibility():
 def test_what_is_said_and_what_changes_is_public_and_only_thoughts_and_steps_are_not():
     hidden = {name for name, kind in EVENT_TYPES.items() if kind.visibility is not Visibility.PUBLIC}
     assert hidden == {"reasoning.delta", "step.completed"}
-    assert all(kind.visibility is Visibility.PUBLIC for kind in EVENT_TYPES.values() if kind.stream in {Stream.STATE, Stream.VISUALS})
+    assert all(
+        kind.visibility is Visibility.PUBLIC
+        for kind in EVENT_TYPES.values()
+        if kind.stream in {Stream.STATE, Stream.VISUALS}
+    )
 
 
 @rule("CC-15", "RS-36")
@@ -88,7 +92,9 @@ def test_a_visual_is_never_narrative_and_no_log_takes_system_events(event_type: 
 @rule("CC-16")
 @case("P3", "P4")
 @every_type
-@pytest.mark.parametrize("forged", [{"agent_id": "mallory", "node_id": "n", "run_id": "r", "edge_id": "e"}, "mallory", None])
+@pytest.mark.parametrize(
+    "forged", [{"agent_id": "mallory", "node_id": "n", "run_id": "r", "edge_id": "e"}, "mallory", None]
+)
 def test_provenance_is_that_of_the_caller_and_never_that_of_the_data(event_type: str, forged: Any):
     sealed = seal(event_type, {"provenance": forged, "text": "x"}, WHO)
     assert sealed.data.get("provenance") == (SAID if event_type in STATEFUL else None)
@@ -149,7 +155,10 @@ def test_no_event_is_over_2_kb_and_what_was_moved_is_not_lost(event_type: str, w
     fetched = {one.artifact_id: one.content for one in sealed.moved}
     again = restored(json.loads(sealed.json), fetched)
     ours = {key: value for key, value in again.items() if key in OURS}
-    assert ours == {"visibility": EVENT_TYPES[event_type].visibility.value, **({"provenance": SAID} if event_type in STATEFUL else {})}
+    assert ours == {
+        "visibility": EVENT_TYPES[event_type].visibility.value,
+        **({"provenance": SAID} if event_type in STATEFUL else {}),
+    }
     assert {key: value for key, value in again.items() if key not in OURS} == {"call_id": "c1", **HEAVY[what]}
     assert markers_in(sealed.data) == set(fetched) == sealed.refers_to
 
@@ -195,7 +204,11 @@ ANYTHING = LEAVES | st.lists(LEAVES, max_size=3) | st.dictionaries(st.text(max_s
 @settings(max_examples=200)
 @given(
     st.sampled_from(sorted(EVENT_TYPES)),
-    st.dictionaries(st.sampled_from(["visibility", "provenance", "text", "redacted", ""]) | st.text(max_size=5), ANYTHING, max_size=5),
+    st.dictionaries(
+        st.sampled_from(["visibility", "provenance", "text", "redacted", ""]) | st.text(max_size=5),
+        ANYTHING,
+        max_size=5,
+    ),
 )
 def test_no_data_speaks_for_the_envelope(event_type: str, data: dict[str, Any]):
     sealed = seal(event_type, data, WHO)

@@ -10,7 +10,12 @@ from easel.core.stream.filter import CANVAS, CHAT, RUN_STATE, WHOLE_RUN, View
 from easel.core.stream.log import LoggedEvent
 from tests.requirements import case, rule
 
-VIEWS = {"chat": CHAT, "run": WHOLE_RUN, "state": RUN_STATE, "canvas": CANVAS}  # /ws/chat, /api/runs/…/events, /sse/run, /sse/canvas
+VIEWS = {
+    "chat": CHAT,
+    "run": WHOLE_RUN,
+    "state": RUN_STATE,
+    "canvas": CANVAS,
+}  # /ws/chat, /api/runs/…/events, /sse/run, /sse/canvas
 
 PLACES = {
     # type                is          where it may be seen
@@ -51,21 +56,42 @@ def seen_by(event_type: str, visibility: Visibility, *, debug: bool) -> set[str]
 
 def test_every_type_of_event_has_its_place_in_the_table() -> None:
     assert set(PLACES) == set(EVENT_TYPES)
-    assert {name: kind.visibility.value for name, kind in EVENT_TYPES.items()} == {name: row[0] for name, row in PLACES.items()}
+    assert {name: kind.visibility.value for name, kind in EVENT_TYPES.items()} == {
+        name: row[0] for name, row in PLACES.items()
+    }
 
 
 @case("E11")
-@rule("CC-02", "CC-03", "CC-07", "CC-09", "CC-12", "CC-13", "CC-15", "CC-31", "RS-02", "RS-03", "RS-04", "RS-05", "RS-06", "RS-36")
+@rule(
+    "CC-02",
+    "CC-03",
+    "CC-07",
+    "CC-09",
+    "CC-12",
+    "CC-13",
+    "CC-15",
+    "CC-31",
+    "RS-02",
+    "RS-03",
+    "RS-04",
+    "RS-05",
+    "RS-06",
+    "RS-36",
+)
 @pytest.mark.parametrize("debug", [False, True], ids=["as it is", "with debug"])
 @pytest.mark.parametrize("visibility", Visibility)
 @pytest.mark.parametrize("event_type", PLACES)
-def test_an_event_is_seen_where_its_stream_goes_by_whoever_may_see_it(event_type: str, visibility: Visibility, debug: bool) -> None:
+def test_an_event_is_seen_where_its_stream_goes_by_whoever_may_see_it(
+    event_type: str, visibility: Visibility, debug: bool
+) -> None:
     allowed = {Visibility.PUBLIC: True, Visibility.INTERNAL: debug, Visibility.SYSTEM: False}[visibility]
     assert seen_by(event_type, visibility, debug=debug) == (PLACES[event_type][1] if allowed else set())
 
 
 @rule("CC-02", "RS-06")
-@pytest.mark.parametrize("event_type", ["run.failed", "tool.broke", "http.slow", "canvas.action", "", "message", "message.delta "])
+@pytest.mark.parametrize(
+    "event_type", ["run.failed", "tool.broke", "http.slow", "canvas.action", "", "message", "message.delta "]
+)
 def test_what_is_in_no_table_is_seen_nowhere(event_type: str) -> None:
     """An audit action, a slip, or a type that only newer instances know."""
     for visibility in Visibility:

@@ -36,25 +36,42 @@ UPPER = ["QUIC", "STREAM", "LIMIT", "ERROR", "CLIENT", "REQUEST", "IDLE", "TIMEO
 KNOWN = many(lambda: odd(12), 60)  # whoever is referred to
 
 LISTS: dict[str, list[str]] = {
-    **{f"names of {size}": many(lambda size=size: odd(size)) for size in (9, 10, 11, 13, 15, 17, 18, 19, 21, 22, 23)},
-    **{f"names of {size} without signs": many(lambda size=size: odd(size, BASE_62)) for size in (8, 10, 12, 16, 20, 24, 32, 40)},
-    **{f"{size} bytes each": many(lambda size=size: encoded(size).rstrip("=")) for size in (8, 16, 20, 32, 64)},
+    **{
+        f"names of {size}": many(lambda size=size: odd(size))
+        for size in (9, 10, 11, 13, 15, 17, 18, 19, 21, 22, 23)
+    },
+    **{
+        f"names of {size} without signs": many(lambda size=size: odd(size, BASE_62))
+        for size in (8, 10, 12, 16, 20, 24, 32, 40)
+    },
+    **{
+        f"{size} bytes each": many(lambda size=size: encoded(size).rstrip("="))
+        for size in (8, 16, 20, 32, 64)
+    },
     **{f"{size} bytes each, padded": many(lambda size=size: encoded(size)) for size in (8, 16, 20, 32, 64)},
     "addresses in base58": many(lambda: odd(44, BASE_58)),
     "names with a type": many(lambda: CHANCE.choice(["cus_", "sub_", "pi_", "price_"]) + odd(24, BASE_62)),
     "digests for browsers": many(lambda: "sha384-" + base64.b64encode(CHANCE.randbytes(48)).decode(), 100),
-    "digests of many kinds": [f"sha{size * 8}-" + base64.b64encode(CHANCE.randbytes(size)).decode() for size in (32, 48, 64) * 30],
+    "digests of many kinds": [
+        f"sha{size * 8}-" + base64.b64encode(CHANCE.randbytes(size)).decode() for size in (32, 48, 64) * 30
+    ],
     "digests in hex": many(lambda: CHANCE.randbytes(32).hex(), 100),
     "digests in hex, upper case": many(lambda: CHANCE.randbytes(32).hex().upper(), 100),
     "UUIDs": many(lambda: str(uuid.UUID(bytes=CHANCE.randbytes(16)))),
     "UUIDs, upper case": many(lambda: str(uuid.UUID(bytes=CHANCE.randbytes(16))).upper()),
     "ULIDs": many(lambda: "01" + odd(24, "0123456789ABCDEFGHJKMNPQRSTVWXYZ")),
     "license keys": many(lambda: "-".join(odd(5, BASE_62[:26] + "0123456789") for _ in range(5))),
-    "signed tokens": many(lambda: f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0{odd(60)}.{encoded(32).rstrip('=')}", 50),
+    "signed tokens": many(
+        lambda: f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0{odd(60)}.{encoded(32).rstrip('=')}", 50
+    ),
     "public keys": many(lambda: f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{encoded(32)[:43]} ann@laptop", 60),
-    "fingerprints": many(lambda: f"256 SHA256:{base64.b64encode(CHANCE.randbytes(32)).decode()[:43]} ann@laptop (ED25519)", 80),
+    "fingerprints": many(
+        lambda: f"256 SHA256:{base64.b64encode(CHANCE.randbytes(32)).decode()[:43]} ann@laptop (ED25519)", 80
+    ),
     "names of one time": many(lambda: "-OAb" + odd(16)),
-    "names of objects in an API": [base64.b64encode(f"Repository:{at}".encode()).decode() for at in range(300)],
+    "names of objects in an API": [
+        base64.b64encode(f"Repository:{at}".encode()).decode() for at in range(300)
+    ],
     "names that come again": many(lambda: CHANCE.choice(KNOWN)),
     "addresses of films": many(lambda: f"https://www.youtube.com/watch?v={odd(11)}"),
     "addresses of tables": many(lambda: f"https://docs.google.com/spreadsheets/d/1{odd(43)}/edit#gid=0", 60),
@@ -62,8 +79,16 @@ LISTS: dict[str, list[str]] = {
     "colours": many(lambda: f"#{CHANCE.randrange(2**24):06X}", 500),
     "constants": many(lambda: "_".join(CHANCE.choices(UPPER, k=7)), 100),
     "parts": many(lambda: f"{odd(3, BASE_62[:26])}{CHANCE.randrange(9_999)}-{odd(2, BASE_62[:26])}", 400),
-    "resources": many(lambda: f"arn:aws:iam::123456789012:policy/service-role/AWS{CHANCE.choice(['Lambda', 'S3', 'EC2'])}Role", 80),
-    "commits": [f"{hashlib.sha1(str(at).encode(), usedforsecurity=False).hexdigest()} Mend HTTPServer2 for #{at}" for at in range(100)],
+    "resources": many(
+        lambda: (
+            f"arn:aws:iam::123456789012:policy/service-role/AWS{CHANCE.choice(['Lambda', 'S3', 'EC2'])}Role"
+        ),
+        80,
+    ),
+    "commits": [
+        f"{hashlib.sha1(str(at).encode(), usedforsecurity=False).hexdigest()} Mend HTTPServer2 for #{at}"
+        for at in range(100)
+    ],
 }
 
 
@@ -72,9 +97,19 @@ LISTS: dict[str, list[str]] = {
 def test_a_list_of_names_stays_as_it_is(what: str):
     names = LISTS[what]
     assert sum(map(len, names)) > LIMIT
-    for value in ({"selected": names}, [{"id": name, "done": True} for name in names], dict.fromkeys(names, 1), [[name] for name in names]):
+    for value in (
+        {"selected": names},
+        [{"id": name, "done": True} for name in names],
+        dict.fromkeys(names, 1),
+        [[name] for name in names],
+    ):
         assert light_value(value) == (json.loads(json.dumps(value)), ())
-    for text in ("\n".join(names), ", ".join(names), json.dumps(names), "\n".join(f"- `{name}`: done" for name in names)):
+    for text in (
+        "\n".join(names),
+        ", ".join(names),
+        json.dumps(names),
+        "\n".join(f"- `{name}`: done" for name in names),
+    ):
         assert not holds_encoded(text)
 
 
@@ -106,12 +141,25 @@ TOLD_APART = [
     # says, pieces of one text that look like names at first
     ("a sign that no name has", pieces(base64.b64encode(CHANCE.randbytes(9_000)).decode(), 21)),
     ("a shorter last one", pieces(base64.urlsafe_b64encode(CHANCE.randbytes(9_000)).decode()[:11_990], 21)),
-    ("whole groups of four, with signs", pieces(base64.urlsafe_b64encode(CHANCE.randbytes(9_000)).decode(), 20)),
+    (
+        "whole groups of four, with signs",
+        pieces(base64.urlsafe_b64encode(CHANCE.randbytes(9_000)).decode(), 20),
+    ),
     ("too long for a name", pieces(base64.urlsafe_b64encode(CHANCE.randbytes(9_000)).decode()[:11_700], 39)),
-    ("the head of a picture", pieces(base64.urlsafe_b64encode(b"\x89PNG\r\n\x1a\n" + CHANCE.randbytes(9_001)).decode()[:11_991], 21)),
+    (
+        "the head of a picture",
+        pieces(
+            base64.urlsafe_b64encode(b"\x89PNG\r\n\x1a\n" + CHANCE.randbytes(9_001)).decode()[:11_991], 21
+        ),
+    ),
     (
         "what it says",
-        pieces(base64.urlsafe_b64encode(b"The log is the truth, and every transport is a tail. " * 200).decode()[:14_007], 21),
+        pieces(
+            base64.urlsafe_b64encode(b"The log is the truth, and every transport is a tail. " * 200).decode()[
+                :14_007
+            ],
+            21,
+        ),
     ),
 ]
 

@@ -83,7 +83,23 @@ def test_a_whole_number_is_a_cursor(text: str):
 @case("E5")
 @rule("RS-34")
 @pytest.mark.parametrize(
-    "text", ["", "-1", "+1", "1e9", "9223372036854775808", " 1", "1 ", "1\x00", "٣", "²", "0x1", "1_000", "9" * 10_000, "run_1"]
+    "text",
+    [
+        "",
+        "-1",
+        "+1",
+        "1e9",
+        "9223372036854775808",
+        " 1",
+        "1 ",
+        "1\x00",
+        "٣",
+        "²",
+        "0x1",
+        "1_000",
+        "9" * 10_000,
+        "run_1",
+    ],
 )
 def test_anything_else_is_not(text: str):
     with pytest.raises(BadInput):

@@ -16,7 +16,16 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from easel.core.stream.json_text import to_json
-from easel.core.stream.payload_limit import LIMIT, Moved, light_event, light_value, lightened, markers_in, mentioned, restored
+from easel.core.stream.payload_limit import (
+    LIMIT,
+    Moved,
+    light_event,
+    light_value,
+    lightened,
+    markers_in,
+    mentioned,
+    restored,
+)
 from easel.ids import ArtifactId
 from tests.requirements import case, rule
 
@@ -102,10 +111,16 @@ def test_the_largest_values_go_first_and_no_more_than_it_takes():
 @rule("RS-35", "CC-26")
 def test_where_no_single_value_helps_the_smallest_container_that_does_is_moved():
     rows = [{"row": row, "of": "table"} for row in range(80)]
-    data = {"call_id": "c1", "result": {"title": "t" * 250, "table": {"rows": rows, "note": "n" * 100}}, "other": list(range(100))}
+    data = {
+        "call_id": "c1",
+        "result": {"title": "t" * 250, "table": {"rows": rows, "note": "n" * 100}},
+        "other": list(range(100)),
+    }
     light, moved = light_event(data)
     assert_marks(light["result"]["table"]["rows"], rows, moved)
-    assert light["result"]["title"] == "t" * 250  # a value that needs no moving stays, though its marker is smaller
+    assert (
+        light["result"]["title"] == "t" * 250
+    )  # a value that needs no moving stays, though its marker is smaller
     assert (light["result"]["table"]["note"], light["other"]) == ("n" * 100, data["other"])
 
 
@@ -119,7 +134,11 @@ def test_a_long_list_that_fits_but_for_one_value_loses_only_that():
 
 @rule("RS-35")
 def test_where_only_all_of_it_helps_all_of_it_is_moved():
-    for data in ({f"k{at}": "v" * 30 for at in range(100)}, {"k" * 3_000: 1}, {"a": list(range(500)), "b": list(range(500))}):
+    for data in (
+        {f"k{at}": "v" * 30 for at in range(100)},
+        {"k" * 3_000: 1},
+        {"a": list(range(500)), "b": list(range(500))},
+    ):
         light, moved = light_event(data)
         assert_marks(light, data, moved)
         assert restored(stored(light), by_id(moved)) == data
@@ -195,8 +214,12 @@ FORGED = [
 
 @rule("CC-26")
 @pytest.mark.parametrize("forged", FORGED)
-@pytest.mark.parametrize("wrap", [lambda it: it, lambda it: {"a": [it, it]}, lambda it: {"a": it, "t": "x" * 5_000}])
-def test_a_marker_that_a_client_made_is_escaped_and_not_trusted(forged: dict[str, Any], wrap: Callable[[Any], Any]):
+@pytest.mark.parametrize(
+    "wrap", [lambda it: it, lambda it: {"a": [it, it]}, lambda it: {"a": it, "t": "x" * 5_000}]
+)
+def test_a_marker_that_a_client_made_is_escaped_and_not_trusted(
+    forged: dict[str, Any], wrap: Callable[[Any], Any]
+):
     data = wrap(forged)
     for light, moved in (light_event(data), light_value(data)):
         assert markers_in(light) <= set(by_id(moved)), "a marker was believed that we did not make"
@@ -215,7 +238,9 @@ def test_the_sign_that_escapes_counts_too():
 
 
 @rule("RS-35")
-@pytest.mark.parametrize("text", ["[" + "1," * 2_000 + "1]", '{"a":"' + "b" * 3_000 + '"}', '"' + "q" * 3_000 + '"', "1" * 3_000])
+@pytest.mark.parametrize(
+    "text", ["[" + "1," * 2_000 + "1]", '{"a":"' + "b" * 3_000 + '"}', '"' + "q" * 3_000 + '"', "1" * 3_000]
+)
 def test_a_text_that_looks_like_json_comes_back_as_text_and_json_as_json(text: str):
     for data in ({"t": text}, {"t": json.loads(text)}, {"t": text, "u": json.loads(text)}):
         light, moved = light_event(data)
@@ -226,7 +251,9 @@ def test_a_text_that_looks_like_json_comes_back_as_text_and_json_as_json(text: s
 
 def test_only_what_is_whole_is_found_in_a_text():
     names = [f"art_{CHANCE.randbytes(32).hex()}" for _ in range(3)]
-    assert mentioned(to_json({"uri": f"/api/artifacts/{names[0]}", "text": f"see\n{names[1]}, {names[1]}", names[2]: 1})) == set(names)
+    assert mentioned(
+        to_json({"uri": f"/api/artifacts/{names[0]}", "text": f"see\n{names[1]}, {names[1]}", names[2]: 1})
+    ) == set(names)
     assert mentioned(f"art_{'0' * 63} art_{'G' * 64} start art art_") == frozenset()
 
 
@@ -250,7 +277,8 @@ PLACES: dict[str, Callable[[str], Any]] = {
     "cut up in a list": lambda text: [text[:900], text[900:1_800], text[1_800:]],
     "cut up in a list with other things": lambda text: ["it is", text[:1_000], None, 3, text[1_000:]],
     "cut up in lines": lambda text: {
-        "lines": [text[at : at + 76] for at in range(0, len(text) // 76 * 76, 76)] + [text[-(len(text) % 76) :]]
+        "lines": [text[at : at + 76] for at in range(0, len(text) // 76 * 76, 76)]
+        + [text[-(len(text) % 76) :]]
     },
     "cut up in fields": lambda text: {"a": text[:1_000], "n": 1, "b": text[1_000:]},
     "cut up in keys": lambda text: {text[:1_000]: 1, text[1_000:]: 2},
@@ -261,7 +289,9 @@ PLACES: dict[str, Callable[[str], Any]] = {
 
 def longest(value: Any) -> int:
     """How much of BASE64 is left in a table in one piece, not counting what JSON or anyone puts between."""
-    left = "".join(char for char in to_json(value).replace("\\n", "").replace("\\t", "") if char in KEPT).translate(TO_STANDARD)
+    left = "".join(
+        char for char in to_json(value).replace("\\n", "").replace("\\t", "") if char in KEPT
+    ).translate(TO_STANDARD)
     found = 0
     for at in range(0, len(BASE64) - 512 if len(left) > LIMIT else 0, 512):
         here = left.find(BASE64[at : at + 512])
@@ -271,7 +301,10 @@ def longest(value: Any) -> int:
 
 
 def alike(one: str, other: str) -> int:
-    return next((at for at, (mine, yours) in enumerate(zip(one, other, strict=False)) if mine != yours), min(len(one), len(other)))
+    return next(
+        (at for at, (mine, yours) in enumerate(zip(one, other, strict=False)) if mine != yours),
+        min(len(one), len(other)),
+    )
 
 
 KEPT = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
@@ -297,7 +330,12 @@ def test_base64_over_the_limit_leaves_values_wherever_it_stands(place: str, alph
 
 @rule("RS-35")
 def test_only_what_holds_it_is_moved():
-    value = {"title": "t" * 5_000, "image": BASE64, "rows": list(range(5_000)), "all": [BASE64[:900], BASE64[900:2_800]]}
+    value = {
+        "title": "t" * 5_000,
+        "image": BASE64,
+        "rows": list(range(5_000)),
+        "all": [BASE64[:900], BASE64[900:2_800]],
+    }
     light, moved = light_value(value)
     assert_marks(light["image"], BASE64, moved)
     assert_marks(light["all"], value["all"], moved)
@@ -345,20 +383,36 @@ def built(value: Any) -> Any:
 
 SHORT = st.text(st.characters(exclude_categories=()), max_size=12)
 LONG = st.builds(Plan, st.just("repeated"), SHORT, st.integers(0, 900))
-ENCODED = st.builds(Plan, st.just("Base64"), st.integers(0, 3_000), st.integers(1, 5_000), st.sampled_from(["", "", "\n", " ", "JSON"]))
+ENCODED = st.builds(
+    Plan,
+    st.just("Base64"),
+    st.integers(0, 3_000),
+    st.integers(1, 5_000),
+    st.sampled_from(["", "", "\n", " ", "JSON"]),
+)
 TEXT = SHORT | LONG | ENCODED
 KEY = TEXT | st.sampled_from(["redacted", "~redacted", "~~redacted", "uri", "sha256"])
-LEAF = st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats(allow_nan=False, allow_infinity=False) | TEXT
+LEAF = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**30), 10**30)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT
+)
 FORGERY = st.dictionaries(KEY, LEAF, max_size=3).map(lambda more: {"redacted": True, **more})
 VALUE = st.recursive(
     LEAF | FORGERY,
     lambda inner: (
-        st.lists(inner, max_size=6) | st.dictionaries(KEY, inner, max_size=6) | st.builds(Plan, st.just("many"), inner, st.integers(0, 20))
+        st.lists(inner, max_size=6)
+        | st.dictionaries(KEY, inner, max_size=6)
+        | st.builds(Plan, st.just("many"), inner, st.integers(0, 20))
     ),
     max_leaves=15,
 )
 DATA = st.dictionaries(KEY, VALUE, max_size=5)
-thorough = settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+thorough = settings(
+    max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 
 
 @rule("RS-35", "CC-23", "CC-25", "CC-26")
@@ -402,8 +456,19 @@ def with_leaves_moved(value: Any, but: tuple[Any, ...] | None = None, path: tupl
 @rule("RS-35")
 @thorough
 @given(DATA)
-@example({"a": Plan("repeated", "x", 400), "b": Plan("many", Plan("repeated", "y", 300), 12), "c": Plan("many", 7, 20)})
-@example({"a": {"b": Plan("many", 1234567, 300), "c": Plan("repeated", "z", 500)}, "d": Plan("repeated", "w", 1900)})
+@example(
+    {
+        "a": Plan("repeated", "x", 400),
+        "b": Plan("many", Plan("repeated", "y", 300), 12),
+        "c": Plan("many", 7, 20),
+    }
+)
+@example(
+    {
+        "a": {"b": Plan("many", 1234567, 300), "c": Plan("repeated", "z", 500)},
+        "d": Plan("repeated", "w", 1900),
+    }
+)
 def test_what_is_moved_is_what_the_rule_says(plan: dict[Any, Any]):
     """Told another way: by trying every container, and encoding the whole each time."""
     data = stored(built(plan))
@@ -424,11 +489,19 @@ def test_what_is_moved_is_what_the_rule_says(plan: dict[Any, Any]):
         assert containers == []
     else:
         assert [size(value) for value in containers] == [min(would_do)]
-    staying = [value for path, value in parts(data) if path in kept and path not in moved and not isinstance(value, (dict, list))]
+    staying = [
+        value
+        for path, value in parts(data)
+        if path in kept and path not in moved and not isinstance(value, (dict, list))
+    ]
     if leaves:
         smallest = min(map(size, leaves))
-        assert all(size(value) <= smallest or gain(value) <= 0 for value in staying), "a larger one could have been moved instead"
-        assert size(light) + max(gain(value) for value in leaves if size(value) == smallest) > LIMIT, "one was moved for nothing"
+        assert all(size(value) <= smallest or gain(value) <= 0 for value in staying), (
+            "a larger one could have been moved instead"
+        )
+        assert size(light) + max(gain(value) for value in leaves if size(value) == smallest) > LIMIT, (
+            "one was moved for nothing"
+        )
 
 
 def is_moved(value: Any) -> bool:
@@ -439,7 +512,9 @@ def is_moved(value: Any) -> bool:
 @thorough
 @given(VALUE)
 @example([Plan("Base64", 0, 1500), Plan("Base64", 1500, 1500)])
-@example({"a": [Plan("Base64", 0, 1500), {"b": Plan("Base64", 0, 3000, "JSON")}, Plan("Base64", 1500, 1500, "\n")]})
+@example(
+    {"a": [Plan("Base64", 0, 1500), {"b": Plan("Base64", 0, 3000, "JSON")}, Plan("Base64", 1500, 1500, "\n")]}
+)
 def test_whatever_a_value_holds_no_base64_over_the_limit_is_left_and_it_comes_back_whole(plan: Any):
     value = built(plan)
     light, moved = light_value(value)
@@ -452,18 +527,27 @@ def test_whatever_a_value_holds_no_base64_over_the_limit_is_left_and_it_comes_ba
 
 # --- what is ordinary -------------------------------------------------------------------------------------------------
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def ordinary() -> tuple[list[str], list[str]]:
     """A thousand messages, snippets and lists of hashes that fit into an event, and the long texts they were taken from."""
-    files = [*sorted(Path(os.__file__).parent.glob("*.py")), *sorted(ROOT.glob("src/**/*.py")), *sorted(ROOT.glob("docs/**/*.md"))]
+    files = [
+        *sorted(Path(os.__file__).parent.glob("*.py")),
+        *sorted(ROOT.glob("src/**/*.py")),
+        *sorted(ROOT.glob("docs/**/*.md")),
+    ]
     long = [path.read_text("utf-8") for path in files]
     short = [text[at : at + 900] for text in long for at in range(0, min(len(text), 6_300), 1_800)]
     for kind in ("md5", "sha1", "sha256", "sha384", "sha512"):
         digests = [hashlib.new(kind, str(at).encode(), usedforsecurity=False) for at in range(100)]
         hexes = [digest.hexdigest() for digest in digests]
-        long += ["\n".join(hexes), "\n".join(hexes).upper(), json.dumps(hexes), " ".join(f"{kind}:{one}" for one in hexes)]
+        long += [
+            "\n".join(hexes),
+            "\n".join(hexes).upper(),
+            json.dumps(hexes),
+            " ".join(f"{kind}:{one}" for one in hexes),
+        ]
         long.append("\n".join(f"{kind}-{base64.b64encode(digest.digest()).decode()}" for digest in digests))
         short += ["\n".join(hexes[at : at + 12]) for at in range(0, 100, 10)]
     for at in range(200):

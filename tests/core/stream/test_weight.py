@@ -46,7 +46,11 @@ WRITTEN = [
 def test_a_number_is_weighed_as_it_is_written_out(number: float, text: str):
     written = to_json(number).encode()
     assert len(written) + added_to_number(written) == len(text)
-    for data in ({"n": number}, {"n": [1, number, {"m": number}, "x"], "o": number}, {"a": [[number], number]}):
+    for data in (
+        {"n": number},
+        {"n": [1, number, {"m": number}, "x"], "o": number},
+        {"a": [[number], number]},
+    ):
         times = json.dumps(data).count(json.dumps(number))
         assert stored_size(data) == len(to_json(data)) + times * (len(text) - len(written))
 
@@ -62,7 +66,18 @@ def test_any_number_weighs_what_it_takes_where_it_takes_more(number: float):
 
 @pytest.mark.parametrize(
     "text",
-    ["1e308", "1e308,2e5", ",1e308,", ':1e308}"', "[1e308]", '",1e308,"', "\\", "\\\\", '\\",1e308', "a:1e308,b"],
+    [
+        "1e308",
+        "1e308,2e5",
+        ",1e308,",
+        ':1e308}"',
+        "[1e308]",
+        '",1e308,"',
+        "\\",
+        "\\\\",
+        '\\",1e308',
+        "a:1e308,b",
+    ],
 )
 def test_what_looks_like_a_number_in_a_text_is_none(text: str):
     for data in ({"t": text}, {text: [text, 1.5]}, {"t": [text, {"u": text}], "n": 0.5}):
@@ -77,7 +92,9 @@ def test_numbers_that_grow_when_they_are_stored_are_moved_and_come_back_exactly(
     light, moved = light_event({"call_id": "c1", "result": {"numbers": numbers, "title": "t"}})
     assert light["result"]["title"] == "t"
     assert light["result"]["numbers"]["redacted"] is True
-    assert [one.content for one in moved] == [to_json(numbers).encode()], "the artifact has the JSON as we write it"
+    assert [one.content for one in moved] == [to_json(numbers).encode()], (
+        "the artifact has the JSON as we write it"
+    )
     assert stored_size(dict(light)) <= LIMIT
     assert restored(light, {one.artifact_id: one.content for one in moved})["result"]["numbers"] == numbers
 
@@ -116,16 +133,33 @@ def test_outside_events_a_number_is_no_matter():
 
 
 NUMBERS = (
-    st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**40), 10**40) | st.sampled_from([1e308, -1e-300, 1.5e20, -0.0])
+    st.floats(allow_nan=False, allow_infinity=False)
+    | st.integers(-(10**40), 10**40)
+    | st.sampled_from([1e308, -1e-300, 1.5e20, -0.0])
 )
 LEAVES = NUMBERS | st.none() | st.booleans() | st.text(max_size=20)
-VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=40) | st.dictionaries(st.text(max_size=5), inner, max_size=10))
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=40) | st.dictionaries(st.text(max_size=5), inner, max_size=10),
+)
 
 
 @rule("RS-35", "CC-25")
-@given(st.dictionaries(st.text(max_size=5), VALUES | st.lists(NUMBERS, min_size=20, max_size=200), max_size=5))
+@given(
+    st.dictionaries(st.text(max_size=5), VALUES | st.lists(NUMBERS, min_size=20, max_size=200), max_size=5)
+)
 def test_no_event_outgrows_the_limit_when_its_numbers_are_written_out(data: dict[str, Any]):
     light, moved = light_event(data)
     out = json.loads(to_json(light), parse_float=lambda text: f"#{Decimal(text):f}#")
-    assert len(json.dumps(out, ensure_ascii=False, separators=(",", ":")).replace('"#', "").replace('#"', "").encode()) <= LIMIT
-    assert restored(json.loads(to_json(light)), {one.artifact_id: one.content for one in moved}) == json.loads(to_json(data))
+    assert (
+        len(
+            json.dumps(out, ensure_ascii=False, separators=(",", ":"))
+            .replace('"#', "")
+            .replace('#"', "")
+            .encode()
+        )
+        <= LIMIT
+    )
+    assert restored(
+        json.loads(to_json(light)), {one.artifact_id: one.content for one in moved}
+    ) == json.loads(to_json(data))

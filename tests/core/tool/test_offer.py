@@ -17,11 +17,29 @@ from tests.requirements import rule
 
 LIMITS = OfferLimits(tools=10, bytes_of_one=50_000)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-10, 10) | st.text(max_size=5) | st.sampled_from(["object", "#/$defs/a", "#", "Echo"]),
+    st.none()
+    | st.booleans()
+    | st.integers(-10, 10)
+    | st.text(max_size=5)
+    | st.sampled_from(["object", "#/$defs/a", "#", "Echo"]),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["$ref", "$defs", "a", "type", "properties", "x-shell", "$id", "allOf", "name", "inputSchema", "annotations"]),
+            st.sampled_from(
+                [
+                    "$ref",
+                    "$defs",
+                    "a",
+                    "type",
+                    "properties",
+                    "x-shell",
+                    "$id",
+                    "allOf",
+                    "name",
+                    "inputSchema",
+                    "annotations",
+                ]
+            ),
             inner,
             max_size=4,
         )
@@ -47,17 +65,38 @@ def test_nothing_that_is_offered_breaks_its_reader(offered: Any) -> None:
 def test_what_a_tool_says_of_itself_is_kept_and_what_it_does_not_say_is_not_so() -> None:
     raw = [
         {"name": "A", "inputSchema": {"type": "object"}},
-        {"name": "B", "description": "Reads.", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True, "title": "B"}},
+        {
+            "name": "B",
+            "description": "Reads.",
+            "inputSchema": {"type": "object"},
+            "annotations": {"readOnlyHint": True, "title": "B"},
+        },
     ]
     plain, read = checked_offer("laptop", raw, LIMITS).values()
-    assert (plain.name, plain.description, plain.read_only, plain.idempotent, plain.destructive) == ("laptop__A", "", False, False, False)
-    assert (read.name, read.description, read.read_only, read.idempotent, read.destructive) == ("laptop__B", "Reads.", True, False, False)
+    assert (plain.name, plain.description, plain.read_only, plain.idempotent, plain.destructive) == (
+        "laptop__A",
+        "",
+        False,
+        False,
+        False,
+    )
+    assert (read.name, read.description, read.read_only, read.idempotent, read.destructive) == (
+        "laptop__B",
+        "Reads.",
+        True,
+        False,
+        False,
+    )
 
 
 def test_a_schema_is_as_large_as_it_is_written_out() -> None:
     def doubling(times: int) -> dict[str, Any]:
         parts = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n - 1}"}] * 2} for n in range(1, times + 1)}
-        return {"type": "object", "$defs": {"a0": {"type": "string"}, **parts}, "properties": {"x": {"$ref": f"#/$defs/a{times}"}}}
+        return {
+            "type": "object",
+            "$defs": {"a0": {"type": "string"}, **parts},
+            "properties": {"x": {"$ref": f"#/$defs/a{times}"}},
+        }
 
     assert 2**10 < MOST_PARTS < 2**20
     checked_offer("laptop", [{"name": "A", "inputSchema": doubling(8)}], LIMITS)
@@ -72,14 +111,22 @@ def test_a_long_chain_of_references_is_refused_and_exhausts_nothing() -> None:
         checked_offer("laptop", [{"name": "A", "inputSchema": schema}], LIMITS)
 
 
-@given(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,20}", fullmatch=True), st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,20}", fullmatch=True))
+@given(
+    st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,20}", fullmatch=True),
+    st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,20}", fullmatch=True),
+)
 def test_a_whole_name_comes_apart_as_it_was_put_together(node_id: str, tool: str) -> None:
     with contextlib.suppress(BadInput):
         assert parts_of(whole_name(checked_node_id(node_id), tool)) == (node_id, tool)
 
 
 def test_a_tool_runs_on_its_node_or_on_the_server() -> None:
-    assert [where(name) for name in ("laptop__Bash", "local__Bash", "gsv__Echo", "plain")] == ["laptop", "local", "server", "server"]
+    assert [where(name) for name in ("laptop__Bash", "local__Bash", "gsv__Echo", "plain")] == [
+        "laptop",
+        "local",
+        "server",
+        "server",
+    ]
 
 
 @pytest.mark.parametrize("answer", [Answer(None), Answer({"a": 1}), Answer(error="no"), LOST])

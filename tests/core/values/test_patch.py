@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easel.core.nesting import DEEPEST
+from easel.core.validation import DEEPEST
 from easel.core.values.patch import MOST_OPERATIONS, applied, checked_patch
 from easel.errors import BadInput
 from tests.core.stream.costs import least_seconds
@@ -60,7 +60,9 @@ EXAMPLES = [
 
 
 @rule("CV-25")
-@pytest.mark.parametrize("state, operations, after", [row[1:] for row in EXAMPLES], ids=[row[0] for row in EXAMPLES])
+@pytest.mark.parametrize(
+    "state, operations, after", [row[1:] for row in EXAMPLES], ids=[row[0] for row in EXAMPLES]
+)
 def test_operations_do_what_rfc_6902_says(state: Any, operations: list[dict[str, Any]], after: Any) -> None:
     before, asked = copy.deepcopy(state), copy.deepcopy(operations)
     assert patched(state, *operations) == after
@@ -106,7 +108,9 @@ REFUSED = [
 
 @rule("CV-25")
 @case("X7")
-@pytest.mark.parametrize("state, operations, because", [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+@pytest.mark.parametrize(
+    "state, operations, because", [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
 def test_what_cannot_be_done_changes_nothing(state: Any, operations: list[Any], because: str) -> None:
     before = copy.deepcopy(state)
     with pytest.raises(BadInput, match=because):
@@ -139,11 +143,17 @@ def plainly(state: Any, operations: list[dict[str, Any]]) -> Any:
     """The same in the simplest way: on a deep copy, failing with whatever Python says."""
     state = copy.deepcopy(state)
     for operation in operations:
-        *above, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
+        *above, last = [
+            part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]
+        ]
         parent = state
         for part in above:
             parent = parent[index(part, len(parent))] if isinstance(parent, list) else parent[part]
-        key = index(last, len(parent) + 1, may_append=operation["op"] == "add") if isinstance(parent, list) else last
+        key = (
+            index(last, len(parent) + 1, may_append=operation["op"] == "add")
+            if isinstance(parent, list)
+            else last
+        )
         if not isinstance(parent, (list, dict)):
             raise TypeError
         value = copy.deepcopy(operation.get("value"))
@@ -194,7 +204,11 @@ def test_any_patch_does_what_the_plain_model_does(pair: tuple[dict[str, Any], li
         result = applied(checked_patch(operations), state)
         assert result.state == expected
         assert bool(result.paths) is bool(operations)
-        everything_else = [name for name in {*before, *expected} if not any(path.split("/")[1] == name for path in result.paths if path)]
+        everything_else = [
+            name
+            for name in {*before, *expected}
+            if not any(path.split("/")[1] == name for path in result.paths if path)
+        ]
         assert all(before.get(name) == expected.get(name) for name in everything_else), "what changed is told"
     assert state == before
     assert operations == asked
@@ -222,7 +236,9 @@ CHANGES = [
 
 @rule("CV-38")
 @pytest.mark.parametrize("operations, expected", CHANGES)
-def test_what_changed_is_told_by_its_pointer(operations: list[dict[str, Any]], expected: tuple[str, ...]) -> None:
+def test_what_changed_is_told_by_its_pointer(
+    operations: list[dict[str, Any]], expected: tuple[str, ...]
+) -> None:
     assert changed({"a": {"x": 0}, "list": [1, 2, 3]}, *operations) == expected
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easel.core.nesting import DEEPEST, is_too_deep
+from easel.core.validation import DEEPEST, is_too_deep, is_unsafe_name
 from easel.core.values.paths import (
     DEEPEST_PATH,
     MISSING,
@@ -17,7 +17,6 @@ from easel.core.values.paths import (
     check_saving,
     checked_path,
     found,
-    is_unsafe_name,
     outcome,
     pointer,
     put,
@@ -50,7 +49,10 @@ def test_what_is_no_path_is_refused_where_it_stands(text: Any) -> None:
         checked_path(text, "actions.deploy.saveAs")
 
 
-@pytest.mark.parametrize("text", ["logsTail", "assistant.plan", "a.0.b-c_d", "Größe.漢字", ".".join("a" * DEEPEST_PATH), "proto", "my__x"])
+@pytest.mark.parametrize(
+    "text",
+    ["logsTail", "assistant.plan", "a.0.b-c_d", "Größe.漢字", ".".join("a" * DEEPEST_PATH), "proto", "my__x"],
+)
 def test_a_path_is_its_parts(text: str) -> None:
     assert ".".join(checked_path(text, "saveAs")) == text
 
@@ -116,7 +118,9 @@ def test_a_path_leads_through_data_and_nothing_else(state: Any, path: str, there
 
 @rule("CV-21")
 @given(states, paths, json_values)
-def test_what_was_put_is_there_and_the_rest_is_as_it_was(state: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def test_what_was_put_is_there_and_the_rest_is_as_it_was(
+    state: dict[str, Any], path: tuple[str, ...], value: Any
+) -> None:
     before = copy.deepcopy(state)
     try:
         changed = put(state, path, value)
@@ -184,7 +188,9 @@ SAVED = [
 
 @rule("RS-12", "RS-43")
 @pytest.mark.parametrize("mode, state, after, changed", SAVED)
-def test_an_outcome_is_saved_by_its_mode(mode: SaveMode, state: dict[str, Any], after: Any, changed: tuple[str, ...]) -> None:
+def test_an_outcome_is_saved_by_its_mode(
+    mode: SaveMode, state: dict[str, Any], after: Any, changed: tuple[str, ...]
+) -> None:
     before = copy.deepcopy(state)
     assert saved(state, ("a", "b"), mode, DONE) == Changed(after, changed)
     assert state == before
@@ -201,8 +207,13 @@ NOT_SAVED = [
 
 @rule("RS-43")
 @pytest.mark.parametrize("mode, state, because", NOT_SAVED)
-def test_what_could_not_be_kept_is_refused_before_the_tool_runs(mode: SaveMode, state: dict[str, Any], because: str) -> None:
-    for refuse in (lambda: check_saving(state, ("a", "b"), mode), lambda: saved(state, ("a", "b"), mode, DONE)):
+def test_what_could_not_be_kept_is_refused_before_the_tool_runs(
+    mode: SaveMode, state: dict[str, Any], because: str
+) -> None:
+    for refuse in (
+        lambda: check_saving(state, ("a", "b"), mode),
+        lambda: saved(state, ("a", "b"), mode, DONE),
+    ):
         with pytest.raises(BadInput, match=because):
             refuse()
 

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from easel.core.stream.marker import markers_in, move
 from easel.core.stream.payload_limit import light_value
 from easel.core.values.paths import DEEPEST_PATH
-from easel.core.values.template import MOST_PLACEHOLDERS, Filler, NeedsValues, Template, Values, lookalikes, parsed, parsed_tree
+from easel.core.values.template import (
+    MOST_PLACEHOLDERS,
+    Filler,
+    NeedsValues,
+    Template,
+    Values,
+    lookalikes,
+    parsed,
+    parsed_tree,
+)
 from easel.errors import BadInput, TooLarge
 from tests.core.stream.costs import least_seconds
 from tests.core.values.test_paths import json_values
@@ -63,7 +72,15 @@ def test_a_placeholder_becomes_its_value_as_text(text: str, expected: str) -> No
 
 @rule("CV-28")
 @pytest.mark.parametrize(
-    "text", ["{{state.nothing}}", "{{state.none}}", "{{input.deep.est}}", "{{state.service.0}}", "{{state.list.9}}", "{{state.empty}}"]
+    "text",
+    [
+        "{{state.nothing}}",
+        "{{state.none}}",
+        "{{input.deep.est}}",
+        "{{state.service.0}}",
+        "{{state.list.9}}",
+        "{{state.empty}}",
+    ],
 )
 def test_what_is_missing_is_empty(text: str) -> None:
     assert filled(f"a{text}b") == "ab"
@@ -89,8 +106,13 @@ def test_an_author_is_told_of_what_only_looks_like_a_placeholder() -> None:
 @rule("CV-27")
 @case("X3")
 def test_a_value_is_never_read_as_a_template() -> None:
-    values = Values({"a": "{{input.b}}", "c": "{{run", "d": "time.now}}"}, {"b": "{{state.a}}{{runtime.now}}"}, 1)
-    assert filled("{{state.a}}|{{input.b}}|{{state.c}}{{state.d}}", values) == "{{input.b}}|{{state.a}}{{runtime.now}}|{{runtime.now}}"
+    values = Values(
+        {"a": "{{input.b}}", "c": "{{run", "d": "time.now}}"}, {"b": "{{state.a}}{{runtime.now}}"}, 1
+    )
+    assert (
+        filled("{{state.a}}|{{input.b}}|{{state.c}}{{state.d}}", values)
+        == "{{input.b}}|{{state.a}}{{runtime.now}}|{{runtime.now}}"
+    )
 
 
 @rule("CV-26", "CV-27")
@@ -105,7 +127,16 @@ def test_every_string_of_the_arguments_is_filled_and_nothing_else_changes() -> N
         "h": {},
         "i": [],
     }
-    expected = {"a": "7", "b": ['{"a":[1,"é"]}', {"c": "xAnn", "{{state.n}}": 1}], "d": 7, "e": None, "f": True, "g": 1.5, "h": {}, "i": []}
+    expected = {
+        "a": "7",
+        "b": ['{"a":[1,"é"]}', {"c": "xAnn", "{{state.n}}": 1}],
+        "d": 7,
+        "e": None,
+        "f": True,
+        "g": 1.5,
+        "h": {},
+        "i": [],
+    }
     assert plainly(args) == expected
 
 
@@ -121,10 +152,20 @@ def test_no_value_changes_the_shape_of_the_arguments(text: str, value: Any) -> N
     assert found.keys() == {"a", "b"}
 
 
-@given(st.lists(st.sampled_from(["{{", "}}", "{", "}", "state", ".", "input", "runtime.now", "n", " ", "|", "\n", "é"])).map("".join))
+@given(
+    st.lists(
+        st.sampled_from(
+            ["{{", "}}", "{", "}", "state", ".", "input", "runtime.now", "n", " ", "|", "\n", "é"]
+        )
+    ).map("".join)
+)
 def test_text_between_placeholders_is_kept_letter_by_letter(text: str) -> None:
     template = parsed(text, "t")
-    parts = [template] if isinstance(template, str) else [part if isinstance(part, str) else None for part in template.parts]
+    parts = (
+        [template]
+        if isinstance(template, str)
+        else [part if isinstance(part, str) else None for part in template.parts]
+    )
     position = 0
     for part in parts:
         if part is not None:
@@ -134,7 +175,13 @@ def test_text_between_placeholders_is_kept_letter_by_letter(text: str) -> None:
 
 @case("X7")
 @pytest.mark.parametrize(
-    "text", ["{{state.__proto__.x}}", "{{state.a.constructor}}", "{{input.__class__}}", "{{state" + ".a" * (DEEPEST_PATH + 1) + "}}"]
+    "text",
+    [
+        "{{state.__proto__.x}}",
+        "{{state.a.constructor}}",
+        "{{input.__class__}}",
+        "{{state" + ".a" * (DEEPEST_PATH + 1) + "}}",
+    ],
 )
 def test_a_path_that_no_state_should_have_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match=r"^actions\.x\.message: "):
@@ -193,9 +240,16 @@ def asks_for(text: str, **given: Any) -> frozenset[str]:
 @rule("CV-27")
 def test_a_template_asks_for_exactly_what_it_names() -> None:
     first, second = markers_in(LIGHT["a"]), markers_in(LIGHT["list"])
-    assert asks_for("{{state.a.heavy}}") == asks_for("{{state.a}}") == asks_for("{{state.a.heavy.sha256}}") == first
+    assert (
+        asks_for("{{state.a.heavy}}")
+        == asks_for("{{state.a}}")
+        == asks_for("{{state.a.heavy.sha256}}")
+        == first
+    )
     assert asks_for("{{state.list.0}}", fetched={name: FETCHED[name] for name in first}) == second
-    assert filled("{{state.plain}} {{state.a.n}} {{state.none}}", Values(LIGHT, {}, 0)) == "x 1 ", "nothing heavy is named"
+    assert filled("{{state.plain}} {{state.a.n}} {{state.none}}", Values(LIGHT, {}, 0)) == "x 1 ", (
+        "nothing heavy is named"
+    )
 
 
 @rule("CV-27")
@@ -210,7 +264,9 @@ def test_a_path_leads_into_an_object_that_was_moved_as_a_whole() -> None:
     marker, moved = move({"inner": {"n": 7}, "~redacted": 1})
     values = Values({"obj": marker}, {}, 0, {moved.artifact_id: moved.content})
     assert filled("{{state.obj.inner.n}} {{state.obj.inner}} {{state.obj.none}}", values) == '7 {"n":7} '
-    assert filled("{{state.inner.n}}", Values(marker, {}, 0, {moved.artifact_id: moved.content})) == "7", "the state itself, too"
+    assert filled("{{state.inner.n}}", Values(marker, {}, 0, {moved.artifact_id: moved.content})) == "7", (
+        "the state itself, too"
+    )
 
 
 def test_more_than_a_template_may_grow_to_is_not_even_fetched() -> None:

@@ -49,7 +49,9 @@ class TestTool:
 
     definition: ToolDefinition
     work: Callable[[Mapping[str, Any], ToolContext], Awaitable[Any]]
-    calls: list[tuple[dict[str, Any], ToolContext]] = field(default_factory=list[tuple[dict[str, Any], "ToolContext"]])
+    calls: list[tuple[dict[str, Any], ToolContext]] = field(
+        default_factory=list[tuple[dict[str, Any], "ToolContext"]]
+    )
 
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
         self.calls.append((dict(args), context))
@@ -122,7 +124,12 @@ class Bench:
         self.give = self._tool("Give", self._give, read_only=True)
         self.fail = self._tool("Fail", self._fail, read_only=True)
         self.bash = self._tool("Bash", self._bash, schema=SHELL)
-        strict = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+        strict = {
+            "type": "object",
+            "properties": {"n": {"type": "integer"}},
+            "required": ["n"],
+            "additionalProperties": False,
+        }
         self.strict = self._tool("Strict", self._echo, schema=strict, read_only=True)
         self.tools = [
             self.read,
@@ -202,9 +209,15 @@ def sets(path: str, value: Any, **more: Any) -> dict[str, Any]:
     return {"kind": "state.patch", "patch": [{"op": "add", "path": path, "value": value}], **more}
 
 
-def spec_of(actions: dict[str, Any], *, state: dict[str, Any] | None = None, allow: list[str] | None = None) -> dict[str, Any]:
+def spec_of(
+    actions: dict[str, Any], *, state: dict[str, Any] | None = None, allow: list[str] | None = None
+) -> dict[str, Any]:
     """Allows exactly the tools that its actions call, unless it is said."""
-    tools = sorted({action["tool"] for action in actions.values() if "tool" in action}) if allow is None else allow
+    tools = (
+        sorted({action["tool"] for action in actions.values() if "tool" in action})
+        if allow is None
+        else allow
+    )
     return {"version": 1, "toolPolicy": {"allow": tools}, "state": state or {}, "actions": actions}
 
 
@@ -216,7 +229,9 @@ class Board:
     name: str
 
     @classmethod
-    async def made(cls, client: GatewayClient, actions: dict[str, Any], *, name: str | None = None, **how: Any) -> Board:
+    async def made(
+        cls, client: GatewayClient, actions: dict[str, Any], *, name: str | None = None, **how: Any
+    ) -> Board:
         board = cls(client, name or new_session())
         more = {key: how.pop(key) for key in ("ownerSessionKey", "agentId") if key in how}
         await client.call("canvas.create", canvasId=board.name, spec=spec_of(actions, **how), **more)
@@ -225,7 +240,9 @@ class Board:
     async def press(self, action: str, **how: Any) -> Any:
         """How it ended. Words beside the protocol's own are its input."""
         own = {key: how.pop(key) for key in ("expectedRevision", "requestId", "input") if key in how}
-        return await self.client.call("canvas.action", canvasId=self.name, actionId=action, **({"input": how} if how else {}), **own)
+        return await self.client.call(
+            "canvas.action", canvasId=self.name, actionId=action, **({"input": how} if how else {}), **own
+        )
 
     async def whole(self) -> dict[str, Any]:
         return await self.client.call("canvas.get", canvasId=self.name)
@@ -240,7 +257,9 @@ class Board:
         await self.client.call("canvas.patch", canvasId=self.name, spec=spec_of(actions, **how))
 
     async def patch(self, path: str, value: Any) -> Any:
-        return await self.client.call("canvas.patch", canvasId=self.name, statePatch=[{"op": "add", "path": path, "value": value}])
+        return await self.client.call(
+            "canvas.patch", canvasId=self.name, statePatch=[{"op": "add", "path": path, "value": value}]
+        )
 
     async def records(self, **how: Any) -> list[dict[str, Any]]:
         return (await self.client.call("canvas.records", canvasId=self.name, **how))["records"]

@@ -58,7 +58,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 
 
 @pytest.fixture(scope="module", params=("sqlite", "postgres"))
-def acting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, bench: Bench) -> Iterator[LiveEasel]:
+def acting(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, bench: Bench
+) -> Iterator[LiveEasel]:
     """With a worker, and with tools of the tests' own."""
     url = request.getfixturevalue("module_database_url") if request.param == "postgres" else ""
     settings = {"poll_seconds": 0.1}

@@ -79,7 +79,9 @@ async def _has_left(easel: LiveEasel, connection_id: str) -> bool:
     """Its row is the last that goes."""
     if easel._loop.is_closed():
         return True
-    return not await asyncio.to_thread(easel.sql, f"select 1 as there from nodes where connection_id = '{connection_id}'")
+    return not await asyncio.to_thread(
+        easel.sql, f"select 1 as there from nodes where connection_id = '{connection_id}'"
+    )
 
 
 def using(

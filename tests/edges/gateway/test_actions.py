@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 
 
 @rule("CV-20", "CV-21", "CV-26", "CV-36", "CV-37", "CV-38", "CV-39", "RS-33", "RS-43")
-async def test_a_pressed_button_runs_its_tool_and_its_result_lies_in_the_canvas(presser: GatewayClient, bench: Bench) -> None:
+async def test_a_pressed_button_runs_its_tool_and_its_result_lies_in_the_canvas(
+    presser: GatewayClient, bench: Bench
+) -> None:
     act = calls(
-        bench.act, args={"to": "{{state.who}} {{input.x.y}} {{runtime.now}}", "n": [1, {"deep": "{{input.x.y}}"}]}, saveAs="out.last"
+        bench.act,
+        args={"to": "{{state.who}} {{input.x.y}} {{runtime.now}}", "n": [1, {"deep": "{{input.x.y}}"}]},
+        saveAs="out.last",
     )
     board = await Board.made(presser, {"go": act}, state={"who": "me"})
     await board.listen()
@@ -39,28 +43,48 @@ async def test_a_pressed_button_runs_its_tool_and_its_result_lies_in_the_canvas(
     assert out == {"ok": True, "result": sent, "finishedAt": out["finishedAt"]}
     assert before <= out["finishedAt"] <= after
     started, updated, finished = await presser.events(3)
-    assert [one.event for one in (started, updated, finished)] == ["canvas.action.started", "canvas.updated", "canvas.action.finished"]
+    assert [one.event for one in (started, updated, finished)] == [
+        "canvas.action.started",
+        "canvas.updated",
+        "canvas.action.finished",
+    ]
     assert [one.seq for one in (started, updated, finished)] == [2, 3, 4]
     assert [one.payload["revision"] for one in (started, updated, finished)] == [1, 2, 2]
     assert updated.payload["changedPaths"] == ["/out/last"]
     for event in (started, finished):
-        assert {"canvasId": board.name, "actionId": "go", "eventId": answer["eventId"]}.items() <= event.payload.items()
+        assert {
+            "canvasId": board.name,
+            "actionId": "go",
+            "eventId": answer["eventId"],
+        }.items() <= event.payload.items()
     assert before <= started.payload["startedAt"] <= finished.payload["endedAt"] <= after
     provenance = {"agent_id": "owner", "node_id": "go", "run_id": answer["eventId"]}
     assert all(one.payload["provenance"] == provenance for one in (started, updated, finished))
 
 
 @rule("CV-20", "CV-13")
-async def test_a_tool_call_needs_no_arguments_and_saves_nothing_unless_it_says_so(presser: GatewayClient, bench: Bench) -> None:
+async def test_a_tool_call_needs_no_arguments_and_saves_nothing_unless_it_says_so(
+    presser: GatewayClient, bench: Bench
+) -> None:
     board = await Board.made(presser, {"go": {"kind": "tool.call", "tool": bench.read.name}})
     await board.listen()
-    assert await board.press("go") | {"eventId": ""} == {"status": "completed", "eventId": "", "revision": 1, "result": {}}
-    assert [event.event for event in await presser.events(2)] == ["canvas.action.started", "canvas.action.finished"]
+    assert await board.press("go") | {"eventId": ""} == {
+        "status": "completed",
+        "eventId": "",
+        "revision": 1,
+        "result": {},
+    }
+    assert [event.event for event in await presser.events(2)] == [
+        "canvas.action.started",
+        "canvas.action.finished",
+    ]
     assert (await board.state(), await board.revision()) == ({}, 1)
 
 
 @rule("CV-03")
-async def test_a_button_and_an_agent_call_the_same_tool_in_the_same_way(presser: GatewayClient, bench: Bench, acting: LiveEasel) -> None:
+async def test_a_button_and_an_agent_call_the_same_tool_in_the_same_way(
+    presser: GatewayClient, bench: Bench, acting: LiveEasel
+) -> None:
     session = new_session()
     steps = [
         {"call": "test__Strict", "args": {"n": 7}},
@@ -78,7 +102,9 @@ async def test_a_button_and_an_agent_call_the_same_tool_in_the_same_way(presser:
     board = await Board.made(presser, actions, ownerSessionKey=f"agent:main:{session}")
     assert (await board.press("good"))["result"] == good["result"] == {"n": 7}
     assert (await board.press("native"))["result"] == native["result"] == 1
-    assert (await refused(board.press("bad"))).error["message"] == bad["error"], "the same schema, and the same words"
+    assert (await refused(board.press("bad"))).error["message"] == bad["error"], (
+        "the same schema, and the same words"
+    )
     (_, by_agent), (_, by_button) = bench.strict.calls[-2:]
     assert by_agent.session_key == by_button.session_key == f"agent:main:{session}", "in the same folder"
     listed = {tool["name"]: tool for tool in (await presser.call("tools.list"))["tools"]}
@@ -86,7 +112,9 @@ async def test_a_button_and_an_agent_call_the_same_tool_in_the_same_way(presser:
 
 
 @rule("CV-04", "CV-24")
-async def test_neither_a_tool_nor_a_patch_starts_a_run(presser: GatewayClient, bench: Bench, acting: LiveEasel) -> None:
+async def test_neither_a_tool_nor_a_patch_starts_a_run(
+    presser: GatewayClient, bench: Bench, acting: LiveEasel
+) -> None:
     """Models are called in runs, and nowhere else."""
     board = await Board.made(presser, {"tool": calls(bench.act, saveAs="a"), "patch": sets("/n", 1)})
     count = "select count(*) as n from runs"
@@ -111,13 +139,18 @@ async def test_results_are_replaced_appended_or_merged(presser: GatewayClient, b
     assert len(bench.read.calls) == count, "found out before the tool has run"
     state = await board.state()
     assert state["r"]["result"] == {"n": "2"}
-    assert [(one["ok"], one["result"]) for one in state["x"]["list"]] == [(True, {"n": "1"}), (True, {"n": "2"})]
+    assert [(one["ok"], one["result"]) for one in state["x"]["list"]] == [
+        (True, {"n": "1"}),
+        (True, {"n": "2"}),
+    ]
     assert (state["map"], state["text"]) == ({"k": 0, "n": "2"}, "no array")
 
 
 @rule("CV-27", "CV-28", "CV-29")
 @case("X3")
-async def test_a_value_is_text_in_its_place_and_never_a_template_again(presser: GatewayClient, bench: Bench) -> None:
+async def test_a_value_is_text_in_its_place_and_never_a_template_again(
+    presser: GatewayClient, bench: Bench
+) -> None:
     args = {
         "again": "{{state.sly}}",
         "both": "{{input.a}}{{input.b}}",
@@ -140,9 +173,14 @@ async def test_a_value_is_text_in_its_place_and_never_a_template_again(presser: 
 
 
 @rule("CV-26")
-async def test_templates_are_resolved_in_arguments_and_messages_and_nowhere_else(presser: GatewayClient, bench: Bench) -> None:
+async def test_templates_are_resolved_in_arguments_and_messages_and_nowhere_else(
+    presser: GatewayClient, bench: Bench
+) -> None:
     patch = [{"op": "add", "path": "/{{state.k}}", "value": "{{state.k}}"}]
-    actions = {"go": calls(bench.read, args={"{{state.k}}": "{{state.k}}"}), "patch": {"kind": "state.patch", "patch": patch}}
+    actions = {
+        "go": calls(bench.read, args={"{{state.k}}": "{{state.k}}"}),
+        "patch": {"kind": "state.patch", "patch": patch},
+    }
     board = await Board.made(presser, actions, state={"k": "filled"})
     assert (await board.press("go"))["result"] == {"{{state.k}}": "filled"}
     await board.press("patch")
@@ -157,12 +195,21 @@ async def test_a_patch_applies_all_in_order_or_nothing(presser: GatewayClient) -
     actions = {
         "insert": {
             "kind": "state.patch",
-            "patch": [{"op": "add", "path": "/list/0", "value": 9}, {"op": "add", "path": "/list/-", "value": 4}],
+            "patch": [
+                {"op": "add", "path": "/list/0", "value": 9},
+                {"op": "add", "path": "/list/-", "value": 4},
+            ],
         },
-        "escape": {"kind": "state.patch", "patch": [{"op": "add", "path": "/a~1b/~0", "value": 1}, {"op": "remove", "path": "/gone"}]},
+        "escape": {
+            "kind": "state.patch",
+            "patch": [{"op": "add", "path": "/a~1b/~0", "value": 1}, {"op": "remove", "path": "/gone"}],
+        },
         "half": {
             "kind": "state.patch",
-            "patch": [{"op": "add", "path": "/half", "value": 1}, {"op": "replace", "path": "/none", "value": 1}],
+            "patch": [
+                {"op": "add", "path": "/half", "value": 1},
+                {"op": "replace", "path": "/none", "value": 1},
+            ],
         },
         "empty": {"kind": "state.patch", "patch": []},
     }
@@ -190,7 +237,9 @@ async def test_a_patch_applies_all_in_order_or_nothing(presser: GatewayClient) -
         {"kind": "tool.call", "tool": "gsv__Echo", "saveAs": "a", "saveMode": "prepend"},
     ],
 )
-async def test_an_action_of_another_kind_or_without_what_it_needs_is_refused(presser: GatewayClient, action: dict[str, Any]) -> None:
+async def test_an_action_of_another_kind_or_without_what_it_needs_is_refused(
+    presser: GatewayClient, action: dict[str, Any]
+) -> None:
     spec = {"version": 1, "actions": {"go": action}}
     name = new_session()
     problem = await refused(presser.call("canvas.create", canvasId=name, spec=spec))
@@ -206,7 +255,11 @@ async def test_an_unknown_canvas_or_action_or_another_revision_does_nothing_at_a
     presser: GatewayClient, bench: Bench, acting: LiveEasel
 ) -> None:
     board = await Board.made(
-        presser, {"go": calls(bench.act, saveAs="x"), "say": {"kind": "session.send", "message": "hello", "saveAs": "x"}}
+        presser,
+        {
+            "go": calls(bench.act, saveAs="x"),
+            "say": {"kind": "session.send", "message": "hello", "saveAs": "x"},
+        },
     )
     await board.press("go")
     count, runs = len(bench.act.calls), acting.sql("select count(*) as n from runs")
@@ -235,7 +288,9 @@ async def test_an_unknown_canvas_or_action_or_another_revision_does_nothing_at_a
         {"confirm": "never"},
     ],
 )
-async def test_what_is_sent_along_with_a_press_is_refused(presser: GatewayClient, bench: Bench, more: dict[str, Any]) -> None:
+async def test_what_is_sent_along_with_a_press_is_refused(
+    presser: GatewayClient, bench: Bench, more: dict[str, Any]
+) -> None:
     board = await Board.made(presser, {"go": calls(bench.read)})
     count = len(bench.act.calls) + len(bench.read.calls)
     problem = await refused(presser.call("canvas.action", canvasId=board.name, actionId="go", **more))
@@ -244,11 +299,15 @@ async def test_what_is_sent_along_with_a_press_is_refused(presser: GatewayClient
 
 
 @rule("CV-40", "CV-41", "CV-48", "RS-15")
-@pytest.mark.parametrize("allow", [None, [], ["test__Read"], ["test__act", "Test__Act", "test__Act2", "a__test__Act"]])
+@pytest.mark.parametrize(
+    "allow", [None, [], ["test__Read"], ["test__act", "Test__Act", "test__Act2", "a__test__Act"]]
+)
 async def test_a_tool_that_is_not_allowed_is_refused_before_its_template(
     presser: GatewayClient, bench: Bench, acting: LiveEasel, allow: list[str] | None
 ) -> None:
-    spec = spec_of({"go": calls(bench.act, args={"x": "{{state.x}}" * 100})}, state={"x": "y" * 20_000}, allow=allow)
+    spec = spec_of(
+        {"go": calls(bench.act, args={"x": "{{state.x}}" * 100})}, state={"x": "y" * 20_000}, allow=allow
+    )
     if allow is None:
         del spec["toolPolicy"]
     name = new_session()
@@ -277,7 +336,9 @@ async def test_a_tool_that_is_not_allowed_is_refused_before_its_template(
         ({"kind": "session.send", "message": "{{state.none}}", "saveAs": "out"}, 400),
     ],
 )
-async def test_what_fails_is_told_and_recorded_and_leaves_no_result(presser: GatewayClient, action: dict[str, Any], code: int) -> None:
+async def test_what_fails_is_told_and_recorded_and_leaves_no_result(
+    presser: GatewayClient, action: dict[str, Any], code: int
+) -> None:
     board = await Board.made(presser, {"go": action}, state={"n": 1})
     await board.listen()
     problem = await refused(board.press("go"))
@@ -285,7 +346,10 @@ async def test_what_fails_is_told_and_recorded_and_leaves_no_result(presser: Gat
     started, failed = await presser.events(2)
     assert (started.event, failed.event) == ("canvas.action.started", "canvas.action.failed")
     assert started.payload["eventId"] == failed.payload["eventId"] == problem.details["eventId"]
-    assert (failed.payload["error"]["code"], failed.payload["error"]["message"]) == (code, problem.error["message"])
+    assert (failed.payload["error"]["code"], failed.payload["error"]["message"]) == (
+        code,
+        problem.error["message"],
+    )
     assert failed.payload["endedAt"] >= started.payload["startedAt"]
     assert (await board.state(), await board.revision()) == ({"n": 1}, 1)
     [record] = await board.records()
@@ -296,8 +360,15 @@ async def test_what_fails_is_told_and_recorded_and_leaves_no_result(presser: Gat
 @rule("CV-36", "CV-22")
 async def test_over_http_it_is_the_same(presser: GatewayClient, bench: Bench, acting: LiveEasel) -> None:
     slow = calls(bench.hold, args={"name": new_session()}, timeoutMs=20)
-    actions = {"go": calls(bench.read, saveAs="x"), "ask": calls(bench.act, confirm="always"), "slow": slow, "gone": calls("nobody__Tool")}
-    board = await Board.made(presser, actions | {"deny": calls("test__Once")}, allow=[*(one["tool"] for one in actions.values())])
+    actions = {
+        "go": calls(bench.read, saveAs="x"),
+        "ask": calls(bench.act, confirm="always"),
+        "slow": slow,
+        "gone": calls("nobody__Tool"),
+    }
+    board = await Board.made(
+        presser, actions | {"deny": calls("test__Once")}, allow=[*(one["tool"] for one in actions.values())]
+    )
 
     async def rpc(method: str, **params: Any) -> tuple[int, Any]:
         answer = await asyncio.to_thread(acting.post, "/api/rpc", {"method": method, "params": params})
@@ -308,9 +379,20 @@ async def test_over_http_it_is_the_same(presser: GatewayClient, bench: Bench, ac
     assert (await board.records())[0]["actor"]["clientId"] == "http"
     status, asked = await rpc("canvas.action", canvasId=board.name, actionId="ask")
     assert (status, asked["status"]) == (200, "needs_confirmation")
-    assert (await rpc("canvas.confirm", confirmationId=asked["confirmationId"], approve=True))[1]["status"] == "completed"
-    for action, code, details in (("none", 404, "id"), ("deny", 403, None), ("slow", 504, "eventId"), ("gone", 503, "eventId")):
+    assert (await rpc("canvas.confirm", confirmationId=asked["confirmationId"], approve=True))[1][
+        "status"
+    ] == "completed"
+    for action, code, details in (
+        ("none", 404, "id"),
+        ("deny", 403, None),
+        ("slow", 504, "eventId"),
+        ("gone", 503, "eventId"),
+    ):
         status, told = await rpc("canvas.action", canvasId=board.name, actionId=action)
-        assert (status, told["error"]["code"], details is None or details in told["error"]["details"]) == (code, code, True)
+        assert (status, told["error"]["code"], details is None or details in told["error"]["details"]) == (
+            code,
+            code,
+            True,
+        )
     status, told = await rpc("canvas.action", canvasId=board.name, actionId="go", expectedRevision=1)
     assert (status, told["error"]["details"]["currentRevision"]) == (409, 2)

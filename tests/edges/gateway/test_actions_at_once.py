@@ -64,9 +64,13 @@ async def test_presses_and_patches_at_once_are_all_there(presser: GatewayClient,
     assert state["pushed"] == [1] * 10
     assert all(state[f"k{n}"] == n for n in range(10))
     total = AT_ONCE + 30
-    assert sorted(answer["revision"] for answer in (*answers, *more)) == list(range(2, total + 2)), "each has a revision of its own"
+    assert sorted(answer["revision"] for answer in (*answers, *more)) == list(range(2, total + 2)), (
+        "each has a revision of its own"
+    )
     heard = await presser.events(3 * (AT_ONCE + 20) + 10)
-    assert [one.payload["revision"] for one in heard if one.event == "canvas.updated"] == list(range(2, total + 2))
+    assert [one.payload["revision"] for one in heard if one.event == "canvas.updated"] == list(
+        range(2, total + 2)
+    )
     assert [one.seq for one in heard] == list(range(2, len(heard) + 2))
     by_execution: dict[str, list[str]] = {}
     for one in heard:
@@ -76,16 +80,25 @@ async def test_presses_and_patches_at_once_are_all_there(presser: GatewayClient,
 
 
 @rule("CV-39", "CV-44")
-async def test_a_result_is_applied_to_the_state_as_it_is_when_the_tool_returns(presser: GatewayClient, bench: Bench) -> None:
+async def test_a_result_is_applied_to_the_state_as_it_is_when_the_tool_returns(
+    presser: GatewayClient, bench: Bench
+) -> None:
     name = new_session()
     board = await Board.made(
-        presser, {"go": holding(bench, name, saveAs="box.result"), "set": sets("/box/by", "button")}, state={"box": {}, "n": 1}
+        presser,
+        {"go": holding(bench, name, saveAs="box.result"), "set": sets("/box/by", "button")},
+        state={"box": {}, "n": 1},
     )
     press = asyncio.create_task(board.press("go"))
     await bench.gate.entered(name)
     await board.patch("/n", 2)
     await board.press("set")
-    await presser.call("canvas.patch", canvasId=board.name, statePatch=[{"op": "add", "path": "/box/new", "value": [1]}], title="Anew")
+    await presser.call(
+        "canvas.patch",
+        canvasId=board.name,
+        statePatch=[{"op": "add", "path": "/box/new", "value": [1]}],
+        title="Anew",
+    )
     bench.gate.let_go(name, "late but welcome")
     assert (await press)["revision"] == 5
     whole = await board.whole()
@@ -95,7 +108,9 @@ async def test_a_result_is_applied_to_the_state_as_it_is_when_the_tool_returns(p
 
 
 @rule("CV-45")
-async def test_the_revision_that_is_expected_is_that_of_the_press_and_not_of_the_end(presser: GatewayClient, bench: Bench) -> None:
+async def test_the_revision_that_is_expected_is_that_of_the_press_and_not_of_the_end(
+    presser: GatewayClient, bench: Bench
+) -> None:
     name = new_session()
     board = await Board.made(presser, {"go": holding(bench, name, saveAs="x")})
     press = asyncio.create_task(board.press("go", expectedRevision=1))
@@ -110,7 +125,9 @@ async def test_the_revision_that_is_expected_is_that_of_the_press_and_not_of_the
 
 @rule("CV-23", "CV-42", "CV-20")
 @case("X8")
-async def test_a_tool_that_takes_too_long_is_stopped_and_what_it_says_later_is_not_stored(presser: GatewayClient, bench: Bench) -> None:
+async def test_a_tool_that_takes_too_long_is_stopped_and_what_it_says_later_is_not_stored(
+    presser: GatewayClient, bench: Bench
+) -> None:
     name = new_session()
     board = await Board.made(presser, {"go": holding(bench, name, saveAs="x", timeoutMs=100)})
     await board.listen()
@@ -125,9 +142,13 @@ async def test_a_tool_that_takes_too_long_is_stopped_and_what_it_says_later_is_n
 
 @rule("CV-23")
 @case("X8")
-async def test_a_tool_that_cannot_be_stopped_is_not_heard_either(presser: GatewayClient, bench: Bench) -> None:
+async def test_a_tool_that_cannot_be_stopped_is_not_heard_either(
+    presser: GatewayClient, bench: Bench
+) -> None:
     name = new_session()
-    board = await Board.made(presser, {"go": calls(bench.stubborn, args={"name": name}, saveAs="x", timeoutMs=50)})
+    board = await Board.made(
+        presser, {"go": calls(bench.stubborn, args={"name": name}, saveAs="x", timeoutMs=50)}
+    )
     press = asyncio.create_task(board.press("go"))
     await bench.gate.entered(name)
 
@@ -142,7 +163,9 @@ async def test_a_tool_that_cannot_be_stopped_is_not_heard_either(presser: Gatewa
 
 @rule("CV-23")
 @case("X8")
-async def test_who_stops_a_tool_that_takes_no_notice_is_answered_and_so_is_who_pressed(presser: GatewayClient, bench: Bench) -> None:
+async def test_who_stops_a_tool_that_takes_no_notice_is_answered_and_so_is_who_pressed(
+    presser: GatewayClient, bench: Bench
+) -> None:
     name = new_session()
     board = await Board.made(presser, {"go": calls(bench.stubborn, args={"name": name}, saveAs="x")})
     press = asyncio.create_task(board.press("go"))
@@ -156,7 +179,9 @@ async def test_who_stops_a_tool_that_takes_no_notice_is_answered_and_so_is_who_p
     assert (await board.state(), [one["status"] for one in await board.records()]) == ({}, ["failed"])
 
 
-async def test_a_tool_that_is_cancelled_from_within_is_answered_all_the_same(presser: GatewayClient, bench: Bench) -> None:
+async def test_a_tool_that_is_cancelled_from_within_is_answered_all_the_same(
+    presser: GatewayClient, bench: Bench
+) -> None:
     name = new_session()
     bench.problems[name] = asyncio.CancelledError()
     board = await Board.made(presser, {"go": calls(bench.fail, args={"name": name}, saveAs="x")})
@@ -165,7 +190,9 @@ async def test_a_tool_that_is_cancelled_from_within_is_answered_all_the_same(pre
 
 
 @rule("CV-23", "CV-03")
-async def test_a_node_is_told_when_its_answer_is_not_waited_for_any_more(presser: GatewayClient, acting: LiveEasel) -> None:
+async def test_a_node_is_told_when_its_answer_is_not_waited_for_any_more(
+    presser: GatewayClient, acting: LiveEasel
+) -> None:
     name = new_session()
     async with NodePeer.connected(acting, name) as node:
         board = await Board.made(presser, {"go": calls(f"{name}__Echo", saveAs="x", timeoutMs=100)})
@@ -200,7 +227,9 @@ async def test_a_canvas_that_is_deleted_meanwhile_gets_nothing_nor_does_the_next
 
 
 @rule("CV-34", "CV-48", "RS-15")
-async def test_a_canvas_that_is_gone_is_told_to_whoever_waits_and_audited(presser: GatewayClient, bench: Bench, acting: LiveEasel) -> None:
+async def test_a_canvas_that_is_gone_is_told_to_whoever_waits_and_audited(
+    presser: GatewayClient, bench: Bench, acting: LiveEasel
+) -> None:
     name = new_session()
     board = await Board.made(presser, {"go": holding(bench, name, saveAs="x")})
     press = asyncio.create_task(board.press("go"))
@@ -210,13 +239,17 @@ async def test_a_canvas_that_is_gone_is_told_to_whoever_waits_and_audited(presse
     assert (await refused(press)).code == 404
 
     async def is_audited() -> bool:
-        return [one["details"]["status"] for one in audited(acting, "canvas.action", board.name)] == ["failed"]
+        return [one["details"]["status"] for one in audited(acting, "canvas.action", board.name)] == [
+            "failed"
+        ]
 
     await eventually(is_audited)
 
 
 @rule("CV-42", "CV-03")
-async def test_a_node_that_goes_away_fails_its_action_at_once(presser: GatewayClient, acting: LiveEasel) -> None:
+async def test_a_node_that_goes_away_fails_its_action_at_once(
+    presser: GatewayClient, acting: LiveEasel
+) -> None:
     name = new_session()
     async with NodePeer.connected(acting, name) as node:
         board = await Board.made(presser, {"go": calls(f"{name}__Echo", saveAs="x")})
@@ -234,7 +267,14 @@ async def test_whoever_leaves_stops_nothing(presser: GatewayClient, bench: Bench
     name = new_session()
     board = await Board.made(presser, {"go": holding(bench, name, saveAs="x")})
     async with GatewayClient.connected(acting.base_url, acting.token, new_session()) as leaving:
-        await leaving.send({"type": "req", "id": "1", "method": "canvas.action", "params": {"canvasId": board.name, "actionId": "go"}})
+        await leaving.send(
+            {
+                "type": "req",
+                "id": "1",
+                "method": "canvas.action",
+                "params": {"canvasId": board.name, "actionId": "go"},
+            }
+        )
         await bench.gate.entered(name)
     bench.gate.let_go(name, "kept")
     assert (await ended(board))["status"] == "completed"
@@ -293,9 +333,18 @@ async def test_whoever_leaves_while_it_begins_leaves_nothing_half_begun(
     count = len(bench.act.calls)
     await hold(board.name)
     async with GatewayClient.connected(acting.base_url, acting.token, new_session()) as leaving:
-        await leaving.send({"type": "req", "id": "1", "method": "canvas.action", "params": {"canvasId": board.name, "actionId": "go"}})
+        await leaving.send(
+            {
+                "type": "req",
+                "id": "1",
+                "method": "canvas.action",
+                "params": {"canvasId": board.name, "actionId": "go"},
+            }
+        )
         await eventually(is_waited_for)
-        assert (await leaving.refusal("canvas.none")) is not None, "the press was taken before this was answered"
+        assert (await leaving.refusal("canvas.none")) is not None, (
+            "the press was taken before this was answered"
+        )
     async with GatewayClient.connected(acting.base_url, acting.token, new_session()):
         pass  # by now its end has been noticed
     await let_go()
@@ -312,9 +361,13 @@ async def test_whoever_leaves_while_it_begins_leaves_nothing_half_begun(
 
 
 @rule("CV-36")
-async def test_one_request_is_one_execution_however_often_it_comes(presser: GatewayClient, bench: Bench) -> None:
+async def test_one_request_is_one_execution_however_often_it_comes(
+    presser: GatewayClient, bench: Bench
+) -> None:
     name = new_session()
-    board = await Board.made(presser, {"go": holding(bench, name, saveAs="x", saveMode="append"), "set": sets("/n", 1)})
+    board = await Board.made(
+        presser, {"go": holding(bench, name, saveAs="x", saveMode="append"), "set": sets("/n", 1)}
+    )
     count = len(bench.hold.calls)
     presses = [asyncio.create_task(board.press("go", requestId="r1")) for _ in range(20)]
     await bench.gate.entered(name)
@@ -330,21 +383,33 @@ async def test_one_request_is_one_execution_however_often_it_comes(presser: Gate
     assert problem.error["message"].startswith("The requestId r1 "), "in the words of whoever sent it"
     for another in ({"input": {"x": 2}}, {"input": {}, "expectedRevision": 99}):
         problem = await refused(board.press("go", requestId="r1", **another))
-        assert problem.error["name"] == "IDEMPOTENCY_CONFLICT", "the same name for something else is no repetition"
+        assert problem.error["name"] == "IDEMPOTENCY_CONFLICT", (
+            "the same name for something else is no repetition"
+        )
     first = await board.press("set", requestId="r2")
     await board.patch("/n", 9)
     assert (await board.press("set", requestId="r2"), (await board.state())["n"]) == (first, 9)
     other = await Board.made(presser, {"set": sets("/n", 1)})
-    assert (await other.press("set", requestId="r2"))["eventId"] != first["eventId"], "a request's name is the canvas's own"
+    assert (await other.press("set", requestId="r2"))["eventId"] != first["eventId"], (
+        "a request's name is the canvas's own"
+    )
     assert len(await board.records()) == 2
 
 
 @rule("CV-36", "CV-42")
-async def test_a_request_that_failed_is_answered_with_its_failure(presser: GatewayClient, bench: Bench) -> None:
+async def test_a_request_that_failed_is_answered_with_its_failure(
+    presser: GatewayClient, bench: Bench
+) -> None:
     name = new_session()
-    bench.problems |= {f"{name}-1": TooLarge(what="It", limit=1), f"{name}-2": ToolFailed(tool="test__Fail", reason="once")}
+    bench.problems |= {
+        f"{name}-1": TooLarge(what="It", limit=1),
+        f"{name}-2": ToolFailed(tool="test__Fail", reason="once"),
+    }
     slow = calls(bench.hold, args={"name": name}, timeoutMs=30)
-    actions = {n: calls(bench.fail, args={"name": f"{name}-{n}"}) for n in ("1", "2")} | {"slow": slow, "gone": calls("nobody__Tool")}
+    actions = {n: calls(bench.fail, args={"name": f"{name}-{n}"}) for n in ("1", "2")} | {
+        "slow": slow,
+        "gone": calls("nobody__Tool"),
+    }
     board = await Board.made(presser, actions)
     for action, code in (("1", 413), ("2", 500), ("slow", 504), ("gone", 503)):
         before = len(bench.fail.calls) + len(bench.hold.calls)
@@ -352,7 +417,10 @@ async def test_a_request_that_failed_is_answered_with_its_failure(presser: Gatew
         count = len(bench.fail.calls) + len(bench.hold.calls)
         again = await refused(board.press(action, requestId=action))
         assert first.code == again.code == code
-        assert (first.error["message"], first.details["eventId"]) == (again.error["message"], again.details["eventId"])
+        assert (first.error["message"], first.details["eventId"]) == (
+            again.error["message"],
+            again.details["eventId"],
+        )
         assert len(bench.fail.calls) + len(bench.hold.calls) == count == before + (action != "gone")
 
 
@@ -380,7 +448,9 @@ async def test_what_is_nested_without_end_is_refused(presser: GatewayClient) -> 
 
 
 @pytest.mark.parametrize("request_id", ["", "x" * 201, "a\x00b", "line\nend"])
-async def test_a_request_has_a_name_that_can_be_printed(presser: GatewayClient, bench: Bench, request_id: str) -> None:
+async def test_a_request_has_a_name_that_can_be_printed(
+    presser: GatewayClient, bench: Bench, request_id: str
+) -> None:
     board = await Board.made(presser, {"go": sets("/n", 1)})
     assert (await refused(board.press("go", requestId=request_id))).code == 400
     assert (await board.press("go", requestId="é " * 100))["revision"] == 2
@@ -390,11 +460,17 @@ async def test_a_request_has_a_name_that_can_be_printed(presser: GatewayClient, 
 
 
 @rule("CV-36")
-async def test_one_too_many_is_told_to_come_back(tmp_path_factory: pytest.TempPathFactory, bench: Bench) -> None:
-    with LiveEasel(tmp_path_factory.mktemp("small"), settings={"max_actions": 2}, tools=bench.tools, with_worker=False) as small:
+async def test_one_too_many_is_told_to_come_back(
+    tmp_path_factory: pytest.TempPathFactory, bench: Bench
+) -> None:
+    with LiveEasel(
+        tmp_path_factory.mktemp("small"), settings={"max_actions": 2}, tools=bench.tools, with_worker=False
+    ) as small:
         async with GatewayClient.connected(small.base_url, small.token) as client:
             names = [new_session() for _ in range(2)]
-            board = await Board.made(client, {name: holding(bench, name) for name in names} | {"set": sets("/n", 1)})
+            board = await Board.made(
+                client, {name: holding(bench, name) for name in names} | {"set": sets("/n", 1)}
+            )
             presses = [asyncio.create_task(board.press(name)) for name in names]
             for name in names:
                 await bench.gate.entered(name)

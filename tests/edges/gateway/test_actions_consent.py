@@ -48,7 +48,12 @@ LEVELS = [
 async def test_a_person_is_asked_unless_the_tool_only_reads_or_the_author_says_otherwise(
     presser: GatewayClient, bench: Bench, confirm: str | None, tool: str, asks: bool
 ) -> None:
-    action = {"kind": "tool.call", "tool": tool, "args": {"command": "true"}, **({"confirm": confirm} if confirm else {})}
+    action = {
+        "kind": "tool.call",
+        "tool": tool,
+        "args": {"command": "true"},
+        **({"confirm": confirm} if confirm else {}),
+    }
     board = await Board.made(presser, {"go": action})
     used = next(one for one in bench.tools if one.name == tool)
     count = len(used.calls)
@@ -58,23 +63,36 @@ async def test_a_person_is_asked_unless_the_tool_only_reads_or_the_author_says_o
 
 
 @rule("RS-14", "CV-41")
-async def test_the_server_asks_where_the_author_would_not(tmp_path_factory: pytest.TempPathFactory, bench: Bench) -> None:
+async def test_the_server_asks_where_the_author_would_not(
+    tmp_path_factory: pytest.TempPathFactory, bench: Bench
+) -> None:
     settings = {"approval_mode": "minimal"}
-    with LiveEasel(tmp_path_factory.mktemp("strict"), settings=settings, tools=bench.tools, with_worker=False) as strict:
+    with LiveEasel(
+        tmp_path_factory.mktemp("strict"), settings=settings, tools=bench.tools, with_worker=False
+    ) as strict:
         async with GatewayClient.connected(strict.base_url, strict.token) as client:
             message = {"kind": "session.send", "message": "hi", "confirm": "never"}
-            board = await Board.made(client, {"read": calls(bench.read), "patch": sets("/n", 1, confirm="never"), "say": message})
+            board = await Board.made(
+                client, {"read": calls(bench.read), "patch": sets("/n", 1, confirm="never"), "say": message}
+            )
             for action in ("read", "patch", "say"):
                 assert (await board.press(action))["status"] == "needs_confirmation"
             assert await board.revision() == 1
-            spec = spec_of({"read": calls(bench.read)}) | {"refresh": [{"id": "r", "everyMs": 60_000, "action": "read"}]}
+            spec = spec_of({"read": calls(bench.read)}) | {
+                "refresh": [{"id": "r", "everyMs": 60_000, "action": "read"}]
+            }
             problem = await refused(client.call("canvas.create", canvasId="jobs", spec=spec))
-            assert (problem.code, "on this server (EASEL_APPROVAL_MODE)" in problem.error["message"]) == (400, True)
+            assert (problem.code, "on this server (EASEL_APPROVAL_MODE)" in problem.error["message"]) == (
+                400,
+                True,
+            )
 
 
 @rule("RS-45", "RS-13", "RS-44", "CV-41")
 @case("X4")
-async def test_the_definition_in_force_decides_at_every_press(presser: GatewayClient, acting: LiveEasel) -> None:
+async def test_the_definition_in_force_decides_at_every_press(
+    presser: GatewayClient, acting: LiveEasel
+) -> None:
     """A node comes back with the same tool, declared otherwise each time."""
     name = new_session()
     read_only = {"readOnlyHint": True}
@@ -99,8 +117,15 @@ async def test_the_definition_in_force_decides_at_every_press(presser: GatewayCl
 
 @rule("CV-22", "CV-39", "CV-37")
 @case("X6")
-async def test_exactly_what_was_shown_runs_whatever_the_state_is_by_then(presser: GatewayClient, bench: Bench) -> None:
-    action = calls(bench.bash, args={"command": "printf '%s\\0' {{state.service}} {{input.to}}"}, confirm="auto", saveAs="out")
+async def test_exactly_what_was_shown_runs_whatever_the_state_is_by_then(
+    presser: GatewayClient, bench: Bench
+) -> None:
+    action = calls(
+        bench.bash,
+        args={"command": "printf '%s\\0' {{state.service}} {{input.to}}"},
+        confirm="auto",
+        saveAs="out",
+    )
     board = await Board.made(presser, {"go": action}, state={"service": "api"})
     await board.listen()
     count = len(bench.bash.calls)
@@ -108,7 +133,11 @@ async def test_exactly_what_was_shown_runs_whatever_the_state_is_by_then(presser
     assert asked["resolved"]["args"] == {"command": "printf '%s\\0' api 'it'\\''s; touch PWN'"}
     assert (len(bench.bash.calls), await board.revision()) == (count, 1)
     [waiting] = await board.asked()
-    assert (waiting["confirmationId"], waiting["resolved"], waiting["status"]) == (asked["confirmationId"], asked["resolved"], "asked")
+    assert (waiting["confirmationId"], waiting["resolved"], waiting["status"]) == (
+        asked["confirmationId"],
+        asked["resolved"],
+        "asked",
+    )
     await board.patch("/service", "other")
     done = await board.confirm(asked)
     assert done["result"] == {"exitCode": 0, "arguments": ["api", "it's; touch PWN"]}
@@ -124,7 +153,9 @@ async def test_exactly_what_was_shown_runs_whatever_the_state_is_by_then(presser
         "canvas.updated",
         "canvas.action.finished",
     ]
-    assert {one.payload.get("eventId", asked["confirmationId"]) for one in events} == {asked["confirmationId"]}
+    assert {one.payload.get("eventId", asked["confirmationId"]) for one in events} == {
+        asked["confirmationId"]
+    }
     assert await board.asked() == []
 
 
@@ -136,7 +167,12 @@ async def test_a_refusal_leaves_everything_as_it_was(presser: GatewayClient, ben
     asked = await board.press("go")
     assert (await board.confirm(asked, approve=False))["status"] == "refused"
     assert [one.event for one in await presser.events(2)] == ["canvas.action.asked", "canvas.action.refused"]
-    assert (len(bench.act.calls), await board.state(), await board.revision(), await board.asked()) == (count, {"n": 1}, 1, [])
+    assert (len(bench.act.calls), await board.state(), await board.revision(), await board.asked()) == (
+        count,
+        {"n": 1},
+        1,
+        [],
+    )
     for approve in (True, False):
         assert (await refused(board.confirm(asked, approve=approve))).code == 409
     assert len(bench.act.calls) == count
@@ -144,8 +180,13 @@ async def test_a_refusal_leaves_everything_as_it_was(presser: GatewayClient, ben
 
 @rule("CV-22")
 @case("X6")
-async def test_a_confirmation_is_good_for_one_time_however_many_say_yes_at_once(presser: GatewayClient, bench: Bench) -> None:
-    board = await Board.made(presser, {"go": calls(bench.act, args={"n": new_session()}, confirm="always", saveAs="x", saveMode="append")})
+async def test_a_confirmation_is_good_for_one_time_however_many_say_yes_at_once(
+    presser: GatewayClient, bench: Bench
+) -> None:
+    board = await Board.made(
+        presser,
+        {"go": calls(bench.act, args={"n": new_session()}, confirm="always", saveAs="x", saveMode="append")},
+    )
     asked = await board.press("go")
     count = len(bench.act.calls)
     answers = await asyncio.gather(*(board.confirm(asked) for _ in range(20)), return_exceptions=True)
@@ -157,11 +198,20 @@ async def test_a_confirmation_is_good_for_one_time_however_many_say_yes_at_once(
 @rule("CV-22", "CV-24", "CV-25")
 async def test_a_patch_and_a_message_wait_for_a_person_too(presser: GatewayClient, acting: LiveEasel) -> None:
     session = new_session()
-    say = {"kind": "session.send", "message": "about {{state.n}}", "sessionKey": f"agent:main:{session}", "confirm": "always"}
+    say = {
+        "kind": "session.send",
+        "message": "about {{state.n}}",
+        "sessionKey": f"agent:main:{session}",
+        "confirm": "always",
+    }
     board = await Board.made(presser, {"patch": sets("/n", 2, confirm="always"), "say": say}, state={"n": 1})
     patch, message = await board.press("patch"), await board.press("say")
     assert patch["resolved"] == {"kind": "state.patch", "patch": [{"op": "add", "path": "/n", "value": 2}]}
-    assert message["resolved"] == {"kind": "session.send", "sessionKey": f"agent:main:{session}", "message": "about 1"}
+    assert message["resolved"] == {
+        "kind": "session.send",
+        "sessionKey": f"agent:main:{session}",
+        "message": "about 1",
+    }
     runs = f"select input_text from runs where session_id = '{session}'"
     assert (await board.state(), acting.sql(runs)) == ({"n": 1}, [])
     assert (await board.confirm(patch))["revision"] == 2
@@ -181,7 +231,9 @@ MEANWHILE: list[tuple[str, dict[str, Any], dict[str, Any], int]] = [
 
 @rule("CV-22", "CV-40", "CV-41")
 @case("X6")
-@pytest.mark.parametrize("action, spec, code", [row[1:] for row in MEANWHILE], ids=[row[0] for row in MEANWHILE])
+@pytest.mark.parametrize(
+    "action, spec, code", [row[1:] for row in MEANWHILE], ids=[row[0] for row in MEANWHILE]
+)
 async def test_a_spec_that_changed_meanwhile(
     presser: GatewayClient, bench: Bench, action: dict[str, Any], spec: dict[str, Any], code: int
 ) -> None:
@@ -202,7 +254,9 @@ async def test_a_spec_that_changed_meanwhile(
 
 
 @rule("RS-45")
-async def test_a_tool_that_is_away_when_a_person_agrees_is_waited_for(presser: GatewayClient, acting: LiveEasel) -> None:
+async def test_a_tool_that_is_away_when_a_person_agrees_is_waited_for(
+    presser: GatewayClient, acting: LiveEasel
+) -> None:
     name = new_session()
     async with NodePeer.connected(acting, name, tools=[a_tool("Do")]):
         board = await Board.made(presser, {"go": calls(f"{name}__Do", args={"n": 1}, confirm="always")})
@@ -221,14 +275,28 @@ async def test_a_tool_that_is_away_when_a_person_agrees_is_waited_for(presser: G
 async def test_a_heavy_call_is_shown_whole_kept_beside_and_runs_whole(
     presser: GatewayClient, bench: Bench, acting: LiveEasel, heavy: str
 ) -> None:
-    value = base64.b64encode(secrets.token_bytes(6_000)).decode() if heavy == "base64" else "plain words, again and again. " * 300
-    board = await Board.made(presser, {"go": calls(bench.act, args={"data": "{{input.data}}", "n": 1}, confirm="always")})
+    value = (
+        base64.b64encode(secrets.token_bytes(6_000)).decode()
+        if heavy == "base64"
+        else "plain words, again and again. " * 300
+    )
+    board = await Board.made(
+        presser, {"go": calls(bench.act, args={"data": "{{input.data}}", "n": 1}, confirm="always")}
+    )
     await board.listen()
     asked = await board.press("go", data=value, requestId="r1")
     assert asked["resolved"]["args"] == {"data": value, "n": 1}
     assert await board.press("go", data=value, requestId="r1") == asked, "asked again, the same answer"
     event = (await presser.event()).payload
-    assert len(json.dumps({k: v for k, v in event.items() if k not in ("visibility", "provenance")}, separators=(",", ":"))) <= 2_048
+    assert (
+        len(
+            json.dumps(
+                {k: v for k, v in event.items() if k not in ("visibility", "provenance")},
+                separators=(",", ":"),
+            )
+        )
+        <= 2_048
+    )
     [row] = acting.sql(f"select resolved from canvas_actions where event_id = '{asked['confirmationId']}'")
     assert (value in json.dumps(row["resolved"])) is (heavy == "text"), "Base64 is in no table"
     [waiting] = await board.asked()
@@ -242,7 +310,9 @@ async def test_a_heavy_call_is_shown_whole_kept_beside_and_runs_whole(
 
 @rule("RS-59", "CV-22", "RS-15")
 @pytest.mark.parametrize("kind", [Kind.AGENT, Kind.NODE, Kind.SERVICE])
-async def test_only_a_person_confirms_or_accepts(presser: GatewayClient, bench: Bench, acting: LiveEasel, kind: Kind) -> None:
+async def test_only_a_person_confirms_or_accepts(
+    presser: GatewayClient, bench: Bench, acting: LiveEasel, kind: Kind
+) -> None:
     board = await Board.made(presser, {"go": calls(bench.act, confirm="always")})
     asked = await board.press("go")
     who = replace(THE_OWNER, name="nobody", kind=kind)
@@ -262,7 +332,9 @@ async def test_only_a_person_confirms_or_accepts(presser: GatewayClient, bench: 
 
 
 @rule("RS-59", "CV-41")
-async def test_what_an_agent_presses_a_person_is_asked_for(presser: GatewayClient, bench: Bench, acting: LiveEasel) -> None:
+async def test_what_an_agent_presses_a_person_is_asked_for(
+    presser: GatewayClient, bench: Bench, acting: LiveEasel
+) -> None:
     board = await Board.made(presser, {"go": calls(bench.act, confirm="auto")})
     ask = Ask(canvas_id=board.name, action_id="go", input={}, client_id="agent:main:main")
     answer = await inside(acting, acting.instances[0].stories.actions.press(AGENT, ask))
@@ -280,13 +352,22 @@ async def test_what_is_no_confirmation_is_not_found(presser: GatewayClient, benc
 
 
 @rule("CV-22")
-async def test_a_question_that_is_too_old_is_over(presser: GatewayClient, bench: Bench, acting: LiveEasel) -> None:
+async def test_a_question_that_is_too_old_is_over(
+    presser: GatewayClient, bench: Bench, acting: LiveEasel
+) -> None:
     board = await Board.made(presser, {"go": calls(bench.act, confirm="always")})
     asked, count = await board.press("go"), len(bench.act.calls)
 
     async def wait(seconds: int) -> None:
-        older = f"created_at - interval '{seconds} seconds'" if acting.database_url else f"created_at - {seconds}000000"
-        await asyncio.to_thread(acting.sql, f"update canvas_actions set created_at = {older} where event_id = '{asked['confirmationId']}'")
+        older = (
+            f"created_at - interval '{seconds} seconds'"
+            if acting.database_url
+            else f"created_at - {seconds}000000"
+        )
+        await asyncio.to_thread(
+            acting.sql,
+            f"update canvas_actions set created_at = {older} where event_id = '{asked['confirmationId']}'",
+        )
 
     await wait(850)
     assert len(await board.asked()) == 1

@@ -30,11 +30,15 @@ INTERRUPTED = "stopped in the middle"
 
 
 @pytest.fixture(scope="module", params=("sqlite", "postgres"))
-def quick(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, bench: Bench) -> Iterator[LiveEasel]:
+def quick(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, bench: Bench
+) -> Iterator[LiveEasel]:
     """What is not heard of is given up soon."""
     url = request.getfixturevalue("module_database_url") if request.param == "postgres" else ""
     settings = {"claim_seconds": LEASE_SECONDS, "poll_seconds": 0.05}
-    with LiveEasel(tmp_path_factory.mktemp("easel"), url, settings=settings, tools=bench.tools, with_worker=False) as live:
+    with LiveEasel(
+        tmp_path_factory.mktemp("easel"), url, settings=settings, tools=bench.tools, with_worker=False
+    ) as live:
         yield live
 
 
@@ -80,7 +84,11 @@ def forgetful(quick: LiveEasel, monkeypatch: pytest.MonkeyPatch) -> Forgetful:
 
 
 async def types(board: Board) -> list[str]:
-    return [one.event.removeprefix("canvas.action.") for one in await board.log() if one.event.startswith("canvas.action.")]
+    return [
+        one.event.removeprefix("canvas.action.")
+        for one in await board.log()
+        if one.event.startswith("canvas.action.")
+    ]
 
 
 async def until_over(board: Board, count: int = 1) -> list[dict[str, Any]]:
@@ -101,7 +109,9 @@ async def test_an_end_whose_answer_was_lost_is_answered_as_it_was_stored(
     hand: GatewayClient, bench: Bench, quick: LiveEasel, forgetful: Forgetful, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = quick.instances[0].stories.actions._steps
-    monkeypatch.setattr(steps, "_limits", replace(steps._limits, lease_seconds=60.0))  # however slow the first try is, there is a second
+    monkeypatch.setattr(
+        steps, "_limits", replace(steps._limits, lease_seconds=60.0)
+    )  # however slow the first try is, there is a second
     board = await Board.made(hand, {"go": calls(bench.act, saveAs="x", saveMode="append")})
     forgetful.at("canvas.action.finished")
     answer = await board.press("go", requestId="r")
@@ -117,7 +127,9 @@ async def test_a_beginning_whose_answer_was_lost_is_not_left_running_by_a_busy_i
     hand: GatewayClient, bench: Bench, forgetful: Forgetful
 ) -> None:
     name = new_session()
-    board = await Board.made(hand, {"go": calls(bench.act, saveAs="x"), "busy": calls(bench.hold, args={"name": name})})
+    board = await Board.made(
+        hand, {"go": calls(bench.act, saveAs="x"), "busy": calls(bench.hold, args={"name": name})}
+    )
     busy = asyncio.create_task(board.press("busy"))
     await bench.gate.entered(name)
     count = len(bench.act.calls)
@@ -125,7 +137,9 @@ async def test_a_beginning_whose_answer_was_lost_is_not_left_running_by_a_busy_i
     assert (await refused(board.press("go", requestId="r"))).code == 503
     lost = next(record for record in await until_over(board) if record["actionId"] == "go")
     assert (lost["status"], INTERRUPTED in lost["error"]["message"]) == ("failed", True)
-    assert (await refused(board.press("go", requestId="r"))).details["eventId"] == lost["eventId"], "it is not begun a second time"
+    assert (await refused(board.press("go", requestId="r"))).details["eventId"] == lost["eventId"], (
+        "it is not begun a second time"
+    )
     assert len(bench.act.calls) == count
     bench.gate.let_go(name)
     assert (await busy)["status"] == "completed", "what really runs goes on"
@@ -133,14 +147,18 @@ async def test_a_beginning_whose_answer_was_lost_is_not_left_running_by_a_busy_i
 
 
 @rule("CV-42")
-async def test_an_instance_that_is_late_to_renew_does_not_give_up_what_it_runs(hand: GatewayClient, bench: Bench, quick: LiveEasel) -> None:
+async def test_an_instance_that_is_late_to_renew_does_not_give_up_what_it_runs(
+    hand: GatewayClient, bench: Bench, quick: LiveEasel
+) -> None:
     """The machine slept for a while: nobody else has told, and the tool is still at it."""
     name = new_session()
     board = await Board.made(hand, {"go": calls(bench.hold, args={"name": name}, saveAs="x")})
     press = asyncio.create_task(board.press("go"))
     await bench.gate.entered(name)
     past = "clock_timestamp() - interval '9 seconds'" if quick.database_url else "lease_until - 9000000"
-    await asyncio.to_thread(quick.sql, f"update canvas_actions set lease_until = {past} where status = 'running'")
+    await asyncio.to_thread(
+        quick.sql, f"update canvas_actions set lease_until = {past} where status = 'running'"
+    )
     await asyncio.to_thread(quick.do, quick.instances[0].stories.actions.once())
     assert [one["status"] for one in await board.records()] == ["running"]
     bench.gate.let_go(name, "awake")
@@ -148,7 +166,9 @@ async def test_an_instance_that_is_late_to_renew_does_not_give_up_what_it_runs(h
 
 
 @rule("CV-42")
-async def test_what_runs_longer_than_its_hold_is_held_on(hand: GatewayClient, bench: Bench, quick: LiveEasel) -> None:
+async def test_what_runs_longer_than_its_hold_is_held_on(
+    hand: GatewayClient, bench: Bench, quick: LiveEasel
+) -> None:
     name = new_session()
     board = await Board.made(hand, {"go": calls(bench.hold, args={"name": name}, saveAs="x")})
     press = asyncio.create_task(board.press("go"))
@@ -156,7 +176,9 @@ async def test_what_runs_longer_than_its_hold_is_held_on(hand: GatewayClient, be
     seconds = "extract(epoch from lease_until)::float8" if quick.database_url else "lease_until / 1e6"
 
     async def held_until() -> float:
-        [row] = await asyncio.to_thread(quick.sql, f"select {seconds} as held from canvas_actions where canvas_id = '{board.name}'")
+        [row] = await asyncio.to_thread(
+            quick.sql, f"select {seconds} as held from canvas_actions where canvas_id = '{board.name}'"
+        )
         return row["held"]
 
     first = await held_until()
@@ -209,7 +231,11 @@ async def test_a_change_whose_answer_was_lost_is_not_told_as_if_nothing_was_chan
     ):
         forgetful.at("canvas.updated")
         problem = await refused(hand.call(method, **name, **params))
-        assert (problem.code, problem.details["mayBeStored"], problem.error.get("retryable", False)) == (503, True, is_safe), method
+        assert (problem.code, problem.details["mayBeStored"], problem.error.get("retryable", False)) == (
+            503,
+            True,
+            is_safe,
+        ), method
         assert "may be stored" in problem.error["message"]
     assert (await board.state())["list"] == [1, 1, 1, 1]
     assert (await board.press("add", requestId="r"))["status"] == "completed"
@@ -246,7 +272,12 @@ async def test_what_runs_while_its_canvas_is_deleted_is_in_the_audit_trail_all_t
     await eventually(is_audited)
     [record] = audited(quick, "canvas.action", board.name)
     details = record["details"]
-    assert (details["actionId"], details["tool"], details["status"], details["actor"]["name"]) == ("go", bench.hold.name, "failed", "owner")
+    assert (details["actionId"], details["tool"], details["status"], details["actor"]["name"]) == (
+        "go",
+        bench.hold.name,
+        "failed",
+        "owner",
+    )
     assert "deleted" in details["problem"]
 
 
@@ -274,7 +305,9 @@ async def test_what_a_tool_has_done_is_not_told_as_undone_where_it_cannot_be_sto
     assert (problem.error["name"], "retryable" in problem.error) == ("ACTION_FAILED", False)
     assert "The tool has done its work; its result could not be stored" in problem.error["message"]
     [record] = await until_over(board)
-    assert record["error"]["message"] == problem.error["message"], "its instance has not stopped, and that is not said"
+    assert record["error"]["message"] == problem.error["message"], (
+        "its instance has not stopped, and that is not said"
+    )
     assert (await refused(board.press("go", requestId="r"))).error["message"] == problem.error["message"]
 
     async def is_audited() -> bool:
@@ -296,7 +329,9 @@ async def test_what_ends_while_the_database_is_away_is_stored_when_it_is_back(
 ) -> None:
     name, url = new_session(), own_postgres.create_database()
     settings = {"claim_seconds": 30.0, "poll_seconds": 0.1}
-    with LiveEasel(tmp_path_factory.mktemp("easel"), url, settings=settings, tools=bench.tools, with_worker=False) as live:
+    with LiveEasel(
+        tmp_path_factory.mktemp("easel"), url, settings=settings, tools=bench.tools, with_worker=False
+    ) as live:
         async with GatewayClient.connected(live.base_url, live.token) as client:
             board = await Board.made(client, {"go": calls(bench.hold, args={"name": name}, saveAs="x")})
             press = asyncio.create_task(board.press("go"))
@@ -318,7 +353,9 @@ async def test_an_instance_that_stops_without_its_database_does_not_hang_and_ano
     settings = {"claim_seconds": 600.0, "poll_seconds": 0.1}
     folder = tmp_path_factory.mktemp("easel")
     with contextlib.ExitStack() as life:
-        live = life.enter_context(LiveEasel(folder, url, settings=settings, tools=bench.tools, with_worker=False))
+        live = life.enter_context(
+            LiveEasel(folder, url, settings=settings, tools=bench.tools, with_worker=False)
+        )
         async with GatewayClient.connected(live.base_url, live.token) as client:
             board = await Board.made(client, {"go": calls(bench.hold, args={"name": name}, saveAs="x")})
             press = asyncio.create_task(board.press("go"))
@@ -331,7 +368,9 @@ async def test_an_instance_that_stops_without_its_database_does_not_hang_and_ano
             with pytest.raises(EOFError):
                 await press
     await asyncio.to_thread(own_postgres.start)
-    with LiveEasel(folder, url, settings=settings, tools=bench.tools, with_worker=False, token=live.token) as again:
+    with LiveEasel(
+        folder, url, settings=settings, tools=bench.tools, with_worker=False, token=live.token
+    ) as again:
         again.sql("update canvas_actions set lease_until = clock_timestamp()")  # as if that time were over
         async with GatewayClient.connected(again.base_url, again.token) as client:
             await asyncio.to_thread(again.do, again.instances[0].stories.actions.once())

@@ -34,7 +34,9 @@ def command(context: str) -> str:
 @rule("RS-16", "RS-44", "CV-27")
 @case("X1", "X2")
 @pytest.mark.parametrize("context", sorted(set(CONTEXTS) - EVALUATED))
-async def test_every_value_reaches_the_program_as_it_is_or_is_refused(presser: GatewayClient, bench: Bench, context: str) -> None:
+async def test_every_value_reaches_the_program_as_it_is_or_is_refused(
+    presser: GatewayClient, bench: Bench, context: str
+) -> None:
     place = prepared(bench.folder)
     actions = {"any": calls(bench.bash, args={"command": command(context)}, allowOptions=True)}
     actions["plain"] = calls(bench.bash, args={"command": command(context)})
@@ -53,14 +55,18 @@ async def test_every_value_reaches_the_program_as_it_is_or_is_refused(presser: G
     mangled = [value for value, one, wanted in zip(VALUES, shown, expected, strict=True) if one != [wanted]]
     assert mangled == [], "none is mangled, none refused"
     plain = await asyncio.gather(*(given("plain", value) for value in OPTIONS))
-    assert plain == ([[f"v-{value}-z"] for value in OPTIONS] if context == "mid_word" else [400] * len(OPTIONS))
+    assert plain == (
+        [[f"v-{value}-z"] for value in OPTIONS] if context == "mid_word" else [400] * len(OPTIONS)
+    )
     assert not place.is_breached, "none has run"
 
 
 @rule("RS-16", "RS-45")
 @case("X1")
 @pytest.mark.parametrize("context", sorted(set(CONTEXTS) & EVALUATED))
-async def test_a_place_that_a_shell_evaluates_makes_the_spec_invalid(presser: GatewayClient, bench: Bench, context: str) -> None:
+async def test_a_place_that_a_shell_evaluates_makes_the_spec_invalid(
+    presser: GatewayClient, bench: Bench, context: str
+) -> None:
     spec = spec_of({"go": calls(bench.bash, args={"command": command(context)})})
     problem = await refused(presser.call("canvas.create", canvasId=new_session(), spec=spec))
     assert (problem.code, problem.error["message"].startswith("actions.go.args.command: ")) == (400, True)
@@ -68,7 +74,9 @@ async def test_a_place_that_a_shell_evaluates_makes_the_spec_invalid(presser: Ga
 
 @rule("RS-57", "CV-28")
 @case("X1")
-async def test_a_missing_value_fails_a_command_and_is_empty_everywhere_else(presser: GatewayClient, bench: Bench) -> None:
+async def test_a_missing_value_fails_a_command_and_is_empty_everywhere_else(
+    presser: GatewayClient, bench: Bench
+) -> None:
     args = {"command": "printf '%s\\0' rm -rf {{state.dir}}/ end", "note": "in {{state.dir}}/"}
     actions = {"no": calls(bench.bash, args=args), "yes": calls(bench.bash, args=args, missing="empty")}
     board = await Board.made(presser, actions, state={"dir": None})
@@ -76,7 +84,9 @@ async def test_a_missing_value_fails_a_command_and_is_empty_everywhere_else(pres
     problem = await refused(board.press("no"))
     assert (problem.code, "{{state.dir}} has no value" in problem.error["message"]) == (400, True)
     assert len(bench.bash.calls) == count
-    assert (await board.press("yes"))["result"]["arguments"] == ["rm", "-rf", "/", "end"], "as its author asked"
+    assert (await board.press("yes"))["result"]["arguments"] == ["rm", "-rf", "/", "end"], (
+        "as its author asked"
+    )
     assert bench.bash.args[-1]["note"] == "in /"
 
 
@@ -86,11 +96,27 @@ async def test_a_missing_value_fails_a_command_and_is_empty_everywhere_else(pres
 @rule("CV-40")
 @case("X4")
 @pytest.mark.parametrize(
-    "name", ["test__Act ", " test__Act", "test__Aсt", "test__A*", "*", "", "test__Act\n", "test__Act\x00", "test＿＿Act"]
+    "name",
+    [
+        "test__Act ",
+        " test__Act",
+        "test__Aсt",
+        "test__A*",
+        "*",
+        "",
+        "test__Act\n",
+        "test__Act\x00",
+        "test＿＿Act",
+    ],
 )
-async def test_a_name_that_is_not_a_tools_own_is_no_name(presser: GatewayClient, bench: Bench, name: str) -> None:
+async def test_a_name_that_is_not_a_tools_own_is_no_name(
+    presser: GatewayClient, bench: Bench, name: str
+) -> None:
     count = len(bench.act.calls)
-    for spec in (spec_of({"go": calls(bench.act)}, allow=[name]), spec_of({"go": calls(name)}, allow=["test__Act"])):
+    for spec in (
+        spec_of({"go": calls(bench.act)}, allow=[name]),
+        spec_of({"go": calls(name)}, allow=["test__Act"]),
+    ):
         assert (await refused(presser.call("canvas.create", canvasId=new_session(), spec=spec))).code == 400
     assert len(bench.act.calls) == count
 
@@ -99,12 +125,24 @@ async def test_a_name_that_is_not_a_tools_own_is_no_name(presser: GatewayClient,
 @case("X4", "X5")
 async def test_no_way_leads_around_the_list_of_what_is_allowed(presser: GatewayClient, bench: Bench) -> None:
     nested = {"action": "upsert", "canvasId": "inner", "spec": spec_of({"go": calls(bench.act)})}
-    board = await Board.made(presser, {"nest": calls("gsv__Canvas", args=nested), "go": calls(bench.act)}, allow=["test__Read"])
+    board = await Board.made(
+        presser, {"nest": calls("gsv__Canvas", args=nested), "go": calls(bench.act)}, allow=["test__Read"]
+    )
     count = len(bench.act.calls)
     for action in ("nest", "go"):
         assert (await refused(board.press(action))).code == 403
-    for method in ("tool.call", "tool.invoke", "tool.request", "tools.call", "test__Act", "canvas.action ", "Canvas.action"):
-        assert (await refused(presser.call(method, canvasId=board.name, actionId="go", tool="test__Act", args={}))).code == 404
+    for method in (
+        "tool.call",
+        "tool.invoke",
+        "tool.request",
+        "tools.call",
+        "test__Act",
+        "canvas.action ",
+        "Canvas.action",
+    ):
+        assert (
+            await refused(presser.call(method, canvasId=board.name, actionId="go", tool="test__Act", args={}))
+        ).code == 404
     for action in ("test__Act", "tool.call", "toString", "__proto__", "constructor", "hasOwnProperty"):
         assert (await refused(board.press(action))).code == 404
     assert len(bench.act.calls) == count
@@ -121,7 +159,9 @@ PLACES = [
 @rule("CV-21")
 @case("X7")
 @pytest.mark.parametrize("place", PLACES, ids=[repr(place)[:20] for place in PLACES])
-async def test_a_result_goes_to_no_place_that_is_not_the_states_own(presser: GatewayClient, place: Any) -> None:
+async def test_a_result_goes_to_no_place_that_is_not_the_states_own(
+    presser: GatewayClient, place: Any
+) -> None:
     spec = spec_of({"go": calls("gsv__Clock", saveAs=place)})
     problem = await refused(presser.call("canvas.create", canvasId=new_session(), spec=spec))
     assert (problem.code, problem.error["message"].startswith("actions.go.saveAs")) == (400, True)
@@ -133,14 +173,20 @@ POINTERS = ["/__proto__/x", "/a/__proto__", "/constructor", "a", "/a~2b", "/a~",
 @rule("CV-25")
 @case("X7")
 @pytest.mark.parametrize("pointer", POINTERS, ids=[repr(one)[:20] for one in POINTERS])
-async def test_a_patch_points_to_no_place_that_is_not_the_states_own(presser: GatewayClient, pointer: str) -> None:
-    problem = await refused(presser.call("canvas.create", canvasId=new_session(), spec=spec_of({"go": sets(pointer, 1)})))
+async def test_a_patch_points_to_no_place_that_is_not_the_states_own(
+    presser: GatewayClient, pointer: str
+) -> None:
+    problem = await refused(
+        presser.call("canvas.create", canvasId=new_session(), spec=spec_of({"go": sets(pointer, 1)}))
+    )
     assert (problem.code, problem.error["message"].startswith("actions.go.patch[0]")) == (400, True)
 
 
 @rule("CV-25", "CV-21")
 @case("X7")
-async def test_odd_names_are_only_names_and_other_canvases_never_change(presser: GatewayClient, bench: Bench) -> None:
+async def test_odd_names_are_only_names_and_other_canvases_never_change(
+    presser: GatewayClient, bench: Bench
+) -> None:
     bench.gives["proto"] = {"__proto__": {"polluted": True}, "constructor": {"prototype": {"polluted": True}}}
     actions = {
         "dash": sets("/map/-", 1),
@@ -161,12 +207,19 @@ async def test_odd_names_are_only_names_and_other_canvases_never_change(presser:
 
 @rule("RS-15", "CV-42")
 @case("P6")
-async def test_no_secret_gets_out_by_an_error(presser: GatewayClient, bench: Bench, acting: LiveEasel) -> None:
+async def test_no_secret_gets_out_by_an_error(
+    presser: GatewayClient, bench: Bench, acting: LiveEasel
+) -> None:
     key, password = "sk-" + secrets.token_hex(16), secrets.token_hex(8)
     name = new_session()
     text = f"401 from https://joe:{password}@host/v1 with api_key={key}, Bearer {acting.token}"
-    bench.problems |= {f"{name}-1": ToolFailed(tool="test__Fail", reason=text), f"{name}-2": RuntimeError(text)}
-    board = await Board.made(presser, {n: calls(bench.fail, args={"name": f"{name}-{n}"}) for n in ("1", "2")})
+    bench.problems |= {
+        f"{name}-1": ToolFailed(tool="test__Fail", reason=text),
+        f"{name}-2": RuntimeError(text),
+    }
+    board = await Board.made(
+        presser, {n: calls(bench.fail, args={"name": f"{name}-{n}"}) for n in ("1", "2")}
+    )
     await board.listen()
     told: list[str] = []
     for action in ("1", "2"):
@@ -188,12 +241,16 @@ async def test_no_secret_gets_out_by_an_error(presser: GatewayClient, bench: Ben
 
 
 @rule("CV-42", "RS-35")
-async def test_a_long_error_is_cut_and_what_an_event_speaks_of_is_there(presser: GatewayClient, bench: Bench, acting: LiveEasel) -> None:
+async def test_a_long_error_is_cut_and_what_an_event_speaks_of_is_there(
+    presser: GatewayClient, bench: Bench, acting: LiveEasel
+) -> None:
     """In letters of four bytes even a shortened error is too heavy for an event."""
     name = new_session()
     bench.problems[name] = ToolFailed(tool="test__Fail", reason="😀" * 50_000)
     path = ".".join(["語" * 128] * 7)
-    board = await Board.made(presser, {"go": calls(bench.fail, args={"name": name}), "far": calls(bench.read, saveAs=path)})
+    board = await Board.made(
+        presser, {"go": calls(bench.fail, args={"name": name}), "far": calls(bench.read, saveAs=path)}
+    )
     await board.listen()
     problem = await refused(board.press("go"))
     assert 500 < len(problem.error["message"]) < 1_200
@@ -222,11 +279,15 @@ async def test_a_heavy_result_is_whole_in_the_answer_and_light_in_every_table(
     name, result = new_session(), HEAVY[kind]()
     bench.gives[name] = result
     give = {"args": {"name": name}}
-    board = await Board.made(presser, {"save": calls(bench.give, saveAs="x", **give), "only": calls(bench.give, **give)})
+    board = await Board.made(
+        presser, {"save": calls(bench.give, saveAs="x", **give), "only": calls(bench.give, **give)}
+    )
     await board.listen()
     for action in ("save", "only"):
         assert (await board.press(action, requestId=action))["result"] == result
-        assert (await board.press(action, requestId=action))["result"] == result, "and when it is asked for again"
+        assert (await board.press(action, requestId=action))["result"] == result, (
+            "and when it is asked for again"
+        )
     saved = (await board.state())["x"]
     assert set(saved) == {"ok", "result", "finishedAt"}
     for event in await presser.events(5):
@@ -235,7 +296,9 @@ async def test_a_heavy_result_is_whole_in_the_answer_and_light_in_every_table(
     rows = str(acting.sql(f"select state from canvases where canvas_id = '{board.name}'"))
     rows += str(acting.sql(f"select answer, resolved from canvas_actions where canvas_id = '{board.name}'"))
     pieces = (
-        [result["data"]] if isinstance(result, dict) and "data" in result else list(result.values() if isinstance(result, dict) else result)
+        [result["data"]]
+        if isinstance(result, dict) and "data" in result
+        else list(result.values() if isinstance(result, dict) else result)
     )
     assert all((piece in rows) is (kind == "text") for piece in pieces)
 
@@ -261,7 +324,9 @@ async def test_an_odd_result_is_only_data(presser: GatewayClient, bench: Bench, 
     bench.gives[name] = gives
     give = {"args": {"name": name}}
     board = await Board.made(
-        presser, {"go": calls(bench.give, saveAs="x", **give), "only": calls(bench.give, **give)}, state={"secret": "hush"}
+        presser,
+        {"go": calls(bench.give, saveAs="x", **give), "only": calls(bench.give, **give)},
+        state={"secret": "hush"},
     )
     answer = await board.press("go")
     assert (await board.state())["x"]["result"] == has
@@ -283,11 +348,17 @@ def deep(levels: int) -> Any:
 
 @rule("CV-42")
 @case("X8")
-@pytest.mark.parametrize("gives", ["x" * 300_000, deep(150), deep(97)], ids=["too large", "too deep", "too deep where it goes"])
-async def test_a_result_out_of_bounds_fails_its_action_and_frees_its_place(presser: GatewayClient, bench: Bench, gives: Any) -> None:
+@pytest.mark.parametrize(
+    "gives", ["x" * 300_000, deep(150), deep(97)], ids=["too large", "too deep", "too deep where it goes"]
+)
+async def test_a_result_out_of_bounds_fails_its_action_and_frees_its_place(
+    presser: GatewayClient, bench: Bench, gives: Any
+) -> None:
     name = new_session()
     bench.gives[name] = gives
-    board = await Board.made(presser, {"go": calls(bench.give, args={"name": name}, saveAs="a.b.c.d"), "set": sets("/n", 1)})
+    board = await Board.made(
+        presser, {"go": calls(bench.give, args={"name": name}, saveAs="a.b.c.d"), "set": sets("/n", 1)}
+    )
     problem = await refused(board.press("go"))
     assert problem.code in (400, 413, 500)
     assert problem.error["name"] != "INTERNAL_ERROR"
@@ -296,9 +367,13 @@ async def test_a_result_out_of_bounds_fails_its_action_and_frees_its_place(press
 
 
 @rule("CV-42")
-async def test_a_state_that_results_would_make_too_large_stays_as_it_is(presser: GatewayClient, bench: Bench) -> None:
+async def test_a_state_that_results_would_make_too_large_stays_as_it_is(
+    presser: GatewayClient, bench: Bench
+) -> None:
     bench.gives["large"] = "y " * 120_000
-    board = await Board.made(presser, {"go": calls(bench.give, args={"name": "large"}, saveAs="list", saveMode="append")})
+    board = await Board.made(
+        presser, {"go": calls(bench.give, args={"name": "large"}, saveAs="list", saveMode="append")}
+    )
     problem: Refused | None = None
     for _ in range(8):
         try:
@@ -313,8 +388,12 @@ async def test_a_state_that_results_would_make_too_large_stays_as_it_is(presser:
 
 
 @rule("CV-36")
-async def test_a_canvas_as_large_as_the_settings_allow_can_be_pressed(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with LiveEasel(tmp_path_factory.mktemp("large"), settings={"max_canvas_actions": 2_000}, with_worker=False) as large:
+async def test_a_canvas_as_large_as_the_settings_allow_can_be_pressed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with LiveEasel(
+        tmp_path_factory.mktemp("large"), settings={"max_canvas_actions": 2_000}, with_worker=False
+    ) as large:
         async with GatewayClient.connected(large.base_url, large.token) as client:
             board = await Board.made(client, {f"set{n}": sets("/n", n) for n in range(1_500)})
             await board.press("set1499")

@@ -40,8 +40,15 @@ def bashing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.fixture(scope="module")
 def apart(tmp_path_factory: pytest.TempPathFactory, module_database_url: str) -> Iterator[LiveEasel]:
     """Two instances that tell each other by the bell alone."""
-    settings = {"sandbox_mode": "logical", "poll_seconds": LONG_POLL, "node_seconds": 3 * LONG_POLL, "claim_seconds": 3 * LONG_POLL}
-    with LiveEasel(tmp_path_factory.mktemp("easel"), module_database_url, edges=2, with_worker=False, settings=settings) as live:
+    settings = {
+        "sandbox_mode": "logical",
+        "poll_seconds": LONG_POLL,
+        "node_seconds": 3 * LONG_POLL,
+        "claim_seconds": 3 * LONG_POLL,
+    }
+    with LiveEasel(
+        tmp_path_factory.mktemp("easel"), module_database_url, edges=2, with_worker=False, settings=settings
+    ) as live:
         yield live
 
 
@@ -72,7 +79,11 @@ def text(heard: list[Heard]) -> str:
 
 
 def commands(mark: str) -> list[psutil.Process]:
-    alive = [one for one in psutil.process_iter(["cmdline", "status"]) if one.info["status"] != psutil.STATUS_ZOMBIE]
+    alive = [
+        one
+        for one in psutil.process_iter(["cmdline", "status"])
+        if one.info["status"] != psutil.STATUS_ZOMBIE
+    ]
     return [one for one in alive if mark in " ".join(one.info["cmdline"] or [])]
 
 
@@ -80,7 +91,9 @@ def streamed(easel: LiveEasel, name: str) -> str:
     """The same as the SSE stream of the canvas has it."""
     parser, found = Parser(), ""
     headers = {**easel.bearer, "last-event-id": "0"}
-    with httpx2.stream("GET", f"{easel.base_url}/sse/canvas/{name}", headers=headers, timeout=WAIT_SECONDS) as answer:
+    with httpx2.stream(
+        "GET", f"{easel.base_url}/sse/canvas/{name}", headers=headers, timeout=WAIT_SECONDS
+    ) as answer:
         for chunk in in_time(answer.iter_bytes()):
             for event in parser.feed(chunk):
                 if isinstance(event, Event) and event.type == "canvas.action.output":
@@ -110,11 +123,16 @@ async def running(board: Board, action: str, **how: Any) -> tuple[asyncio.Task[A
 
 
 @rule("CV-37", "CV-38", "CV-42")
-async def test_a_long_command_is_seen_while_it_runs(hand: GatewayClient, bashing: LiveEasel, tmp_path: Path) -> None:
+async def test_a_long_command_is_seen_while_it_runs(
+    hand: GatewayClient, bashing: LiveEasel, tmp_path: Path
+) -> None:
     """It says its next word only when the one before was heard."""
     go, on = tmp_path / "go", tmp_path / "on"
     wait = "until [ -e {0} ]; do sleep 0.05; done"
-    board = await Board.made(hand, {"go": runs(f"echo one; {wait.format(go)}; echo two; {wait.format(on)}; echo three", saveAs="x")})
+    board = await Board.made(
+        hand,
+        {"go": runs(f"echo one; {wait.format(go)}; echo two; {wait.format(on)}; echo three", saveAs="x")},
+    )
     await board.listen()
     press = asyncio.create_task(board.press("go"))
     first = await until(hand, "output")
@@ -128,7 +146,11 @@ async def test_a_long_command_is_seen_while_it_runs(hand: GatewayClient, bashing
     assert text(first + second + rest) == answer["result"]["output"] == "one\ntwo\nthree\n"
     assert types(rest) == ["output", "updated", "finished"]
     [output] = [one for one in first if one.event.endswith("output")]
-    assert (output.payload["actionId"], output.payload["eventId"], output.payload["revision"]) == ("go", answer["eventId"], 1)
+    assert (output.payload["actionId"], output.payload["eventId"], output.payload["revision"]) == (
+        "go",
+        answer["eventId"],
+        1,
+    )
     assert output.seq is not None
     # Every transport is a tail of the same log.
     assert await asyncio.to_thread(streamed, bashing, board.name) == "one\ntwo\nthree\n"
@@ -147,9 +169,13 @@ async def test_a_flood_of_words_is_cut_and_the_result_has_both_ends(hand: Gatewa
 
 @rule("CV-23", "CV-42", "CV-48")
 @case("X10")
-async def test_a_stop_ends_the_command_with_all_that_it_started(hand: GatewayClient, bashing: LiveEasel) -> None:
+async def test_a_stop_ends_the_command_with_all_that_it_started(
+    hand: GatewayClient, bashing: LiveEasel
+) -> None:
     mark = f"3141.{secrets.randbelow(10**9)}"  # another process of the suite may look for its own at the same time
-    board = await Board.made(hand, {"go": runs(f"sleep {mark} & (setsid sleep {mark} &) ; echo begun; sleep {mark}", saveAs="x")})
+    board = await Board.made(
+        hand, {"go": runs(f"sleep {mark} & (setsid sleep {mark} &) ; echo begun; sleep {mark}", saveAs="x")}
+    )
     press, event_id = await running(board, "go", requestId="r")
 
     async def have_begun() -> bool:
@@ -172,13 +198,19 @@ async def test_a_stop_ends_the_command_with_all_that_it_started(hand: GatewayCli
     assert (await refused(board.press("go", requestId="r"))).error["name"] == "CANCELLED"
 
     async def is_audited() -> bool:
-        return len(audited(bashing, "canvas.cancelled", board.name)) == 1 == len(audited(bashing, "canvas.action", board.name))
+        return (
+            len(audited(bashing, "canvas.cancelled", board.name))
+            == 1
+            == len(audited(bashing, "canvas.action", board.name))
+        )
 
     await eventually(is_audited)
 
 
 async def test_a_stop_by_request(hand: GatewayClient, bashing: LiveEasel) -> None:
-    board = await Board.made(hand, {"go": runs("echo begun; sleep 60"), "ask": runs("true", confirm="always")})
+    board = await Board.made(
+        hand, {"go": runs("echo begun; sleep 60"), "ask": runs("true", confirm="always")}
+    )
     press, event_id = await running(board, "go")
     body = {"method": "canvas.cancel", "params": {"canvasId": board.name, "eventId": event_id}}
     answer = await asyncio.to_thread(bashing.post, "/api/rpc", body)
@@ -197,7 +229,9 @@ async def test_a_stop_by_request(hand: GatewayClient, bashing: LiveEasel) -> Non
 @rule("RS-59", "CV-23")
 async def test_a_stop_of_only_what_runs_answers_no_question(hand: GatewayClient) -> None:
     """So a page stops in the name of whoever looks at it: it cannot refuse for them what they are asked."""
-    board = await Board.made(hand, {"go": runs("echo begun; sleep 60"), "ask": runs("true", confirm="always")})
+    board = await Board.made(
+        hand, {"go": runs("echo begun; sleep 60"), "ask": runs("true", confirm="always")}
+    )
     press, event_id = await running(board, "go")
     asked = (await board.press("ask"))["confirmationId"]
     problem = await refused(hand.call("canvas.cancel", canvasId=board.name, eventId=asked, onlyRunning=True))
@@ -215,9 +249,16 @@ async def test_a_stop_of_only_what_runs_answers_no_question(hand: GatewayClient)
 
 @rule("CV-23")
 async def test_a_time_that_the_tool_is_not_given_is_told_when_the_spec_is_stored(hand: GatewayClient) -> None:
-    spec = {"version": 1, "toolPolicy": {"allow": ["local__Bash"]}, "actions": {"go": runs("true", timeoutMs=3_600_000)}}
+    spec = {
+        "version": 1,
+        "toolPolicy": {"allow": ["local__Bash"]},
+        "actions": {"go": runs("true", timeoutMs=3_600_000)},
+    }
     stored = await hand.call("canvas.create", canvasId=new_session(), spec=spec)
-    assert ["EASEL_TOOL_TIMEOUT_SECONDS" in one or "`timeout`" in one for one in stored["warnings"]] == [True, True]
+    assert ["EASEL_TOOL_TIMEOUT_SECONDS" in one or "`timeout`" in one for one in stored["warnings"]] == [
+        True,
+        True,
+    ]
 
 
 # --- on the other instance ----------------------------------------------------------------------------------------------
@@ -248,12 +289,16 @@ async def test_it_is_seen_and_stopped_from_the_other_instance(apart: LiveEasel) 
 
 @rule("CV-03", "CV-37")
 @pytest.mark.parametrize("at", [0, 1], ids=["here", "elsewhere"])
-async def test_what_a_node_says_is_seen_wherever_it_is_connected_and_a_stop_reaches_it(apart: LiveEasel, at: int) -> None:
+async def test_what_a_node_says_is_seen_wherever_it_is_connected_and_a_stop_reaches_it(
+    apart: LiveEasel, at: int
+) -> None:
     async with (
         GatewayClient.connected(apart.instances[0].base_url, apart.token, new_session()) as presser,
         NodePeer.connected(apart, f"printer-{at}", at=at) as node,
     ):
-        board = await Board.made(presser, {"go": calls(f"printer-{at}__Bash", args={"command": "print"}, saveAs="x")})
+        board = await Board.made(
+            presser, {"go": calls(f"printer-{at}__Bash", args={"command": "print"}, saveAs="x")}
+        )
         await presser.call("canvas.open", canvasId=board.name)
         await board.listen()
         press = asyncio.create_task(board.press("go"))
@@ -273,4 +318,6 @@ async def test_what_a_node_says_is_seen_wherever_it_is_connected_and_a_stop_reac
         await presser.call("canvas.cancel", canvasId=board.name, eventId=started.payload["eventId"])
         assert await node.cancelled() == call["callId"]
         assert (await refused(press)).error["name"] == "CANCELLED"
-        assert (await node.client.call("tool.progress", callId=call["callId"], text="page 3\n")).get("dropped"), "nobody listens any more"
+        assert (await node.client.call("tool.progress", callId=call["callId"], text="page 3\n")).get(
+            "dropped"
+        ), "nobody listens any more"

@@ -58,7 +58,9 @@ async def test_a_placeholder_yields_the_value_that_was_moved(presser: GatewayCli
 
 
 @rule("CV-26", "CV-21")
-async def test_what_one_action_saved_the_next_one_is_given_whole(presser: GatewayClient, bench: Bench) -> None:
+async def test_what_one_action_saved_the_next_one_is_given_whole(
+    presser: GatewayClient, bench: Bench
+) -> None:
     bench.gives["shot"] = PIXELS
     actions = {
         "take": calls(bench.give, args={"name": "shot"}, saveAs="shot"),
@@ -75,14 +77,18 @@ async def test_what_one_action_saved_the_next_one_is_given_whole(presser: Gatewa
 
 async def test_a_member_that_is_called_redacted_is_no_marker(presser: GatewayClient, bench: Bench) -> None:
     """Set by a patch, member by member, it is as it was written."""
-    board = await Board.made(presser, {"show": calls(bench.act, args={"doc": "{{state.doc}}"})}, state={"doc": {"title": "T"}})
+    board = await Board.made(
+        presser, {"show": calls(bench.act, args={"doc": "{{state.doc}}"})}, state={"doc": {"title": "T"}}
+    )
     await board.patch("/doc/redacted", value=True)
     await board.patch("/doc/sha256", value=5)
     await board.press("show")
     assert json.loads(bench.act.args[-1]["doc"]) == {"title": "T", "redacted": True, "sha256": 5}
 
 
-async def test_more_than_an_action_may_be_filled_with_is_refused_by_its_path_before_it_is_fetched(tmp_path: Path, bench: Bench) -> None:
+async def test_more_than_an_action_may_be_filled_with_is_refused_by_its_path_before_it_is_fetched(
+    tmp_path: Path, bench: Bench
+) -> None:
     large = base64.b64encode(bytes(n * 31 % 251 for n in range(251)) * 1_500).decode()
     settings = {"max_state_bytes": 8_000_000, "poll_seconds": 0.1}
     with Live(tmp_path, with_worker=False, settings=settings, tools=bench.tools) as easel:
@@ -101,10 +107,14 @@ async def test_more_than_an_action_may_be_filled_with_is_refused_by_its_path_bef
 
 
 def _write(easel: LiveEasel, large: str) -> None:
-    actions = {name: {"kind": "tool.call", "tool": "test__Act", "args": {"a": text}} for name, text in ACTS.items()}
+    actions = {
+        name: {"kind": "tool.call", "tool": "test__Act", "args": {"a": text}} for name, text in ACTS.items()
+    }
     spec = {"version": 1, "toolPolicy": {"allow": ["test__Act"]}, "actions": actions}
     state = {"pages": [large, large[4:]], "one": large[8:]}
-    answer = easel.post("/api/rpc", {"method": "canvas.create", "params": {"canvasId": "c", "spec": spec, "state": state}})
+    answer = easel.post(
+        "/api/rpc", {"method": "canvas.create", "params": {"canvasId": "c", "spec": spec, "state": state}}
+    )
     assert answer.status_code == 200, answer.text
 
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 @rule("CV-48", "RS-15", "CV-22")
-async def test_every_outcome_has_its_record_and_its_link_in_the_audit(presser: GatewayClient, bench: Bench, acting: LiveEasel) -> None:
+async def test_every_outcome_has_its_record_and_its_link_in_the_audit(
+    presser: GatewayClient, bench: Bench, acting: LiveEasel
+) -> None:
     actions = {
         "done": calls(bench.act),
         "fails": calls(bench.fail, args={"name": "x"}),
@@ -54,13 +56,23 @@ async def test_every_outcome_has_its_record_and_its_link_in_the_audit(presser: G
     ]
     client_id = records[0]["actor"]["clientId"]
     for record in records:
-        assert record["actor"] == {"userId": "owner", "kind": "user", "name": "owner", "clientId": client_id, "trigger": "client"}
+        assert record["actor"] == {
+            "userId": "owner",
+            "kind": "user",
+            "name": "owner",
+            "clientId": client_id,
+            "trigger": "client",
+        }
         assert record.get("tool") == actions[record["actionId"]].get("tool")
         assert record["askedAt"] >= before
         assert ("startedAt" in record) == (record["status"] in ("completed", "failed"))
         assert ("endedAt" in record) == (record["status"] != "asked")
         assert ("error" in record) == (record["status"] == "failed")
-    assert [record.get("confirmedBy") for record in records if record["actionId"] == "asks"] == [None, "owner", "owner"]
+    assert [record.get("confirmedBy") for record in records if record["actionId"] == "asks"] == [
+        None,
+        "owner",
+        "owner",
+    ]
     page = await board.records(limit=3)
     assert page + await board.records(before=page[-1]["eventId"], limit=200) == records
     assert (await refused(board.records(before="\x00"))).code == 400
@@ -69,7 +81,10 @@ async def test_every_outcome_has_its_record_and_its_link_in_the_audit(presser: G
         return len(audited(acting, "canvas.action", board.name)) == 6
 
     await eventually(all_audited)
-    links = {link["details"]["eventId"]: link["details"]["status"] for link in audited(acting, "canvas.action", board.name)}
+    links = {
+        link["details"]["eventId"]: link["details"]["status"]
+        for link in audited(acting, "canvas.action", board.name)
+    }
     assert links == {record["eventId"]: record["status"] for record in records if record["status"] != "asked"}
     assert len(audited(acting, "canvas.confirmed", board.name)) == 1
 

@@ -35,28 +35,46 @@ async def messages(easel: LiveEasel, session: str) -> list[dict[str, Any]]:
 
 
 async def runs_of(easel: LiveEasel, session: str) -> list[str]:
-    return [row["run_id"] for row in await asyncio.to_thread(easel.sql, f"select run_id from runs where session_id = '{session}'")]
+    return [
+        row["run_id"]
+        for row in await asyncio.to_thread(
+            easel.sql, f"select run_id from runs where session_id = '{session}'"
+        )
+    ]
 
 
 # --- sending ------------------------------------------------------------------------------------------------------------
 
 
 @rule("CV-24", "CV-43", "CV-39")
-async def test_a_message_is_sent_and_not_waited_for_unless_its_answer_is_to_be_kept(presser: GatewayClient, acting: LiveEasel) -> None:
+async def test_a_message_is_sent_and_not_waited_for_unless_its_answer_is_to_be_kept(
+    presser: GatewayClient, acting: LiveEasel
+) -> None:
     session = new_session()
     board = await Board.made(presser, {"go": says(WAITING)}, ownerSessionKey=f"agent:main:{session}")
     await board.listen()
     answer = await board.press("go")
-    assert answer["result"] == {"runId": (await runs_of(acting, session))[0], "sessionKey": f"agent:main:{session}"}
+    assert answer["result"] == {
+        "runId": (await runs_of(acting, session))[0],
+        "sessionKey": f"agent:main:{session}",
+    }
     assert (answer["status"], answer["revision"]) == ("completed", 1)
-    assert [one.event for one in await presser.events(2)] == ["canvas.action.started", "canvas.action.finished"]
-    assert (await asyncio.to_thread(acting.view, answer["result"]["runId"]))["status"] in ("queued", "running")
+    assert [one.event for one in await presser.events(2)] == [
+        "canvas.action.started",
+        "canvas.action.finished",
+    ]
+    assert (await asyncio.to_thread(acting.view, answer["result"]["runId"]))["status"] in (
+        "queued",
+        "running",
+    )
     assert [one["role"] for one in await messages(acting, session)] == ["user"], "in the session's own thread"
     await asyncio.to_thread(acting.cancel, answer["result"]["runId"])
 
 
 @rule("CV-24", "CV-43", "RS-43", "RS-12")
-async def test_an_answer_that_is_to_be_kept_is_waited_for_and_stored(presser: GatewayClient, acting: LiveEasel) -> None:
+async def test_an_answer_that_is_to_be_kept_is_waited_for_and_stored(
+    presser: GatewayClient, acting: LiveEasel
+) -> None:
     session = new_session()
     actions = {
         "go": answers("forty-two", saveAs="plan.answer"),
@@ -67,7 +85,11 @@ async def test_an_answer_that_is_to_be_kept_is_waited_for_and_stored(presser: Ga
     await board.listen()
     answer = await board.press("go")
     assert (answer["result"], answer["revision"]) == ("forty-two", 2)
-    assert [one.event for one in await presser.events(3)] == ["canvas.action.started", "canvas.updated", "canvas.action.finished"]
+    assert [one.event for one in await presser.events(3)] == [
+        "canvas.action.started",
+        "canvas.updated",
+        "canvas.action.finished",
+    ]
     await asyncio.gather(board.press("list"), board.press("list"))
     state = await board.state()
     assert (state["plan"]["answer"]["ok"], state["plan"]["answer"]["result"]) == (True, "forty-two")
@@ -78,7 +100,9 @@ async def test_an_answer_that_is_to_be_kept_is_waited_for_and_stored(presser: Ga
 
 
 @rule("CV-24")
-async def test_a_message_goes_to_its_session_or_to_the_canvass_own(presser: GatewayClient, acting: LiveEasel) -> None:
+async def test_a_message_goes_to_its_session_or_to_the_canvass_own(
+    presser: GatewayClient, acting: LiveEasel
+) -> None:
     mine, other, helper = new_session(), new_session(), f"agent:helper:{new_session()}"
     actions = {
         "own": answers("own", saveAs="own"),
@@ -98,7 +122,11 @@ async def test_a_message_goes_to_its_session_or_to_the_canvass_own(presser: Gate
 @rule("CV-26", "CV-27", "CV-28")
 async def test_a_message_has_its_placeholders_filled_once(presser: GatewayClient, acting: LiveEasel) -> None:
     session = new_session()
-    action = says("About {{state.what}}, {{input.how}}{{state.none}}: {{nothing}}", sessionKey=f"agent:main:{session}", saveAs="x")
+    action = says(
+        "About {{state.what}}, {{input.how}}{{state.none}}: {{nothing}}",
+        sessionKey=f"agent:main:{session}",
+        saveAs="x",
+    )
     board = await Board.made(presser, {"go": action}, state={"what": "{{input.how}}"})
     await board.press("go", how="now")
     first = (await messages(acting, session))[0]
@@ -108,7 +136,9 @@ async def test_a_message_has_its_placeholders_filled_once(presser: GatewayClient
 @rule("CV-36", "CV-43")
 async def test_one_request_is_one_message(presser: GatewayClient, acting: LiveEasel) -> None:
     session = new_session()
-    board = await Board.made(presser, {"go": answers("once", saveAs="x")}, ownerSessionKey=f"agent:main:{session}")
+    board = await Board.made(
+        presser, {"go": answers("once", saveAs="x")}, ownerSessionKey=f"agent:main:{session}"
+    )
     told = await asyncio.gather(*(board.press("go", requestId="r") for _ in range(8)))
     assert [one == told[0] for one in told] == [True] * 8
     assert len(await runs_of(acting, session)) == 1
@@ -120,7 +150,9 @@ async def test_one_request_is_one_message(presser: GatewayClient, acting: LiveEa
 @rule("CV-42", "CV-43")
 async def test_a_run_that_fails_fails_its_action_with_the_reason(presser: GatewayClient) -> None:
     message = script({"say": "half a word"}, {"fail": "the model is on strike"})
-    board = await Board.made(presser, {"go": says(message, saveAs="x")}, ownerSessionKey=f"agent:main:{new_session()}")
+    board = await Board.made(
+        presser, {"go": says(message, saveAs="x")}, ownerSessionKey=f"agent:main:{new_session()}"
+    )
     await board.listen()
     problem = await refused(board.press("go"))
     assert (problem.code, "the model is on strike" in problem.error["message"]) == (500, True)
@@ -131,7 +163,9 @@ async def test_a_run_that_fails_fails_its_action_with_the_reason(presser: Gatewa
 @rule("CV-42", "CV-43")
 async def test_a_run_that_is_cancelled_fails_its_action(presser: GatewayClient, acting: LiveEasel) -> None:
     session = new_session()
-    board = await Board.made(presser, {"go": says(WAITING, saveAs="x")}, ownerSessionKey=f"agent:main:{session}")
+    board = await Board.made(
+        presser, {"go": says(WAITING, saveAs="x")}, ownerSessionKey=f"agent:main:{session}"
+    )
     press = asyncio.create_task(board.press("go"))
 
     async def is_started() -> bool:
@@ -151,13 +185,17 @@ async def test_a_run_that_takes_too_long_is_not_waited_for_and_its_late_answer_i
 ) -> None:
     session = new_session()
     message = script({"call": bench.hold.name, "args": {"name": session}}, {"say": "at last"})
-    board = await Board.made(presser, {"go": says(message, saveAs="x", timeoutMs=50)}, ownerSessionKey=f"agent:main:{session}")
+    board = await Board.made(
+        presser, {"go": says(message, saveAs="x", timeoutMs=50)}, ownerSessionKey=f"agent:main:{session}"
+    )
     problem = await refused(board.press("go"))
     assert (problem.code, "0.05 s" in problem.error["message"]) == (504, True)
     bench.gate.let_go(session)
 
     async def has_answered() -> bool:
-        return [one["text"] for one in await messages(acting, session) if one["role"] == "assistant"] == ["at last"]
+        return [one["text"] for one in await messages(acting, session) if one["role"] == "assistant"] == [
+            "at last"
+        ]
 
     await eventually(has_answered)
     assert (await board.state(), await board.revision()) == ({}, 1)
@@ -166,7 +204,9 @@ async def test_a_run_that_takes_too_long_is_not_waited_for_and_its_late_answer_i
 @rule("CV-42")
 async def test_a_message_that_is_too_large_or_empty_fails(presser: GatewayClient, acting: LiveEasel) -> None:
     session = new_session()
-    board = await Board.made(presser, {"go": says("{{input.x}}", saveAs="x")}, ownerSessionKey=f"agent:main:{session}")
+    board = await Board.made(
+        presser, {"go": says("{{input.x}}", saveAs="x")}, ownerSessionKey=f"agent:main:{session}"
+    )
     assert (await refused(board.press("go", x="y" * 300_000))).code == 413
     assert (await refused(board.press("go"))).code == 400
     assert await runs_of(acting, session) == []
@@ -175,9 +215,17 @@ async def test_a_message_that_is_too_large_or_empty_fails(presser: GatewayClient
 
 @rule("RS-35", "CC-23", "RS-43")
 @pytest.mark.parametrize("heavy", ["base64", "text"])
-async def test_a_heavy_answer_is_whole_in_the_answer_and_light_in_the_tables(presser: GatewayClient, acting: LiveEasel, heavy: str) -> None:
-    text = base64.b64encode(secrets.token_bytes(4_000)).decode() if heavy == "base64" else "a long story, that goes on. " * 300
-    board = await Board.made(presser, {"go": says("{{input.script}}", saveAs="x")}, ownerSessionKey=f"agent:main:{new_session()}")
+async def test_a_heavy_answer_is_whole_in_the_answer_and_light_in_the_tables(
+    presser: GatewayClient, acting: LiveEasel, heavy: str
+) -> None:
+    text = (
+        base64.b64encode(secrets.token_bytes(4_000)).decode()
+        if heavy == "base64"
+        else "a long story, that goes on. " * 300
+    )
+    board = await Board.made(
+        presser, {"go": says("{{input.script}}", saveAs="x")}, ownerSessionKey=f"agent:main:{new_session()}"
+    )
     assert (await board.press("go", script=script({"say": text})))["result"] == text
     saved = (await board.state())["x"]["result"]
     if heavy == "text":

@@ -29,7 +29,9 @@ def an_hour_earlier(easel: LiveEasel, canvas: str) -> None:
 
 
 @rule("CV-22", "RS-13")
-async def test_twenty_wait_and_the_next_is_told_to_come_back(presser: GatewayClient, bench: Bench, acting: LiveEasel) -> None:
+async def test_twenty_wait_and_the_next_is_told_to_come_back(
+    presser: GatewayClient, bench: Bench, acting: LiveEasel
+) -> None:
     actions = {"asks": calls(bench.act, confirm="always"), "goes": calls(bench.act)}
     board, other = await Board.made(presser, actions), await Board.made(presser, actions)
     asked = [await board.press("asks", requestId=f"r{n}") for n in range(MOST)]
@@ -38,7 +40,9 @@ async def test_twenty_wait_and_the_next_is_told_to_come_back(presser: GatewayCli
     assert (problem.code, problem.error["retryable"], problem.details["limit"]) == (429, True, MOST)
     assert (await board.whole())["descriptor"]["lastSeq"] == head, "nobody is told of what was not even asked"
     assert len(await board.asked()) == len(await board.records()) == MOST
-    assert (await board.press("asks", requestId="r0"))["confirmationId"] == asked[0]["confirmationId"], "the same press again is no other"
+    assert (await board.press("asks", requestId="r0"))["confirmationId"] == asked[0]["confirmationId"], (
+        "the same press again is no other"
+    )
     assert (await board.press("goes"))["status"] == "completed", "what needs no consent goes on"
     assert (await other.press("asks"))["status"] == "needs_confirmation", "nor is another canvas held up"
     await board.confirm(asked[3], approve=False)
@@ -54,7 +58,9 @@ async def on_record(easel: LiveEasel, canvas: str) -> bool:
     return any("wait for a person" in one["details"]["problem"] for one in found)
 
 
-async def test_what_was_asked_too_long_ago_takes_no_room(presser: GatewayClient, bench: Bench, acting: LiveEasel) -> None:
+async def test_what_was_asked_too_long_ago_takes_no_room(
+    presser: GatewayClient, bench: Bench, acting: LiveEasel
+) -> None:
     board = await Board.made(presser, {"asks": calls(bench.act, confirm="always")})
     for _ in range(MOST):
         await board.press("asks")
@@ -63,7 +69,9 @@ async def test_what_was_asked_too_long_ago_takes_no_room(presser: GatewayClient,
     assert len(await board.asked()) == 1
 
 
-async def test_of_many_at_once_exactly_as_many_wait_as_may(presser: GatewayClient, bench: Bench, acting: LiveEasel) -> None:
+async def test_of_many_at_once_exactly_as_many_wait_as_may(
+    presser: GatewayClient, bench: Bench, acting: LiveEasel
+) -> None:
     board = await Board.made(presser, {"asks": calls(bench.act, confirm="always")})
 
     async def flood() -> list[Any]:
@@ -77,7 +85,9 @@ async def test_of_many_at_once_exactly_as_many_wait_as_may(presser: GatewayClien
 
 
 async def test_how_many_is_a_setting(tmp_path: Path, bench: Bench) -> None:
-    with LiveEasel(tmp_path, with_worker=False, settings={"max_confirmations": 2}, tools=bench.tools) as easel:
+    with LiveEasel(
+        tmp_path, with_worker=False, settings={"max_confirmations": 2}, tools=bench.tools
+    ) as easel:
         async with GatewayClient.connected(easel.base_url, easel.token, new_session()) as client:
             board = await Board.made(client, {"asks": calls(bench.act, confirm="always")})
             await board.press("asks")

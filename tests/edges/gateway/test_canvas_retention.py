@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 async def changed(client: GatewayClient, canvas: str, times: int) -> int:
     """The last event's number after so many changes."""
     for n in range(times):
-        await client.call("canvas.patch", canvasId=canvas, statePatch=[{"op": "add", "path": "/n", "value": n}])
+        await client.call(
+            "canvas.patch", canvasId=canvas, statePatch=[{"op": "add", "path": "/n", "value": n}]
+        )
     return (await client.call("canvas.get", canvasId=canvas))["descriptor"]["lastSeq"]
 
 
@@ -36,7 +38,10 @@ async def test_an_old_cursor_is_gone_and_whoever_reads_the_canvas_goes_on_from_t
     assert await shorten(easel) >= last - 1
     for cursor in (0, 1, last - 2):
         answer = easel.get(f"/sse/canvas/{canvas}", headers={"Last-Event-ID": str(cursor)})
-        assert (answer.status_code, answer.json()["error"]["details"]) == (410, {"cursor": cursor, "oldest": last, "newest": last})
+        assert (answer.status_code, answer.json()["error"]["details"]) == (
+            410,
+            {"cursor": cursor, "oldest": last, "newest": last},
+        )
         with pytest.raises(Refused) as gone:
             await client.call("canvas.subscribe", canvasId=canvas, afterSeq=cursor)
         assert gone.value.error["name"] == "CURSOR_GONE"
@@ -48,14 +53,18 @@ async def test_an_old_cursor_is_gone_and_whoever_reads_the_canvas_goes_on_from_t
     assert (heard.event, heard.seq) == ("canvas.updated", last + 1)
 
 
-async def test_who_names_no_cursor_gets_what_there_is(client: GatewayClient, easel: LiveEasel, canvas: str) -> None:
+async def test_who_names_no_cursor_gets_what_there_is(
+    client: GatewayClient, easel: LiveEasel, canvas: str
+) -> None:
     last = await changed(client, canvas, 3)
     await shorten(easel)
     await client.call("canvas.subscribe", canvasId=canvas)
     assert (await client.event()).seq == last
 
 
-async def test_who_watches_while_a_log_is_shortened_sees_no_gap(client: GatewayClient, easel: LiveEasel, canvas: str) -> None:
+async def test_who_watches_while_a_log_is_shortened_sees_no_gap(
+    client: GatewayClient, easel: LiveEasel, canvas: str
+) -> None:
     last = await changed(client, canvas, 3)
     await client.call("canvas.subscribe", canvasId=canvas, afterSeq=last)
     await shorten(easel)
@@ -64,8 +73,13 @@ async def test_who_watches_while_a_log_is_shortened_sees_no_gap(client: GatewayC
 
 
 @rule("CV-48")
-async def test_records_of_actions_stay_when_the_log_that_told_of_them_is_shortened(client: GatewayClient, easel: LiveEasel) -> None:
-    spec = {"version": 1, "actions": {"set": {"kind": "state.patch", "patch": [{"op": "add", "path": "/a", "value": 1}]}}}
+async def test_records_of_actions_stay_when_the_log_that_told_of_them_is_shortened(
+    client: GatewayClient, easel: LiveEasel
+) -> None:
+    spec = {
+        "version": 1,
+        "actions": {"set": {"kind": "state.patch", "patch": [{"op": "add", "path": "/a", "value": 1}]}},
+    }
     await client.call("canvas.create", canvasId=(name := new_session()), spec=spec)
     done = await client.call("canvas.action", canvasId=name, actionId="set")
     await shorten(easel)

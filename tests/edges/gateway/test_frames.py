@@ -38,14 +38,19 @@ BAD: list[tuple[str | bytes, str | None]] = [
     ('{"type":"req","id":"7","method":5}', "7"),
     ('{"type":"req","id":"7","method":"tools.list","params":[]}', "7"),
     ('{"type":"req","id":"7","method":"tools.list","method":"canvas.list"}', "7"),
-    ('{"type":"req","id":"7","method":"tools.list","params":' + '{"a":' * 5_000 + "1" + "}" * 5_000 + "}", None),
+    (
+        '{"type":"req","id":"7","method":"tools.list","params":' + '{"a":' * 5_000 + "1" + "}" * 5_000 + "}",
+        None,
+    ),
 ]
 
 
 @rule("CV-01")
 @case("R5")
 @pytest.mark.parametrize("frame, id_", BAD, ids=[str(row[0])[:50] for row in BAD])
-async def test_a_bad_frame_gets_a_400_and_the_connection_stays(small_easel: LiveEasel, frame: str | bytes, id_: str | None) -> None:
+async def test_a_bad_frame_gets_a_400_and_the_connection_stays(
+    small_easel: LiveEasel, frame: str | bytes, id_: str | None
+) -> None:
     """Bug 13 of GSV: malformed JSON or an unknown frame type met silence."""
     async with GatewayClient.connected(small_easel.base_url, small_easel.token, new_session()) as client:
         await client.send(frame)
@@ -60,7 +65,13 @@ async def test_no_depth_of_a_frame_ends_the_connection(small_easel: LiveEasel) -
     """Readers differ in how deep they go: where one has gone further than the next one can, that must not be the end of all requests."""
     async with GatewayClient.connected(small_easel.base_url, small_easel.token, new_session()) as client:
         for depth in (*range(400, 1_100, 7), *range(960, 1_000)):
-            await client.send('{"type":"req","id":"7","method":"tools.list","params":{"a":' + "[" * depth + '":"' + "]" * depth + "}}")
+            await client.send(
+                '{"type":"req","id":"7","method":"tools.list","params":{"a":'
+                + "[" * depth
+                + '":"'
+                + "]" * depth
+                + "}}"
+            )
             res = await client.stray()
             assert (res["ok"], res["error"]["code"]) == (False, 400), depth
         assert (await client.call("tools.list"))["tools"]
@@ -80,7 +91,10 @@ async def test_a_frame_of_100_megabytes_ends_the_connection_with_1009(small_ease
             await client.send('"' + "x" * 100_000_000 + '"')
         code, reason = await client.closed()
         assert code == 1009
-        assert reason == "A frame has at most 1048576 bytes (EASEL_MAX_FRAME_BYTES); POST /api/rpc takes EASEL_MAX_BODY_BYTES."
+        assert (
+            reason
+            == "A frame has at most 1048576 bytes (EASEL_MAX_FRAME_BYTES); POST /api/rpc takes EASEL_MAX_BODY_BYTES."
+        )
 
 
 @case("R5")
@@ -90,7 +104,9 @@ async def test_text_that_is_no_utf_8_ends_the_connection_with_1007(small_easel: 
         assert (await client.closed())[0] == 1007
 
 
-async def test_more_requests_at_once_than_allowed_get_a_429_and_the_others_their_answers(small_easel: LiveEasel) -> None:
+async def test_more_requests_at_once_than_allowed_get_a_429_and_the_others_their_answers(
+    small_easel: LiveEasel,
+) -> None:
     async with GatewayClient.connected(small_easel.base_url, small_easel.token, new_session()) as client:
         name = new_session()
         await client.call("canvas.create", canvasId=name)
@@ -130,7 +146,9 @@ def _writer_held(database: Any) -> Any:
         waiting.result(20)
 
 
-async def test_answers_come_when_they_are_ready_and_not_in_the_order_of_the_questions(small_easel: LiveEasel) -> None:
+async def test_answers_come_when_they_are_ready_and_not_in_the_order_of_the_questions(
+    small_easel: LiveEasel,
+) -> None:
     async with GatewayClient.connected(small_easel.base_url, small_easel.token, new_session()) as client:
         name = new_session()
         await client.call("canvas.create", canvasId=name)
@@ -145,7 +163,9 @@ async def test_answers_come_when_they_are_ready_and_not_in_the_order_of_the_ques
         assert (await client.stray())["id"] == "slow"
 
 
-async def test_what_breaks_inside_is_told_by_a_reference_alone(small_easel: LiveEasel, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_breaks_inside_is_told_by_a_reference_alone(
+    small_easel: LiveEasel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def breaks(*_: object, **__: object) -> None:
         raise ZeroDivisionError("the secret of the house")
 

@@ -30,7 +30,9 @@ async def test_hello_says_what_is_there_and_nothing_else(small_easel: LiveEasel)
         assert hello["server"]["connectionId"].startswith("con_")
         methods, events = hello["features"]["methods"], hello["features"]["events"]
         assert set(methods) == {*METHODS, "connect", "canvas.subscribe", "canvas.unsubscribe"}
-        assert {name for name in events if name in EVENT_TYPES} == {name for name in EVENT_TYPES if name.startswith("canvas.")}
+        assert {name for name in events if name in EVENT_TYPES} == {
+            name for name in EVENT_TYPES if name.startswith("canvas.")
+        }
         for method in methods:
             refused = await client.refusal(method, {"surprise": True})
             assert refused is not None
@@ -58,7 +60,9 @@ async def test_one_signs_in_by_any_of_four_ways(small_easel: LiveEasel, by: str)
 
 @rule("CV-08")
 @pytest.mark.parametrize("by", ["nothing", "link", "header", "connect", "wrong beats right"])
-async def test_who_is_not_signed_in_is_answered_401_before_the_goodbye(small_easel: LiveEasel, by: str) -> None:
+async def test_who_is_not_signed_in_is_answered_401_before_the_goodbye(
+    small_easel: LiveEasel, by: str
+) -> None:
     """Bug 12 of GSV: its socket closed before any answer."""
     opened = {
         "nothing": GatewayClient.open(small_easel.base_url, None),
@@ -145,7 +149,9 @@ async def test_the_same_client_again_takes_the_place_of_the_older_connection(sma
         for still_there in (newer, other):
             await still_there.call("tools.list")
         async with GatewayClient.connected(small_easel.base_url, small_easel.token, "one"):
-            assert (await newer.closed())[0] == 1000, "the late end of the older one has not put the newer one out of sight"
+            assert (await newer.closed())[0] == 1000, (
+                "the late end of the older one has not put the newer one out of sight"
+            )
 
 
 async def test_more_connections_than_allowed_are_told_so_before_the_handshake(tmp_path: Path) -> None:

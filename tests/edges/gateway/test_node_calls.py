@@ -44,14 +44,20 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
 def apart(tmp_path_factory: pytest.TempPathFactory, module_database_url: str) -> Iterator[LiveEasel]:
     """Two instances that tell each other by the bell alone."""
     settings = {"poll_seconds": LONG_POLL, "node_seconds": 3 * LONG_POLL, "max_result_bytes": 200_000}
-    with Live(tmp_path_factory.mktemp("easel"), module_database_url, edges=2, with_worker=False, settings=settings) as live:
+    with Live(
+        tmp_path_factory.mktemp("easel"), module_database_url, edges=2, with_worker=False, settings=settings
+    ) as live:
         yield live
 
 
 @pytest.fixture(params=["here", "elsewhere"])
 def place(request: pytest.FixtureRequest) -> tuple[LiveEasel, int]:
     """Where a call is made to a node that is connected to the first instance."""
-    return (request.getfixturevalue("alone"), 0) if request.param == "here" else (request.getfixturevalue("apart"), 1)
+    return (
+        (request.getfixturevalue("alone"), 0)
+        if request.param == "here"
+        else (request.getfixturevalue("apart"), 1)
+    )
 
 
 async def said(call: asyncio.Future[Any]) -> str:
@@ -90,7 +96,9 @@ VALUES: list[Any] = [
 
 
 @rule("CV-03")
-async def test_a_node_hears_the_bare_name_and_what_it_answers_is_the_result(place: tuple[LiveEasel, int]) -> None:
+async def test_a_node_hears_the_bare_name_and_what_it_answers_is_the_result(
+    place: tuple[LiveEasel, int],
+) -> None:
     easel, at = place
     name = new_session()
     async with NodePeer.connected(easel, name) as node:
@@ -123,7 +131,9 @@ async def test_base64_goes_there_and_back_and_stands_in_no_table(apart: LiveEase
 @rule("CV-03")
 async def test_an_agent_reaches_a_node_by_the_same_name_with_the_same_result(small: LiveEasel) -> None:
     async with NodePeer.connected(small, "laptop") as node:
-        run_id = small.start(script({"call": "laptop__Echo", "args": {"a": 1}}, {"call": "laptop__Nothing", "args": {}}))
+        run_id = small.start(
+            script({"call": "laptop__Echo", "args": {"a": 1}}, {"call": "laptop__Nothing", "args": {}})
+        )
         await node.echo_one()
         events = await asyncio.to_thread(small.events, run_id)
         results = [event.data for event in events if event.type == "tool.result"]
@@ -138,12 +148,21 @@ SPEC = {
     "version": 1,
     "toolPolicy": {"allow": ["laptop__Echo"]},
     "state": {"who": "ada"},
-    "actions": {"ask": {"kind": "tool.call", "tool": "laptop__Echo", "args": {"text": "hello {{state.who}}"}, "saveAs": "answer"}},
+    "actions": {
+        "ask": {
+            "kind": "tool.call",
+            "tool": "laptop__Echo",
+            "args": {"text": "hello {{state.who}}"},
+            "saveAs": "answer",
+        }
+    },
 }
 
 
 @rule("CV-03", "RS-45")
-async def test_a_canvas_reaches_a_node_by_the_same_name_and_is_told_503_while_it_is_away(small: LiveEasel) -> None:
+async def test_a_canvas_reaches_a_node_by_the_same_name_and_is_told_503_while_it_is_away(
+    small: LiveEasel,
+) -> None:
     name = new_session()
     async with GatewayClient.connected(small.base_url, small.token, name) as client:
         await client.call("canvas.create", canvasId=name, spec=SPEC)
@@ -156,7 +175,9 @@ async def test_a_canvas_reaches_a_node_by_the_same_name_and_is_told_503_while_it
             assert (await pressing)["status"] == "completed"
             shown = await client.call("canvas.get", canvasId=name)
             assert shown["state"]["answer"]["result"] == {"text": "hello ada"}
-            pressing = asyncio.create_task(client.refusal("canvas.action", {"canvasId": name, "actionId": "ask"}))
+            pressing = asyncio.create_task(
+                client.refusal("canvas.action", {"canvasId": name, "actionId": "ask"})
+            )
             await node.invoked()
         failed = await pressing
         assert failed is not None
@@ -193,7 +214,9 @@ async def test_a_call_to_a_node_that_is_here_writes_nothing(small: LiveEasel) ->
         async def are_none() -> bool:
             return await commits_of_some_calls() == 0
 
-        await eventually(are_none)  # the worker's own writes come now and then, a call's would come every time
+        await eventually(
+            are_none
+        )  # the worker's own writes come now and then, a call's would come every time
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -202,7 +225,17 @@ async def test_a_call_to_a_node_that_is_here_writes_nothing(small: LiveEasel) ->
 @case("X4")
 @pytest.mark.parametrize(
     "name",
-    ["laptop__bash", "laptop__Bash ", " laptop__Bash", "Laptop__Bash", "laptop__Ваsh", "laptop_Bash", "Bash", "laptop__", "desktop__Bash"],
+    [
+        "laptop__bash",
+        "laptop__Bash ",
+        " laptop__Bash",
+        "Laptop__Bash",
+        "laptop__Ваsh",
+        "laptop_Bash",
+        "Bash",
+        "laptop__",
+        "desktop__Bash",
+    ],
 )
 async def test_a_tool_is_found_by_its_exact_name_only(small: LiveEasel, name: str) -> None:
     async with NodePeer.connected(small, "laptop") as node:
@@ -230,11 +263,15 @@ BAD_ANSWERS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("answer", BAD_ANSWERS)
-async def test_an_answer_that_is_none_gets_a_400_and_the_call_goes_on(small: LiveEasel, answer: dict[str, Any]) -> None:
+async def test_an_answer_that_is_none_gets_a_400_and_the_call_goes_on(
+    small: LiveEasel, answer: dict[str, Any]
+) -> None:
     async with NodePeer.connected(small, "laptop") as node:
         call = using(small, "laptop__Echo")
         call_id = (await node.invoked())["callId"]
-        refused = await node.client.refusal("tool.result", {**answer, **({"callId": call_id} if answer.get("callId") == "CALL" else {})})
+        refused = await node.client.refusal(
+            "tool.result", {**answer, **({"callId": call_id} if answer.get("callId") == "CALL" else {})}
+        )
         assert refused is not None
         assert refused.code == 400
         await node.answer(call_id, result="good")
@@ -248,7 +285,10 @@ async def test_a_call_is_answered_once_and_only_by_the_node_that_was_asked(easel
         call = using(easel, f"{name}__Echo")
         call_id = (await node.invoked())["callId"]
         assert await other.answer(call_id, result="forged") == {"ok": True, "dropped": True}
-        assert await other.client.call("tool.progress", callId=call_id, text="forged") == {"ok": True, "dropped": True}
+        assert await other.client.call("tool.progress", callId=call_id, text="forged") == {
+            "ok": True,
+            "dropped": True,
+        }
         assert await node.answer("call_unknown", result="forged") == {"ok": True, "dropped": True}
         assert await node.answer(call_id, result="first") == {"ok": True}
         assert await node.answer(call_id, result="second") == {"ok": True, "dropped": True}
@@ -257,7 +297,9 @@ async def test_a_call_is_answered_once_and_only_by_the_node_that_was_asked(easel
 
 @case("X8")
 @pytest.mark.parametrize("result, part", [("x" * 20_000, "over the limit"), ([[[]]], "")])
-async def test_a_result_beyond_the_limits_is_refused_and_the_node_stays(small: LiveEasel, result: Any, part: str) -> None:
+async def test_a_result_beyond_the_limits_is_refused_and_the_node_stays(
+    small: LiveEasel, result: Any, part: str
+) -> None:
     async with NodePeer.connected(small, "laptop") as node:
         call = using(small, "laptop__Echo")
         await node.answer((await node.invoked())["callId"], result=result)
@@ -275,7 +317,11 @@ async def test_of_an_error_so_much_is_told_on_and_no_more(place: tuple[LiveEasel
     easel, at = place
     name = new_session()
     async with NodePeer.connected(easel, name) as node:
-        for error, told in (("x" * LONGEST_ERROR, "x" * 4_000), ("x" * 100_000, "x" * 4_000), ("", "failed.")):
+        for error, told in (
+            ("x" * LONGEST_ERROR, "x" * 4_000),
+            ("x" * 100_000, "x" * 4_000),
+            ("", "failed."),
+        ):
             call = using(easel, f"{name}__Echo", at=at)
             assert await node.answer((await node.invoked())["callId"], error=error) == {"ok": True}
             assert await said(call) == f"{name}__Echo: {told}"
@@ -364,10 +410,15 @@ async def test_output_reaches_whoever_wants_to_see_it_while_the_call_runs(small:
         assert too_long.code == 400
         for _ in range(20):
             await node.client.call("tool.progress", callId=call_id, text="z" * 65_536)
-        assert len("".join(seen)) == 1_048_576, "of more than a megabyte the rest is in the result, or nowhere"
+        assert len("".join(seen)) == 1_048_576, (
+            "of more than a megabyte the rest is in the result, or nowhere"
+        )
         await node.answer(call_id, result=1)
         assert await call == 1
-        assert await node.client.call("tool.progress", callId=call_id, text="late") == {"ok": True, "dropped": True}
+        assert await node.client.call("tool.progress", callId=call_id, text="late") == {
+            "ok": True,
+            "dropped": True,
+        }
 
 
 # --- two instances -----------------------------------------------------------------------------------------------------
@@ -433,15 +484,21 @@ async def test_the_nodes_of_an_instance_that_died_run_out_with_their_calls(
 ) -> None:
     settings = {"node_seconds": 600.0, "poll_seconds": 0.1}
     name = new_session()
-    with Live(tmp_path_factory.mktemp("easel"), module_database_url, edges=2, with_worker=False, settings=settings) as live:
+    with Live(
+        tmp_path_factory.mktemp("easel"), module_database_url, edges=2, with_worker=False, settings=settings
+    ) as live:
         dead: Any = live.instances[0].stories.nodes
         async with NodePeer.connected(live, name) as node:
             await eventually(lambda: _knows(live, 1, f"{name}__Echo"))
             call = using(live, f"{name}__Echo", at=1)
             await node.invoked()
-            live._loop.call_soon_threadsafe(dead._duty.cancel)  # it renews nothing any more, and answers nothing
+            live._loop.call_soon_threadsafe(
+                dead._duty.cancel
+            )  # it renews nothing any more, and answers nothing
             await eventually(lambda: _is_over(dead._duty))
-            live.sql(f"update nodes set expires_at = clock_timestamp() where node_id = '{name}'")  # as if that time were over
+            live.sql(
+                f"update nodes set expires_at = clock_timestamp() where node_id = '{name}'"
+            )  # as if that time were over
             assert "went away" in await said(call)
             assert "there is no such tool" in await said(using(live, f"{name}__Echo", at=1))
 
@@ -450,9 +507,17 @@ async def _is_over(task: asyncio.Task[Any]) -> bool:
     return task.done()
 
 
-async def test_without_the_bell_a_poll_does_it(tmp_path_factory: pytest.TempPathFactory, module_database_url: str) -> None:
+async def test_without_the_bell_a_poll_does_it(
+    tmp_path_factory: pytest.TempPathFactory, module_database_url: str
+) -> None:
     name = new_session()
-    with Live(tmp_path_factory.mktemp("easel"), module_database_url, edges=2, with_worker=False, settings={"poll_seconds": 0.2}) as live:
+    with Live(
+        tmp_path_factory.mktemp("easel"),
+        module_database_url,
+        edges=2,
+        with_worker=False,
+        settings={"poll_seconds": 0.2},
+    ) as live:
         for instance in live.instances:
             bell: Any = instance.opened.bell
             bell.ring = lambda _: None

@@ -45,21 +45,31 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
     """Gives up soon what does not say that it is there: only for nodes that are meant to be given up."""
-    with Live(tmp_path_factory.mktemp("easel"), with_worker=False, settings={"node_heartbeat_seconds": HEARTBEAT_SECONDS}) as live:
+    with Live(
+        tmp_path_factory.mktemp("easel"),
+        with_worker=False,
+        settings={"node_heartbeat_seconds": HEARTBEAT_SECONDS},
+    ) as live:
         yield live
 
 
 def token_for(easel: LiveEasel, kind: str, **given: Any) -> tuple[str, str]:
     """A new token's id, and the token."""
     instance = easel.instances[0]
-    made, secret = easel.do(Tokens(instance.opened.tokens, instance.stories.audit).create("owner", kind, **given))
+    made, secret = easel.do(
+        Tokens(instance.opened.tokens, instance.stories.audit).create("owner", kind, **given)
+    )
     return made.token_id, secret
 
 
-async def refusal(easel: LiveEasel, node_id: str = "laptop", *, token: str | None = None, tools: Any = None, **changed: Any) -> Refused:
+async def refusal(
+    easel: LiveEasel, node_id: str = "laptop", *, token: str | None = None, tools: Any = None, **changed: Any
+) -> Refused:
     async with GatewayClient.open(easel.base_url, token or easel.token) as client:
         with pytest.raises(Refused) as refused:
-            await client.connect(node_id, **{"mode": "node", "tools": TOOLS if tools is None else tools, **changed})
+            await client.connect(
+                node_id, **{"mode": "node", "tools": TOOLS if tools is None else tools, **changed}
+            )
         return refused.value
 
 
@@ -75,7 +85,10 @@ async def test_a_node_is_greeted_and_its_tools_are_there_for_everyone(easel: Liv
     ):
         hello = node.client.hello
         assert (hello["type"], hello["protocol"]) == ("hello-ok", 1)
-        assert hello["features"] == {"methods": ["connect", "tool.progress", "tool.result"], "events": ["tool.cancel", "tool.invoke"]}
+        assert hello["features"] == {
+            "methods": ["connect", "tool.progress", "tool.result"],
+            "events": ["tool.cancel", "tool.invoke"],
+        }
         assert hello["limits"] == {"frameBytes": 1_048_576, "resultBytes": 262_144}
         tools = {tool["name"]: tool for tool in (await client.call("tools.list"))["tools"]}
         assert tools[f"{name}__Bash"] == {
@@ -84,7 +97,11 @@ async def test_a_node_is_greeted_and_its_tools_are_there_for_everyone(easel: Liv
             "inputSchema": SHELL,
             "annotations": {"readOnlyHint": False, "idempotentHint": False, "destructiveHint": True},
         }
-        assert tools[f"{name}__Echo"]["annotations"] == {"readOnlyHint": True, "idempotentHint": True, "destructiveHint": False}
+        assert tools[f"{name}__Echo"]["annotations"] == {
+            "readOnlyHint": True,
+            "idempotentHint": True,
+            "destructiveHint": False,
+        }
         listed = {tool["name"]: tool["runs_on"] for tool in easel.get("/api/tools").json()["tools"]}
         assert (listed[f"{name}__Bash"], listed["gsv__Echo"]) == (name, "server")
         [seen] = [one for one in (await client.call("nodes.list"))["nodes"] if one["nodeId"] == name]
@@ -101,8 +118,12 @@ async def test_a_node_is_greeted_and_its_tools_are_there_for_everyone(easel: Liv
 
 @rule("RS-61")
 @pytest.mark.parametrize("bash, says", [("off", "off (EASEL_BASH=off)."), ("auto", "on, WITHOUT isolation")])
-async def test_the_server_is_listed_as_a_node_that_says_whether_it_runs_commands(tmp_path: Path, bash: str, says: str) -> None:
-    with Live(tmp_path, with_worker=False, settings={"bash": bash, "sandbox_mode": "logical", "sandbox_free_mb": 0}) as easel:
+async def test_the_server_is_listed_as_a_node_that_says_whether_it_runs_commands(
+    tmp_path: Path, bash: str, says: str
+) -> None:
+    with Live(
+        tmp_path, with_worker=False, settings={"bash": bash, "sandbox_mode": "logical", "sandbox_free_mb": 0}
+    ) as easel:
         [local] = easel.post("/api/rpc", {"method": "nodes.list"}).json()["nodes"]
         tools = easel.post("/api/rpc", {"method": "tools.list"}).json()["tools"]
     offered = [tool["name"] for tool in tools if tool["name"].startswith("local__")]
@@ -117,7 +138,24 @@ async def _is_gone(easel: LiveEasel, name: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "node_id", ["gsv", "GSV", "local", "Local", "a__b", "__a", "a_", "a__", "", "-a", " a", "a b", "a/b", "ü", "x" * 129]
+    "node_id",
+    [
+        "gsv",
+        "GSV",
+        "local",
+        "Local",
+        "a__b",
+        "__a",
+        "a_",
+        "a__",
+        "",
+        "-a",
+        " a",
+        "a b",
+        "a/b",
+        "ü",
+        "x" * 129,
+    ],
 )
 async def test_a_name_that_a_tool_could_be_mistaken_by_is_refused(small: LiveEasel, node_id: str) -> None:
     """Bug 7 of GSV: a node could call itself `gsv` and shadow native tools, and with `__` in its id its tools were out of reach."""
@@ -128,7 +166,10 @@ async def test_a_name_that_a_tool_could_be_mistaken_by_is_refused(small: LiveEas
 
 BOMB = {
     "type": "object",
-    "$defs": {"a0": {"type": "string"}, **{f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n - 1}"}] * 2} for n in range(1, 25)}},
+    "$defs": {
+        "a0": {"type": "string"},
+        **{f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n - 1}"}] * 2} for n in range(1, 25)},
+    },
     "properties": {"x": {"$ref": "#/$defs/a24"}},
 }
 LOOP = {"type": "object", "properties": {"x": {"$ref": "#/properties/x"}}}
@@ -144,21 +185,71 @@ OFFERS: list[tuple[str, Any, int, str]] = [
     ("the same name twice", [a_tool(), a_tool()], 400, "tools[1].name"),
     ("no schema", [{"name": "Echo"}], 400, "tools[0].inputSchema"),
     ("a schema that is none", [a_tool(schema="object")], 400, "tools[0].inputSchema"),
-    ("a type that is none", [a_tool(schema={"type": "object", "properties": {"a": {"type": "strin"}}})], 400, "properties/a/type"),
+    (
+        "a type that is none",
+        [a_tool(schema={"type": "object", "properties": {"a": {"type": "strin"}}})],
+        400,
+        "properties/a/type",
+    ),
     ("arguments without names", [a_tool(schema={"type": "array"})], 400, "type"),
-    ("a schema from elsewhere", [a_tool(schema={"type": "object", "$ref": "http://127.0.0.1:1/x"})], 400, "elsewhere"),
-    ("a file", [a_tool(schema={"type": "object", "properties": {"a": {"$ref": "file:///etc/passwd"}}})], 400, "elsewhere"),
-    ("an identity of its own", [a_tool(schema={"type": "object", "$id": "http://127.0.0.1:1/x"})], 400, "$id"),
-    ("a dialect of its own", [a_tool(schema={"type": "object", "$schema": "http://127.0.0.1:1/x"})], 400, "$schema"),
-    ("a reference to nothing", [a_tool(schema={"type": "object", "allOf": [{"$ref": "#/$defs/x"}]})], 400, "leads to nothing"),
+    (
+        "a schema from elsewhere",
+        [a_tool(schema={"type": "object", "$ref": "http://127.0.0.1:1/x"})],
+        400,
+        "elsewhere",
+    ),
+    (
+        "a file",
+        [a_tool(schema={"type": "object", "properties": {"a": {"$ref": "file:///etc/passwd"}}})],
+        400,
+        "elsewhere",
+    ),
+    (
+        "an identity of its own",
+        [a_tool(schema={"type": "object", "$id": "http://127.0.0.1:1/x"})],
+        400,
+        "$id",
+    ),
+    (
+        "a dialect of its own",
+        [a_tool(schema={"type": "object", "$schema": "http://127.0.0.1:1/x"})],
+        400,
+        "$schema",
+    ),
+    (
+        "a reference to nothing",
+        [a_tool(schema={"type": "object", "allOf": [{"$ref": "#/$defs/x"}]})],
+        400,
+        "leads to nothing",
+    ),
     ("a schema without end", [a_tool(schema=LOOP)], 400, "leads back to itself"),
     ("a schema that takes for ever", [a_tool(schema=BOMB)], 400, "parts"),
-    ("a pattern that takes for ever", [a_tool(schema={"type": "object", "properties": {"a": {"pattern": "(?=a)b"}}})], 400, "pattern"),
-    ("a shell that is not sure", [a_tool(schema={"type": "object", "properties": {"a": {"x-shell": "true"}}})], 400, "x-shell"),
-    ("a hint that is no flag", [a_tool(annotations={"readOnlyHint": "yes"})], 400, "annotations.readOnlyHint"),
+    (
+        "a pattern that takes for ever",
+        [a_tool(schema={"type": "object", "properties": {"a": {"pattern": "(?=a)b"}}})],
+        400,
+        "pattern",
+    ),
+    (
+        "a shell that is not sure",
+        [a_tool(schema={"type": "object", "properties": {"a": {"x-shell": "true"}}})],
+        400,
+        "x-shell",
+    ),
+    (
+        "a hint that is no flag",
+        [a_tool(annotations={"readOnlyHint": "yes"})],
+        400,
+        "annotations.readOnlyHint",
+    ),
     ("a hint that is misspelt", [a_tool(annotations={"readOnly": True})], 400, "annotations.readOnly"),
     ("a member that is not known", [a_tool(schemas={})], 400, "tools[0].schemas"),
-    ("deep nesting", [a_tool(schema={"type": "object", "default": json.loads("[" * 120 + "]" * 120)})], 400, "deeper"),
+    (
+        "deep nesting",
+        [a_tool(schema={"type": "object", "default": json.loads("[" * 120 + "]" * 120)})],
+        400,
+        "deeper",
+    ),
     ("a large definition", [a_tool(description="x y " * 2_000)], 413, "tools[0]"),
     ("Base64 in it", [a_tool(description="iVBORw0KGgo" * 300)], 400, "Base64"),
     ("many tools", [a_tool(f"Echo{n}") for n in range(6)], 400, "5 is the limit"),
@@ -168,7 +259,9 @@ OFFERS: list[tuple[str, Any, int, str]] = [
 @rule("RS-44")
 @case("R7")
 @pytest.mark.parametrize("says, tools, code, part", OFFERS, ids=[row[0] for row in OFFERS])
-async def test_an_offer_is_read_strictly(small: LiveEasel, says: str, tools: Any, code: int, part: str) -> None:
+async def test_an_offer_is_read_strictly(
+    small: LiveEasel, says: str, tools: Any, code: int, part: str
+) -> None:
     refused = await refusal(small, tools=tools)
     assert refused.code == code
     assert part in refused.error["message"]
@@ -200,7 +293,9 @@ WRONG_MODES = [
 
 
 @pytest.mark.parametrize("changed, code", WRONG_MODES)
-async def test_a_node_without_tools_and_a_mode_that_is_none_are_refused(small: LiveEasel, changed: dict[str, Any], code: int) -> None:
+async def test_a_node_without_tools_and_a_mode_that_is_none_are_refused(
+    small: LiveEasel, changed: dict[str, Any], code: int
+) -> None:
     assert (await refusal(small, **{"tools": TOOLS, **changed})).code == code
 
 
@@ -260,7 +355,9 @@ async def test_a_token_for_one_node_is_for_no_other(small: LiveEasel) -> None:
         assert len(await names_of(small)) == 2
 
 
-@pytest.mark.parametrize("method", sorted({*METHODS, "canvas.subscribe", "canvas.unsubscribe", "canvas.dance"}))
+@pytest.mark.parametrize(
+    "method", sorted({*METHODS, "canvas.subscribe", "canvas.unsubscribe", "canvas.dance"})
+)
 @pytest.mark.parametrize("by", ["a node's token", "the owner's token"])
 async def test_a_node_can_ask_for_nothing_that_a_client_can(small: LiveEasel, method: str, by: str) -> None:
     """Whatever its token could do elsewhere: on this connection it is a node and nothing more."""
@@ -287,7 +384,12 @@ async def test_a_client_cannot_answer_for_a_node(small: LiveEasel, method: str) 
         refused = await client.refusal(method, {"callId": asked["callId"], "result": "forged"})
         assert refused is not None
         assert (refused.code, refused.error["name"]) == (103, "NOT_IN_MODE")
-        assert small.post("/api/rpc", {"method": method, "params": {"callId": asked["callId"], "result": "forged"}}).status_code == 400
+        assert (
+            small.post(
+                "/api/rpc", {"method": method, "params": {"callId": asked["callId"], "result": "forged"}}
+            ).status_code
+            == 400
+        )
         await node.answer(asked["callId"], result="true")
         assert await call == "true"
 
@@ -344,7 +446,9 @@ async def test_a_node_that_connects_again_takes_the_place_of_its_older_connectio
                 await newer.echo_one()
                 await call
             async with NodePeer.connected(easel, name) as newest:
-                assert (await newer.client.closed())[0] == 1000, "the late end of the older one has not put the newer one out of sight"
+                assert (await newer.client.closed())[0] == 1000, (
+                    "the late end of the older one has not put the newer one out of sight"
+                )
                 call = using(easel, f"{name}__Echo")
                 await newest.echo_one()
                 await call
@@ -394,7 +498,9 @@ async def test_a_connection_that_is_only_half_there_is_found_within_seconds(impa
         silence = Stopwatch()
         with pytest.raises(Exception, match="went away"):
             await call
-        assert silence.seconds < Settings().node_heartbeat_seconds, "sooner than without the setting, which needs this long at least"
+        assert silence.seconds < Settings().node_heartbeat_seconds, (
+            "sooner than without the setting, which needs this long at least"
+        )
         assert await names_of(impatient) == set()
 
 
@@ -428,6 +534,8 @@ async def test_coming_and_going_is_in_the_audit_trail(small: LiveEasel) -> None:
 
     async def is_told() -> bool:
         records = small.get("/api/audit").json()["records"]
-        return {("node.connected", "audited"), ("node.left", "audited")} <= {(one["action"], one.get("subject")) for one in records}
+        return {("node.connected", "audited"), ("node.left", "audited")} <= {
+            (one["action"], one.get("subject")) for one in records
+        }
 
     await eventually(is_told)

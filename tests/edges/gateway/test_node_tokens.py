@@ -44,7 +44,9 @@ def desk(easel: LiveEasel) -> Tokens:
 
 
 def asking(easel: LiveEasel, secret: str) -> httpx2.Client:
-    return httpx2.Client(base_url=easel.base_url, headers={"Authorization": f"Bearer {secret}"}, timeout=WAIT_SECONDS)
+    return httpx2.Client(
+        base_url=easel.base_url, headers={"Authorization": f"Bearer {secret}"}, timeout=WAIT_SECONDS
+    )
 
 
 def place(path: str) -> str:
@@ -93,7 +95,9 @@ def test_a_nodes_token_calls_no_method(small: LiveEasel, method: str) -> None:
 @pytest.mark.parametrize("by", ["header", "link"])
 async def test_a_nodes_token_opens_no_chat(small: LiveEasel, by: str) -> None:
     _, secret = token_for(small, "node")
-    address = f"ws{small.base_url.removeprefix('http')}/ws/chat/{new_session()}" + (f"?token={secret}" if by == "link" else "")
+    address = f"ws{small.base_url.removeprefix('http')}/ws/chat/{new_session()}" + (
+        f"?token={secret}" if by == "link" else ""
+    )
     headers = {"Authorization": f"Bearer {secret}"} if by == "header" else {}
     with pytest.raises(InvalidStatus) as refused:
         async with connect(address, additional_headers=headers, proxy=None):
@@ -107,7 +111,9 @@ def test_no_machine_gets_a_cookie_or_a_page_of_a_persons(small: LiveEasel, kind:
     with small.stranger() as http:
         link, form = http.get("/", params={"token": secret}), http.post("/sign-in", data={"token": secret})
         assert (link.status_code, form.status_code) == (401, 401)
-        assert all("for a program or a machine" in answer.text for answer in (link, form)), "it is no wrong one, and opens no page"
+        assert all("for a program or a machine" in answer.text for answer in (link, form)), (
+            "it is no wrong one, and opens no page"
+        )
         assert not http.cookies
         if kind == "node":
             page = http.get("/", headers={"Authorization": f"Bearer {secret}"})

@@ -20,13 +20,17 @@ EVERY_MS = 1_000
 async def polling(client: GatewayClient, actions: dict[str, Any]) -> Board:
     every = [{"id": "poll", "everyMs": EVERY_MS, "action": "look", "enabled": True}]
     board = Board(client, new_session())
-    made = await client.call("canvas.create", canvasId=board.name, spec={**spec_of(actions), "refresh": every})
+    made = await client.call(
+        "canvas.create", canvasId=board.name, spec={**spec_of(actions), "refresh": every}
+    )
     assert "failing" not in made, "as it was when it was made, however late that is heard"
     return board
 
 
 @rule("RS-45", "CV-51")
-async def test_a_job_that_cannot_begin_is_told_to_whoever_comes_later_until_the_spec_has_no_such_job(presser: GatewayClient) -> None:
+async def test_a_job_that_cannot_begin_is_told_to_whoever_comes_later_until_the_spec_has_no_such_job(
+    presser: GatewayClient,
+) -> None:
     looks = {"look": calls("laptop__Read", args={"path": "x"})}
     board = await polling(presser, looks)
     await board.listen(after=0)
@@ -44,7 +48,9 @@ async def test_a_job_that_cannot_begin_is_told_to_whoever_comes_later_until_the_
 
 
 @rule("RS-45")
-async def test_keys_that_the_reason_quotes_are_hidden_there_too(presser: GatewayClient, acting: LiveEasel) -> None:
+async def test_keys_that_the_reason_quotes_are_hidden_there_too(
+    presser: GatewayClient, acting: LiveEasel
+) -> None:
     name = f"laptop__{acting.token}"
     board = await polling(presser, {"look": calls(name)})
 

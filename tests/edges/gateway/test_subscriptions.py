@@ -27,7 +27,9 @@ def add(key: str, value: Any) -> dict[str, Any]:
 
 
 @rule("CV-01", "CV-37", "CV-38", "CV-46")
-async def test_a_subscriber_gets_what_was_and_then_what_comes_with_the_log_s_own_numbers(client: GatewayClient, canvas: str) -> None:
+async def test_a_subscriber_gets_what_was_and_then_what_comes_with_the_log_s_own_numbers(
+    client: GatewayClient, canvas: str
+) -> None:
     """Bug 11 of GSV: no subscription per canvas, no `seq`, no replay."""
     await client.call("canvas.patch", canvasId=canvas, statePatch=[add("a", 1)])
     assert await client.call("canvas.subscribe", canvasId=canvas) == {"canvasId": canvas, "subscribed": True}
@@ -42,7 +44,9 @@ async def test_a_subscriber_gets_what_was_and_then_what_comes_with_the_log_s_own
 
 
 @rule("CV-46")
-async def test_get_and_then_subscribe_from_there_misses_nothing(client: GatewayClient, easel: LiveEasel, canvas: str) -> None:
+async def test_get_and_then_subscribe_from_there_misses_nothing(
+    client: GatewayClient, easel: LiveEasel, canvas: str
+) -> None:
     async def write() -> None:
         for n in range(30):
             await client.call("canvas.patch", canvasId=canvas, statePatch=[add(f"k{n}", n)])
@@ -61,7 +65,9 @@ async def test_get_and_then_subscribe_from_there_misses_nothing(client: GatewayC
 
 
 @rule("CV-01", "RS-07")
-async def test_events_go_to_who_subscribed_and_to_nobody_else(client: GatewayClient, easel: LiveEasel, canvas: str) -> None:
+async def test_events_go_to_who_subscribed_and_to_nobody_else(
+    client: GatewayClient, easel: LiveEasel, canvas: str
+) -> None:
     async with GatewayClient.connected(easel.base_url, easel.token, new_session()) as other:
         mine = new_session()
         await other.call("canvas.create", canvasId=mine)
@@ -74,12 +80,18 @@ async def test_events_go_to_who_subscribed_and_to_nobody_else(client: GatewayCli
 
 @rule("RS-07")
 async def test_the_chat_is_not_on_the_gateway(client: GatewayClient) -> None:
-    assert not [name for name in client.hello["features"]["methods"] if name.startswith(("chat", "session", "run", "message"))]
+    assert not [
+        name
+        for name in client.hello["features"]["methods"]
+        if name.startswith(("chat", "session", "run", "message"))
+    ]
     assert all(name.startswith("canvas.") for name in client.hello["features"]["events"])
 
 
 @rule("RS-08", "CC-07")
-async def test_the_same_events_are_on_the_gateway_and_on_sse(client: GatewayClient, easel: LiveEasel, canvas: str) -> None:
+async def test_the_same_events_are_on_the_gateway_and_on_sse(
+    client: GatewayClient, easel: LiveEasel, canvas: str
+) -> None:
     await client.call("canvas.patch", canvasId=canvas, statePatch=[add("a", 1)])
     await client.call("canvas.open", canvasId=canvas)
     assert snap(easel, canvas, png(3)).status_code == 201
@@ -87,14 +99,22 @@ async def test_the_same_events_are_on_the_gateway_and_on_sse(client: GatewayClie
     heard = await client.events(4)
     seen = watched(easel, canvas, 4)
     assert [(one.event, str(one.seq)) for one in heard] == [(one["event"], one["id"]) for one in seen]
-    assert [one.event for one in heard] == ["canvas.created", "canvas.updated", "canvas.view.updated", "canvas.snapshot"]
+    assert [one.event for one in heard] == [
+        "canvas.created",
+        "canvas.updated",
+        "canvas.view.updated",
+        "canvas.snapshot",
+    ]
     assert all({"canvasId", "revision"} <= set(one.payload) for one in heard)
 
 
 async def test_a_subscription_across_instances_hears_of_the_other_s_writes(two_edges: LiveEasel) -> None:
     here, there = (instance.base_url for instance in two_edges.instances)
     name = new_session()
-    async with GatewayClient.connected(here, two_edges.token) as one, GatewayClient.connected(there, two_edges.token) as other:
+    async with (
+        GatewayClient.connected(here, two_edges.token) as one,
+        GatewayClient.connected(there, two_edges.token) as other,
+    ):
         await one.call("canvas.create", canvasId=name)
         await other.call("canvas.subscribe", canvasId=name, afterSeq=1)
         for n in range(5):
@@ -103,9 +123,12 @@ async def test_a_subscription_across_instances_hears_of_the_other_s_writes(two_e
 
 
 @pytest.mark.parametrize(
-    "params, code", [({"afterSeq": 99}, 404), ({"afterSeq": -1}, 400), ({"afterSeq": "1"}, 400), ({"canvas": "x"}, 400)]
+    "params, code",
+    [({"afterSeq": 99}, 404), ({"afterSeq": -1}, 400), ({"afterSeq": "1"}, 400), ({"canvas": "x"}, 400)],
 )
-async def test_a_cursor_that_cannot_be_served_is_refused(client: GatewayClient, canvas: str, params: dict[str, Any], code: int) -> None:
+async def test_a_cursor_that_cannot_be_served_is_refused(
+    client: GatewayClient, canvas: str, params: dict[str, Any], code: int
+) -> None:
     with pytest.raises(Refused) as refused:
         await client.call("canvas.subscribe", **{"canvasId": canvas, **params})
     assert refused.value.code == code
@@ -118,7 +141,10 @@ async def test_a_subscription_can_be_ended_and_begun_again(client: GatewayClient
     with pytest.raises(Refused) as twice:
         await client.call("canvas.subscribe", canvasId=canvas)
     assert twice.value.code == 400
-    assert await client.call("canvas.unsubscribe", canvasId=canvas) == {"canvasId": canvas, "subscribed": False}
+    assert await client.call("canvas.unsubscribe", canvasId=canvas) == {
+        "canvasId": canvas,
+        "subscribed": False,
+    }
     await client.call("canvas.patch", canvasId=canvas, statePatch=[add("a", 1)])
     assert client.unheard == 0
     await client.call("canvas.subscribe", canvasId=canvas, afterSeq=1)
@@ -132,7 +158,11 @@ async def test_who_watches_a_canvas_that_is_deleted_is_told(client: GatewayClien
     await client.call("canvas.subscribe", canvasId=canvas, afterSeq=1)
     await client.call("canvas.delete", canvasId=canvas)
     told = await client.event()
-    assert (told.event, told.payload, told.seq) == ("canvas.unsubscribed", {"canvasId": canvas, "reason": "DELETED"}, None)
+    assert (told.event, told.payload, told.seq) == (
+        "canvas.unsubscribed",
+        {"canvasId": canvas, "reason": "DELETED"},
+        None,
+    )
     await client.call("canvas.create", canvasId=canvas)
     await client.call("canvas.subscribe", canvasId=canvas)
     assert (await client.event()).event == "canvas.created"
@@ -159,7 +189,9 @@ async def test_who_is_told_of_the_end_can_subscribe_anew_at_once(
     assert (await client.event()).event == "canvas.created"
     easel._loop.call_soon_threadsafe(may_go_on.set)
     await client.call("canvas.patch", canvasId=canvas, statePatch=[add("a", 1)])
-    assert (await client.event()).event == "canvas.updated", "and the end of the older one is not that of the newer"
+    assert (await client.event()).event == "canvas.updated", (
+        "and the end of the older one is not that of the newer"
+    )
     await client.call("canvas.unsubscribe", canvasId=canvas)
 
 
@@ -195,7 +227,9 @@ async def test_a_connection_that_goes_leaves_no_subscription_behind(small_easel:
 
 
 @rule("CV-09", "CV-35", "CV-38")
-async def test_open_adds_a_view_close_removes_it_and_each_is_told(client: GatewayClient, easel: LiveEasel, canvas: str) -> None:
+async def test_open_adds_a_view_close_removes_it_and_each_is_told(
+    client: GatewayClient, easel: LiveEasel, canvas: str
+) -> None:
     await client.call("canvas.subscribe", canvasId=canvas, afterSeq=1)
     opened = await client.call("canvas.open", canvasId=canvas)
     assert set(opened) == {"viewId", "viewUrl", "revision"}
@@ -211,8 +245,13 @@ async def test_open_adds_a_view_close_removes_it_and_each_is_told(client: Gatewa
         with pytest.raises(Refused) as refused:
             await other.call("canvas.close", canvasId=canvas, viewId=opened["viewId"])
         assert refused.value.code == 404, "a client closes its own views"
-        assert (await other.call("canvas.close", canvasId=canvas)) == {"canvasId": canvas, "closed": [second["viewId"]]}
-    assert (await client.call("canvas.close", canvasId=canvas, viewId=opened["viewId"]))["closed"] == [opened["viewId"]]
+        assert (await other.call("canvas.close", canvasId=canvas)) == {
+            "canvasId": canvas,
+            "closed": [second["viewId"]],
+        }
+    assert (await client.call("canvas.close", canvasId=canvas, viewId=opened["viewId"]))["closed"] == [
+        opened["viewId"]
+    ]
     assert [event.payload["status"] for event in await client.events(3)] == ["opened", "closed", "closed"]
     whole = await client.call("canvas.get", canvasId=canvas)
     assert (whole["views"], whole["revision"]) == ([], 1), "who looks at a canvas does not change it"
@@ -278,7 +317,9 @@ async def test_a_reader_that_takes_nothing_is_cut_and_its_view_goes_with_it(tmp_
             asking = asyncio.create_task(_ask_on(lazy))
             gone = await good.event()
             assert (gone.payload["status"], gone.payload["clientId"]) == ("closed", "lazy")
-            assert (await good.call("canvas.get", canvasId="heavy"))["views"] == [], "and nobody else has noticed"
+            assert (await good.call("canvas.get", canvasId="heavy"))["views"] == [], (
+                "and nobody else has noticed"
+            )
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
 
@@ -286,5 +327,7 @@ async def test_a_reader_that_takes_nothing_is_cut_and_its_view_goes_with_it(tmp_
 async def _ask_on(client: GatewayClient) -> None:
     """More and more, whatever comes of it."""
     for n in itertools.count():
-        await client.send({"type": "req", "id": f"more{n}", "method": "canvas.get", "params": {"canvasId": "heavy"}})
+        await client.send(
+            {"type": "req", "id": f"more{n}", "method": "canvas.get", "params": {"canvasId": "heavy"}}
+        )
         await asyncio.sleep(0.01)

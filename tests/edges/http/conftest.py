@@ -39,7 +39,9 @@ def module_database_url(postgres: str) -> Iterator[str]:
 def easel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
     """API and worker on SQLite, and again on Postgres: for whatever the store could spoil."""
     url = request.getfixturevalue("module_database_url") if request.param == "postgres" else ""
-    with LiveEasel(tmp_path_factory.mktemp("easel"), url, settings={"heartbeat_seconds": HEARTBEAT_SECONDS}) as live:
+    with LiveEasel(
+        tmp_path_factory.mktemp("easel"), url, settings={"heartbeat_seconds": HEARTBEAT_SECONDS}
+    ) as live:
         yield live
 
 

@@ -20,7 +20,7 @@ import httpx2
 import structlog
 import uvloop
 
-from easel.assembly.services import services as assembly
+from easel.assembly import services as assembly
 from easel.edges.http.server import listen_on
 from easel.settings import Settings
 from tests.support.postgres import execute
@@ -120,7 +120,9 @@ class LiveEasel:
         except BaseException:
             self._end()
             raise
-        self._http = httpx2.Client(headers=self.bearer, timeout=WAIT_SECONDS, limits=httpx2.Limits(max_connections=100))
+        self._http = httpx2.Client(
+            headers=self.bearer, timeout=WAIT_SECONDS, limits=httpx2.Limits(max_connections=100)
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -141,19 +143,31 @@ class LiveEasel:
             self._is_up.set_exception(problem)
 
     async def _live(self) -> None:
-        settings = Settings(data=str(self.folder), token=self.token, database_url=self.database_url, drain_seconds=0.0, **self.settings)
+        settings = Settings(
+            data=str(self.folder),
+            token=self.token,
+            database_url=self.database_url,
+            drain_seconds=0.0,
+            **self.settings,
+        )
         async with contextlib.AsyncExitStack() as stack:
             for _ in range(self.edges):
                 ground = await stack.enter_async_context(assembly.ground(settings))
                 tools = assembly.toolbox(ground, self.tools)
                 stories = assembly.host(ground, tools)
-                server = await stack.enter_async_context(assembly.serving(settings, stories, listen_on("127.0.0.1", 0)))
+                server = await stack.enter_async_context(
+                    assembly.serving(settings, stories, listen_on("127.0.0.1", 0))
+                )
                 host, port = server.address
-                self.instances.append(Instance(f"http://{host}:{port}", stories, ground.database, ground, tools))
+                self.instances.append(
+                    Instance(f"http://{host}:{port}", stories, ground.database, ground, tools)
+                )
             if self.database_url:
                 for one in self.instances:
                     bell: Any = one.opened.bell
-                    await bell.connected.wait()  # what is rung before that is lost, and costs whoever waits for it a poll
+                    await (
+                        bell.connected.wait()
+                    )  # what is rung before that is lost, and costs whoever waits for it a poll
             self._is_up.set_result(None)
             if self.with_worker:
                 first = self.instances[0]
@@ -188,7 +202,9 @@ class LiveEasel:
         """To the end of the answer, which must come: comments keep a stream open for ever that should have ended."""
         with self._http.stream("GET", self.instances[at].base_url + path, **how) as answer:
             body = b"".join(in_time(answer.iter_bytes()))
-            return httpx2.Response(answer.status_code, headers=answer.headers, content=body, request=answer.request)
+            return httpx2.Response(
+                answer.status_code, headers=answer.headers, content=body, request=answer.request
+            )
 
     def post(self, path: str, body: Any = None, *, at: int = 0, **how: Any) -> httpx2.Response:
         return self.ask("POST", path, at=at, **({"json": body} if body is not None else {}), **how)
@@ -200,7 +216,9 @@ class LiveEasel:
     # -- runs
 
     def start(self, message: str = "noop", session_id: str | None = None, *, at: int = 0) -> str:
-        answer = self.post("/api/runs", {"session_id": session_id or new_session(), "message": message}, at=at)
+        answer = self.post(
+            "/api/runs", {"session_id": session_id or new_session(), "message": message}, at=at
+        )
         assert answer.status_code == 202, answer.text
         return answer.json()["run_id"]
 
@@ -214,7 +232,11 @@ class LiveEasel:
         """A run that has ended, though nobody has read its log: for a server that cuts whoever reads slowly."""
         run_id = self.start(message)
         status = f"select status from runs where run_id = '{run_id}'"
-        wait_until(lambda: self.sql(status) == [{"status": "completed"}], within=3 * WAIT_SECONDS, what=f"{run_id} ends")
+        wait_until(
+            lambda: self.sql(status) == [{"status": "completed"}],
+            within=3 * WAIT_SECONDS,
+            what=f"{run_id} ends",
+        )
         return run_id
 
     def view(self, run_id: str, *, at: int = 0) -> dict[str, Any]:
@@ -225,7 +247,9 @@ class LiveEasel:
     def cancel(self, run_id: str, *, at: int = 0) -> httpx2.Response:
         return self.post(f"/api/runs/{run_id}/cancel", at=at)
 
-    def stream(self, run_id: str, *, at: int = 0, last_event_id: object = None, **query: str) -> httpx2.Response:
+    def stream(
+        self, run_id: str, *, at: int = 0, last_event_id: object = None, **query: str
+    ) -> httpx2.Response:
         """The whole stream to its end; the cursor goes by header."""
         headers = {} if last_event_id is None else {"Last-Event-ID": str(last_event_id)}
         return self.get(f"/api/runs/{run_id}/events", at=at, headers=headers, params=query)
@@ -250,7 +274,9 @@ class LiveEasel:
         if self.database_url:
             return execute(self.database_url, text)
         database: Any = self.instances[0].opened
-        return self.do(database.write(lambda connection: [dict(row) for row in connection.execute(text).fetchall()]))
+        return self.do(
+            database.write(lambda connection: [dict(row) for row in connection.execute(text).fetchall()])
+        )
 
     def prune(self) -> int:
         """What retention does to every ended run."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Never
 
-from easel.cli.app import app as cli
+from easel.cli import app as cli
 from easel.host.runs.queue import RunQueue
 
 if TYPE_CHECKING:

@@ -41,12 +41,22 @@ LARGE = 30_000_000  # more than a socket takes in while nobody reads
 @pytest.fixture(scope="module")
 def narrow_easel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
     """With a limit that is soon reached."""
-    with LiveEasel(tmp_path_factory.mktemp("easel"), with_worker=False, settings={"max_artifact_bytes": SMALL_LIMIT}) as live:
+    with LiveEasel(
+        tmp_path_factory.mktemp("easel"), with_worker=False, settings={"max_artifact_bytes": SMALL_LIMIT}
+    ) as live:
         yield live
 
 
-def upload(easel: LiveEasel, content: bytes, kind: str = "application/octet-stream", **how: Any) -> httpx2.Response:
-    return easel.ask("POST", "/api/artifacts", content=content, headers={"content-type": kind, **how.pop("headers", {})}, **how)
+def upload(
+    easel: LiveEasel, content: bytes, kind: str = "application/octet-stream", **how: Any
+) -> httpx2.Response:
+    return easel.ask(
+        "POST",
+        "/api/artifacts",
+        content=content,
+        headers={"content-type": kind, **how.pop("headers", {})},
+        **how,
+    )
 
 
 def made(easel: LiveEasel, content: bytes, kind: str = "application/octet-stream") -> str:
@@ -56,7 +66,11 @@ def made(easel: LiveEasel, content: bytes, kind: str = "application/octet-stream
 
 
 def blobs_of(easel: LiveEasel) -> list[str]:
-    return sorted(str(path.relative_to(easel.folder / "blobs")) for path in (easel.folder / "blobs").rglob("*") if path.is_file())
+    return sorted(
+        str(path.relative_to(easel.folder / "blobs"))
+        for path in (easel.folder / "blobs").rglob("*")
+        if path.is_file()
+    )
 
 
 def rows_of(easel: LiveEasel) -> list[dict[str, Any]]:
@@ -101,14 +115,21 @@ def test_an_upload_may_come_in_pieces_of_unknown_number(easel: LiveEasel) -> Non
     assert answer.json()["sha256"] == hashlib.sha256(content).hexdigest()
 
 
-@pytest.mark.parametrize("content, kind, expected", [(PNG, "text/html", "image/png"), (b"<script>", "image/png", "text/html")])
+@pytest.mark.parametrize(
+    "content, kind, expected", [(PNG, "text/html", "image/png"), (b"<script>", "image/png", "text/html")]
+)
 def test_the_bytes_say_what_it_is(small_easel: LiveEasel, content: bytes, kind: str, expected: str) -> None:
     assert upload(small_easel, content, kind).json()["media_type"] == expected
 
 
 def test_a_form_with_a_file_is_taken_like_the_file_itself(easel: LiveEasel) -> None:
     content = os.urandom(70_000)
-    answer = easel.ask("POST", "/api/artifacts", files={"file": ('a "b" é.bin', content, "text/html")}, data={"note": "hello"})
+    answer = easel.ask(
+        "POST",
+        "/api/artifacts",
+        files={"file": ('a "b" é.bin', content, "text/html")},
+        data={"note": "hello"},
+    )
     assert answer.status_code == 201
     assert answer.json()["sha256"] == hashlib.sha256(content).hexdigest()
     assert upload(easel, content).status_code == 200
@@ -116,10 +137,15 @@ def test_a_form_with_a_file_is_taken_like_the_file_itself(easel: LiveEasel) -> N
 
 @pytest.mark.parametrize("declared", [True, False])
 @pytest.mark.parametrize("as_form", [True, False])
-def test_what_is_too_large_is_refused_and_leaves_nothing(narrow_easel: LiveEasel, declared: bool, as_form: bool) -> None:
+def test_what_is_too_large_is_refused_and_leaves_nothing(
+    narrow_easel: LiveEasel, declared: bool, as_form: bool
+) -> None:
     content = os.urandom(SMALL_LIMIT + MOST_BESIDE + 1)
     if as_form:
-        boundary, content = "xyz", b'--xyz\r\ncontent-disposition: form-data; name="file"\r\n\r\n' + content + b"\r\n--xyz--\r\n"
+        boundary, content = (
+            "xyz",
+            b'--xyz\r\ncontent-disposition: form-data; name="file"\r\n\r\n' + content + b"\r\n--xyz--\r\n",
+        )
         kind = f"multipart/form-data; boundary={boundary}"
     else:
         kind = "application/octet-stream"
@@ -158,7 +184,10 @@ BOMBS = [
     ("a gzip bomb", gzip.compress(gzip.compress(bytes(50_000_000)))),
     ("a billion laughs", next(content for says, content, _ in BYTES if says == "a billion laughs")),
     ("an svg with a script", b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"),
-    ("a picture of 60,000 by 60,000", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\xea\x60\x00\x00\xea\x60\x08\x06\x00\x00\x00"),
+    (
+        "a picture of 60,000 by 60,000",
+        b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\xea\x60\x00\x00\xea\x60\x08\x06\x00\x00\x00",
+    ),
     ("json 100,000 deep", b"[" * 100_000),
 ]
 
@@ -166,7 +195,9 @@ BOMBS = [
 @case("R2")
 @pytest.mark.parametrize("says, content", BOMBS, ids=[row[0] for row in BOMBS])
 def test_a_bomb_is_only_bytes(small_easel: LiveEasel, says: str, content: bytes) -> None:
-    began = time.process_time()  # the server lives in this process: what is unpacked would cost it work, however busy the machine is
+    began = (
+        time.process_time()
+    )  # the server lives in this process: what is unpacked would cost it work, however busy the machine is
     uri = made(small_easel, content, "application/json")
     got = small_easel.get(uri)
     assert got.content == content
@@ -186,7 +217,11 @@ def test_who_goes_away_in_the_middle_leaves_nothing(narrow_easel: LiveEasel) -> 
         head = f"POST /api/artifacts HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {narrow_easel.token}\r\nContent-Length: 90000\r\n\r\n"
         talk.sendall(head.encode() + bytes(50_000))
         wait_until(lambda: len(rows_of(narrow_easel)) > len(before[1]), within=SOON, what="its row is there")
-    wait_until(lambda: (blobs_of(narrow_easel), rows_of(narrow_easel)) == before, within=SOON, what="nothing is left of it")
+    wait_until(
+        lambda: (blobs_of(narrow_easel), rows_of(narrow_easel)) == before,
+        within=SOON,
+        what="nothing is left of it",
+    )
 
 
 def test_nobody_uploads_or_downloads_without_signing_in(small_easel: LiveEasel) -> None:
@@ -202,7 +237,9 @@ def test_another_site_cannot_upload(small_easel: LiveEasel) -> None:
 
 # --- forms ------------------------------------------------------------------------------------------------------------
 
-START = b'--xyz\r\nContent-Disposition: form-data; name="file"; filename="f"\r\nContent-Type: text/plain\r\n\r\n'
+START = (
+    b'--xyz\r\nContent-Disposition: form-data; name="file"; filename="f"\r\nContent-Type: text/plain\r\n\r\n'
+)
 FIELD = b'--xyz\r\nContent-Disposition: form-data; name="note"\r\n\r\n'
 FORM = "multipart/form-data; boundary=xyz"
 
@@ -232,7 +269,9 @@ BAD_FORMS = [
 
 
 @pytest.mark.parametrize("says, kind, body", BAD_FORMS, ids=[row[0] for row in BAD_FORMS])
-def test_a_form_that_is_none_is_refused_and_leaves_nothing(narrow_easel: LiveEasel, says: str, kind: str, body: bytes) -> None:
+def test_a_form_that_is_none_is_refused_and_leaves_nothing(
+    narrow_easel: LiveEasel, says: str, kind: str, body: bytes
+) -> None:
     before = blobs_of(narrow_easel), rows_of(narrow_easel)
     check_error(upload(narrow_easel, body, kind), 400)
     assert (blobs_of(narrow_easel), rows_of(narrow_easel)) == before
@@ -244,8 +283,16 @@ GOOD_FORMS = [
     ("a preamble and an epilogue", FORM, b"hello\r\n" + START + b"content\r\n--xyz--\r\ngoodbye"),
     ("fields around", FORM, FIELD + b"a\r\n" + START + b"content\r\n" + FIELD + b"b\r\n--xyz--\r\n"),
     ("an empty field", FORM, FIELD + b"\r\n" + START + b"content\r\n--xyz--\r\n"),
-    ("space after the boundary", FORM, START.replace(b"--xyz\r\n", b"--xyz  \r\n") + b"content\r\n--xyz--\r\n"),
-    ("a boundary in quotes", 'Multipart/Form-Data; charset=utf-8; boundary="xyz"', START + b"content\r\n--xyz--\r\n"),
+    (
+        "space after the boundary",
+        FORM,
+        START.replace(b"--xyz\r\n", b"--xyz  \r\n") + b"content\r\n--xyz--\r\n",
+    ),
+    (
+        "a boundary in quotes",
+        'Multipart/Form-Data; charset=utf-8; boundary="xyz"',
+        START + b"content\r\n--xyz--\r\n",
+    ),
     ("names in small letters", FORM, START.lower() + b"content\r\n--xyz--\r\n"),
 ]
 
@@ -267,7 +314,10 @@ async def in_pieces(body: bytes, size: int) -> AsyncIterator[bytes]:
 
 
 @given(
-    st.binary(max_size=300) | st.lists(st.sampled_from([b"\r", b"\n", b"-", b"--", b"--xy", b"\r\n--xy", b"xyz", b"a"])).map(b"".join),
+    st.binary(max_size=300)
+    | st.lists(st.sampled_from([b"\r", b"\n", b"-", b"--", b"--xy", b"\r\n--xy", b"xyz", b"a"])).map(
+        b"".join
+    ),
     st.integers(1, 40),
 )
 def test_any_bytes_come_out_of_a_form_as_they_went_in(content: bytes, size: int) -> None:
@@ -343,7 +393,9 @@ def test_a_range_in_the_middle_of_something_large(easel: LiveEasel) -> None:
     uri = made(easel, content)
     start, end = CHUNK - 5, 2 * CHUNK + 5
     assert easel.get(uri, headers={"range": f"bytes={start}-{end - 1}"}).content == content[start:end]
-    resumed = easel.get(uri, headers={"range": f"bytes={start}-", "if-range": f'"{hashlib.sha256(content).hexdigest()}"'})
+    resumed = easel.get(
+        uri, headers={"range": f"bytes={start}-", "if-range": f'"{hashlib.sha256(content).hexdigest()}"'}
+    )
     assert (resumed.status_code, resumed.content) == (206, content[start:])
 
 
@@ -369,9 +421,18 @@ def test_the_head_alone(small_easel: LiveEasel) -> None:
     uri = made(small_easel, PNG)
     head, whole = small_easel.ask("HEAD", uri), small_easel.get(uri)
     assert (head.status_code, head.content) == (200, b"")
-    for name in ("content-length", "content-type", "etag", "accept-ranges", "content-security-policy", "content-disposition"):
+    for name in (
+        "content-length",
+        "content-type",
+        "etag",
+        "accept-ranges",
+        "content-security-policy",
+        "content-disposition",
+    ):
         assert head.headers[name] == whole.headers[name]
-    assert small_easel.ask("HEAD", uri, headers={"range": "bytes=0-0"}).headers["content-length"] == str(len(PNG))
+    assert small_easel.ask("HEAD", uri, headers={"range": "bytes=0-0"}).headers["content-length"] == str(
+        len(PNG)
+    )
     assert small_easel.ask("HEAD", "/api/artifacts/art_none").status_code == 404
 
 
@@ -417,7 +478,15 @@ def test_anothers_artifact_answers_as_one_that_never_was(easel: LiveEasel) -> No
 
 # --- nothing executes in our origin -----------------------------------------------------------------------------------
 
-INLINE = {"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "text/plain; charset=utf-8", "application/json"}
+INLINE = {
+    "image/png",
+    "image/jpeg",
+    "image/gif",
+    "image/webp",
+    "image/avif",
+    "text/plain; charset=utf-8",
+    "application/json",
+}
 INLINE |= {"audio/mpeg", "audio/wav", "audio/ogg", "video/ogg", "video/mp4", "video/webm"}
 
 
@@ -443,15 +512,20 @@ def check_safe(answer: httpx2.Response) -> None:
         assert headers["content-type"] == "application/octet-stream"
 
 
-@pytest.mark.parametrize("says, content, kind", [row for row in BYTES if row[1]], ids=[row[0] for row in BYTES if row[1]])
+@pytest.mark.parametrize(
+    "says, content, kind", [row for row in BYTES if row[1]], ids=[row[0] for row in BYTES if row[1]]
+)
 @case("R2")
-def test_every_kind_is_served_safely_whatever_it_is_called(small_easel: LiveEasel, says: str, content: bytes, kind: str) -> None:
+def test_every_kind_is_served_safely_whatever_it_is_called(
+    small_easel: LiveEasel, says: str, content: bytes, kind: str
+) -> None:
     for declared in (kind, *(lie for lie in LIES if lie.isascii() and lie.isprintable())):
         check_safe(small_easel.get(made(small_easel, content, declared)))
 
 
 @pytest.mark.parametrize(
-    "content", [b"<html><script>alert(1)</script>", b"<svg onload=alert(1)>", b"<?xml version='1.0'?><x/>", b"%PDF-1.7"]
+    "content",
+    [b"<html><script>alert(1)</script>", b"<svg onload=alert(1)>", b"<?xml version='1.0'?><x/>", b"%PDF-1.7"],
 )
 def test_what_could_execute_is_a_download_of_plain_bytes(small_easel: LiveEasel, content: bytes) -> None:
     answer = small_easel.get(made(small_easel, content, "text/html"))
@@ -490,9 +564,16 @@ def test_damage_is_said_in_so_many_words_where_it_is_seen_in_time(
 
 @case("D7")
 @pytest.mark.parametrize(
-    "change", [lambda whole: whole[:-1] + b"\x00", lambda whole: whole[: CHUNK + 1], lambda whole: whole + bytes(CHUNK)]
+    "change",
+    [
+        lambda whole: whole[:-1] + b"\x00",
+        lambda whole: whole[: CHUNK + 1],
+        lambda whole: whole + bytes(CHUNK),
+    ],
 )
-def test_damage_further_back_breaks_off_the_connection(easel: LiveEasel, logged: list[dict[str, Any]], change: Any) -> None:
+def test_damage_further_back_breaks_off_the_connection(
+    easel: LiveEasel, logged: list[dict[str, Any]], change: Any
+) -> None:
     content = os.urandom(4 * CHUNK - 1) + b"\x01"
     uri = made(easel, content)
     spoil(easel, uri, change(content))
@@ -502,13 +583,19 @@ def test_damage_further_back_breaks_off_the_connection(easel: LiveEasel, logged:
     assert easel.get("/healthz").status_code == 200
 
 
-def test_a_reader_that_takes_nothing_is_cut(small_easel: LiveEasel, logged: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_takes_nothing_is_cut(
+    small_easel: LiveEasel, logged: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(edge, "STALL_SECONDS", 0.3)
     uri, received = made(small_easel, os.urandom(LARGE)), 0
     with socket.create_connection(small_easel.address, timeout=SOON) as talk:
-        talk.sendall(f"GET {uri} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {small_easel.token}\r\n\r\n".encode())
+        talk.sendall(
+            f"GET {uri} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {small_easel.token}\r\n\r\n".encode()
+        )
         wait_until(
-            lambda: any(line["event"] == "http.answered" and line["path"] == uri for line in logged), within=SOON, what="it is logged"
+            lambda: any(line["event"] == "http.answered" and line["path"] == uri for line in logged),
+            within=SOON,
+            what="it is logged",
         )
         with contextlib.suppress(ConnectionResetError):
             while piece := talk.recv(65_536):
@@ -520,11 +607,15 @@ def test_a_reader_that_takes_nothing_is_cut(small_easel: LiveEasel, logged: list
 
 
 @rule("CC-08")
-def test_no_row_and_no_log_line_holds_the_pixels(small_easel: LiveEasel, logged: list[dict[str, Any]]) -> None:
+def test_no_row_and_no_log_line_holds_the_pixels(
+    small_easel: LiveEasel, logged: list[dict[str, Any]]
+) -> None:
     pixels = os.urandom(5_000)
     small_easel.get(made(small_easel, PNG + pixels, "image/png"))
     # Pages go from easel.db-wal to easel.db, and never back: in this order none is missed.
-    stored = b"".join(path.read_bytes() for path in sorted(small_easel.folder.glob("easel.db*"), reverse=True))
+    stored = b"".join(
+        path.read_bytes() for path in sorted(small_easel.folder.glob("easel.db*"), reverse=True)
+    )
     assert id_of(PNG + pixels).encode() in stored
     told = str(logged).encode()
     for form in (pixels[1_000:1_100], pixels[1_000:1_100].hex().encode(), repr(pixels[1_000:1_100]).encode()):

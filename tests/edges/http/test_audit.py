@@ -15,7 +15,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from easel.assembly.services import services as assembly
+from easel.assembly import services as assembly
 from easel.core.audit.record import ACTIONS
 from easel.core.principal import THE_OWNER, Principal
 from easel.errors import ModelFailed, ToolFailed
@@ -41,7 +41,18 @@ SOURCE = Path(__file__).resolve().parents[3] / "src" / "easel"
 KEY = "sk-live-51HxQq9aZkPlanted"
 BROKEN_RUN = new_run_id()
 # What only operators may know of something that broke: names of files and functions, what was said inside, and the key.
-INSIDE = ("Traceback", ".py", "deep_inside", "db.internal", "RuntimeError: ", "planted", KEY, "asyncpg", "sqlite3.", "Errno")
+INSIDE = (
+    "Traceback",
+    ".py",
+    "deep_inside",
+    "db.internal",
+    "RuntimeError: ",
+    "planted",
+    KEY,
+    "asyncpg",
+    "sqlite3.",
+    "Errno",
+)
 
 
 def deep_inside() -> None:
@@ -95,7 +106,11 @@ def latest(easel: LiveEasel, action: str, **wanted: Any) -> dict[str, Any]:
     """The newest record of this action with these details, which comes soon."""
 
     def found() -> list[dict[str, Any]]:
-        return [one for one in records(easel, action=action) if wanted.items() <= {**one, **one.get("details", {})}.items()]
+        return [
+            one
+            for one in records(easel, action=action)
+            if wanted.items() <= {**one, **one.get("details", {})}.items()
+        ]
 
     wait_until(lambda: bool(found()), within=20, what=f"{action} is recorded")
     return found()[0]
@@ -149,7 +164,9 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("edge", ["0001-01-01T00:00:00Z", "0001-01-01T14:00:00%2B14:00", "9999-12-31T23:59:59Z"])
+@pytest.mark.parametrize(
+    "edge", ["0001-01-01T00:00:00Z", "0001-01-01T14:00:00%2B14:00", "9999-12-31T23:59:59Z"]
+)
 def test_the_first_and_the_last_moment_that_there_are_can_be_asked_for(easel: LiveEasel, edge: str) -> None:
     assert easel.get(f"/api/audit?since={edge}&until={edge}").json() == {"records": []}
 
@@ -162,7 +179,9 @@ def test_a_question_that_does_not_fit_is_told_what_would(easel: LiveEasel, query
 
 
 @rule("CC-05", "CC-12")
-def test_who_does_not_administer_may_not_look_and_that_is_recorded(small_easel: LiveEasel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_does_not_administer_may_not_look_and_that_is_recorded(
+    small_easel: LiveEasel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nobody_special = Principal(THE_OWNER.user_id, "somebody")
     monkeypatch.setattr(sign_in, "THE_OWNER", nobody_special)
     answer = small_easel.get("/api/audit")
@@ -214,7 +233,9 @@ WAYS = [
 
 @case("P6")
 @pytest.mark.parametrize("shown, by", WAYS, ids=[by for _, by in WAYS])
-def test_a_wrong_token_is_recorded_and_not_what_it_was(small_easel: LiveEasel, shown: dict[str, Any], by: str) -> None:
+def test_a_wrong_token_is_recorded_and_not_what_it_was(
+    small_easel: LiveEasel, shown: dict[str, Any], by: str
+) -> None:
     with small_easel.stranger() as stranger:
         assert stranger.request(**{"method": "GET", **shown}).status_code == 401
         record = latest(small_easel, "sign_in.failed", by=by)
@@ -241,7 +262,9 @@ def test_a_thousand_guesses_are_a_few_records_that_count_them(tmp_path: Path) ->
             stranger.get("/api/runs", headers={"Authorization": f"Bearer guess-{nth}"})
 
         def counted() -> int:
-            return sum(record["details"]["count"] for record in records(easel, action="sign_in.failed", limit=200))
+            return sum(
+                record["details"]["count"] for record in records(easel, action="sign_in.failed", limit=200)
+            )
 
         wait_until(lambda: counted() == guesses, within=20, what="every guess is counted")
         assert len(records(easel, action="sign_in.failed", limit=200)) <= time.monotonic() - began + 2
@@ -250,13 +273,17 @@ def test_a_thousand_guesses_are_a_few_records_that_count_them(tmp_path: Path) ->
 @case("O7")
 @rule("CC-05")
 @pytest.mark.parametrize(
-    "headers, error", [({"Origin": "https://evil.example"}, "FORBIDDEN"), ({"Host": "evil.example"}, "WRONG_HOST")], ids=["origin", "host"]
+    "headers, error",
+    [({"Origin": "https://evil.example"}, "FORBIDDEN"), ({"Host": "evil.example"}, "WRONG_HOST")],
+    ids=["origin", "host"],
 )
 def test_what_a_guardrail_refused_is_recorded(easel: LiveEasel, headers: dict[str, str], error: str) -> None:
     path = f"/api/runs/{new_run_id()}"
     assert easel.get(path, headers=headers).status_code in (403, 421)
     wait_until(
-        lambda: any(one["details"]["path"] == path for one in records(easel, action="guardrail.refused")), within=20, what="it is told"
+        lambda: any(one["details"]["path"] == path for one in records(easel, action="guardrail.refused")),
+        within=20,
+        what="it is told",
     )
     record = latest(easel, "guardrail.refused", path=path)
     assert (record["storage_class"], record["details"]["error"]) == ("audit", error)
@@ -272,7 +299,10 @@ def test_a_slow_answer_is_noted_for_operators_alone(tmp_path: Path) -> None:
         assert not {"server-timing", "x-response-time", "x-process-time"} & set(answer.headers)
         easel.finish()  # a stream is watched, last of all; whatever is told of it is stored when Easel has stopped
     with contextlib.closing(sqlite3.connect(tmp_path / "easel.db")) as database:
-        told = [json.loads(record)["details"] for (record,) in database.execute("select record from audit where action = 'http.slow'")]
+        told = [
+            json.loads(record)["details"]
+            for (record,) in database.execute("select record from audit where action = 'http.slow'")
+        ]
     assert {"/api/tools", "/api/runs"} <= {one["route"] for one in told}
     assert "/api/runs/{run_id}/events" not in {one["route"] for one in told}
 
@@ -288,7 +318,9 @@ def used_actions() -> dict[str, str]:
                     args=[_, ast.Constant(value=str(action)), *_],
                 ):
                     pass
-                case ast.Call(func=ast.Attribute(attr="slow", value=owner), args=[ast.Constant(value=str(action)), *_]):
+                case ast.Call(
+                    func=ast.Attribute(attr="slow", value=owner), args=[ast.Constant(value=str(action)), *_]
+                ):
                     pass
                 case _:
                     continue
@@ -320,9 +352,18 @@ def all_that_is_sent(easel: LiveEasel, run_id: str, session: str) -> dict[str, s
     }
     sent |= {
         path: easel.get(path).text
-        for path in (f"/api/runs/{run_id}", f"/api/sessions/{session}", f"/api/sessions/{session}/messages", "/api/runs", "/api/sessions")
+        for path in (
+            f"/api/runs/{run_id}",
+            f"/api/sessions/{session}",
+            f"/api/sessions/{session}/messages",
+            "/api/runs",
+            "/api/sessions",
+        )
     }
-    url = easel.base_url.replace("http", "ws", 1) + f"/ws/chat/{session}?last_event_id=0&debug=1&token={easel.token}"
+    url = (
+        easel.base_url.replace("http", "ws", 1)
+        + f"/ws/chat/{session}?last_event_id=0&debug=1&token={easel.token}"
+    )
     with connect(url) as chat:
         frames: list[str] = []
         while not any('"message.completed"' in frame and '"assistant"' in frame for frame in frames):
@@ -340,7 +381,9 @@ def all_that_is_sent(easel: LiveEasel, run_id: str, session: str) -> dict[str, s
     ],
     ids=["a tool", "the model"],
 )
-def test_a_run_in_which_something_breaks_shows_nothing_of_its_inside(breaking: LiveEasel, message: str, action: str) -> None:
+def test_a_run_in_which_something_breaks_shows_nothing_of_its_inside(
+    breaking: LiveEasel, message: str, action: str
+) -> None:
     session = new_session()
     run_id = breaking.finish(message, session)
     for what, text in all_that_is_sent(breaking, run_id, session).items():
@@ -363,8 +406,12 @@ def test_the_reference_that_a_user_reads_finds_the_record(breaking: LiveEasel) -
 
 
 @case("P6")
-@pytest.mark.parametrize("message", ["fail", script({"call": "probe__Fail", "args": {}})], ids=["the model", "a tool"])
-def test_the_reason_of_a_failure_is_told_without_the_key_that_it_quotes(breaking: LiveEasel, message: str) -> None:
+@pytest.mark.parametrize(
+    "message", ["fail", script({"call": "probe__Fail", "args": {}})], ids=["the model", "a tool"]
+)
+def test_the_reason_of_a_failure_is_told_without_the_key_that_it_quotes(
+    breaking: LiveEasel, message: str
+) -> None:
     session = new_session()
     run_id = breaking.finish(message, session)
     for what, text in all_that_is_sent(breaking, run_id, session).items():
@@ -407,12 +454,20 @@ def test_nothing_that_a_stranger_sends_begins_a_line_or_colours_a_record(breakin
 @rule("CC-05")
 @case("D1")
 def test_a_lost_database_leaks_nothing_and_is_told_to_operators_when_it_is_back(tmp_path: Path) -> None:
-    with Postgres(fsync=False) as server, LiveEasel(tmp_path, server.create_database(), settings={"claim_seconds": 2.0}) as easel:
+    with (
+        Postgres(fsync=False) as server,
+        LiveEasel(tmp_path, server.create_database(), settings={"claim_seconds": 2.0}) as easel,
+    ):
         session = new_session()
         run_id = easel.finish("noop", session)
         server.stop("immediate")
         wait_until(lambda: easel.get("/readyz").status_code == 503, within=60, what="/readyz notices")
-        asks = [("GET", f"/api/runs/{run_id}"), ("GET", f"/api/runs/{run_id}/events"), ("GET", f"/sse/run/{run_id}"), ("GET", "/api/audit")]
+        asks = [
+            ("GET", f"/api/runs/{run_id}"),
+            ("GET", f"/api/runs/{run_id}/events"),
+            ("GET", f"/sse/run/{run_id}"),
+            ("GET", "/api/audit"),
+        ]
         asks += [
             ("POST", f"/api/runs/{run_id}/cancel"),
             ("DELETE", f"/api/sessions/{session}"),

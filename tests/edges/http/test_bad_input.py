@@ -22,7 +22,11 @@ from tests.support.processes import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-WORDS = {cls.code: cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, errors.HostError)}
+WORDS = {
+    cls.code: cls
+    for cls in vars(errors).values()
+    if isinstance(cls, type) and issubclass(cls, errors.HostError)
+}
 GATEWAY_CODES = {101, 102, 103, 400, 401, 403, 404, 409, 413, 429, 500, 503, 504}
 LIMIT = 8_388_608
 TRIES = 10
@@ -158,7 +162,11 @@ def test_a_body_that_does_not_fit_is_refused(counted: LiveEasel, says: str, body
 
 
 @case("R1")
-@pytest.mark.parametrize("body", [b"{", b'{"session_id":"s","message":""}', b"x" * (LIMIT + 1)], ids=["no JSON", "no message", "too much"])
+@pytest.mark.parametrize(
+    "body",
+    [b"{", b'{"session_id":"s","message":""}', b"x" * (LIMIT + 1)],
+    ids=["no JSON", "no message", "too much"],
+)
 def test_a_refusal_does_not_keep_anybody_waiting(small_easel: LiveEasel, body: bytes) -> None:
     def seconds() -> float:
         began = time.monotonic()
@@ -175,7 +183,9 @@ def test_a_refusal_does_not_keep_anybody_waiting(small_easel: LiveEasel, body: b
 def test_a_compressed_body_is_refused_before_it_is_unpacked(counted: LiveEasel) -> None:
     bomb = gzip.compress(b'{"session_id":"s","message":"' + b"x" * 500_000 + b'"}')
     for encoding in ("gzip", "deflate", "br", "gzip, gzip"):
-        check_error(counted.ask("POST", "/api/runs", content=bomb, headers={"Content-Encoding": encoding}), 400)
+        check_error(
+            counted.ask("POST", "/api/runs", content=bomb, headers={"Content-Encoding": encoding}), 400
+        )
 
 
 @case("R1")
@@ -193,7 +203,9 @@ def test_a_body_at_the_limit_of_the_message_is_taken(easel: LiveEasel) -> None:
 
 
 def test_an_error_quotes_neither_the_body_nor_the_token(easel: LiveEasel) -> None:
-    answer = easel.ask("POST", "/api/runs", content=b'{"session_id":"s","message":5,"x":"a-secret-in-the-body"}')
+    answer = easel.ask(
+        "POST", "/api/runs", content=b'{"session_id":"s","message":5,"x":"a-secret-in-the-body"}'
+    )
     assert "a-secret" not in answer.text
     assert easel.token not in answer.text
 
@@ -239,7 +251,11 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_fault_of_the_serve
     with socket.create_connection(small_easel.address) as leaving:
         head = f"POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {small_easel.token}\r\nContent-Length: 90\r\n\r\n"
         leaving.sendall(head.encode() + b'{"session_id":"s","mess')
-    wait_until(lambda: any(event["event"] == "http.gone" for event in logged), within=30, what="the server has seen the end")
+    wait_until(
+        lambda: any(event["event"] == "http.gone" for event in logged),
+        within=30,
+        what="the server has seen the end",
+    )
     small_easel.finish()
     assert [event for event in logged if event["level"] in ("error", "warning")] == []
 
@@ -247,22 +263,35 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_fault_of_the_serve
 RAW = [
     ("not HTTP", b"GARBAGE\r\n\r\n"),
     ("NUL in a header", b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: a\x00b\r\n\r\n"),
-    ("two lengths", b"POST /sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+    (
+        "two lengths",
+        b"POST /sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ),
     ("a negative length", b"POST /sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -1\r\n\r\n"),
     ("bytes in the path", b"GET /\xff\xfe HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"),
     ("an unknown method", b"BREW /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"),
-    ("headers that never end", b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"X: " + b"a" * 2_000_000 + b"\r\n\r\n"),
+    (
+        "headers that never end",
+        b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"X: " + b"a" * 2_000_000 + b"\r\n\r\n",
+    ),
 ]
 
 
 @case("R4")
 @pytest.mark.parametrize("says, sent", RAW, ids=[row[0] for row in RAW])
-def test_what_is_not_http_is_refused_and_the_connection_closed(small_easel: LiveEasel, says: str, sent: bytes) -> None:
+def test_what_is_not_http_is_refused_and_the_connection_closed(
+    small_easel: LiveEasel, says: str, sent: bytes
+) -> None:
     head = b""
-    with socket.create_connection(small_easel.address, timeout=30) as connection, contextlib.suppress(ConnectionError):
+    with (
+        socket.create_connection(small_easel.address, timeout=30) as connection,
+        contextlib.suppress(ConnectionError),
+    ):
         connection.sendall(sent)
         head = connection.recv(65_536).split(b"\r\n")[0]
-    is_cut = not head and len(sent) > 1_000_000  # who still sends when they are refused may be cut before they read it
+    is_cut = (
+        not head and len(sent) > 1_000_000
+    )  # who still sends when they are refused may be cut before they read it
     assert is_cut or 400 <= int(head.split()[1]) < 500, head
     assert small_easel.get("/healthz").status_code == 200
 
@@ -289,7 +318,9 @@ SCRIPTS = [
 
 @case("R1")
 @pytest.mark.parametrize("says, message, outcome", SCRIPTS, ids=[row[0] for row in SCRIPTS])
-def test_a_script_that_makes_no_sense_ends_its_run_and_says_why(easel: LiveEasel, says: str, message: Any, outcome: str | None) -> None:
+def test_a_script_that_makes_no_sense_ends_its_run_and_says_why(
+    easel: LiveEasel, says: str, message: Any, outcome: str | None
+) -> None:
     run_id = easel.finish(json.dumps(message))
     run = easel.view(run_id)
     assert run["status"] == (outcome or run["status"])
@@ -300,8 +331,12 @@ def test_a_script_that_makes_no_sense_ends_its_run_and_says_why(easel: LiveEasel
 
 @case("R1")
 @pytest.mark.parametrize("depth", [300, 600, 900])
-def test_deep_arguments_are_passed_or_refused_but_never_break_the_worker(easel: LiveEasel, depth: int) -> None:
-    run_id = easel.finish('{"script":[{"call":"gsv__Echo","args":{"value":%s}},{"say":"ok"}]}' % ("[" * depth + "]" * depth))
+def test_deep_arguments_are_passed_or_refused_but_never_break_the_worker(
+    easel: LiveEasel, depth: int
+) -> None:
+    run_id = easel.finish(
+        '{"script":[{"call":"gsv__Echo","args":{"value":%s}},{"say":"ok"}]}' % ("[" * depth + "]" * depth)
+    )
     assert "broke inside" not in easel.view(run_id).get("error_message", "")
     assert easel.events(easel.start(script({"say": "still here"})))[-1].data["status"] == "completed"
 
@@ -311,7 +346,9 @@ def test_after_all_this_the_server_still_takes_work(easel: LiveEasel) -> None:
     connection = http.client.HTTPConnection(*easel.address, timeout=30)
     try:
         for _ in range(3):
-            connection.request("POST", "/api/runs", json.dumps({**GOOD, "session_id": new_session()}), easel.bearer)
+            connection.request(
+                "POST", "/api/runs", json.dumps({**GOOD, "session_id": new_session()}), easel.bearer
+            )
             answer = connection.getresponse()
             assert answer.status == 202
             answer.read()

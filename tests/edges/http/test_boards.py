@@ -87,7 +87,10 @@ def test_each_write_is_in_the_runs_log_with_its_provenance(easel: LiveEasel, run
         "provenance": {"agent_id": "owner", "node_id": "planner", "run_id": run_id},
     }
     assert (black.type, black.seq) == ("blackboard.write", second["seq"])
-    assert (black.data["edge_id"], black.data["provenance"]["edge_id"]) == ("planner-writer", "planner-writer")
+    assert (black.data["edge_id"], black.data["provenance"]["edge_id"]) == (
+        "planner-writer",
+        "planner-writer",
+    )
     assert second["edge_id"] == second["provenance"]["edge_id"] == "planner-writer"
 
 
@@ -97,15 +100,27 @@ def test_each_write_is_on_the_runs_state_stream_and_no_message_is(easel: LiveEas
     written(easel.post(path(run_id, "blackboard"), body("draft", 2, edge_id="a-b")))
     easel.cancel(run_id)
     log = easel.events(run_id)
-    state = [item for item in Parser().feed(easel.get(f"/sse/run/{run_id}").content) if isinstance(item, Event)]
-    assert [event.type for event in state] == ["run.start", "whiteboard.write", "blackboard.write", "run.status", "done"]
+    state = [
+        item for item in Parser().feed(easel.get(f"/sse/run/{run_id}").content) if isinstance(item, Event)
+    ]
+    assert [event.type for event in state] == [
+        "run.start",
+        "whiteboard.write",
+        "blackboard.write",
+        "run.status",
+        "done",
+    ]
     assert [event for event in log if event.type.endswith("board.write")] == state[1:3]
 
 
 @rule("CC-27")
 def test_a_whiteboard_value_is_one_for_the_whole_run(easel: LiveEasel, run_id: str) -> None:
     written(easel.post(path(run_id), body("plan", "first")))
-    written(easel.post(path(run_id), {"key": "plan", "value": "second", "source_node_id": "writer", "edge_id": "global"}))
+    written(
+        easel.post(
+            path(run_id), {"key": "plan", "value": "second", "source_node_id": "writer", "edge_id": "global"}
+        )
+    )
     found = easel.get(path(run_id), params={"key": "plan"}).json()
     assert (found["value"], found["version"]) == ("second", 2)
     assert found["provenance"] == {"agent_id": "owner", "node_id": "writer", "run_id": run_id}
@@ -122,13 +137,27 @@ def test_a_blackboard_value_belongs_to_its_edge(easel: LiveEasel, run_id: str) -
     def one(edge_id: str) -> dict[str, Any]:
         return easel.get(path(run_id, "blackboard"), params={"key": "k", "edge_id": edge_id}).json()
 
-    assert [(one(edge)["value"], one(edge)["version"], one(edge)["edge_id"]) for edge in ("a-b", "b-a")] == [(3, 2, "a-b"), (2, 1, "b-a")]
+    assert [(one(edge)["value"], one(edge)["version"], one(edge)["edge_id"]) for edge in ("a-b", "b-a")] == [
+        (3, 2, "a-b"),
+        (2, 1, "b-a"),
+    ]
     assert easel.get(path(run_id, "blackboard")).json()["entries"] == [one("a-b"), one("b-a")]
     assert easel.get(path(run_id, "blackboard"), params={"edge_id": "b-a"}).json()["entries"] == [one("b-a")]
     assert easel.get(path(run_id)).json() == {"entries": []}
 
 
-VALUES = [None, True, 0, -1.5, 2**70, "", "näïve \u2028 \U0001f469\u200d\U0001f680", [], {}, {"b": 1, "a": [None, {"": [[]]}]}]
+VALUES = [
+    None,
+    True,
+    0,
+    -1.5,
+    2**70,
+    "",
+    "näïve \u2028 \U0001f469\u200d\U0001f680",
+    [],
+    {},
+    {"b": 1, "a": [None, {"": [[]]}]},
+]
 
 
 def test_any_json_comes_back_as_it_was_sent(easel: LiveEasel, run_id: str) -> None:
@@ -138,7 +167,9 @@ def test_any_json_comes_back_as_it_was_sent(easel: LiveEasel, run_id: str) -> No
     assert [event.data["value"] for event in board_events(easel, run_id)] == VALUES
 
 
-@pytest.mark.parametrize("key", ["null", "a b", "a/b?c=d&e#f", "ключ", "%2e%2e", '{"a":1}', "x" * 200, "global"])
+@pytest.mark.parametrize(
+    "key", ["null", "a b", "a/b?c=d&e#f", "ключ", "%2e%2e", '{"a":1}', "x" * 200, "global"]
+)
 def test_any_printable_key_works(easel: LiveEasel, run_id: str, key: str) -> None:
     written(easel.post(path(run_id), body(key, "v")))
     assert easel.get(path(run_id), params={"key": key}).json()["value"] == "v"
@@ -149,7 +180,11 @@ def test_what_is_not_there_is_404(easel: LiveEasel, run_id: str, board: str) -> 
     assert "key nothing" in refused(easel.get(path(run_id, board), params={"key": "nothing", "edge_id": "a-b"} if board == "blackboard" else {"key": "nothing"}), 404, "NOT_FOUND")["message"]  # fmt: skip
     for unknown in (new_run_id(), "none"):
         refused(easel.get(path(unknown, board)), 404, "NOT_FOUND")
-        refused(easel.post(path(unknown, board), body(edge_id="a-b") if board == "blackboard" else body()), 404, "NOT_FOUND")
+        refused(
+            easel.post(path(unknown, board), body(edge_id="a-b") if board == "blackboard" else body()),
+            404,
+            "NOT_FOUND",
+        )
 
 
 # --- scope and authorship ---------------------------------------------------------------------------------------------
@@ -196,7 +231,11 @@ def test_a_body_that_is_not_right_is_refused_and_changes_nothing(easel: LiveEase
 @case("P4")
 @rule("CC-16", "CC-17")
 def test_an_author_inside_the_value_is_only_a_value(easel: LiveEasel, run_id: str) -> None:
-    forged = {"agent_id": "root", "visibility": "system", "provenance": {"agent_id": "root", "node_id": "x", "run_id": "y"}}
+    forged = {
+        "agent_id": "root",
+        "visibility": "system",
+        "provenance": {"agent_id": "root", "node_id": "x", "run_id": "y"},
+    }
     written(easel.post(path(run_id), body("k", forged)))
     [event] = board_events(easel, run_id)
     assert event.data["value"] == forged
@@ -239,8 +278,12 @@ REFUSED_READS = [
 
 
 @rule("CC-20", "CC-21", "CC-28")
-@pytest.mark.parametrize("board, query", [row[1:] for row in REFUSED_READS], ids=[row[0] for row in REFUSED_READS])
-def test_a_read_outside_the_scope_is_refused(easel: LiveEasel, run_id: str, board: str, query: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "board, query", [row[1:] for row in REFUSED_READS], ids=[row[0] for row in REFUSED_READS]
+)
+def test_a_read_outside_the_scope_is_refused(
+    easel: LiveEasel, run_id: str, board: str, query: dict[str, str]
+) -> None:
     refused(easel.get(path(run_id, board), params=query), 400, "BAD_INPUT")
 
 
@@ -248,7 +291,9 @@ def test_a_read_outside_the_scope_is_refused(easel: LiveEasel, run_id: str, boar
 
 
 @pytest.mark.parametrize("board", BOARDS)
-def test_an_expected_version_that_is_not_the_current_one_is_told_the_current_one(easel: LiveEasel, run_id: str, board: str) -> None:
+def test_an_expected_version_that_is_not_the_current_one_is_told_the_current_one(
+    easel: LiveEasel, run_id: str, board: str
+) -> None:
     edge = {"edge_id": "a-b"} if board == "blackboard" else {}
 
     def write(value: int, expected: int) -> httpx2.Response:
@@ -271,13 +316,20 @@ def test_of_fifty_writers_at_two_servers_one_wins_each_round(two_edges: LiveEase
         for round_no in range(5):
 
             def write(nth: int, expected: int = round_no) -> httpx2.Response:
-                return two_edges.post(path(run_id), body("k", [expected, nth], expected_version=expected), at=nth % 2)
+                return two_edges.post(
+                    path(run_id), body("k", [expected, nth], expected_version=expected), at=nth % 2
+                )
 
             answers = list(pool.map(write, range(WRITERS)))
             assert sorted(answer.status_code for answer in answers) == [200] + [409] * (WRITERS - 1)
             [winner] = [nth for nth, answer in enumerate(answers) if answer.status_code == 200]
-            assert two_edges.get(path(run_id), at=winner % 2, params={"key": "k"}).json()["value"] == [round_no, winner]
-        free = list(pool.map(lambda nth: two_edges.post(path(run_id), body("k", nth), at=nth % 2), range(WRITERS)))
+            assert two_edges.get(path(run_id), at=winner % 2, params={"key": "k"}).json()["value"] == [
+                round_no,
+                winner,
+            ]
+        free = list(
+            pool.map(lambda nth: two_edges.post(path(run_id), body("k", nth), at=nth % 2), range(WRITERS))
+        )
     assert sorted(written(answer)["version"] for answer in free) == list(range(6, 6 + WRITERS))
     events = board_events(two_edges, run_id, at=1)
     assert [event.data["version"] for event in events] == list(range(1, 6 + WRITERS))
@@ -288,12 +340,17 @@ def test_of_fifty_writers_at_two_servers_one_wins_each_round(two_edges: LiveEase
 
 @rule("RX-28")
 @pytest.mark.parametrize("board", BOARDS)
-def test_a_run_that_has_ended_takes_no_more_and_still_shows_its_boards(easel: LiveEasel, run_id: str, board: str) -> None:
+def test_a_run_that_has_ended_takes_no_more_and_still_shows_its_boards(
+    easel: LiveEasel, run_id: str, board: str
+) -> None:
     sent = body("k", "kept", **({"edge_id": "a-b"} if board == "blackboard" else {}))
     written(easel.post(path(run_id, board), sent))
     easel.cancel(run_id)
     assert easel.events(run_id)[-1].type == "done"
-    assert refused(easel.post(path(run_id, board), sent), 409, "RUN_FINISHED")["details"]["status"] == "cancelled"
+    assert (
+        refused(easel.post(path(run_id, board), sent), 409, "RUN_FINISHED")["details"]["status"]
+        == "cancelled"
+    )
     assert easel.events(run_id)[-1].type == "done"
     assert easel.get(path(run_id, board)).json()["entries"][0]["value"] == "kept"
 
@@ -309,7 +366,9 @@ def test_a_run_that_still_waits_for_its_turn_takes_writes(easel: LiveEasel) -> N
 
 
 @rule("RS-37")
-def test_a_run_that_is_cancelled_before_it_started_says_nothing_whatever_is_on_its_boards(easel: LiveEasel) -> None:
+def test_a_run_that_is_cancelled_before_it_started_says_nothing_whatever_is_on_its_boards(
+    easel: LiveEasel,
+) -> None:
     session = new_session()
     active, waiting = easel.start(WAITING, session), easel.start("noop", session)
     written(easel.post(path(waiting), body()))
@@ -331,8 +390,13 @@ def test_a_write_reaches_who_watches_at_another_server_at_once(two_edges: LiveEa
 
 @rule("CC-09")
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
-def test_boards_survive_a_restart(store: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> None:
-    folder, url = tmp_path_factory.mktemp("easel"), request.getfixturevalue("database_url") if store == "postgres" else ""
+def test_boards_survive_a_restart(
+    store: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> None:
+    folder, url = (
+        tmp_path_factory.mktemp("easel"),
+        request.getfixturevalue("database_url") if store == "postgres" else "",
+    )
     with LiveEasel(folder, url, with_worker=False) as first:
         run_id = first.start("noop")
         for value in ("old", "new"):
@@ -372,8 +436,16 @@ def test_an_agent_and_a_person_share_the_board(easel: LiveEasel) -> None:
 def test_the_tools_are_listed_with_what_they_do(easel: LiveEasel) -> None:
     tools = {tool["name"]: tool["annotations"] for tool in easel.get("/api/tools").json()["tools"]}
     for board in ("Whiteboard", "Blackboard"):
-        assert tools[f"gsv__{board}Read"] == {"readOnlyHint": True, "idempotentHint": False, "destructiveHint": False}
-        assert tools[f"gsv__{board}Write"] == {"readOnlyHint": False, "idempotentHint": False, "destructiveHint": False}
+        assert tools[f"gsv__{board}Read"] == {
+            "readOnlyHint": True,
+            "idempotentHint": False,
+            "destructiveHint": False,
+        }
+        assert tools[f"gsv__{board}Write"] == {
+            "readOnlyHint": False,
+            "idempotentHint": False,
+            "destructiveHint": False,
+        }
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
@@ -384,12 +456,20 @@ def test_the_limits_are_settings(tmp_path_factory: pytest.TempPathFactory) -> No
     settings = {"max_board_bytes": 100, "max_board_keys": 3, "max_board_total_bytes": 150}
     with LiveEasel(tmp_path_factory.mktemp("easel"), with_worker=False, settings=settings) as live:
         run_id = live.start()
-        assert refused(live.post(path(run_id), body("a", "x" * 99)), 413, "TOO_LARGE")["details"]["limit"] == 100
+        assert (
+            refused(live.post(path(run_id), body("a", "x" * 99)), 413, "TOO_LARGE")["details"]["limit"] == 100
+        )
         written(live.post(path(run_id), body("a", "x" * 98)))
-        assert refused(live.post(path(run_id), body("b", "x" * 49)), 413, "BOARD_FULL")["details"] == {"limit": 150, "what": "bytes"}
+        assert refused(live.post(path(run_id), body("b", "x" * 49)), 413, "BOARD_FULL")["details"] == {
+            "limit": 150,
+            "what": "bytes",
+        }
         written(live.post(path(run_id, "blackboard"), body("a", 1, edge_id="a-b")))
         written(live.post(path(run_id), body("b", 1)))
-        assert refused(live.post(path(run_id), body("c", 1)), 413, "BOARD_FULL")["details"] == {"limit": 3, "what": "keys"}
+        assert refused(live.post(path(run_id), body("c", 1)), 413, "BOARD_FULL")["details"] == {
+            "limit": 3,
+            "what": "keys",
+        }
         assert written(live.post(path(run_id), body("a", 2)))["version"] == 2
 
 

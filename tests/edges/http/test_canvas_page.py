@@ -44,7 +44,12 @@ def rpc(easel: LiveEasel, method: str, **params: Any) -> Any:
 
 def canvas(easel: LiveEasel, **more: Any) -> str:
     name = new_session()
-    rpc(easel, "canvas.create", canvasId=name, **{"spec": {"state": {"service": "api"}}, "assets": ASSETS, **more})
+    rpc(
+        easel,
+        "canvas.create",
+        canvasId=name,
+        **{"spec": {"state": {"service": "api"}}, "assets": ASSETS, **more},
+    )
     return name
 
 
@@ -81,13 +86,20 @@ def test_the_page_of_a_canvas_pins_its_one_frame_and_cannot_be_framed(small_ease
     said = policy(answer)
     view = re.search(r'data-view="([^"]+)"', answer.text)
     assert view
-    assert (said["frame-src"], said["frame-ancestors"], said["default-src"], said["script-src"]) == (view[1], "'none'", "'none'", "'self'")
+    assert (said["frame-src"], said["frame-ancestors"], said["default-src"], said["script-src"]) == (
+        view[1],
+        "'none'",
+        "'none'",
+        "'self'",
+    )
     assert "unsafe" not in answer.headers["content-security-policy"]
     assert answer.headers["x-frame-options"] == "DENY"
     assert answer.headers["cache-control"] == "no-store"
 
 
-def test_who_is_not_signed_in_signs_in_and_goes_on_to_the_canvas(small_easel: LiveEasel, stranger: httpx2.Client) -> None:
+def test_who_is_not_signed_in_signs_in_and_goes_on_to_the_canvas(
+    small_easel: LiveEasel, stranger: httpx2.Client
+) -> None:
     name = canvas(small_easel)
     first = stranger.get(f"/canvas/main/{name}")
     assert "Sign in" in first.text
@@ -102,7 +114,15 @@ def test_who_is_not_signed_in_signs_in_and_goes_on_to_the_canvas(small_easel: Li
 
 @pytest.mark.parametrize(
     "elsewhere",
-    ["//evil.example", "https://evil.example", "/canvas/../sign-out", "/\\evil.example", "/canvas/a/b?x", '"><script>', "/canvas/a/b/c"],
+    [
+        "//evil.example",
+        "https://evil.example",
+        "/canvas/../sign-out",
+        "/\\evil.example",
+        "/canvas/a/b?x",
+        '"><script>',
+        "/canvas/a/b/c",
+    ],
 )
 def test_a_sign_in_leads_nowhere_else(small_easel: LiveEasel, elsewhere: str) -> None:
     with small_easel.stranger() as http:
@@ -111,7 +131,9 @@ def test_a_sign_in_leads_nowhere_else(small_easel: LiveEasel, elsewhere: str) ->
         assert elsewhere not in http.post("/sign-in", data={"token": "no", "next": elsewhere}).text
 
 
-@pytest.mark.parametrize("path", ["/canvas/main/there-is-none", "/canvas/other/{name}", "/canvas/main/%3Cb%3E"])
+@pytest.mark.parametrize(
+    "path", ["/canvas/main/there-is-none", "/canvas/other/{name}", "/canvas/main/%3Cb%3E"]
+)
 def test_a_canvas_that_is_not_there_is_told_in_a_page(small_easel: LiveEasel, path: str) -> None:
     answer = small_easel.get(path.format(name=canvas(small_easel)))
     assert answer.status_code == 404
@@ -150,7 +172,9 @@ FILES = [
 @case("U3")
 @rule("RS-58")
 @pytest.mark.parametrize("path, status, kind", FILES)
-def test_every_answer_of_a_view_has_a_strict_policy_and_its_right_type(small_easel: LiveEasel, path: str, status: int, kind: str) -> None:
+def test_every_answer_of_a_view_has_a_strict_policy_and_its_right_type(
+    small_easel: LiveEasel, path: str, status: int, kind: str
+) -> None:
     view = view_of(small_easel, canvas(small_easel))
     with small_easel.stranger() as http:
         check_held_in(http.get(view + path), status, kind)
@@ -168,7 +192,9 @@ def check_held_in(answer: httpx2.Response, status: int, kind: str) -> None:
     assert "connection-allowlist" in answer.headers
     assert "set-cookie" not in answer.headers
     is_page = kind.startswith("text/html")
-    assert said["sandbox"] == ("allow-scripts allow-forms" if is_page else ""), "opened by itself it has an opaque origin, too"
+    assert said["sandbox"] == ("allow-scripts allow-forms" if is_page else ""), (
+        "opened by itself it has an opaque origin, too"
+    )
     assert ("script-src" in said) is is_page
 
 
@@ -180,8 +206,14 @@ def test_refusals_of_a_view_that_never_reach_it_are_held_in_too(small_easel: Liv
         check_held_in(http.put(f"{view}assets/index.html", content=b"x"), 405, "application/json")
         check_held_in(http.get("/canvas-view/no-token/assets/index.html"), 404, "application/json")
         check_held_in(http.get("/canvas-view/"), 404, "application/json")
-        check_held_in(http.get(f"{view}assets/index.html", headers={"host": "evil.example"}), 421, "application/json")
-        check_held_in(http.get(f"{view}assets/index.html", headers={"origin": "https://evil.example"}), 403, "application/json")
+        check_held_in(
+            http.get(f"{view}assets/index.html", headers={"host": "evil.example"}), 421, "application/json"
+        )
+        check_held_in(
+            http.get(f"{view}assets/index.html", headers={"origin": "https://evil.example"}),
+            403,
+            "application/json",
+        )
         redirect = http.get(view.rstrip("/"), follow_redirects=False)
         assert redirect.status_code in (307, 404)
         assert policy(redirect)["default-src"] == "'none'"
@@ -207,14 +239,20 @@ def test_a_page_may_load_from_its_own_view_alone(small_easel: LiveEasel, strange
     here = f"{small_easel.base_url}{view}"
     said = policy(answer)
     assert said["script-src"] == f"{here} '{hashed('let inline = 1;')}'"
-    assert (said["connect-src"], said["font-src"], said["frame-ancestors"]) == (here, f"{here} data:", small_easel.base_url)
+    assert (said["connect-src"], said["font-src"], said["frame-ancestors"]) == (
+        here,
+        f"{here} data:",
+        small_easel.base_url,
+    )
     assert (said["frame-src"], said["worker-src"], said["object-src"]) == ("'none'", "'none'", "'none'")
     assert answer.headers["connection-allowlist"] == f'("{here}*")'
 
 
 @case("R7")
 @rule("RS-59")
-def test_a_page_reaches_what_its_policy_lists_once_a_person_stands_for_it(small_easel: LiveEasel, stranger: httpx2.Client) -> None:
+def test_a_page_reaches_what_its_policy_lists_once_a_person_stands_for_it(
+    small_easel: LiveEasel, stranger: httpx2.Client
+) -> None:
     connect = ["https://api.example.com", "wss://live.example.com:8443"]
     name = canvas(small_easel, spec={"toolPolicy": {"connect": connect}})
     page = f"{view_of(small_easel, name)}assets/index.html"
@@ -223,15 +261,24 @@ def test_a_page_reaches_what_its_policy_lists_once_a_person_stands_for_it(small_
     assert said["img-src"].split()[1:] == ["data:", "blob:", connect[0]]
     small_easel.sql(f"update canvases set is_accepted = 0 where canvas_id = '{name}'")
     unaccepted = stranger.get(page)
-    assert "example.com" not in unaccepted.headers["content-security-policy"] + unaccepted.headers["connection-allowlist"]
+    assert (
+        "example.com"
+        not in unaccepted.headers["content-security-policy"] + unaccepted.headers["connection-allowlist"]
+    )
 
 
 # --- the SDK ------------------------------------------------------------------------------------------------------------
 
 FRONTS = [
     ("<!doctype html><html>", "<!doctype html>|<html>"),
-    ("<!DOCTYPE HTML PUBLIC '-//W3C//DTD HTML 4.01//EN'>\n<p>", "<!DOCTYPE HTML PUBLIC '-//W3C//DTD HTML 4.01//EN'>|\n<p>"),
-    ("\ufeff<!-- a > b --> <?xml version='1.0'?>\r\n<!doctype html>x", "<!-- a > b --> <?xml version='1.0'?>\n<!doctype html>|x"),
+    (
+        "<!DOCTYPE HTML PUBLIC '-//W3C//DTD HTML 4.01//EN'>\n<p>",
+        "<!DOCTYPE HTML PUBLIC '-//W3C//DTD HTML 4.01//EN'>|\n<p>",
+    ),
+    (
+        "\ufeff<!-- a > b --> <?xml version='1.0'?>\r\n<!doctype html>x",
+        "<!-- a > b --> <?xml version='1.0'?>\n<!doctype html>|x",
+    ),
     ("<p>no doctype", "|<p>no doctype"),
     ("", "|"),
     ("<!-- never ends <!doctype html>", "|<!-- never ends <!doctype html>"),
@@ -241,7 +288,9 @@ FRONTS = [
 
 @pytest.mark.parametrize("html, expected", FRONTS)
 def test_the_sdk_stands_before_everything_but_the_doctype(html: str, expected: str) -> None:
-    assert ready(html.encode(), "/gsv.js").html == expected.replace("|", '<script src="/gsv.js" crossorigin></script>')
+    assert ready(html.encode(), "/gsv.js").html == expected.replace(
+        "|", '<script src="/gsv.js" crossorigin></script>'
+    )
 
 
 def test_scripts_that_came_with_the_page_are_known_by_their_hashes() -> None:
@@ -290,7 +339,9 @@ def test_what_is_stored_stays_as_it_came(small_easel: LiveEasel, stranger: httpx
     assert rpc(small_easel, "canvas.asset.get", canvasId=name, path="assets/index.html")["text"] == PAGE
 
 
-def test_a_canvas_without_a_page_gets_one_in_which_nothing_of_the_spec_is_html(small_easel: LiveEasel, stranger: httpx2.Client) -> None:
+def test_a_canvas_without_a_page_gets_one_in_which_nothing_of_the_spec_is_html(
+    small_easel: LiveEasel, stranger: httpx2.Client
+) -> None:
     spec = {
         "description": "</p><script>alert(1)</script>",
         "state": {"service": "api", "lastRun": None},
@@ -308,14 +359,19 @@ def test_a_canvas_without_a_page_gets_one_in_which_nothing_of_the_spec_is_html(s
     assert answer.text.count("<title>") == 1
     assert 'data-gsv-action="run.it"' in answer.text
     assert ">Refresh logs</button>" in answer.text
-    assert '{"writable": [["service"]], "results": [["lastRun"]], "saves": {"run.it": ["lastRun"]}, "numbers": []}' in answer.text
+    assert (
+        '{"writable": [["service"]], "results": [["lastRun"]], "saves": {"run.it": ["lastRun"]}, "numbers": []}'
+        in answer.text
+    )
 
 
 # --- tokens -------------------------------------------------------------------------------------------------------------
 
 
 @case("U9")
-def test_a_view_needs_no_cookie_and_opens_one_canvas_alone(small_easel: LiveEasel, stranger: httpx2.Client) -> None:
+def test_a_view_needs_no_cookie_and_opens_one_canvas_alone(
+    small_easel: LiveEasel, stranger: httpx2.Client
+) -> None:
     one, other = canvas(small_easel), canvas(small_easel, assets={"assets/secret.txt": "s"})
     view = view_of(small_easel, one)
     assert stranger.get(f"{view}assets/index.js").text == "let a = 1;"
@@ -326,7 +382,9 @@ def test_a_view_needs_no_cookie_and_opens_one_canvas_alone(small_easel: LiveEase
         assert with_token.status_code == 401 or "Sign in" in with_token.text
 
 
-def test_a_token_that_is_forged_changed_or_over_opens_nothing(small_easel: LiveEasel, stranger: httpx2.Client) -> None:
+def test_a_token_that_is_forged_changed_or_over_opens_nothing(
+    small_easel: LiveEasel, stranger: httpx2.Client
+) -> None:
     name = canvas(small_easel)
     pages = small_easel.instances[0].stories.pages
     began = time.time()
@@ -347,7 +405,9 @@ def test_a_token_that_is_forged_changed_or_over_opens_nothing(small_easel: LiveE
     old, _ = pages.new_token(THE_OWNER, name, began - (until - began) - 1)
     assert stranger.get(f"/canvas-view/{old}/assets/index.js").status_code == 404
     elsewhere, _ = pages.new_token(Principal(UserId("mallory"), "mallory"), name, time.time())
-    assert stranger.get(f"/canvas-view/{elsewhere}/assets/index.js").status_code == 404, "another user's canvas of this name"
+    assert stranger.get(f"/canvas-view/{elsewhere}/assets/index.js").status_code == 404, (
+        "another user's canvas of this name"
+    )
 
 
 @case("O9")
@@ -369,7 +429,9 @@ def letters(text: str) -> str:
     return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
 
 
-def test_another_instance_knows_the_token_and_another_owner_s_token_ends_it(two_edges: LiveEasel, tmp_path: Path) -> None:
+def test_another_instance_knows_the_token_and_another_owner_s_token_ends_it(
+    two_edges: LiveEasel, tmp_path: Path
+) -> None:
     name = canvas(two_edges)
     view = view_of(two_edges, name)
     with two_edges.stranger() as http:
@@ -379,13 +441,17 @@ def test_another_instance_knows_the_token_and_another_owner_s_token_ends_it(two_
         assert other.get(f"{view}assets/index.js").status_code == 404
 
 
-def test_no_token_is_in_a_log_or_a_record(small_easel: LiveEasel, stranger: httpx2.Client, logged: list[dict[str, Any]]) -> None:
+def test_no_token_is_in_a_log_or_a_record(
+    small_easel: LiveEasel, stranger: httpx2.Client, logged: list[dict[str, Any]]
+) -> None:
     view = view_of(small_easel, canvas(small_easel))
     path, token = f"assets/{new_session()}.js", view.split("/")[2]
     stranger.get(f"{view}assets/index.html")
     assert stranger.get(f"{view}{path}", headers={"origin": "https://evil.example"}).status_code == 403
     for name in ("assets/index.html", path):  # its line is written after its answer
-        wait_until(lambda name=name: f"/canvas-view/…/{name}" in str(logged), within=20, what=f"{name} is logged")
+        wait_until(
+            lambda name=name: f"/canvas-view/…/{name}" in str(logged), within=20, what=f"{name} is logged"
+        )
     assert token not in str(logged)
     wait_until(lambda: path in refusals(small_easel), within=20, what="the refusal is on record")
     assert token not in refusals(small_easel)
@@ -399,14 +465,26 @@ def refusals(easel: LiveEasel) -> str:
 @case("U4")
 @rule("CV-47")
 def test_no_path_leaves_the_assets_of_its_view(small_easel: LiveEasel) -> None:
-    one, other = canvas(small_easel), canvas(small_easel, assets={"assets/secret.txt": "the secret of another canvas"})
+    one, other = (
+        canvas(small_easel),
+        canvas(small_easel, assets={"assets/secret.txt": "the secret of another canvas"}),
+    )
     view = view_of(small_easel, one)
     ups = ["../", "..%2f", "%2e%2e/", "%2e%2e%2f", "%252e%252e%252f", "..%5c", "%5c..%5c", "..\\", "....//", ".%2e/", "%u002e%u002e/", "%c0%ae%c0%ae/", "‥/", "．．/", "..;/", "..%00/",
            "%2e%2e%5c", "..%252f", "..%c0%af", "..%e2%88%95", "..%ef%bc%8f", "/../", "//../", "./../", "%2f..%2f"]  # fmt: skip
-    ends = [f"{other}/assets/secret.txt", f"canvases/{other}/assets/secret.txt", "secret.txt", "etc/passwd", "easel.db", "owner-token"]
+    ends = [
+        f"{other}/assets/secret.txt",
+        f"canvases/{other}/assets/secret.txt",
+        "secret.txt",
+        "etc/passwd",
+        "easel.db",
+        "owner-token",
+    ]
     tried = 0
     host, port = small_easel.address
-    with contextlib.closing(http.client.HTTPConnection(host, port, timeout=30)) as plain:  # a client that tidies nothing up
+    with contextlib.closing(
+        http.client.HTTPConnection(host, port, timeout=30)
+    ) as plain:  # a client that tidies nothing up
         for up in ups:
             for end in ends:
                 for start in ("assets/", "", "assets/more/"):
@@ -426,7 +504,9 @@ def test_no_path_leaves_the_assets_of_its_view(small_easel: LiveEasel) -> None:
 
 @case("U9")
 @rule("CV-05")
-def test_the_api_refuses_whatever_comes_from_a_canvas_s_origin(small_easel: LiveEasel, stranger: httpx2.Client) -> None:
+def test_the_api_refuses_whatever_comes_from_a_canvas_s_origin(
+    small_easel: LiveEasel, stranger: httpx2.Client
+) -> None:
     stranger.get("/", params={"token": small_easel.token})
     assert stranger.get("/api/runs").status_code == 200, "the browser's cookie works"
     for row in ROUTES:
@@ -438,26 +518,40 @@ def test_the_api_refuses_whatever_comes_from_a_canvas_s_origin(small_easel: Live
     wait_until(lambda: "another site" in refusals(small_easel), within=20, what="it is on record")
 
 
-def test_a_page_in_its_opaque_origin_may_fetch_its_own_files(small_easel: LiveEasel, stranger: httpx2.Client) -> None:
+def test_a_page_in_its_opaque_origin_may_fetch_its_own_files(
+    small_easel: LiveEasel, stranger: httpx2.Client
+) -> None:
     view = view_of(small_easel, canvas(small_easel))
-    answer = stranger.get(f"{view}assets/a.json", headers={"origin": "null", "sec-fetch-site": "cross-site", "sec-fetch-dest": "empty"})
+    answer = stranger.get(
+        f"{view}assets/a.json",
+        headers={"origin": "null", "sec-fetch-site": "cross-site", "sec-fetch-dest": "empty"},
+    )
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, "null")
     assert "access-control-allow-credentials" not in answer.headers
     assert "access-control-allow-origin" not in stranger.get(f"{view}assets/a.json").headers
 
 
-@pytest.mark.parametrize("dest", ["script", "style", "serviceworker", "worker", "sharedworker", "empty", "object", "embed"])
-def test_our_own_pages_take_no_script_from_a_canvas(small_easel: LiveEasel, stranger: httpx2.Client, dest: str) -> None:
+@pytest.mark.parametrize(
+    "dest", ["script", "style", "serviceworker", "worker", "sharedworker", "empty", "object", "embed"]
+)
+def test_our_own_pages_take_no_script_from_a_canvas(
+    small_easel: LiveEasel, stranger: httpx2.Client, dest: str
+) -> None:
     view = view_of(small_easel, canvas(small_easel))
     asked = {"sec-fetch-site": "same-origin", "sec-fetch-dest": dest}
     assert stranger.get(f"{view}assets/index.js", headers=asked).status_code == 403
-    assert stranger.get(f"{view}assets/index.html", headers={**asked, "sec-fetch-dest": "iframe"}).status_code == 200
+    assert (
+        stranger.get(f"{view}assets/index.html", headers={**asked, "sec-fetch-dest": "iframe"}).status_code
+        == 200
+    )
 
 
 def test_assets_can_have_a_host_name_of_their_own(tmp_path: Path) -> None:
     port = free_port()
     public, assets = f"http://easel.localhost:{port}", f"http://assets.localhost:{port}"
-    with LiveEasel(tmp_path, with_worker=False, settings={"public_url": public, "assets_url": assets}) as easel:
+    with LiveEasel(
+        tmp_path, with_worker=False, settings={"public_url": public, "assets_url": assets}
+    ) as easel:
         name = canvas(easel)
         shell = easel.get(f"/canvas/main/{name}")
         view = re.search(r'data-view="([^"]+)"', shell.text)

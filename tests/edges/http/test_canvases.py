@@ -35,13 +35,18 @@ def canvas(easel: LiveEasel) -> str:
 
 
 def snap(easel: LiveEasel, canvas: str, picture: bytes, kind: str = "image/png") -> Any:
-    return easel.ask("POST", f"/api/canvases/{canvas}/snapshots", content=picture, headers={"content-type": kind})
+    return easel.ask(
+        "POST", f"/api/canvases/{canvas}/snapshots", content=picture, headers={"content-type": kind}
+    )
 
 
 def watched(easel: LiveEasel, canvas: str, count: int, **query: str) -> list[dict[str, str]]:
     """The first events of the canvas's stream, as they were sent."""
     frames: list[dict[str, str]] = []
-    with easel.stranger() as http, http.stream("GET", f"/sse/canvas/{canvas}", params=query, headers=easel.bearer) as stream:
+    with (
+        easel.stranger() as http,
+        http.stream("GET", f"/sse/canvas/{canvas}", params=query, headers=easel.bearer) as stream,
+    ):
         assert stream.status_code == 200
         for frame in _frames(in_time(stream.iter_lines())):
             if "id" in frame:
@@ -64,12 +69,22 @@ def _frames(lines: Iterator[str]) -> Iterator[dict[str, str]]:
 
 def test_a_canvas_is_made_found_and_deleted_by_the_gateways_methods(easel: LiveEasel) -> None:
     name = new_session()
-    made = rpc(easel, "canvas.create", canvasId=name, title="Cockpit", spec={"version": 1, "mode": "html", "state": {"n": 1}})
+    made = rpc(
+        easel,
+        "canvas.create",
+        canvasId=name,
+        title="Cockpit",
+        spec={"version": 1, "mode": "html", "state": {"n": 1}},
+    )
     assert made.status_code == 200
     view = made.json()
     assert set(view) == {"descriptor", "spec", "state", "assets", "accepted", "views", "revision"}
     assert view["state"] == {"n": 1}
-    assert (view["descriptor"]["canvasId"], view["descriptor"]["title"], view["revision"]) == (name, "Cockpit", 1)
+    assert (view["descriptor"]["canvasId"], view["descriptor"]["title"], view["revision"]) == (
+        name,
+        "Cockpit",
+        1,
+    )
     assert rpc(easel, "canvas.get", canvasId=name).json() == view
     assert rpc(easel, "canvas.create", canvasId=name).status_code == 409
     assert rpc(easel, "canvas.delete", canvasId=name).json() == {"canvasId": name, "deleted": True}
@@ -100,14 +115,18 @@ def test_a_canvas_is_made_found_and_deleted_by_the_gateways_methods(easel: LiveE
         ("canvas.subscribe", {"canvasId": "x"}, 400),
     ],
 )
-def test_a_call_that_does_not_fit_is_refused_by_name(easel: LiveEasel, method: str, params: dict[str, Any], status: int) -> None:
+def test_a_call_that_does_not_fit_is_refused_by_name(
+    easel: LiveEasel, method: str, params: dict[str, Any], status: int
+) -> None:
     answer = rpc(easel, method, **params)
     assert answer.status_code == status, answer.text
     assert answer.json()["error"]["code"] == status
 
 
 @rule("CC-07", "CC-08", "CC-24", "RS-05", "RS-33")
-def test_a_snapshot_is_an_artifact_and_the_canvas_log_has_its_reference_alone(easel: LiveEasel, canvas: str) -> None:
+def test_a_snapshot_is_an_artifact_and_the_canvas_log_has_its_reference_alone(
+    easel: LiveEasel, canvas: str
+) -> None:
     picture = png(1)
     answer = snap(easel, canvas, picture)
     assert answer.status_code == 201
@@ -123,7 +142,12 @@ def test_a_snapshot_is_an_artifact_and_the_canvas_log_has_its_reference_alone(ea
     assert set(data["provenance"]) == {"agent_id", "node_id", "run_id"}
     for raw in (picture[1_000:1_040].hex(), base64.b64encode(picture[999:1_050]).decode()[:40]):
         for table in ("canvas_events", "canvases", "artifacts", "run_events", "messages", "audit"):
-            stored = str([{key: _hex(value) for key, value in row.items()} for row in easel.sql(f"select * from {table}")])
+            stored = str(
+                [
+                    {key: _hex(value) for key, value in row.items()}
+                    for row in easel.sql(f"select * from {table}")
+                ]
+            )
             assert raw not in stored, f"pixels in {table}"
 
 
@@ -136,7 +160,9 @@ def _data(frame: dict[str, str]) -> dict[str, Any]:
 
 
 @rule("RS-34")
-def test_who_comes_later_gets_the_latest_reference_and_who_comes_back_what_was_missed(easel: LiveEasel, canvas: str) -> None:
+def test_who_comes_later_gets_the_latest_reference_and_who_comes_back_what_was_missed(
+    easel: LiveEasel, canvas: str
+) -> None:
     for colour in (1, 2, 3):
         assert snap(easel, canvas, png(colour)).status_code == 201
     latest = easel.get(f"/api/artifacts/{_data(watched(easel, canvas, 4)[-1])['artifact_id']}").content
@@ -144,7 +170,12 @@ def test_who_comes_later_gets_the_latest_reference_and_who_comes_back_what_was_m
     assert [frame["id"] for frame in watched(easel, canvas, 2, last_event_id="2")] == ["3", "4"]
     for cursor, status in (("9", 410), ("x", 400), ("-1", 400)):
         with easel.stranger() as http:
-            assert http.get(f"/sse/canvas/{canvas}", params={"last_event_id": cursor}, headers=easel.bearer).status_code == status
+            assert (
+                http.get(
+                    f"/sse/canvas/{canvas}", params={"last_event_id": cursor}, headers=easel.bearer
+                ).status_code
+                == status
+            )
 
 
 @rule("CC-29")
@@ -163,7 +194,10 @@ def test_a_picture_is_in_no_chat_and_in_no_run(easel: LiveEasel, canvas: str) ->
     snap(easel, canvas, png(7))
     assert all(not event.type.startswith("canvas.") for event in easel.events(run_id, debug="1"))
     assert "canvas" not in easel.get(f"/api/sessions/{name}/messages").text
-    assert [row["event_type"] for row in easel.sql("select distinct event_type from run_events where event_type like 'canvas%'")] == []
+    assert [
+        row["event_type"]
+        for row in easel.sql("select distinct event_type from run_events where event_type like 'canvas%'")
+    ] == []
 
 
 @case("R2")
@@ -197,7 +231,9 @@ def test_base64_in_a_canvas_state_is_moved_and_long_text_is_not(easel: LiveEasel
 
 
 @rule("CV-44", "CV-45", "RS-08")
-def test_a_patch_over_http_is_seen_on_the_stream_and_a_stale_one_is_a_conflict(easel: LiveEasel, canvas: str) -> None:
+def test_a_patch_over_http_is_seen_on_the_stream_and_a_stale_one_is_a_conflict(
+    easel: LiveEasel, canvas: str
+) -> None:
     patch = [{"op": "add", "path": "/deploy", "value": {"status": "running"}}]
     patched = rpc(easel, "canvas.patch", canvasId=canvas, statePatch=patch, expectedRevision=1).json()
     assert (patched["revision"], patched["state"]) == (2, {"deploy": {"status": "running"}})
@@ -205,12 +241,20 @@ def test_a_patch_over_http_is_seen_on_the_stream_and_a_stale_one_is_a_conflict(e
     assert (stale.status_code, stale.json()["error"]["details"]["currentRevision"]) == (409, 2)
     [_, updated] = watched(easel, canvas, 2)
     told = _data(updated)
-    assert (updated["event"], told["canvasId"], told["revision"], told["changedPaths"]) == ("canvas.updated", canvas, 2, ["/deploy"])
+    assert (updated["event"], told["canvasId"], told["revision"], told["changedPaths"]) == (
+        "canvas.updated",
+        canvas,
+        2,
+        ["/deploy"],
+    )
     assert told["provenance"]["agent_id"] == "owner"
 
 
 def test_who_watches_a_canvas_that_is_deleted_sees_the_stream_end(easel: LiveEasel, canvas: str) -> None:
-    with easel.stranger() as http, http.stream("GET", f"/sse/canvas/{canvas}", headers=easel.bearer) as stream:
+    with (
+        easel.stranger() as http,
+        http.stream("GET", f"/sse/canvas/{canvas}", headers=easel.bearer) as stream,
+    ):
         frames = _frames(in_time(stream.iter_lines()))
         while "id" not in next(frames):
             pass
@@ -219,7 +263,9 @@ def test_who_watches_a_canvas_that_is_deleted_sees_the_stream_end(easel: LiveEas
 
 
 @rule("RS-34")
-def test_a_canvas_that_is_made_anew_goes_on_counting_so_that_no_old_cursor_fits_it(easel: LiveEasel, canvas: str) -> None:
+def test_a_canvas_that_is_made_anew_goes_on_counting_so_that_no_old_cursor_fits_it(
+    easel: LiveEasel, canvas: str
+) -> None:
     assert snap(easel, canvas, png(1)).status_code == 201
     assert rpc(easel, "canvas.delete", canvasId=canvas).status_code == 200
     assert rpc(easel, "canvas.create", canvasId=canvas).json()["revision"] == 1
@@ -227,11 +273,17 @@ def test_a_canvas_that_is_made_anew_goes_on_counting_so_that_no_old_cursor_fits_
     assert (created["id"], created["event"]) == ("3", "canvas.created")
     with easel.stranger() as http:
         gone = http.get(f"/sse/canvas/{canvas}", params={"last_event_id": "1"}, headers=easel.bearer)
-    assert (gone.status_code, gone.json()["error"]["details"]) == (410, {"cursor": 1, "oldest": 3, "newest": 3})
+    assert (gone.status_code, gone.json()["error"]["details"]) == (
+        410,
+        {"cursor": 1, "oldest": 3, "newest": 3},
+    )
 
 
 @rule("CC-23")
 def test_base64_has_no_place_in_a_spec(easel: LiveEasel) -> None:
-    spec = {"version": 1, "actions": {"a": {"kind": "session.send", "message": base64.b64encode(png(9)).decode()}}}
+    spec = {
+        "version": 1,
+        "actions": {"a": {"kind": "session.send", "message": base64.b64encode(png(9)).decode()}},
+    }
     answer = rpc(easel, "canvas.create", canvasId=new_session(), spec=spec)
     assert (answer.status_code, answer.json()["error"]["name"]) == (400, "BAD_INPUT")

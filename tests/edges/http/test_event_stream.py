@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
     from tests.edges.http.live import LiveEasel
 
-TALK = script({"think": "hm"}, {"say": "Looking."}, {"call": "gsv__Echo", "args": {"value": {"a": [1, None, "x"]}}}, {"say": "Done."})
+TALK = script(
+    {"think": "hm"},
+    {"say": "Looking."},
+    {"call": "gsv__Echo", "args": {"value": {"a": [1, None, "x"]}}},
+    {"say": "Done."},
+)
 ABUSED = [
     # says, the cursor as it is sent, what is answered
     ("below zero", "-1", 400),
@@ -61,7 +66,16 @@ def test_the_stream_is_the_runs_public_log_from_run_start_to_done(easel: LiveEas
         "run.status",
         "done",
     ]
-    assert [event.seq for event in events] == [1, 3, 5, 6, 7, 8, 9, 10]  # 2 and 4 are internal: skipped, not renumbered
+    assert [event.seq for event in events] == [
+        1,
+        3,
+        5,
+        6,
+        7,
+        8,
+        9,
+        10,
+    ]  # 2 and 4 are internal: skipped, not renumbered
     by_type = {event.type: event.data for event in events}
     assert by_type["run.start"]["attempt"] == 1
     assert by_type["tool.call"] == {
@@ -74,12 +88,18 @@ def test_the_stream_is_the_runs_public_log_from_run_start_to_done(easel: LiveEas
     assert by_type["tool.result"]["result"] == {"a": [1, None, "x"]}
     said = by_type["message.completed"]
     assert (said["role"], said["status"], said["run_id"]) == ("assistant", "completed", run_id)
-    assert said["text"] == "".join(event.data["text"] for event in events if event.type == "message.delta") == "Looking.\n\nDone."
+    assert (
+        said["text"]
+        == "".join(event.data["text"] for event in events if event.type == "message.delta")
+        == "Looking.\n\nDone."
+    )
     assert by_type["run.status"]["status"] == by_type["done"]["status"] == "completed"
 
 
 @rule("RX-24", "RX-35")
-@pytest.mark.parametrize("message, outcome", [("noop", "completed"), (script({"fail": "out of luck"}), "failed")])
+@pytest.mark.parametrize(
+    "message, outcome", [("noop", "completed"), (script({"fail": "out of luck"}), "failed")]
+)
 def test_the_shortest_runs_have_the_same_frame(easel: LiveEasel, message: str, outcome: str) -> None:
     events = easel.events(easel.start(message))
     assert shape(events) == [(1, "run.start"), (2, "message.completed"), (3, "run.status"), (4, "done")]
@@ -94,7 +114,9 @@ def test_state_events_say_who_caused_them_and_every_event_who_may_see_it(easel: 
         assert ("provenance" in event.data) == is_state
         if is_state:
             assert event.data["provenance"]["run_id"] == run_id
-        assert event.data["visibility"] == ("internal" if event.type in ("reasoning.delta", "step.completed") else "public")
+        assert event.data["visibility"] == (
+            "internal" if event.type in ("reasoning.delta", "step.completed") else "public"
+        )
 
 
 @rule("RX-33")
@@ -112,7 +134,9 @@ def test_an_event_is_on_the_wire_as_the_contract_writes_it(easel: LiveEasel) -> 
 
 def test_hostile_text_cannot_break_out_of_its_event(easel: LiveEasel) -> None:
     hostile = "x\n\nid: 999\nevent: done\ndata: {}\n\n\r\r\u2028\u0085\x0b<script>"
-    events = easel.events(easel.start(script({"say": hostile}, {"call": "gsv__Echo", "args": {"value": hostile}})))
+    events = easel.events(
+        easel.start(script({"say": hostile}, {"call": "gsv__Echo", "args": {"value": hostile}}))
+    )
     assert events[1].data["text"] == hostile
     assert events[3].data["result"] == hostile
     assert [event.type for event in events].count("done") == 1
@@ -126,8 +150,12 @@ def test_what_no_database_can_hold_becomes_a_replacement_and_the_run_goes_on(eas
 
 
 @rule("RS-36")
-@pytest.mark.parametrize("query, sees", [({}, False), ({"debug": "0"}, False), ({"debug": ""}, False), ({"debug": "1"}, True)])
-def test_internal_events_are_shown_only_when_asked_for(easel: LiveEasel, query: dict[str, str], sees: bool) -> None:
+@pytest.mark.parametrize(
+    "query, sees", [({}, False), ({"debug": "0"}, False), ({"debug": ""}, False), ({"debug": "1"}, True)]
+)
+def test_internal_events_are_shown_only_when_asked_for(
+    easel: LiveEasel, query: dict[str, str], sees: bool
+) -> None:
     run_id = easel.finish(TALK)
     events = easel.events(run_id, **query)
     assert any(event.data["visibility"] == "internal" for event in events) == sees
@@ -172,7 +200,10 @@ def test_done_comes_exactly_once_to_streams_opened_while_the_run_ends(easel: Liv
 def test_a_quiet_stream_gets_a_comment_now_and_then(easel: LiveEasel) -> None:
     run_id, parser, comments = easel.start(WAITING), Parser(), 0
     began = time.monotonic()
-    with easel.stranger() as client, client.stream("GET", f"/api/runs/{run_id}/events", headers=easel.bearer) as answer:
+    with (
+        easel.stranger() as client,
+        client.stream("GET", f"/api/runs/{run_id}/events", headers=easel.bearer) as answer,
+    ):
         chunks = answer.iter_bytes()
         while comments < 4:
             comments += sum(isinstance(item, Comment) for item in parser.feed(next(chunks)))
@@ -201,7 +232,9 @@ def test_asking_only_for_the_head_of_a_stream_does_not_hold_the_connection(small
 
 
 @rule("RX-36")
-def test_the_log_is_read_at_most_a_hundred_events_at_a_time(easel: LiveEasel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_is_read_at_most_a_hundred_events_at_a_time(
+    easel: LiveEasel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run_id = easel.finish(chatter(350))
     runs: Any = easel.instances[0].opened.runs
     read, sizes = runs.events_after, []
@@ -225,7 +258,11 @@ def test_the_log_is_read_at_most_a_hundred_events_at_a_time(easel: LiveEasel, mo
 def ask_after(easel: LiveEasel, run_id: str, cursor: str, by: str, **query: str) -> httpx2.Response:
     """The stream after a cursor that goes by header or by query."""
     headers = {"Last-Event-ID": cursor} if by == "header" else {}
-    return easel.get(f"/api/runs/{run_id}/events", headers=headers, params=query | ({"last_event_id": cursor} if by == "query" else {}))
+    return easel.get(
+        f"/api/runs/{run_id}/events",
+        headers=headers,
+        params=query | ({"last_event_id": cursor} if by == "query" else {}),
+    )
 
 
 @rule("RX-33", "RX-34", "RX-48")
@@ -247,10 +284,16 @@ def test_a_cursor_on_an_internal_event_resumes_after_it_too(easel: LiveEasel) ->
 def test_the_header_wins_over_the_query(easel: LiveEasel) -> None:
     run_id = easel.finish()
     for header, query, first in ((2, "0", 3), (0, "2", 1), (2, "999", 3), (2, "nonsense", 3)):
-        answer = easel.get(f"/api/runs/{run_id}/events", headers={"Last-Event-ID": str(header)}, params={"last_event_id": query})
+        answer = easel.get(
+            f"/api/runs/{run_id}/events",
+            headers={"Last-Event-ID": str(header)},
+            params={"last_event_id": query},
+        )
         assert answer.status_code == 200
         assert next(item.seq for item in Parser().feed(answer.content) if isinstance(item, Event)) == first
-    bad = easel.get(f"/api/runs/{run_id}/events", headers={"Last-Event-ID": "x"}, params={"last_event_id": "1"})
+    bad = easel.get(
+        f"/api/runs/{run_id}/events", headers={"Last-Event-ID": "x"}, params={"last_event_id": "1"}
+    )
     assert bad.status_code == 400
 
 
@@ -276,7 +319,9 @@ def test_zero_is_the_start_of_a_run_that_has_not_begun(easel: LiveEasel) -> None
 @rule("RS-34")
 @pytest.mark.parametrize("by", ["header", "query"])
 @pytest.mark.parametrize("says, cursor, status", ABUSED, ids=[row[0] for row in ABUSED])
-def test_a_cursor_that_is_none_is_refused(easel: LiveEasel, says: str, cursor: str, status: int, by: str) -> None:
+def test_a_cursor_that_is_none_is_refused(
+    easel: LiveEasel, says: str, cursor: str, status: int, by: str
+) -> None:
     run_id = easel.finish()
     answer = ask_after(easel, run_id, cursor, by)
     assert answer.status_code == status

@@ -57,7 +57,9 @@ def post(easel: LiveEasel, path: str, text: str) -> int:
         tried.append((took, plain))
         if took < 3 * plain:
             break
-    assert took < max(AT_MOST_SECONDS, 3 * tried[-1][1]), f"seconds for it, and for as many bytes that mean nothing: {tried}"
+    assert took < max(AT_MOST_SECONDS, 3 * tried[-1][1]), (
+        f"seconds for it, and for as many bytes that mean nothing: {tried}"
+    )
     error = answer.json()["error"]
     assert error["name"] in ("BAD_INPUT", "TOO_LARGE"), error
     assert len(error["message"]) < 400
@@ -72,14 +74,18 @@ def timed(easel: LiveEasel, path: str, text: str) -> tuple[float, httpx2.Respons
 
 @case("R1")
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
-@pytest.mark.parametrize("path, around", [("/api/runs", RUN), ("/api/rpc", CANVAS)], ids=["a typed place", "a free place"])
+@pytest.mark.parametrize(
+    "path, around", [("/api/runs", RUN), ("/api/rpc", CANVAS)], ids=["a typed place", "a free place"]
+)
 def test_a_bomb_is_refused_at_once(easel: LiveEasel, path: str, around: str, bomb: str) -> None:
     assert post(easel, path, around.format(bomb)) in (400, 413)
 
 
 @case("R1")
 @pytest.mark.parametrize("path, text", SAME_KEY_TWICE)
-def test_two_equal_keys_are_refused_because_two_readers_could_believe_different_ones(easel: LiveEasel, path: str, text: str) -> None:
+def test_two_equal_keys_are_refused_because_two_readers_could_believe_different_ones(
+    easel: LiveEasel, path: str, text: str
+) -> None:
     assert post(easel, path, text) == 400
 
 

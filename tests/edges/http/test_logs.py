@@ -33,7 +33,9 @@ HOSTILE = [
 
 
 @pytest.fixture(scope="module", params=["debug,text", "debug,json"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EaselProcess]:
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EaselProcess]:
     with Launcher(tmp_path_factory.mktemp("logs"), settings={"LOG": request.param}) as launcher:
         started = launcher.worker(command=BREAKS)
         started.wait_ready()
@@ -42,7 +44,9 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def client(server: EaselProcess) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=server.base_url, headers={"Authorization": f"Bearer {server.token}"}, timeout=30) as http:
+    with httpx2.Client(
+        base_url=server.base_url, headers={"Authorization": f"Bearer {server.token}"}, timeout=30
+    ) as http:
         yield http
 
 
@@ -75,15 +79,21 @@ def test_no_token_and_no_cookie_is_ever_logged(server: EaselProcess, client: htt
         stranger.get("/", params={"token": wrong})
         stranger.post("/sign-in", data={"token": wrong})
         stranger.get("/api/runs", headers={"Authorization": f"Bearer {wrong}"})
-        stranger.get("/api/runs/run_00000000000000000000000000", params={"token": server.token})  # breaks, with a cookie
-    client.get("/api/runs/run_00000000000000000000000000", params={"token": server.token})  # breaks, with a bearer token
+        stranger.get(
+            "/api/runs/run_00000000000000000000000000", params={"token": server.token}
+        )  # breaks, with a cookie
+    client.get(
+        "/api/runs/run_00000000000000000000000000", params={"token": server.token}
+    )  # breaks, with a bearer token
     everything = last_answered(server, client)
     for secret in (server.token, cookie, cookie.partition(".")[2], wrong):
         assert secret not in everything
 
 
 @case("P6")
-def test_a_broken_part_tells_the_client_a_reference_and_the_log_the_rest(server: EaselProcess, client: httpx2.Client) -> None:
+def test_a_broken_part_tells_the_client_a_reference_and_the_log_the_rest(
+    server: EaselProcess, client: httpx2.Client
+) -> None:
     answer = client.get("/api/runs/run_00000000000000000000000001")
     assert answer.status_code == 500
     error = answer.json()["error"]
@@ -112,7 +122,9 @@ def test_nobody_writes_lines_or_colours_into_the_log_by_the_address_they_ask_for
 
 
 @case("R6")
-def test_nobody_writes_lines_or_colours_into_the_log_by_what_breaks(server: EaselProcess, client: httpx2.Client) -> None:
+def test_nobody_writes_lines_or_colours_into_the_log_by_what_breaks(
+    server: EaselProcess, client: httpx2.Client
+) -> None:
     before = len(said(server))
     assert client.get(f"/api/runs/a%0d%0a{FORGED.replace(' ', '%20')}%1b%5b31m").status_code == 500
     check_lines(server, last_answered(server, client)[before:])
@@ -136,7 +148,11 @@ def test_what_is_not_http_is_logged_in_the_same_format(server: EaselProcess, cli
 
 
 def test_every_line_has_its_time_its_level_and_its_event(server: EaselProcess, client: httpx2.Client) -> None:
-    lines = [line for line in last_answered(server, client).splitlines() if "http.answered" in line or "worker.started" in line]
+    lines = [
+        line
+        for line in last_answered(server, client).splitlines()
+        if "http.answered" in line or "worker.started" in line
+    ]
     assert len(lines) > 1
     for line in lines:
         if is_json(server):
@@ -148,7 +164,9 @@ def test_every_line_has_its_time_its_level_and_its_event(server: EaselProcess, c
             assert "[debug" in line or "[info" in line
 
 
-def test_at_its_usual_level_a_server_does_not_log_every_request(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_at_its_usual_level_a_server_does_not_log_every_request(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     with Launcher(tmp_path_factory.mktemp("quiet")) as launcher:
         (quiet,) = launcher.ready(launcher.up())
         for _ in range(3):

@@ -32,7 +32,9 @@ def own_postgres() -> Iterator[Postgres]:
 @pytest.fixture(scope="module")
 def on_it(own_postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
     settings = {"claim_seconds": 2.0, "poll_seconds": 0.2, "heartbeat_seconds": 0.5}
-    with LiveEasel(tmp_path_factory.mktemp("easel"), own_postgres.create_database(), settings=settings) as live:
+    with LiveEasel(
+        tmp_path_factory.mktemp("easel"), own_postgres.create_database(), settings=settings
+    ) as live:
         yield live
 
 
@@ -42,7 +44,9 @@ def is_ready(easel: LiveEasel) -> bool:
 
 @case("D1")
 @rule("RX-01")
-def test_without_its_database_every_request_is_told_to_come_back_and_nothing_is_lost(on_it: LiveEasel, own_postgres: Postgres) -> None:
+def test_without_its_database_every_request_is_told_to_come_back_and_nothing_is_lost(
+    on_it: LiveEasel, own_postgres: Postgres
+) -> None:
     before = on_it.finish(script({"say": "kept"}))
     log = on_it.events(before)
     assert is_ready(on_it)
@@ -71,21 +75,27 @@ def test_without_its_database_every_request_is_told_to_come_back_and_nothing_is_
     wait_until(lambda: is_ready(on_it), within=SOON, what="ready again")
     assert on_it.events(before) == log
     wait_until(
-        lambda: on_it.post("/api/runs", {"session_id": "after", "message": "noop"}).status_code == 202, within=SOON, what="work is taken"
+        lambda: on_it.post("/api/runs", {"session_id": "after", "message": "noop"}).status_code == 202,
+        within=SOON,
+        what="work is taken",
     )
     assert on_it.events(on_it.start("noop"))[-1].data["status"] == "completed"
 
 
 @case("D1")
 @rule("RX-34", "RX-48")
-async def test_a_stream_survives_a_restart_of_the_database_or_resumes_after_it(on_it: LiveEasel, own_postgres: Postgres) -> None:
+async def test_a_stream_survives_a_restart_of_the_database_or_resumes_after_it(
+    on_it: LiveEasel, own_postgres: Postgres
+) -> None:
     run_id = on_it.start(script({"ticks": 60, "every_ms": 50}, {"say": "end"}))
     follower = Follower([on_it.base_url], run_id, on_it.token)
     await follower.read_until(lambda event: event.seq > 5, within=SOON)
     restarting = asyncio.create_task(asyncio.to_thread(own_postgres.restart, "immediate"))
     seen = await follower.read_to_end(within=SOON)
     await restarting
-    wait_until(lambda: is_ready(on_it), within=SOON, what="ready again")  # if the run was over before its database was
+    wait_until(
+        lambda: is_ready(on_it), within=SOON, what="ready again"
+    )  # if the run was over before its database was
     assert seen == on_it.events(run_id)
     assert seen[-1].data["status"] == "completed"
 
@@ -95,11 +105,17 @@ def test_a_database_that_cannot_be_written_is_not_ready(on_it: LiveEasel, own_po
     wait_until(lambda: is_ready(on_it), within=SOON, what="ready")
     name = on_it.database_url.rpartition("/")[2]
     # Returns when they are gone: a connection that is still about to end would fail a request later on.
-    end_connections = f"select pg_terminate_backend(pid, {SOON * 1000:.0f}) from pg_stat_activity where datname = '{name}'"
+    end_connections = (
+        f"select pg_terminate_backend(pid, {SOON * 1000:.0f}) from pg_stat_activity where datname = '{name}'"
+    )
     own_postgres.execute(f'alter database "{name}" set default_transaction_read_only = on')
     own_postgres.execute(end_connections)
     try:
-        wait_until(lambda: on_it.get("/readyz").status_code == 503, within=SOON, what="/readyz notices that nothing can be written")
+        wait_until(
+            lambda: on_it.get("/readyz").status_code == 503,
+            within=SOON,
+            what="/readyz notices that nothing can be written",
+        )
         answer = on_it.post("/api/runs", {"session_id": new_session(), "message": "noop"})
         assert answer.status_code == 503, answer.text
     finally:
@@ -109,10 +125,15 @@ def test_a_database_that_cannot_be_written_is_not_ready(on_it: LiveEasel, own_po
     assert on_it.events(on_it.start())[-1].data["status"] == "completed"
 
 
-def test_a_stopping_instance_is_not_ready_and_ends_its_streams_in_order(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_stopping_instance_is_not_ready_and_ends_its_streams_in_order(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     with LiveEasel(tmp_path_factory.mktemp("easel")) as easel:
         run_id = easel.start(script({"say": "x"}, {"wait_ms": 600_000}))
-        with easel.stranger() as http, http.stream("GET", f"/api/runs/{run_id}/events", headers=easel.bearer) as stream:
+        with (
+            easel.stranger() as http,
+            http.stream("GET", f"/api/runs/{run_id}/events", headers=easel.bearer) as stream,
+        ):
             lines = in_time(stream.iter_lines())
             assert any(line == "event: message.delta" for line in lines), "this very reader is there"
             easel.instances[0].stories.readiness.is_stopping = True

@@ -43,16 +43,25 @@ def test_every_described_operation_is_served(small_easel: LiveEasel, described: 
             there = {
                 "run_id": small_easel.finish(session_id="described"),
                 "session_id": "described",
-                "artifact_id": small_easel.ask("POST", "/api/artifacts", content=b"bytes").json()["artifact_id"],
+                "artifact_id": small_easel.ask("POST", "/api/artifacts", content=b"bytes").json()[
+                    "artifact_id"
+                ],
                 "canvas_id": "described",
             }
             small_easel.post("/api/rpc", {"method": "canvas.create", "params": {"canvasId": "described"}})
-            with small_easel.stranger() as http, http.stream(method.upper(), path.format(**there), headers=small_easel.bearer) as answer:
+            with (
+                small_easel.stranger() as http,
+                http.stream(method.upper(), path.format(**there), headers=small_easel.bearer) as answer,
+            ):
                 assert answer.status_code in (200, 202, 204, 400, 409), (method, path)
 
 
 def test_each_operation_says_what_it_does_and_who_may(described: dict[str, Any]) -> None:
-    operations = {(method.upper(), path): row for path, methods in described["paths"].items() for method, row in methods.items()}
+    operations = {
+        (method.upper(), path): row
+        for path, methods in described["paths"].items()
+        for method, row in methods.items()
+    }
     names = [row["operationId"] for row in operations.values()]
     assert len(names) == len(set(names))
     for row in ROUTES:
@@ -60,7 +69,9 @@ def test_each_operation_says_what_it_does_and_who_may(described: dict[str, Any])
             operation = operations[row.method, row.path]
             assert len(operation["summary"]) > 5
             assert (operation.get("security") == []) == (row.access is Access.OPEN)
-            assert set(re.findall(r"\{(\w+)\}", row.path)) == {one["name"] for one in operation["parameters"] if one["in"] == "path"}
+            assert set(re.findall(r"\{(\w+)\}", row.path)) == {
+                one["name"] for one in operation["parameters"] if one["in"] == "path"
+            }
             assert str(row.status) in operation["responses"]
             if row.access is not Access.OPEN:
                 assert "401" in operation["responses"]
@@ -74,7 +85,12 @@ def test_every_answer_fits_its_description(small_easel: LiveEasel, described: di
         ("get", "/api/runs/{run_id}", {}, f"/api/runs/{failed}"),
         ("get", "/api/runs/{run_id}", {}, "/api/runs/none"),
         ("post", "/api/runs/{run_id}/cancel", {}, f"/api/runs/{done}/cancel"),
-        ("get", "/api/runs/{run_id}/events", {"headers": {"Last-Event-ID": "999"}}, f"/api/runs/{done}/events"),
+        (
+            "get",
+            "/api/runs/{run_id}/events",
+            {"headers": {"Last-Event-ID": "999"}},
+            f"/api/runs/{done}/events",
+        ),
         ("get", "/api/tools", {}, "/api/tools"),
     ]
     for method, described_path, how, path in asks:
@@ -123,7 +139,11 @@ FIRE = [
 
 @pytest.mark.parametrize("row, mode", FIRE)
 def test_whatever_is_generated_from_the_description_gets_an_answer_that_it_describes(
-    small_easel: LiveEasel, described: dict[str, Any], logged: list[dict[str, Any]], row: Row, mode: GenerationMode
+    small_easel: LiveEasel,
+    described: dict[str, Any],
+    logged: list[dict[str, Any]],
+    row: Row,
+    mode: GenerationMode,
 ) -> None:
     operation = schemathesis.openapi.from_dict(described)[row.path][row.method]
     run_id = small_easel.finish()
@@ -142,7 +162,9 @@ def test_whatever_is_generated_from_the_description_gets_an_answer_that_it_descr
         case = data.draw(operation.as_strategy(generation_mode=mode))
         if "run_id" in (case.path_parameters or {}) and data.draw(st.booleans()):
             case.path_parameters["run_id"] = run_id
-        answer = case.call(base_url=small_easel.base_url, session=session, headers=small_easel.bearer, timeout=30)
+        answer = case.call(
+            base_url=small_easel.base_url, session=session, headers=small_easel.bearer, timeout=30
+        )
         case.validate_response(answer, checks=checks)
 
     with requests.Session() as session:

@@ -26,7 +26,9 @@ STALL_SECONDS = 0.6
 FOR_EVER = 60.0  # seconds; who waits longer has found a hang
 MOST_HELPING_BYTES = 1_500_000  # several of the largest events; a slow reader may cost 5 MB
 # Some 8 MB of log in events of less than 2 KB: more than the kernel takes off a server's hands.
-BULKY = script({"say": "so many words " * 570_000}, *({"think": "hm"} if n % 2 else {"say": "on. "} for n in range(200)))
+BULKY = script(
+    {"say": "so many words " * 570_000}, *({"think": "hm"} if n % 2 else {"say": "on. "} for n in range(200))
+)
 BULKY_TO_THE_LAST = script({"say": "so many words " * 570_000})
 BULKY_LIMITS = {"max_message_bytes": 20_000_000, "max_body_bytes": 30_000_000}
 
@@ -37,14 +39,22 @@ def frames_of(body: bytes) -> list[bytes]:
 
 
 async def read_bytes(
-    easel: LiveEasel, at: int, path: str, *, cursor: int | None = None, enough: int | None = None, helpings: list[int] | None = None
+    easel: LiveEasel,
+    at: int,
+    path: str,
+    *,
+    cursor: int | None = None,
+    enough: int | None = None,
+    helpings: list[int] | None = None,
 ) -> bytes:
     """The body of a stream to its end, or its first `enough` bytes, and then the connection is dropped."""
     host, _, port = easel.instances[at].base_url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     header = f"Last-Event-ID: {cursor}\r\n" if cursor is not None else ""
     try:
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {easel.token}\r\n{header}\r\n".encode())
+        writer.write(
+            f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {easel.token}\r\n{header}\r\n".encode()
+        )
         assert b" 200 " in (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0]
         body = b""
         while (enough is None or len(body) < enough) and (size := int(await reader.readuntil(b"\r\n"), 16)):
@@ -63,7 +73,9 @@ def long_run(two_edges: LiveEasel) -> str:
 
 @case("E2")
 @rule("RX-03", "RX-34", "RX-48")
-async def test_cut_after_every_event_and_resumed_by_header_at_the_other_instance_it_is_the_log(two_edges: LiveEasel, long_run: str) -> None:
+async def test_cut_after_every_event_and_resumed_by_header_at_the_other_instance_it_is_the_log(
+    two_edges: LiveEasel, long_run: str
+) -> None:
     path = f"/api/runs/{long_run}/events?debug=1"
     body = await read_bytes(two_edges, 0, path)
     log = frames_of(body)
@@ -82,7 +94,9 @@ async def test_cut_after_every_event_and_resumed_by_header_at_the_other_instance
 
 @case("E4")
 @rule("RX-48")
-async def test_a_page_that_is_reloaded_at_any_event_resumes_by_query_and_has_the_log(two_edges: LiveEasel, long_run: str) -> None:
+async def test_a_page_that_is_reloaded_at_any_event_resumes_by_query_and_has_the_log(
+    two_edges: LiveEasel, long_run: str
+) -> None:
     path = f"/api/runs/{long_run}/events"
     log = frames_of(await read_bytes(two_edges, 0, path))
     ids = [int(frame[4 : frame.index(b"\n")]) for frame in log]
@@ -99,7 +113,13 @@ async def test_a_page_that_is_reloaded_at_any_event_resumes_by_query_and_has_the
 @case("E3")
 @rule("RX-34", "RX-48")
 async def test_cut_at_any_byte_and_resumed_it_is_the_log(two_edges: LiveEasel) -> None:
-    run_id = two_edges.finish(script({"say": "über"}, {"call": "gsv__Echo", "args": {"value": "\U0001f469\u200d\U0001f680"}}, {"say": "x"}))
+    run_id = two_edges.finish(
+        script(
+            {"say": "über"},
+            {"call": "gsv__Echo", "args": {"value": "\U0001f469\u200d\U0001f680"}},
+            {"say": "x"},
+        )
+    )
     log = two_edges.events(run_id)
     with Proxy.before(two_edges.base_url) as proxy:
         whole = 900 + len(two_edges.stream(run_id).content)  # its head and its chunks too
@@ -109,7 +129,9 @@ async def test_cut_at_any_byte_and_resumed_it_is_the_log(two_edges: LiveEasel) -
         async def follow() -> None:
             async with room:
                 urls = [proxy.url(two_edges.base_url), two_edges.instances[1].base_url]
-                follower = Follower(urls, run_id, two_edges.token, patience=FOR_EVER)  # else it would go back to the proxy
+                follower = Follower(
+                    urls, run_id, two_edges.token, patience=FOR_EVER
+                )  # else it would go back to the proxy
                 assert await follower.read_to_end(within=FOR_EVER) == log
 
         await asyncio.gather(*(follow() for _ in cuts))
@@ -117,13 +139,17 @@ async def test_cut_at_any_byte_and_resumed_it_is_the_log(two_edges: LiveEasel) -
 
 
 @rule("RX-03", "RX-34", "RX-48")
-async def test_a_reader_that_changes_the_instance_after_every_event_of_a_live_run_misses_nothing(two_edges: LiveEasel) -> None:
+async def test_a_reader_that_changes_the_instance_after_every_event_of_a_live_run_misses_nothing(
+    two_edges: LiveEasel,
+) -> None:
     run_id = two_edges.start(script({"ticks": 25, "every_ms": 60}))
     seen: list[Event] = []
     async with asyncio.timeout(FOR_EVER):
         while not seen or seen[-1].type != "done":
             at = two_edges.instances[len(seen) % 2].base_url
-            async with Stream.open(at, run_id, two_edges.token, after=seen[-1].seq if seen else None) as stream:
+            async with Stream.open(
+                at, run_id, two_edges.token, after=seen[-1].seq if seen else None
+            ) as stream:
                 seen.append(await next_event(stream.items()))
     assert seen == two_edges.events(run_id)
     assert len(seen) > 20
@@ -204,7 +230,8 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
     """Cuts a reader that takes nothing for a moment; users have 20 s."""
     with LiveEasel(
-        tmp_path_factory.mktemp("easel"), settings={"stall_seconds": STALL_SECONDS, "heartbeat_seconds": 0.2, **BULKY_LIMITS}
+        tmp_path_factory.mktemp("easel"),
+        settings={"stall_seconds": STALL_SECONDS, "heartbeat_seconds": 0.2, **BULKY_LIMITS},
     ) as live:
         yield live
 
@@ -226,12 +253,16 @@ async def test_a_reader_that_takes_nothing_is_cut_and_resumes_without_a_gap(impa
         assert not stream.ended_in_order
     assert seen[-1].type != "done"
     # A machine that stops for a moment makes us stall once more; that is no gap either.
-    rest = await Follower([impatient.base_url], with_internal(run_id), impatient.token, after=seen[-1].seq).read_to_end(within=FOR_EVER)
+    rest = await Follower(
+        [impatient.base_url], with_internal(run_id), impatient.token, after=seen[-1].seq
+    ).read_to_end(within=FOR_EVER)
     assert [event.seq for event in [*seen, *rest]] == list(range(1, impatient.view(run_id)["last_seq"] + 1))
 
 
 @pytest.mark.parametrize("message", [BULKY, BULKY_TO_THE_LAST], ids=["amid the log", "at its end"])
-async def test_a_reader_that_never_reads_is_cut_and_holds_nothing_of_the_server_any_more(impatient: LiveEasel, message: str) -> None:
+async def test_a_reader_that_never_reads_is_cut_and_holds_nothing_of_the_server_any_more(
+    impatient: LiveEasel, message: str
+) -> None:
     run_id = impatient.finish_unread(message)
     before = stalled(impatient)
     with socket.socket() as deaf:
@@ -242,12 +273,20 @@ async def test_a_reader_that_never_reads_is_cut_and_holds_nothing_of_the_server_
         )
         ours = deaf.getsockname()[1]
         wait_until(lambda: stalled(impatient) > before, within=FOR_EVER, what="the deaf reader is cut")
-        wait_until(lambda: not server_ends(ours), within=FOR_EVER, what="its connection and what was buffered for it are gone")
+        wait_until(
+            lambda: not server_ends(ours),
+            within=FOR_EVER,
+            what="its connection and what was buffered for it are gone",
+        )
 
 
 def server_ends(client_port: int) -> list[str]:
     """The server's side of a connection, if this process still holds it."""
-    return [c.status for c in psutil.Process().net_connections("tcp4") if c.fd >= 0 and c.raddr and c.raddr.port == client_port]
+    return [
+        c.status
+        for c in psutil.Process().net_connections("tcp4")
+        if c.fd >= 0 and c.raddr and c.raddr.port == client_port
+    ]
 
 
 @case("E8")
@@ -272,7 +311,11 @@ def test_a_reader_that_leaves_while_the_log_is_being_read_for_it_is_forgotten(
 ) -> None:
     run_id = impatient.start(script({"say": "x"}, {"wait_ms": 600_000}))
     impatient.stream_start(run_id)
-    wait_until(lambda: 'easel_subscribers{log="run"} 0.0' in impatient.get("/metrics").text, within=FOR_EVER, what="nobody watches")
+    wait_until(
+        lambda: 'easel_subscribers{log="run"} 0.0' in impatient.get("/metrics").text,
+        within=FOR_EVER,
+        what="nobody watches",
+    )
     runs: Any = impatient.instances[0].opened.runs
     read, is_reading, may_go_on = runs.events_after, threading.Event(), asyncio.Event()
 
@@ -287,9 +330,15 @@ def test_a_reader_that_leaves_while_the_log_is_being_read_for_it_is_forgotten(
         leaving.sendall(ask.encode())
         assert is_reading.wait(FOR_EVER)
         ours = leaving.getsockname()[1]
-    wait_until(lambda: not server_ends(ours), within=FOR_EVER, what="the server knows that its reader has left")
+    wait_until(
+        lambda: not server_ends(ours), within=FOR_EVER, what="the server knows that its reader has left"
+    )
     impatient.do(_set(may_go_on))
-    wait_until(lambda: 'easel_subscribers{log="run"} 0.0' in impatient.get("/metrics").text, within=FOR_EVER, what="and so does the tail")
+    wait_until(
+        lambda: 'easel_subscribers{log="run"} 0.0' in impatient.get("/metrics").text,
+        within=FOR_EVER,
+        what="and so does the tail",
+    )
     impatient.cancel(run_id)
 
 
@@ -298,8 +347,13 @@ async def _set(event: asyncio.Event) -> None:
 
 
 @case("D3")
-def test_more_streams_than_allowed_are_refused_and_told_to_come_back(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with LiveEasel(tmp_path_factory.mktemp("easel"), settings={"max_streams": 2}) as easel, contextlib.ExitStack() as open_streams:
+def test_more_streams_than_allowed_are_refused_and_told_to_come_back(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with (
+        LiveEasel(tmp_path_factory.mktemp("easel"), settings={"max_streams": 2}) as easel,
+        contextlib.ExitStack() as open_streams,
+    ):
         run_id = easel.start(script({"wait_ms": 600_000}))
         http = open_streams.enter_context(easel.stranger())
         for _ in range(2):
@@ -308,9 +362,16 @@ def test_more_streams_than_allowed_are_refused_and_told_to_come_back(tmp_path_fa
         assert (answer.status_code, answer.json()["error"]["name"]) == (429, "TOO_MANY")
         assert int(answer.headers["retry-after"]) >= 1
         open_streams.close()
-        wait_until(lambda: can_watch(easel, run_id), within=FOR_EVER, what="there is room again once the others have left")
+        wait_until(
+            lambda: can_watch(easel, run_id),
+            within=FOR_EVER,
+            what="there is room again once the others have left",
+        )
 
 
 def can_watch(easel: LiveEasel, run_id: str) -> bool:
-    with easel.stranger() as http, http.stream("GET", f"/api/runs/{run_id}/events", headers=easel.bearer) as answer:
+    with (
+        easel.stranger() as http,
+        http.stream("GET", f"/api/runs/{run_id}/events", headers=easel.bearer) as answer,
+    ):
         return answer.status_code == 200

@@ -15,7 +15,16 @@ from tests.requirements import case, rule
 if TYPE_CHECKING:
     from tests.edges.http.live import LiveEasel
 
-RUN_FIELDS = {"run_id", "session_id", "status", "input_text", "created_at", "attempt", "max_attempts", "last_seq"}
+RUN_FIELDS = {
+    "run_id",
+    "session_id",
+    "status",
+    "input_text",
+    "created_at",
+    "attempt",
+    "max_attempts",
+    "last_seq",
+}
 ENDED_FIELDS = RUN_FIELDS | {"started_at", "finished_at"}
 
 
@@ -37,7 +46,9 @@ def test_a_run_is_stored_when_it_is_answered(easel: LiveEasel) -> None:
     session = new_session()
     first = easel.start(WAITING, session)
     second = easel.start("noop", session)  # waits behind the first, so that nobody touches it
-    assert easel.sql(f"select status, input_text from runs where run_id = '{second}'") == [{"status": "queued", "input_text": "noop"}]
+    assert easel.sql(f"select status, input_text from runs where run_id = '{second}'") == [
+        {"status": "queued", "input_text": "noop"}
+    ]
     easel.cancel(second)
     easel.cancel(first)
 
@@ -100,7 +111,9 @@ def test_a_run_view_has_the_fields_of_the_contract_and_no_more(easel: LiveEasel)
 def test_times_are_utc_and_in_order(easel: LiveEasel) -> None:
     run = easel.view(easel.finish())
     assert all(run[name].endswith("Z") for name in ("created_at", "started_at", "finished_at"))
-    created, started, finished = (datetime.fromisoformat(run[name]) for name in ("created_at", "started_at", "finished_at"))
+    created, started, finished = (
+        datetime.fromisoformat(run[name]) for name in ("created_at", "started_at", "finished_at")
+    )
     assert created <= started <= finished
     assert abs(datetime.now(UTC) - finished) < timedelta(minutes=1)
 
@@ -188,7 +201,9 @@ def test_cancelling_a_running_run_is_answered_at_once_and_ends_it(easel: LiveEas
     assert answer.status_code == 202
     assert answer.json()["run_id"] == run_id
     assert answer.json()["cancel_requested_at"]
-    asked_at = easel.sql(f"select cancel_requested_at from runs where run_id = '{run_id}'")[0]["cancel_requested_at"]
+    asked_at = easel.sql(f"select cancel_requested_at from runs where run_id = '{run_id}'")[0][
+        "cancel_requested_at"
+    ]
     assert asked_at is not None
     last = easel.events(run_id)
     assert [(event.type, event.data.get("status")) for event in last[-3:]] == [
@@ -214,7 +229,10 @@ def test_cancelling_a_queued_run_ends_it_at_once(easel: LiveEasel) -> None:
 def test_a_second_cancel_is_harmless_while_it_runs_and_refused_when_it_has_ended(easel: LiveEasel) -> None:
     run_id = easel.start(WAITING)
     easel.stream_start(run_id)
-    assert [easel.cancel(run_id).status_code for _ in range(2)] in ([202, 202], [202, 409])  # it may have ended in between
+    assert [easel.cancel(run_id).status_code for _ in range(2)] in (
+        [202, 202],
+        [202, 409],
+    )  # it may have ended in between
     easel.events(run_id)
     answer = easel.cancel(run_id)
     assert answer.status_code == 409
@@ -237,7 +255,9 @@ def test_the_header_and_the_field_are_the_same_key(easel: LiveEasel) -> None:
     body = {"session_id": new_session(), "message": "noop"}
     by_header = easel.post("/api/runs", body, headers={"Idempotency-Key": key(body)})
     by_field = easel.post("/api/runs", {**body, "idempotency_key": key(body)})
-    by_both = easel.post("/api/runs", {**body, "idempotency_key": key(body)}, headers={"Idempotency-Key": key(body)})
+    by_both = easel.post(
+        "/api/runs", {**body, "idempotency_key": key(body)}, headers={"Idempotency-Key": key(body)}
+    )
     assert by_header.status_code == by_field.status_code == by_both.status_code == 202
     assert by_header.json() == by_field.json() == by_both.json()
 
@@ -255,7 +275,9 @@ def test_a_repeated_key_gets_the_first_answer_also_after_the_run_has_ended(easel
 
 
 @pytest.mark.parametrize("change", [{"message": "another"}, {"session_id": "another-session"}])
-def test_a_key_used_for_another_body_is_refused_and_nothing_is_started(easel: LiveEasel, change: dict[str, str]) -> None:
+def test_a_key_used_for_another_body_is_refused_and_nothing_is_started(
+    easel: LiveEasel, change: dict[str, str]
+) -> None:
     body = {"session_id": new_session(), "message": "noop"}
     easel.post("/api/runs", body, headers={"Idempotency-Key": key(body)})
     count = easel.sql("select count(*) as n from runs")
@@ -283,10 +305,16 @@ def test_a_key_that_is_none_is_refused_by_header_as_by_field(easel: LiveEasel, b
 @rule("RX-03")
 def test_the_same_key_fifty_times_at_once_on_two_instances_is_one_run(two_edges: LiveEasel) -> None:
     for attempt in range(4):
-        body = {"session_id": new_session(), "message": script({"say": f"{attempt}"}), "idempotency_key": new_session()}
+        body = {
+            "session_id": new_session(),
+            "message": script({"say": f"{attempt}"}),
+            "idempotency_key": new_session(),
+        }
         barrier = threading.Barrier(25, timeout=30)
 
-        def send(number: int, body: dict[str, str] = body, barrier: threading.Barrier = barrier) -> tuple[int, str]:
+        def send(
+            number: int, body: dict[str, str] = body, barrier: threading.Barrier = barrier
+        ) -> tuple[int, str]:
             barrier.wait()
             answer = two_edges.post("/api/runs", body, at=number % 2)
             return answer.status_code, answer.text

@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 
 def test_a_message_makes_its_session_and_names_it(easel: LiveEasel) -> None:
     name = new_session()
-    easel.finish("What is\n  the  weather like today in a place whose name is much too long for any title bar?", name)
+    easel.finish(
+        "What is\n  the  weather like today in a place whose name is much too long for any title bar?", name
+    )
     session = easel.get(f"/api/sessions/{name}").json()
-    assert session["title"] == "What is the weather like today in a place whose name is much too long for any…"
+    assert (
+        session["title"] == "What is the weather like today in a place whose name is much too long for any…"
+    )
     assert len(session["title"]) <= 80
     assert (session["session_id"], session["key"]) == (name, f"agent:main:{name}")
     assert "active_run_id" not in session
@@ -49,7 +53,9 @@ def test_the_history_has_both_sides_whole_and_in_order(easel: LiveEasel) -> None
 
 @rule("CC-23", "CC-26", "RS-35")
 @case("R3")
-def test_pixels_in_a_message_are_kept_beside_the_tables_and_the_agent_still_gets_all_of_it(easel: LiveEasel) -> None:
+def test_pixels_in_a_message_are_kept_beside_the_tables_and_the_agent_still_gets_all_of_it(
+    easel: LiveEasel,
+) -> None:
     name = new_session()
     pixels = base64.b64encode(random.Random(3).randbytes(30_000)).decode()
     text = script({"call": "gsv__Echo", "args": {"value": pixels}}, {"say": "seen"})
@@ -64,7 +70,16 @@ def test_pixels_in_a_message_are_kept_beside_the_tables_and_the_agent_still_gets
     [result] = [event for event in events if event.type == "tool.result"]
     assert easel.get(result.data["result"]["uri"]).text == pixels
     probe = pixels[4_000:4_064]
-    for table in ("runs", "run_events", "messages", "sessions", "boards", "canvases", "canvas_events", "audit"):
+    for table in (
+        "runs",
+        "run_events",
+        "messages",
+        "sessions",
+        "boards",
+        "canvases",
+        "canvas_events",
+        "audit",
+    ):
         assert probe not in str(easel.sql(f"select * from {table}")), f"raw pixels in {table}"
     assert len(easel.view(run_id)["input_text"]) < 300
 
@@ -80,7 +95,10 @@ def test_sessions_are_made_by_name_or_without_one(easel: LiveEasel) -> None:
     assert (renamed.status_code, renamed.json()["title"]) == (200, "Another")
 
 
-@pytest.mark.parametrize("body", [{"session_id": "../x"}, {"session_id": ""}, {"title": ""}, {"title": "a\u202eb"}, {"title": "x" * 201}])
+@pytest.mark.parametrize(
+    "body",
+    [{"session_id": "../x"}, {"session_id": ""}, {"title": ""}, {"title": "a\u202eb"}, {"title": "x" * 201}],
+)
 def test_a_session_with_a_bad_name_or_title_is_refused(easel: LiveEasel, body: dict[str, str]) -> None:
     answer = easel.post("/api/sessions", body)
     assert (answer.status_code, answer.json()["error"]["name"]) == (400, "BAD_INPUT")
@@ -111,18 +129,30 @@ def test_a_deleted_session_is_gone_with_its_runs_and_stops_what_works_for_it(eas
     easel.stream_start(working)
     assert easel.ask("DELETE", f"/api/sessions/{name}").status_code == 204
     assert easel.ask("DELETE", f"/api/sessions/{name}").status_code == 404
-    for path in (f"/api/sessions/{name}", f"/api/sessions/{name}/messages", f"/api/runs/{done}", f"/api/runs/{working}"):
+    for path in (
+        f"/api/sessions/{name}",
+        f"/api/sessions/{name}/messages",
+        f"/api/runs/{done}",
+        f"/api/runs/{working}",
+    ):
         assert easel.get(path).status_code == 404
     assert easel.stream(working).status_code == 404
-    wait_until(lambda: "easel_runs_held 0.0" in easel.get("/metrics").text, within=30, what="its worker let go")
+    wait_until(
+        lambda: "easel_runs_held 0.0" in easel.get("/metrics").text, within=30, what="its worker let go"
+    )
     easel.finish("noop", name)
-    assert len(easel.get(f"/api/sessions/{name}/messages").json()["messages"]) == 2, "the name can be used anew"
+    assert len(easel.get(f"/api/sessions/{name}/messages").json()["messages"]) == 2, (
+        "the name can be used anew"
+    )
 
 
 def test_who_watches_a_session_that_is_deleted_sees_the_stream_end(easel: LiveEasel) -> None:
     name = new_session()
     run_id = easel.start(WAITING, name)
-    with easel.stranger() as http, http.stream("GET", f"/api/runs/{run_id}/events", headers=easel.bearer) as stream:
+    with (
+        easel.stranger() as http,
+        http.stream("GET", f"/api/runs/{run_id}/events", headers=easel.bearer) as stream,
+    ):
         lines = in_time(stream.iter_lines())
         while "run.start" not in next(lines):
             pass

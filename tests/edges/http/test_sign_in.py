@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
     import httpx2
 
-OPEN = {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/"), ("POST", "/sign-in"), ("POST", "/sign-out"), ("GET", "/ui/{file}")}
+OPEN = {
+    ("GET", "/healthz"),
+    ("GET", "/readyz"),
+    ("GET", "/"),
+    ("POST", "/sign-in"),
+    ("POST", "/sign-out"),
+    ("GET", "/ui/{file}"),
+}
 # A sign-in page for who is not signed in, and what a view token alone opens.
 OPEN |= {("GET", "/canvas/{agent_id}/{canvas_id}"), ("GET", "/canvas-view/{token}/{file:path}")}
 CLOSED = [row for row in ROUTES if (row.method, row.path) not in OPEN]
@@ -86,14 +93,25 @@ def wrong_ways(easel: LiveEasel) -> dict[str, dict[str, str]]:
         "an expired cookie made younger": {"Cookie": f"{COOKIE}={later}"},
         "a cookie of letters": {"Cookie": f"{COOKIE}=never.never"},
         "a long cookie": {"Cookie": f"{COOKIE}={'9' * 6000}.x"},
-        "a wrong token beside a good cookie": {"Authorization": "Bearer wrong", "Cookie": f"{COOKIE}={SignIn(good).new_cookie(now)}"},
+        "a wrong token beside a good cookie": {
+            "Authorization": "Bearer wrong",
+            "Cookie": f"{COOKIE}={SignIn(good).new_cookie(now)}",
+        },
     }
 
 
 @pytest.mark.parametrize("way", [*wrong_ways(LiveEasel(folder=None))])  # type: ignore[arg-type]
-def test_a_wrong_credential_opens_nothing(small_easel: LiveEasel, stranger: httpx2.Client, run_id: str, way: str) -> None:
+def test_a_wrong_credential_opens_nothing(
+    small_easel: LiveEasel, stranger: httpx2.Client, run_id: str, way: str
+) -> None:
     headers = wrong_ways(small_easel)[way]
-    for path in ("/api/runs", f"/api/runs/{run_id}", f"/api/runs/{run_id}/events", "/metrics", "/openapi.json"):
+    for path in (
+        "/api/runs",
+        f"/api/runs/{run_id}",
+        f"/api/runs/{run_id}/events",
+        "/metrics",
+        "/openapi.json",
+    ):
         assert stranger.get(path, headers=headers).status_code == 401
     home = stranger.get("/", headers=headers)
     assert "Sign in" in home.text
@@ -101,13 +119,19 @@ def test_a_wrong_credential_opens_nothing(small_easel: LiveEasel, stranger: http
 
 
 @pytest.mark.parametrize("word", ["Bearer", "bearer", "BEARER"])
-def test_the_right_token_opens_everything(small_easel: LiveEasel, stranger: httpx2.Client, run_id: str, word: str) -> None:
+def test_the_right_token_opens_everything(
+    small_easel: LiveEasel, stranger: httpx2.Client, run_id: str, word: str
+) -> None:
     for row in CLOSED:
-        answer = stranger.request(row.method, place(row.path, run_id), headers={"Authorization": f"{word} {small_easel.token}"})
+        answer = stranger.request(
+            row.method, place(row.path, run_id), headers={"Authorization": f"{word} {small_easel.token}"}
+        )
         assert answer.status_code not in (401, 403), row.path
 
 
-def test_a_token_in_the_address_opens_nothing_but_the_front_door(small_easel: LiveEasel, stranger: httpx2.Client, run_id: str) -> None:
+def test_a_token_in_the_address_opens_nothing_but_the_front_door(
+    small_easel: LiveEasel, stranger: httpx2.Client, run_id: str
+) -> None:
     for path in ("/api/runs", f"/api/runs/{run_id}/events", "/metrics", "/openapi.json"):
         assert stranger.get(path, params={"token": small_easel.token}).status_code == 401
 
@@ -131,7 +155,9 @@ def test_the_printed_link_becomes_a_cookie_and_the_token_leaves_the_address(
     assert "private words" in stranger.get(f"/api/runs/{run_id}/events").text
 
 
-def test_a_wrong_link_shows_the_form_and_sets_nothing(small_easel: LiveEasel, stranger: httpx2.Client) -> None:
+def test_a_wrong_link_shows_the_form_and_sets_nothing(
+    small_easel: LiveEasel, stranger: httpx2.Client
+) -> None:
     for token in ("", "wrong", small_easel.token + "x", "\x00", "\u00fc", "x" * 5000):
         answer = stranger.get("/", params={"token": token})
         assert answer.status_code == 401
@@ -140,7 +166,9 @@ def test_a_wrong_link_shows_the_form_and_sets_nothing(small_easel: LiveEasel, st
         assert token == "" or token not in answer.text
 
 
-def test_the_form_takes_the_token_also_with_space_around_it(small_easel: LiveEasel, stranger: httpx2.Client) -> None:
+def test_the_form_takes_the_token_also_with_space_around_it(
+    small_easel: LiveEasel, stranger: httpx2.Client
+) -> None:
     page = stranger.get("/")
     assert (page.status_code, page.headers["cache-control"]) == (200, "no-store")
     assert "Sign in" in page.text
@@ -149,7 +177,9 @@ def test_the_form_takes_the_token_also_with_space_around_it(small_easel: LiveEas
     assert "Start a run" in stranger.get("/").text
 
 
-@pytest.mark.parametrize("sent", [b"", b"token=", b"token=wrong", b"token=%ff%00", b"other=1", b"\xff\xfe", b"token=a&token=b"])
+@pytest.mark.parametrize(
+    "sent", [b"", b"token=", b"token=wrong", b"token=%ff%00", b"other=1", b"\xff\xfe", b"token=a&token=b"]
+)
 def test_a_wrong_form_is_shown_again_with_a_sentence(stranger: httpx2.Client, sent: bytes) -> None:
     answer = stranger.post("/sign-in", content=sent)
     assert answer.status_code == 401
@@ -177,14 +207,20 @@ async def test_a_new_token_ends_every_cookie_of_the_old_one() -> None:
     assert await SignIn("the new token of this server").by_cookie(old, time.time()) is None
 
 
-def test_a_cookie_of_a_server_behind_https_is_sent_over_https_only(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with LiveEasel(tmp_path_factory.mktemp("easel"), settings={"public_url": "https://easel.example.org"}) as easel:
+def test_a_cookie_of_a_server_behind_https_is_sent_over_https_only(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with LiveEasel(
+        tmp_path_factory.mktemp("easel"), settings={"public_url": "https://easel.example.org"}
+    ) as easel:
         with easel.stranger() as client:
             cookie = client.get("/", params={"token": easel.token}).headers["set-cookie"]
         assert "secure" in cookie.lower()
 
 
-def test_a_token_of_any_characters_works_in_the_link_that_was_printed_for_it(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_token_of_any_characters_works_in_the_link_that_was_printed_for_it(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     token = "a+b&c=d#e%f/g?h i"
     with LiveEasel(tmp_path_factory.mktemp("easel"), token=token) as easel, easel.stranger() as client:
         assert client.get(f"/?token={quote(token, safe='')}").status_code == 303
@@ -204,13 +240,23 @@ def test_health_says_ok_to_everyone_and_nothing_else(stranger: httpx2.Client, pa
 
 def test_metrics_are_shown_to_the_owner_and_name_nobody(small_easel: LiveEasel, run_id: str) -> None:
     text = small_easel.get("/metrics").text
-    for name in ("queue_depth", "claim_seconds", "append_seconds", "subscribers", "takeovers", "http_requests"):
+    for name in (
+        "queue_depth",
+        "claim_seconds",
+        "append_seconds",
+        "subscribers",
+        "takeovers",
+        "http_requests",
+    ):
         assert f"easel_{name}" in text
     assert run_id not in text
     assert small_easel.token not in text
 
 
 def test_metrics_are_open_only_by_setting(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with LiveEasel(tmp_path_factory.mktemp("easel"), settings={"open_metrics": True}) as easel, easel.stranger() as client:
+    with (
+        LiveEasel(tmp_path_factory.mktemp("easel"), settings={"open_metrics": True}) as easel,
+        easel.stranger() as client,
+    ):
         assert "easel_queue_depth" in client.get("/metrics").text
         assert client.get("/api/runs").status_code == 401

@@ -51,7 +51,9 @@ def elsewhere(house: LiveEasel) -> str:
 
 def cookie_of(client: httpx2.Client, easel: LiveEasel) -> str:
     """A browser signs in by the printed link."""
-    found = re.search(rf"{COOKIE}=([^;]+)", client.get("/", params={"token": easel.token}).headers["set-cookie"])
+    found = re.search(
+        rf"{COOKIE}=([^;]+)", client.get("/", params={"token": easel.token}).headers["set-cookie"]
+    )
     assert found
     return found[1]
 
@@ -86,7 +88,9 @@ async def turned_away(work: Awaitable[Any]) -> tuple[int, str]:
 
 
 @case("O9")
-def test_a_copied_cookie_opens_nothing_after_signing_out(house: LiveEasel, browser: httpx2.Client, elsewhere: str) -> None:
+def test_a_copied_cookie_opens_nothing_after_signing_out(
+    house: LiveEasel, browser: httpx2.Client, elsewhere: str
+) -> None:
     for url in (house.base_url, elsewhere):
         assert by_cookie(browser, f"{url}/api/runs").status_code == 200
     answer = browser.post("/sign-out")
@@ -110,7 +114,9 @@ def test_another_browser_of_the_same_person_stays(house: LiveEasel, browser: htt
 
 
 @case("O9")
-def test_the_address_of_a_view_ends_with_its_browser(house: LiveEasel, browser: httpx2.Client, elsewhere: str) -> None:
+def test_the_address_of_a_view_ends_with_its_browser(
+    house: LiveEasel, browser: httpx2.Client, elsewhere: str
+) -> None:
     name = new_session()
     made = {"canvasId": name, "assets": {"assets/index.js": "let a = 1;"}}
     assert house.post("/api/rpc", {"method": "canvas.create", "params": made}).status_code == 200
@@ -134,7 +140,9 @@ def test_the_address_of_a_view_ends_with_its_browser(house: LiveEasel, browser: 
 
 @contextlib.asynccontextmanager
 async def chatting(url: str, thread: str, headers: dict[str, str]) -> AsyncIterator[ClientConnection]:
-    async with connect(f"ws{url.removeprefix('http')}/ws/chat/{thread}", additional_headers=headers, proxy=None) as socket:
+    async with connect(
+        f"ws{url.removeprefix('http')}/ws/chat/{thread}", additional_headers=headers, proxy=None
+    ) as socket:
         yield socket
 
 
@@ -144,7 +152,9 @@ async def told(socket: ClientConnection) -> None:
 
 
 @case("O9")
-async def test_what_is_open_by_the_cookie_ends_with_it(house: LiveEasel, browser: httpx2.Client, elsewhere: str) -> None:
+async def test_what_is_open_by_the_cookie_ends_with_it(
+    house: LiveEasel, browser: httpx2.Client, elsewhere: str
+) -> None:
     thread, by = new_session(), {"cookie": browser.headers["cookie"]}
     run_id = await asyncio.to_thread(house.start, WAITING, thread)
     http = httpx2.AsyncClient(headers=by, timeout=SOON, trust_env=False)
@@ -177,7 +187,12 @@ async def test_a_connection_that_waits_at_the_door_is_not_let_in_after_signing_o
 ) -> None:
     async with GatewayClient.open(elsewhere, None, Cookie=browser.headers["cookie"]) as gateway:
         await asyncio.to_thread(browser.post, "/sign-out")
-        await asyncio.to_thread(wait_until, lambda: is_signed_out(browser, elsewhere), within=SOON, what="the other instance knows it")
+        await asyncio.to_thread(
+            wait_until,
+            lambda: is_signed_out(browser, elsewhere),
+            within=SOON,
+            what="the other instance knows it",
+        )
         with pytest.raises(Refused) as refused:
             await gateway.connect()
         assert refused.value.code == 401

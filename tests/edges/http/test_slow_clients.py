@@ -39,7 +39,9 @@ def wait_until_closed(connection: socket.socket) -> None:
 
 @case("R4")
 @pytest.mark.parametrize(
-    "sent", ["", "GET /healthz HTT", "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "], ids=["nothing", "a line", "a header"]
+    "sent",
+    ["", "GET /healthz HTT", "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "],
+    ids=["nothing", "a line", "a header"],
 )
 def test_a_head_that_does_not_come_is_not_waited_for_for_ever(impatient: LiveEasel, sent: str) -> None:
     began = time.monotonic()
@@ -111,7 +113,9 @@ def test_an_answer_that_takes_long_is_our_own_time_and_not_the_client_s(impatien
 
 
 @case("R4")
-def test_hundreds_of_idle_and_dripping_connections_leave_the_others_as_quick_as_before(impatient: LiveEasel) -> None:
+def test_hundreds_of_idle_and_dripping_connections_leave_the_others_as_quick_as_before(
+    impatient: LiveEasel,
+) -> None:
     def p99() -> float:
         took: list[float] = []
         for _ in range(100):
@@ -133,5 +137,7 @@ def test_hundreds_of_idle_and_dripping_connections_leave_the_others_as_quick_as_
 
     tried = [without_and_with()]
     while not is_as_quick(*tried[-1]) and len(tried) < TRIES:
-        tried.append(without_and_with())  # something else may have made the machine slow in one half and not in the other
+        tried.append(
+            without_and_with()
+        )  # something else may have made the machine slow in one half and not in the other
     assert is_as_quick(*tried[-1]), f"seconds without and with 300 that hang: {tried}"

@@ -30,7 +30,9 @@ BODIES = {
 def foreign_run(easel: LiveEasel) -> str:
     """A run of another user, started through the store as accounts will do it one day."""
     easel.sql("insert into users (user_id, name) values ('mallory', 'mallory')")
-    new = NewRun(new_run_id(), UserId("mallory"), SessionId(SHARED_SESSION), SECRET, 3, "a key of mallory", "digest")
+    new = NewRun(
+        new_run_id(), UserId("mallory"), SessionId(SHARED_SESSION), SECRET, 3, "a key of mallory", "digest"
+    )
     easel.do(easel.instances[0].opened.runs.enqueue(new))
     return new.run_id
 
@@ -99,6 +101,8 @@ def test_two_users_idempotency_keys_of_one_name_never_meet(easel: LiveEasel, for
 
 
 @rule("RX-54")
-def test_the_worker_executes_the_other_users_run_for_that_user_only(easel: LiveEasel, foreign_run: str) -> None:
+def test_the_worker_executes_the_other_users_run_for_that_user_only(
+    easel: LiveEasel, foreign_run: str
+) -> None:
     assert easel.sql(f"select user_id from runs where run_id = '{foreign_run}'") == [{"user_id": "mallory"}]
     assert easel.stream(foreign_run).status_code == 404

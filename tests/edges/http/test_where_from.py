@@ -89,7 +89,9 @@ def test_addresses_and_localhost_are_ours(small_easel: LiveEasel, host: str) -> 
 @pytest.mark.parametrize("host", NOT_OURS, ids=[repr(host[:30]) for host in NOT_OURS])
 def test_another_name_is_refused_before_anything_else(small_easel: LiveEasel, host: str) -> None:
     for path in ("/healthz", "/api/runs", "/", "/nothing"):
-        status, _, body = ask(small_easel, "GET", path, Host=host, Authorization=f"Bearer {small_easel.token}")
+        status, _, body = ask(
+            small_easel, "GET", path, Host=host, Authorization=f"Bearer {small_easel.token}"
+        )
         assert status in (400, 421), (path, body)
         assert b"INTERNAL" not in body
 
@@ -115,7 +117,9 @@ def behind_a_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEas
         ("x.easel.example.org", 421),
     ],
 )
-def test_the_public_name_and_the_allowed_ones_are_ours(behind_a_proxy: LiveEasel, host: str, status: int) -> None:
+def test_the_public_name_and_the_allowed_ones_are_ours(
+    behind_a_proxy: LiveEasel, host: str, status: int
+) -> None:
     assert ask(behind_a_proxy, "GET", "/healthz", Host=host)[0] == status
 
 
@@ -129,10 +133,19 @@ def test_an_allowed_name_may_be_written_in_capitals(tmp_path_factory: pytest.Tem
 
 @case("O7")
 @pytest.mark.parametrize("origin", FOREIGN_ORIGINS, ids=[repr(origin) for origin in FOREIGN_ORIGINS])
-def test_another_site_is_refused_even_with_the_owners_credentials(small_easel: LiveEasel, origin: str) -> None:
+def test_another_site_is_refused_even_with_the_owners_credentials(
+    small_easel: LiveEasel, origin: str
+) -> None:
     host = "{}:{}".format(*small_easel.address)
-    for method, path in (("GET", "/api/runs"), ("POST", "/api/runs"), ("GET", "/healthz"), ("GET", "/nothing")):
-        status, headers, body = ask(small_easel, method, path, Host=host, Origin=origin, Authorization=f"Bearer {small_easel.token}")
+    for method, path in (
+        ("GET", "/api/runs"),
+        ("POST", "/api/runs"),
+        ("GET", "/healthz"),
+        ("GET", "/nothing"),
+    ):
+        status, headers, body = ask(
+            small_easel, method, path, Host=host, Origin=origin, Authorization=f"Bearer {small_easel.token}"
+        )
         assert status == 403, body
         assert b"FORBIDDEN" in body
         assert not any(name.startswith("access-control") for name in headers)
@@ -141,22 +154,36 @@ def test_another_site_is_refused_even_with_the_owners_credentials(small_easel: L
 def test_our_own_pages_are_no_other_site(small_easel: LiveEasel) -> None:
     host = "{}:{}".format(*small_easel.address)
     token = f"Bearer {small_easel.token}"
-    assert ask(small_easel, "GET", "/api/runs", Host=host, Origin=f"http://{host}", Authorization=token)[0] == 200
+    assert (
+        ask(small_easel, "GET", "/api/runs", Host=host, Origin=f"http://{host}", Authorization=token)[0]
+        == 200
+    )
 
 
 @pytest.mark.parametrize(
-    "origin, status", [("https://easel.example.org", 200), ("http://easel.example.org:81", 403), ("https://evil.example", 403)]
+    "origin, status",
+    [("https://easel.example.org", 200), ("http://easel.example.org:81", 403), ("https://evil.example", 403)],
 )
-def test_behind_a_proxy_the_public_address_is_our_own(behind_a_proxy: LiveEasel, origin: str, status: int) -> None:
+def test_behind_a_proxy_the_public_address_is_our_own(
+    behind_a_proxy: LiveEasel, origin: str, status: int
+) -> None:
     token = f"Bearer {behind_a_proxy.token}"
-    assert ask(behind_a_proxy, "GET", "/api/runs", Host="inside.example", Origin=origin, Authorization=token)[0] == status
+    assert (
+        ask(behind_a_proxy, "GET", "/api/runs", Host="inside.example", Origin=origin, Authorization=token)[0]
+        == status
+    )
 
 
 def test_no_answer_invites_other_sites(small_easel: LiveEasel) -> None:
     """A preflight is refused like any other unknown request, and no answer names an origin that may read it."""
     host = "{}:{}".format(*small_easel.address)
     status, headers, _ = ask(
-        small_easel, "OPTIONS", "/api/runs", Host=host, Origin="https://evil.example", Access_Control_Request_Method="POST"
+        small_easel,
+        "OPTIONS",
+        "/api/runs",
+        Host=host,
+        Origin="https://evil.example",
+        Access_Control_Request_Method="POST",
     )
     assert status == 403
     assert not any(name.startswith("access-control") for name in headers)

@@ -17,12 +17,25 @@ if TYPE_CHECKING:
     from easel.stores.sqlite import SqliteDatabase
     from tests.host.stage import Stage
 
-ECHO = {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "again"}, "saveAs": "seen", "saveMode": "append"}
+ECHO = {
+    "kind": "tool.call",
+    "tool": "gsv__Echo",
+    "args": {"value": "again"},
+    "saveAs": "seen",
+    "saveMode": "append",
+}
 
 
-def polling(action: Mapping[str, Any], *, every_ms: int = 60_000, tools: tuple[str, ...] = ("gsv__Echo",), **more: Any) -> Any:
+def polling(
+    action: Mapping[str, Any], *, every_ms: int = 60_000, tools: tuple[str, ...] = ("gsv__Echo",), **more: Any
+) -> Any:
     job = {"id": "poll", "everyMs": every_ms, "action": "look", "enabled": True, **more}
-    return {"toolPolicy": {"allow": list(tools)}, "state": {"n": 0}, "actions": {"look": dict(action)}, "refresh": [job]}
+    return {
+        "toolPolicy": {"allow": list(tools)},
+        "state": {"n": 0},
+        "actions": {"look": dict(action)},
+        "refresh": [job],
+    }
 
 
 def take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +56,9 @@ class Slow:
 
     def __init__(self) -> None:
         self.tool = TestTool("slow", self._use, read_only=True)
-        self.spec = polling({"kind": "tool.call", "tool": "slow", "timeoutMs": 600_000}, every_ms=1_000, tools=("slow",))
+        self.spec = polling(
+            {"kind": "tool.call", "tool": "slow", "timeoutMs": 600_000}, every_ms=1_000, tools=("slow",)
+        )
         self.times = 0
         self.began, self.may_end = asyncio.Event(), asyncio.Event()
 

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from tests.host.conftest import Bench
 
 LONG_MS = 3_600_000
-SEND: dict[str, Any] = {"kind": "session.send", "message": script({"say": "at last"}), "saveAs": "answers", "saveMode": "append"}
+SEND: dict[str, Any] = {
+    "kind": "session.send",
+    "message": script({"say": "at last"}),
+    "saveAs": "answers",
+    "saveMode": "append",
+}
 SPEC: dict[str, Any] = {
     "actions": {
         "send": {**SEND, "timeoutMs": LONG_MS},
@@ -92,7 +97,11 @@ async def over(stage: Stage) -> Execution:
 
 
 async def told(stage: Stage) -> list[str]:
-    return [name.removeprefix("canvas.action.") for name, _ in await stage.log() if name.startswith("canvas.action.")]
+    return [
+        name.removeprefix("canvas.action.")
+        for name, _ in await stage.log()
+        if name.startswith("canvas.action.")
+    ]
 
 
 async def answers(stage: Stage) -> list[Any]:
@@ -101,7 +110,9 @@ async def answers(stage: Stage) -> list[Any]:
 
 @rule("CV-43", "CV-42", "CV-48")
 @case("D1")
-async def test_who_finds_it_waits_on_for_its_run_and_settles_it_with_the_answer(stage: Stage, other: Stage, bench: Bench) -> None:
+async def test_who_finds_it_waits_on_for_its_run_and_settles_it_with_the_answer(
+    stage: Stage, other: Stage, bench: Bench
+) -> None:
     run = await left(stage, request_id="r")
     assert await other.actions.once() == 0, "it is not lost before its time"
     bench.clock.ahead += LEASE_SECONDS + 1
@@ -120,7 +131,9 @@ async def test_who_finds_it_waits_on_for_its_run_and_settles_it_with_the_answer(
 
 @rule("CV-43", "CV-23")
 @case("J2")
-async def test_an_instance_that_was_only_slow_answers_with_what_the_other_has_stored(stage: Stage, other: Stage, bench: Bench) -> None:
+async def test_an_instance_that_was_only_slow_answers_with_what_the_other_has_stored(
+    stage: Stage, other: Stage, bench: Bench
+) -> None:
     press, run = await sent(stage)
     bench.clock.ahead += LEASE_SECONDS + 1
     assert await other.actions.once() == 1
@@ -135,7 +148,9 @@ async def test_an_instance_that_was_only_slow_answers_with_what_the_other_has_st
 
 
 @rule("CV-43")
-async def test_an_instance_that_hears_that_it_was_taken_up_stops_neither_it_nor_its_run(stage: Stage, other: Stage, bench: Bench) -> None:
+async def test_an_instance_that_hears_that_it_was_taken_up_stops_neither_it_nor_its_run(
+    stage: Stage, other: Stage, bench: Bench
+) -> None:
     press, run = await sent(stage)
     bench.clock.ahead += LEASE_SECONDS + 1
     await other.actions.once()
@@ -173,7 +188,10 @@ async def test_one_whose_run_was_never_started_has_failed(stage: Stage, bench: B
     await begun(bench, "send")
     assert await stage.actions.tell_lost(["gone"]) == 1
     assert (await over(stage)).status is Status.FAILED
-    assert (await told(stage), await bench.queue.list_runs(THE_OWNER, None, [], None, 10)) == (["started", "failed"], [])
+    assert (await told(stage), await bench.queue.list_runs(THE_OWNER, None, [], None, 10)) == (
+        ["started", "failed"],
+        [],
+    )
 
 
 @rule("CV-24", "CV-42")
@@ -182,7 +200,10 @@ async def test_one_that_only_sends_is_done_when_its_run_is_there(stage: Stage, b
     run = await bench.queue.start(THE_OWNER, "main", "hello", sends.event_id)
     assert await stage.actions.tell_lost(["gone"]) == 1
     done = await over(stage)
-    assert (done.status, done.answer) == (Status.COMPLETED, {"result": {"runId": run.run_id, "sessionKey": "agent:main:main"}})
+    assert (done.status, done.answer) == (
+        Status.COMPLETED,
+        {"result": {"runId": run.run_id, "sessionKey": "agent:main:main"}},
+    )
     assert await told(stage) == ["started", "finished"]
 
 
@@ -197,7 +218,9 @@ async def test_its_time_counts_from_the_press(stage: Stage, other: Stage, bench:
 
 
 @rule("CV-43")
-async def test_an_answer_that_is_there_is_taken_however_late_its_action_is_found(stage: Stage, other: Stage, bench: Bench) -> None:
+async def test_an_answer_that_is_there_is_taken_however_late_its_action_is_found(
+    stage: Stage, other: Stage, bench: Bench
+) -> None:
     run = await left(stage, "quick")
     await worked(bench, run)
     bench.clock.ahead += LEASE_SECONDS + 1
@@ -208,7 +231,9 @@ async def test_an_answer_that_is_there_is_taken_however_late_its_action_is_found
 
 @rule("CV-43")
 @case("X6")
-async def test_an_answer_is_not_put_where_nobody_has_agreed_to(stage: Stage, other: Stage, bench: Bench) -> None:
+async def test_an_answer_is_not_put_where_nobody_has_agreed_to(
+    stage: Stage, other: Stage, bench: Bench
+) -> None:
     asked = await stage.press("ask")
     press = asyncio.create_task(stage.actions.confirm(THE_OWNER, asked.event_id, "test", approve=True))
     await until(lambda: has_runs(bench))
@@ -216,7 +241,9 @@ async def test_an_answer_is_not_put_where_nobody_has_agreed_to(stage: Stage, oth
     with pytest.raises(ActionFailed, match="Its run goes on"):
         await press
     moved = {"version": 1, "actions": {"ask": {**SPEC["actions"]["ask"], "saveAs": "elsewhere"}}}
-    await other.library.patch(THE_OWNER, "c", spec=moved, state_patch=None, title=None, expected_revision=None)
+    await other.library.patch(
+        THE_OWNER, "c", spec=moved, state_patch=None, title=None, expected_revision=None
+    )
     bench.clock.ahead += LEASE_SECONDS + 1
     await other.actions.once()
     assert (await over(other)).status is Status.FAILED
@@ -228,7 +255,9 @@ async def has_runs(bench: Bench) -> bool:
 
 
 @rule("CV-24")
-async def test_what_was_taken_up_can_be_stopped_and_its_run_with_it(stage: Stage, other: Stage, bench: Bench) -> None:
+async def test_what_was_taken_up_can_be_stopped_and_its_run_with_it(
+    stage: Stage, other: Stage, bench: Bench
+) -> None:
     run = await left(stage, request_id="r")
     bench.clock.ahead += LEASE_SECONDS + 1
     await other.actions.once()
@@ -241,7 +270,9 @@ async def test_what_was_taken_up_can_be_stopped_and_its_run_with_it(stage: Stage
 
 
 @rule("CV-42")
-async def test_a_canvas_that_is_gone_leaves_nothing_to_wait_for(stage: Stage, other: Stage, bench: Bench) -> None:
+async def test_a_canvas_that_is_gone_leaves_nothing_to_wait_for(
+    stage: Stage, other: Stage, bench: Bench
+) -> None:
     await left(stage)
     await other.library.delete(THE_OWNER, "c")
     bench.clock.ahead += LEASE_SECONDS + 1

@@ -63,13 +63,19 @@ async def cancel(stage: Stage, event_id: str, who: Principal = THE_OWNER, canvas
 
 
 async def ends(stage: Stage) -> list[str]:
-    return [name.removeprefix("canvas.action.") for name, _ in await stage.log() if name.startswith("canvas.action.")]
+    return [
+        name.removeprefix("canvas.action.")
+        for name, _ in await stage.log()
+        if name.startswith("canvas.action.")
+    ]
 
 
 async def audited(stage: Stage, action: str) -> list[dict[str, Any]]:
     await asyncio.sleep(0)
     await stage.bench.audit.close()  # all that was noted is stored then
-    found = await stage.bench.database.audit.list_records(action=action, storage_class=None, since=None, until=None, before=None, limit=10)
+    found = await stage.bench.database.audit.list_records(
+        action=action, storage_class=None, since=None, until=None, before=None, limit=10
+    )
     return [json.loads(link.record)["details"] for link in found]
 
 
@@ -93,11 +99,15 @@ async def test_whoever_presses_stop_ends_it_and_whoever_waits_is_told(stage: Sta
     [record] = await stage.actions.records(THE_OWNER, "c", before=None, limit=10)
     assert record.status is Status.FAILED
     assert [one["eventId"] for one in await audited(stage, "canvas.cancelled")] == [event_id]
-    assert [(one["status"], "owner stopped it" in one["problem"]) for one in await audited(stage, "canvas.action")] == [("failed", True)]
+    assert [
+        (one["status"], "owner stopped it" in one["problem"]) for one in await audited(stage, "canvas.action")
+    ] == [("failed", True)]
 
 
 @rule("CV-23")
-async def test_it_is_stopped_where_it_runs_when_somebody_stops_it_elsewhere(stage: Stage, other: Stage, talker: Talker) -> None:
+async def test_it_is_stopped_where_it_runs_when_somebody_stops_it_elsewhere(
+    stage: Stage, other: Stage, talker: Talker
+) -> None:
     press, event_id = await started(stage, talker)
     await stage.actions.start()  # which hears the bell
     assert (await cancel(other, event_id)).status is Status.FAILED
@@ -122,7 +132,9 @@ async def test_a_lost_bell_costs_one_renewal(stage: Stage, other: Stage, talker:
 
 
 @rule("CV-23")
-async def test_what_it_gives_in_the_moment_of_the_stop_is_not_stored(stage: Stage, other: Stage, talker: Talker) -> None:
+async def test_what_it_gives_in_the_moment_of_the_stop_is_not_stored(
+    stage: Stage, other: Stage, talker: Talker
+) -> None:
     press, event_id = await started(stage, talker)
     await cancel(other, event_id)  # which the instance that runs it has not heard of
     talker.end()
@@ -143,7 +155,10 @@ async def test_of_its_own_end_and_many_stops_exactly_one_wins(bench: Bench) -> N
         press = asyncio.create_task(stage.press("go", canvas_id=name))
         await soon(talker.begun.wait())
         [record] = await stage.actions.records(THE_OWNER, name, before=None, limit=10)
-        stops = [asyncio.create_task(cancel((stage, other)[n % 2], record.event_id, canvas_id=name)) for n in range(4)]
+        stops = [
+            asyncio.create_task(cancel((stage, other)[n % 2], record.event_id, canvas_id=name))
+            for n in range(4)
+        ]
         for _ in range(lead):
             await asyncio.sleep(0)
         talker.end()
@@ -201,7 +216,9 @@ async def test_what_has_ended_cannot_be_stopped_and_that_is_said(stage: Stage, t
 
 @rule("CV-42")
 @case("D1")
-async def test_what_a_dead_instance_ran_can_be_stopped_at_once(stage: Stage, other: Stage, talker: Talker, bench: Bench) -> None:
+async def test_what_a_dead_instance_ran_can_be_stopped_at_once(
+    stage: Stage, other: Stage, talker: Talker, bench: Bench
+) -> None:
     press, event_id = await started(stage, talker)
     press.cancel()  # it is not heard of any more, and its lease has not run out
     await cancel(other, event_id)
@@ -276,7 +293,9 @@ async def test_a_stop_that_finds_the_question_just_confirmed_stops_what_runs(
     async def get_and_agree(*whose: Any) -> Any:
         found = await real(*whose)
         if not confirms:
-            confirms.append(asyncio.create_task(stage.actions.confirm(THE_OWNER, asked.event_id, "test", approve=True)))
+            confirms.append(
+                asyncio.create_task(stage.actions.confirm(THE_OWNER, asked.event_id, "test", approve=True))
+            )
             await soon(talker.begun.wait())
         return found
 
@@ -289,7 +308,9 @@ async def test_a_stop_that_finds_the_question_just_confirmed_stops_what_runs(
 
 
 @rule("CV-22")
-async def test_a_question_whose_time_is_over_is_over_for_everybody_who_asks(stage: Stage, bench: Bench) -> None:
+async def test_a_question_whose_time_is_over_is_over_for_everybody_who_asks(
+    stage: Stage, bench: Bench
+) -> None:
     """Before anybody has gone over what is left."""
     for number, look in enumerate(("cancel", "press")):
         name = f"d{number}"
@@ -308,7 +329,9 @@ async def test_a_question_whose_time_is_over_is_over_for_everybody_who_asks(stag
 @rule("CV-24")
 async def test_a_run_that_was_started_only_for_it_is_stopped_with_it(bench: Bench) -> None:
     stage = Stage(bench)
-    await stage.create({"actions": {"send": {"kind": "session.send", "message": "hello", "saveAs": "answer"}}})
+    await stage.create(
+        {"actions": {"send": {"kind": "session.send", "message": "hello", "saveAs": "answer"}}}
+    )
     press = asyncio.create_task(stage.press("send"))
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not (runs := await bench.queue.list_runs(THE_OWNER, None, [], None, 10)):  # noqa: ASYNC110 - it has no event here
@@ -325,19 +348,31 @@ async def test_a_run_that_was_started_only_for_it_is_stopped_with_it(bench: Benc
 
 
 @rule("CV-22", "CV-48")
-async def test_a_question_that_nobody_answers_is_over_when_its_time_is_and_is_told_once(stage: Stage, other: Stage, bench: Bench) -> None:
+async def test_a_question_that_nobody_answers_is_over_when_its_time_is_and_is_told_once(
+    stage: Stage, other: Stage, bench: Bench
+) -> None:
     asked = await stage.press("ask", request_id="r")
     assert await stage.actions.once() == 0
     bench.clock.ahead += CONFIRM_SECONDS + 1
     assert sum(await asyncio.gather(stage.actions.once(), other.actions.once())) >= 1
     assert await ends(stage) == ["asked", "refused"]
     [(_, told)] = await stage.log("canvas.action.refused")
-    assert (told["eventId"], told["reason"], "refusedBy" in told) == (asked.event_id, "Nobody answered in time.", False)
+    assert (told["eventId"], told["reason"], "refusedBy" in told) == (
+        asked.event_id,
+        "Nobody answered in time.",
+        False,
+    )
     assert await stage.actions.once() == 0
     [record] = await stage.actions.records(THE_OWNER, "c", before=None, limit=10)
-    assert (record.status, record.confirmed_by, record.ended_at is not None) == (Status.REFUSED, None, True), "so it is pruned one day"
+    assert (record.status, record.confirmed_by, record.ended_at is not None) == (
+        Status.REFUSED,
+        None,
+        True,
+    ), "so it is pruned one day"
     assert await stage.actions.waiting(THE_OWNER, "c") == []
     with pytest.raises(ConfirmationOver):
         await stage.actions.confirm(THE_OWNER, asked.event_id, "test", approve=True)
     assert (await stage.press("ask", request_id="r")).status is Status.REFUSED
-    assert [(one["status"], one["problem"]) for one in await audited(stage, "canvas.action")] == [("refused", "Nobody answered in time.")]
+    assert [(one["status"], one["problem"]) for one in await audited(stage, "canvas.action")] == [
+        ("refused", "Nobody answered in time.")
+    ]

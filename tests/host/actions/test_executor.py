@@ -64,7 +64,12 @@ class Stubborn:
         return "too late"
 
 
-ENDS = {"stop": Cancelled, "time": TimedOut, "the toolbox's time": TimedOut, "the instance's end": ActionFailed}
+ENDS = {
+    "stop": Cancelled,
+    "time": TimedOut,
+    "the toolbox's time": TimedOut,
+    "the instance's end": ActionFailed,
+}
 
 
 @rule("CV-23")
@@ -74,11 +79,19 @@ ENDS = {"stop": Cancelled, "time": TimedOut, "the toolbox's time": TimedOut, "th
 async def test_a_tool_that_takes_no_notice_keeps_nobody_waiting_and_is_counted_until_it_ends(
     bench: Bench, by: str, fails: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(canvas_actions, "STOP_SECONDS", PATIENCE_SECONDS)  # what waits for a slow disk is not what takes no notice
+    monkeypatch.setattr(
+        canvas_actions, "STOP_SECONDS", PATIENCE_SECONDS
+    )  # what waits for a slow disk is not what takes no notice
     tool = Stubborn()
     stage = Stage(bench, tool)
     stage.work.deadlines.grace_seconds = 0.05
-    call = {"kind": "tool.call", "tool": "test__Stubborn", "args": {"fails": fails}, "saveAs": "x", "confirm": "never"}
+    call = {
+        "kind": "tool.call",
+        "tool": "test__Stubborn",
+        "args": {"fails": fails},
+        "saveAs": "x",
+        "confirm": "never",
+    }
     if by == "time":
         call["timeoutMs"] = 50
     if by == "the toolbox's time":
@@ -88,7 +101,9 @@ async def test_a_tool_that_takes_no_notice_keeps_nobody_waiting_and_is_counted_u
     await soon(tool.begun.wait())
     if by == "stop":
         [(_, started)] = await stage.log("canvas.action.started")
-        await asyncio.wait_for(stage.actions.cancel(THE_OWNER, "c", started["eventId"], "test"), PATIENCE_SECONDS)
+        await asyncio.wait_for(
+            stage.actions.cancel(THE_OWNER, "c", started["eventId"], "test"), PATIENCE_SECONDS
+        )
         assert press.done(), "who stopped it is answered when who pressed is, too"
     if by == "the instance's end":
         await asyncio.wait_for(stage.actions.stop(), PATIENCE_SECONDS)
@@ -102,7 +117,10 @@ async def test_a_tool_that_takes_no_notice_keeps_nobody_waiting_and_is_counted_u
 
     await until(has_ended)
     assert OVERDUE._value.get() == 0
-    assert [name for name, _ in await stage.log() if name.startswith("canvas.action.")] == ["canvas.action.started", "canvas.action.failed"]
+    assert [name for name, _ in await stage.log() if name.startswith("canvas.action.")] == [
+        "canvas.action.started",
+        "canvas.action.failed",
+    ]
     assert await stage.state() == {}
     await stage.close()
 
@@ -131,10 +149,14 @@ async def test_what_nobody_waits_for_still_takes_its_room(bench: Bench) -> None:
 
 @rule("CV-42")
 @case("D1")
-async def test_a_message_that_may_have_been_sent_is_not_told_as_if_it_were_not(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_that_may_have_been_sent_is_not_told_as_if_it_were_not(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The run is there, and only the answer to its start was lost: whoever presses again would send it twice."""
     stage = Stage(bench)
-    await stage.create({"actions": {"send": {"kind": "session.send", "message": "hello", "confirm": "never"}}})
+    await stage.create(
+        {"actions": {"send": {"kind": "session.send", "message": "hello", "confirm": "never"}}}
+    )
     enqueue = bench.database.runs.enqueue
 
     async def forgets(new: Any) -> Any:
@@ -154,7 +176,9 @@ async def test_a_message_that_may_have_been_sent_is_not_told_as_if_it_were_not(b
 @rule("CV-48")
 async def test_records_that_are_old_go_all_of_them_in_one_round(bench: Bench) -> None:
     stage = Stage(bench)
-    await stage.create({"actions": {"set": {"kind": "state.patch", "patch": [{"op": "add", "path": "/n", "value": 1}]}}})
+    await stage.create(
+        {"actions": {"set": {"kind": "state.patch", "patch": [{"op": "add", "path": "/n", "value": 1}]}}}
+    )
     for _ in range(26):
         await asyncio.gather(*(stage.press("set") for _ in range(20)))  # more than one statement takes
     pruning = asyncio.create_task(Records(bench.database.canvas_actions, 1e-6).prune_forever())

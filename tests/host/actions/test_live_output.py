@@ -58,7 +58,9 @@ async def types(stage: Stage) -> list[str]:
 
 
 @rule("CV-37", "CV-38")
-async def test_it_is_seen_while_the_tool_runs_and_in_the_order_of_things(stage: Stage, talker: Talker) -> None:
+async def test_it_is_seen_while_the_tool_runs_and_in_the_order_of_things(
+    stage: Stage, talker: Talker
+) -> None:
     press = await started(stage, talker)
     talker.say("building\n")
     await until_said(stage, "building\n")
@@ -109,7 +111,9 @@ async def test_secrets_in_it_are_hidden(stage: Stage, talker: Talker) -> None:
 
 @rule("CV-23", "CV-37")
 @case("D1")
-async def test_a_stop_that_the_store_does_not_take_mutes_nothing(stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stop_that_the_store_does_not_take_mutes_nothing(
+    stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     press = await started(stage, talker)
     [(_, event)] = await stage.log("canvas.action.started")
 
@@ -124,7 +128,9 @@ async def test_a_stop_that_the_store_does_not_take_mutes_nothing(stage: Stage, t
             await stage.actions.cancel(THE_OWNER, "c", event["eventId"], "test")
     talker.say("still here\n")
     await until_said(stage, "still here\n")
-    assert await said(stage) == f"{MISSING}while it was tried\nstill here\n", "what may have been stored is not told twice"
+    assert await said(stage) == f"{MISSING}while it was tried\nstill here\n", (
+        "what may have been stored is not told twice"
+    )
     talker.say("last words\n")
     talker.end()
     assert (await press).result == "done"
@@ -156,7 +162,9 @@ async def test_it_is_told_up_to_its_limit_and_the_rest_is_not_kept(stage: Stage,
 
 
 @case("D1")
-async def test_a_store_that_is_away_costs_words_and_not_the_tool(stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_is_away_costs_words_and_not_the_tool(
+    stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     press = await started(stage, talker)
     canvases: Any = stage.bench.database.canvases
     change, lost = canvases.change, asyncio.Event()
@@ -205,7 +213,9 @@ async def ended_in_the_middle_of_a_look(
 
 
 @case("D1")
-async def test_a_store_that_hangs_does_not_hold_the_tool_up(stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_hangs_does_not_hold_the_tool_up(
+    stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     press = await started(stage, talker)
     let_go, is_over = await ended_in_the_middle_of_a_look(stage, talker, monkeypatch)
     assert (await asyncio.wait_for(press, PATIENCE_SECONDS)).result == "done"
@@ -215,7 +225,9 @@ async def test_a_store_that_hangs_does_not_hold_the_tool_up(stage: Stage, talker
 
 
 @rule("CV-38")
-async def test_the_end_waits_for_what_is_on_its_way_into_the_log(stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_end_waits_for_what_is_on_its_way_into_the_log(
+    stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(canvas_output, "LAST_SECONDS", PATIENCE_SECONDS)
     press = await started(stage, talker)
     let_go, _ = await ended_in_the_middle_of_a_look(stage, talker, monkeypatch)
@@ -229,7 +241,9 @@ async def test_the_end_waits_for_what_is_on_its_way_into_the_log(stage: Stage, t
 
 @rule("CV-42")
 @case("J2")
-async def test_nothing_is_told_of_what_another_instance_has_given_up_on(stage: Stage, talker: Talker, bench: Bench) -> None:
+async def test_nothing_is_told_of_what_another_instance_has_given_up_on(
+    stage: Stage, talker: Talker, bench: Bench
+) -> None:
     press = await started(stage, talker)
     bench.clock.ahead += LEASE_SECONDS * 2
     other = Stage(bench)

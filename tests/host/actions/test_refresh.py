@@ -12,7 +12,15 @@ from easel.core.canvas.refresh import LONGEST_BACK_OFF_MS, next_delay
 from easel.core.principal import THE_OWNER, Kind, Principal
 from easel.errors import BadInput
 from easel.host.canvases.views import NO_CONNECTION
-from tests.host.actions.refresh_jobs import ECHO, Slow, count_statements, fired, has_seen, polling, take_no_time
+from tests.host.actions.refresh_jobs import (
+    ECHO,
+    Slow,
+    count_statements,
+    fired,
+    has_seen,
+    polling,
+    take_no_time,
+)
 from tests.host.conftest import TestTool
 from tests.host.runs.workers import soon, until
 from tests.host.stage import LEASE_SECONDS, POLL_SECONDS, Stage
@@ -34,10 +42,14 @@ async def stage(bench: Bench) -> AsyncIterator[Stage]:
 
 
 @rule("CV-19")
-async def test_a_job_runs_once_every_interval_and_its_result_is_kept(stage: Stage, clock: TurnableClock) -> None:
+async def test_a_job_runs_once_every_interval_and_its_result_is_kept(
+    stage: Stage, clock: TurnableClock
+) -> None:
     await stage.create(polling(ECHO))
     assert await fired(stage) == 0, "its time has not come"
-    assert await stage.refresh.look() == POLL_SECONDS, "and it is not looked for more often than anything else"
+    assert await stage.refresh.look() == POLL_SECONDS, (
+        "and it is not looked for more often than anything else"
+    )
     for time in range(1, 4):
         clock.ahead += 60
         assert await fired(stage) == 1
@@ -48,7 +60,9 @@ async def test_a_job_runs_once_every_interval_and_its_result_is_kept(stage: Stag
 
 
 @rule("CV-19")
-async def test_a_job_that_is_not_enabled_never_runs_and_a_new_spec_ends_what_it_leaves_out(stage: Stage, clock: TurnableClock) -> None:
+async def test_a_job_that_is_not_enabled_never_runs_and_a_new_spec_ends_what_it_leaves_out(
+    stage: Stage, clock: TurnableClock
+) -> None:
     await stage.create(polling(ECHO, enabled=False))
     clock.ahead += 600
     assert await fired(stage) == 0
@@ -61,7 +75,9 @@ async def test_a_job_that_is_not_enabled_never_runs_and_a_new_spec_ends_what_it_
 
 
 async def patch_spec(stage: Stage, spec: Any) -> None:
-    await stage.library.patch(THE_OWNER, "c", state_patch=None, spec={"version": 1, **spec}, title=None, expected_revision=None)
+    await stage.library.patch(
+        THE_OWNER, "c", state_patch=None, spec={"version": 1, **spec}, title=None, expected_revision=None
+    )
 
 
 async def test_a_new_spec_that_keeps_a_job_does_not_put_it_off(stage: Stage, clock: TurnableClock) -> None:
@@ -86,7 +102,9 @@ async def test_of_many_instances_one_fires_and_a_job_that_still_runs_is_not_star
     assert sum([await stage.refresh.once() for stage in stages]) == 1
     await soon(slow.began.wait())
     clock.ahead += LEASE_SECONDS / 2
-    assert sum([await stage.refresh.once() for stage in stages]) == 0, "it is slower than its interval, and still runs"
+    assert sum([await stage.refresh.once() for stage in stages]) == 0, (
+        "it is slower than its interval, and still runs"
+    )
     slow.may_end.set()
     assert await fired(*stages) == 0
     clock.ahead += 1
@@ -100,7 +118,14 @@ async def test_a_job_whose_instance_died_moves_on(bench: Bench, clock: TurnableC
     dead, alive = Stage(bench), Stage(bench)
     await dead.create(polling(ECHO))
     clock.ahead += 60
-    assert len(await bench.database.canvas_actions.claim_refreshes("wrk_dead", 10, LEASE_SECONDS, at_work=[], unwatched=True)) == 1
+    assert (
+        len(
+            await bench.database.canvas_actions.claim_refreshes(
+                "wrk_dead", 10, LEASE_SECONDS, at_work=[], unwatched=True
+            )
+        )
+        == 1
+    )
     assert await fired(alive) == 0
     clock.ahead += LEASE_SECONDS + 1
     assert await fired(alive) == 1
@@ -129,10 +154,16 @@ async def test_a_job_that_fails_is_told_and_tried_more_rarely_until_it_works_aga
         clock.ahead += 1
         assert await fired(stage) == 1
         _, told = (await stage.log("canvas.refresh.failed"))[-1]
-        assert (told["refreshId"], told["failures"], told["retryInMs"]) == ("poll", failures, 60_000 * 2**failures)
+        assert (told["refreshId"], told["failures"], told["retryInMs"]) == (
+            "poll",
+            failures,
+            60_000 * 2**failures,
+        )
         assert "broke" in told["error"]["message"]
         [job] = (await stage.library.get(THE_OWNER, "c")).failing
-        assert (job.refresh_id, job.failures, job.error) == ("poll", failures, told["error"]), "for whoever opens it now"
+        assert (job.refresh_id, job.failures, job.error) == ("poll", failures, told["error"]), (
+            "for whoever opens it now"
+        )
         assert job.retry_seconds > wait
     assert await stage.log("canvas.refresh.recovered") == []
     works.append(True)
@@ -143,12 +174,17 @@ async def test_a_job_that_fails_is_told_and_tried_more_rarely_until_it_works_aga
     assert (await stage.library.get(THE_OWNER, "c")).failing == []
     clock.ahead += 60
     assert await fired(stage) == 1, "back at its own pace"
-    assert [kind for kind, _ in (await stage.log())[-2:]] == ["canvas.action.started", "canvas.action.finished"]
+    assert [kind for kind, _ in (await stage.log())[-2:]] == [
+        "canvas.action.started",
+        "canvas.action.finished",
+    ]
     await stage.close()
 
 
 @rule("CV-51")
-async def test_nothing_is_told_of_a_job_that_was_ended_while_it_ran_and_failed(bench: Bench, clock: TurnableClock) -> None:
+async def test_nothing_is_told_of_a_job_that_was_ended_while_it_ran_and_failed(
+    bench: Bench, clock: TurnableClock
+) -> None:
     """Nobody would ever tell that it works again."""
     began, may_end = asyncio.Event(), asyncio.Event()
 
@@ -165,12 +201,16 @@ async def test_nothing_is_told_of_a_job_that_was_ended_while_it_ran_and_failed(b
     await patch_spec(stage, {"state": {}})
     may_end.set()
     assert await fired(stage) == 0
-    assert [kind for kind, _ in await stage.log("canvas.action.failed", "canvas.refresh.failed")] == ["canvas.action.failed"]
+    assert [kind for kind, _ in await stage.log("canvas.action.failed", "canvas.refresh.failed")] == [
+        "canvas.action.failed"
+    ]
     await stage.close()
 
 
 @rule("CV-19")
-@pytest.mark.parametrize("unwatched, only_watched", [(False, False), (True, True)], ids=["the setting says so", "the job says so"])
+@pytest.mark.parametrize(
+    "unwatched, only_watched", [(False, False), (True, True)], ids=["the setting says so", "the job says so"]
+)
 async def test_a_job_rests_while_nobody_looks_and_is_soon_there_when_somebody_does(
     bench: Bench, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch, unwatched: bool, only_watched: bool
 ) -> None:
@@ -207,7 +247,9 @@ async def test_a_new_spec_says_whether_a_job_rests(stage: Stage, clock: Turnable
 
 
 @rule("RS-45", "CV-41")
-async def test_what_needs_a_person_is_refused_in_a_refresh_when_it_is_stored_and_when_it_runs(stage: Stage, clock: TurnableClock) -> None:
+async def test_what_needs_a_person_is_refused_in_a_refresh_when_it_is_stored_and_when_it_runs(
+    stage: Stage, clock: TurnableClock
+) -> None:
     with pytest.raises(BadInput, match="needs a person's consent"):
         await stage.create(polling({**ECHO, "confirm": "always"}))
     unknown = {"kind": "tool.call", "tool": "node__Wipe"}
@@ -220,14 +262,18 @@ async def test_what_needs_a_person_is_refused_in_a_refresh_when_it_is_stored_and
 
 
 @rule("RS-59")
-async def test_an_agent_s_refresh_of_what_is_not_read_only_waits_for_a_person(bench: Bench, clock: TurnableClock) -> None:
+async def test_an_agent_s_refresh_of_what_is_not_read_only_waits_for_a_person(
+    bench: Bench, clock: TurnableClock
+) -> None:
     used: list[int] = []
 
     async def touch(_: Mapping[str, Any]) -> Any:
         used.append(1)
 
     stage = Stage(bench, TestTool("touch", touch))
-    await stage.create(polling({"kind": "tool.call", "tool": "touch", "confirm": "never"}, tools=("touch",)), who=AGENT)
+    await stage.create(
+        polling({"kind": "tool.call", "tool": "touch", "confirm": "never"}, tools=("touch",)), who=AGENT
+    )
     clock.ahead += 60
     await fired(stage)
     [(_, told)] = await stage.log("canvas.refresh.failed")

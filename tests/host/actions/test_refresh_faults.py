@@ -8,7 +8,15 @@ import pytest
 import pytest_asyncio
 
 from easel.errors import Unavailable
-from tests.host.actions.refresh_jobs import ECHO, Slow, count_statements, fired, has_seen, polling, take_no_time
+from tests.host.actions.refresh_jobs import (
+    ECHO,
+    Slow,
+    count_statements,
+    fired,
+    has_seen,
+    polling,
+    take_no_time,
+)
 from tests.host.runs.workers import soon, until
 from tests.host.stage import LEASE_SECONDS, POLL_SECONDS, Stage
 from tests.requirements import case, rule
@@ -47,7 +55,9 @@ async def test_a_job_that_runs_longer_than_its_interval_is_not_polled_for(
 
 
 @rule("CV-19")
-async def test_what_is_slower_than_its_interval_follows_itself_when_it_ends_and_not_at_the_next_poll(bench: Bench) -> None:
+async def test_what_is_slower_than_its_interval_follows_itself_when_it_ends_and_not_at_the_next_poll(
+    bench: Bench,
+) -> None:
     slow = Slow()
     stage = Stage(bench, slow.tool, poll_seconds=3_600)
     await stage.create(slow.spec)
@@ -92,7 +102,9 @@ async def test_after_a_jump_of_the_clock_what_still_runs_here_is_not_started_a_s
 
 
 @rule("CV-19")
-@pytest.mark.parametrize("problem", [Unavailable(what="The database"), RuntimeError("a bug of ours")], ids=["away", "broken"])
+@pytest.mark.parametrize(
+    "problem", [Unavailable(what="The database"), RuntimeError("a bug of ours")], ids=["away", "broken"]
+)
 async def test_a_job_whose_end_was_lost_is_due_again_while_others_go_on(
     bench: Bench, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch, problem: Exception
 ) -> None:
@@ -168,12 +180,21 @@ async def test_a_clock_that_was_set_back_does_not_put_a_job_off(
 
 
 @rule("CV-19")
-async def test_a_clock_that_was_set_back_does_not_lengthen_the_hold_of_the_dead(bench: Bench, clock: TurnableClock) -> None:
+async def test_a_clock_that_was_set_back_does_not_lengthen_the_hold_of_the_dead(
+    bench: Bench, clock: TurnableClock
+) -> None:
     stage = Stage(bench)
     clock.ahead += 86_400
     await stage.create(polling(ECHO))
     clock.ahead += 60
-    assert len(await bench.database.canvas_actions.claim_refreshes("wrk_dead", 10, LEASE_SECONDS, at_work=[], unwatched=True)) == 1
+    assert (
+        len(
+            await bench.database.canvas_actions.claim_refreshes(
+                "wrk_dead", 10, LEASE_SECONDS, at_work=[], unwatched=True
+            )
+        )
+        == 1
+    )
     clock.ahead -= 86_400
     await stage.refresh.keep()
     clock.ahead += 60

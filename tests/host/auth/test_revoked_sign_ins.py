@@ -63,7 +63,9 @@ async def let_in(door: SignIn, cookie: str) -> Principal:
 
 
 @case("O9")
-async def test_a_cookie_that_was_given_back_opens_nothing_and_another_browser_s_still_does(door: SignIn) -> None:
+async def test_a_cookie_that_was_given_back_opens_nothing_and_another_browser_s_still_does(
+    door: SignIn,
+) -> None:
     mine, other = door.new_cookie(NOW), door.new_cookie(NOW)
     assert mine != other, "each has its own sign-in"
     await door.sign_out(await let_in(door, mine))
@@ -96,7 +98,9 @@ async def test_a_lost_ring_costs_a_while_and_no_more(bench: Bench, monkeypatch: 
     assert await there.by_cookie(cookie, NOW) is None
 
 
-async def test_a_sign_in_is_looked_up_once_and_not_for_every_request(door: SignIn, looks: list[list[str]]) -> None:
+async def test_a_sign_in_is_looked_up_once_and_not_for_every_request(
+    door: SignIn, looks: list[list[str]]
+) -> None:
     cookie = door.new_cookie(NOW)
     for _ in range(50):
         await let_in(door, cookie)
@@ -135,7 +139,9 @@ async def test_what_is_open_by_a_cookie_ends_with_it_and_nothing_else_does(
             await all_in.wait()
             await asyncio.Event().wait()
 
-    mine, elsewhere, of_other = (asyncio.create_task(stay(*how)) for how in ((here, cookie), (there, cookie), (there, other)))
+    mine, elsewhere, of_other = (
+        asyncio.create_task(stay(*how)) for how in ((here, cookie), (there, cookie), (there, other))
+    )
     await soon(all_in.wait())
     await here.sign_out(await let_in(here, cookie))
     with pytest.raises(NotSignedIn):
@@ -163,7 +169,9 @@ async def test_what_is_opened_in_the_moment_of_signing_out_ends_at_once(door: Si
 
 
 @case("O9")
-async def test_what_hangs_on_a_token_and_on_a_cookie_ends_once(door: SignIn, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_hangs_on_a_token_and_on_a_cookie_ends_once(
+    door: SignIn, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sign_in_module, "RECHECK_SECONDS", 0.01)
     tokens = Tokens(bench.database.tokens, bench.audit)
     made, secret = await tokens.create("owner", TokenKind.USER)
@@ -203,7 +211,9 @@ async def test_a_cookie_of_before_opens_until_it_ends_or_is_given_back(door: Sig
     until = int(NOW) + 1_000
 
     def signed(said: str) -> str:
-        return f"{said}.{hmac.new(TOKEN.encode(), f'easel cookie {said}'.encode(), hashlib.sha256).hexdigest()}"
+        return (
+            f"{said}.{hmac.new(TOKEN.encode(), f'easel cookie {said}'.encode(), hashlib.sha256).hexdigest()}"
+        )
 
     of_owner, of_token = signed(str(until)), signed(f"{until}.{made.token_id}")
     assert [(await let_in(door, cookie)).token_id for cookie in (of_owner, of_token)] == [None, made.token_id]
@@ -220,7 +230,9 @@ async def test_a_token_has_no_browser_to_sign_out(door: SignIn) -> None:
     assert await door.by_token(TOKEN) is not None
 
 
-async def test_only_so_many_are_remembered(bench: Bench, door: SignIn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_so_many_are_remembered(
+    bench: Bench, door: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sign_outs_module, "MOST_KNOWN", 3)
     cookies = [door.new_cookie(NOW) for _ in range(8)]
     for cookie in cookies:

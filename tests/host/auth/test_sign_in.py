@@ -47,7 +47,14 @@ def no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_the_token_opens_and_nothing_else_does() -> None:
     assert await DOOR.by_token("the right token") is THE_OWNER
-    for wrong in ("", "the right toke", "the right token ", "THE RIGHT TOKEN", "\ud800", "the right token\x00"):
+    for wrong in (
+        "",
+        "the right toke",
+        "the right token ",
+        "THE RIGHT TOKEN",
+        "\ud800",
+        "the right token\x00",
+    ):
         assert await DOOR.by_token(wrong) is None
 
 
@@ -94,16 +101,27 @@ async def test_a_token_opens_as_what_it_was_made_for(door: SignIn, tokens: Token
     made, secret = await tokens.create("owner", kind, name="mine")
     who = await door.by_token(secret)
     assert who is not None
-    assert (who.user_id, who.name, who.kind, who.token_id) == ("owner", "mine", Kind(kind.value), made.token_id)
-    assert who.scopes == (frozenset(Scope) if kind is TokenKind.USER else frozenset()), "a program or a machine does not administer"
+    assert (who.user_id, who.name, who.kind, who.token_id) == (
+        "owner",
+        "mine",
+        Kind(kind.value),
+        made.token_id,
+    )
+    assert who.scopes == (frozenset(Scope) if kind is TokenKind.USER else frozenset()), (
+        "a program or a machine does not administer"
+    )
     for wrong in (secret[:-1], secret + "x", secret.upper(), made.token_id):
         assert await door.by_token(wrong) is None
     assert await SignIn("the right token").by_token(secret) is None
 
 
-async def test_another_users_token_is_that_users_and_administers_nothing(door: SignIn, tokens: Tokens, bench: Bench) -> None:
+async def test_another_users_token_is_that_users_and_administers_nothing(
+    door: SignIn, tokens: Tokens, bench: Bench
+) -> None:
     await bench.database.write(
-        lambda connection: connection.execute("insert into users (user_id, name) values ('mallory', 'mallory')") and None
+        lambda connection: (
+            connection.execute("insert into users (user_id, name) values ('mallory', 'mallory')") and None
+        )
     )
     _, secret = await tokens.create("mallory", TokenKind.USER)
     who = await door.by_token(secret)
@@ -112,12 +130,16 @@ async def test_another_users_token_is_that_users_and_administers_nothing(door: S
 
 
 @case("O9")
-async def test_a_revoked_token_opens_nothing_on_any_instance(bench: Bench, tokens: Tokens, no_memory: None) -> None:
+async def test_a_revoked_token_opens_nothing_on_any_instance(
+    bench: Bench, tokens: Tokens, no_memory: None
+) -> None:
     doors = [SignIn("the right token", bench.database.tokens) for _ in range(2)]
     made, secret = await tokens.create("owner", TokenKind.USER)
     assert all([await door.by_token(secret) for door in doors])
     cookies = [door.new_cookie(NOW, who) for door in doors if (who := await door.by_token(secret))]
-    assert [(await doors[0].by_cookie(cookie, NOW) or THE_OWNER).token_id for cookie in cookies] == [made.token_id] * 2
+    assert [(await doors[0].by_cookie(cookie, NOW) or THE_OWNER).token_id for cookie in cookies] == [
+        made.token_id
+    ] * 2
     await tokens.revoke(made.token_id)
     await asyncio.sleep(0.02)
     for door in doors:
@@ -127,7 +149,9 @@ async def test_a_revoked_token_opens_nothing_on_any_instance(bench: Bench, token
         await tokens.revoke(made.token_id)
 
 
-async def test_a_token_is_remembered_for_a_moment_only(door: SignIn, tokens: Tokens, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_token_is_remembered_for_a_moment_only(
+    door: SignIn, tokens: Tokens, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks = 0
     look = bench.database.tokens.of_digest
 
@@ -160,7 +184,9 @@ async def test_no_cookie_stands_for_a_machine(door: SignIn, tokens: Tokens, kind
 
 
 @case("O9")
-async def test_what_is_open_by_a_token_ends_with_it_and_nothing_else_does(door: SignIn, tokens: Tokens, no_memory: None) -> None:
+async def test_what_is_open_by_a_token_ends_with_it_and_nothing_else_does(
+    door: SignIn, tokens: Tokens, no_memory: None
+) -> None:
     made, secret = await tokens.create("owner", TokenKind.USER)
     _, other = await tokens.create("owner", TokenKind.USER)
     all_in = asyncio.Barrier(4)
@@ -172,7 +198,9 @@ async def test_what_is_open_by_a_token_ends_with_it_and_nothing_else_does(door: 
             await all_in.wait()
             await asyncio.Event().wait()
 
-    staying, of_other, of_owner = (asyncio.create_task(stay(token)) for token in (secret, other, "the right token"))
+    staying, of_other, of_owner = (
+        asyncio.create_task(stay(token)) for token in (secret, other, "the right token")
+    )
     await soon(all_in.wait())
     await tokens.revoke(made.token_id)
     with pytest.raises(NotSignedIn):
@@ -221,7 +249,9 @@ async def test_what_is_no_token_is_not_made(
 
 
 @case("P6")
-async def test_neither_token_nor_cookie_is_told_on_where_a_failure_quotes_it(door: SignIn, tokens: Tokens, bench: Bench) -> None:
+async def test_neither_token_nor_cookie_is_told_on_where_a_failure_quotes_it(
+    door: SignIn, tokens: Tokens, bench: Bench
+) -> None:
     _, secret = await tokens.create("owner", "user")
     who = await door.by_token(secret)
     assert who is not None
@@ -229,10 +259,14 @@ async def test_neither_token_nor_cookie_is_told_on_where_a_failure_quotes_it(doo
         assert quoted not in bench.audit.redacted(f"could not parse {quoted} here")
 
 
-async def test_making_and_revoking_is_in_the_audit_trail_without_the_token(tokens: Tokens, bench: Bench) -> None:
+async def test_making_and_revoking_is_in_the_audit_trail_without_the_token(
+    tokens: Tokens, bench: Bench
+) -> None:
     made, secret = await tokens.create("owner", TokenKind.NODE, node_id="laptop")
     await tokens.revoke(made.token_id)
-    records = await bench.database.audit.list_records(action=None, storage_class=None, since=None, until=None, before=None, limit=10)
+    records = await bench.database.audit.list_records(
+        action=None, storage_class=None, since=None, until=None, before=None, limit=10
+    )
     assert [link.action for link in records] == ["token.revoked", "token.created"]
     for link in records:
         assert made.token_id in link.record

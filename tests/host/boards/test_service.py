@@ -11,6 +11,7 @@ import structlog.testing
 
 from easel.core.principal import THE_OWNER, Principal
 from easel.core.run.boards import Ask, Board, Limits
+from easel.core.run.run import ClaimLost
 from easel.core.run.status import Status
 from easel.core.stream.notifications import RunGrew
 from easel.core.tool.context import ToolContext
@@ -19,7 +20,6 @@ from easel.errors import BadInput, NotFound, Unavailable
 from easel.host.artifacts import Artifacts
 from easel.host.boards.service import Boards
 from easel.host.boards.tools import BLACKBOARD_WRITE, WHITEBOARD_WRITE, board_tools
-from easel.host.runs.log_writer import ClaimLost
 from easel.ids import OWNER, ArtifactId, RunId, UserId, WorkerId, new_run_id
 from easel.stores.blobs.store import open_blobs
 from tests.host.conftest import TestTool
@@ -40,7 +40,9 @@ WHITE = Ask(Board.WHITEBOARD, "plan", {"steps": 3}, "planner")
 
 @pytest.fixture
 def artifacts(bench: Bench, tmp_path: Path) -> Artifacts:
-    return Artifacts(bench.database.artifacts, open_blobs(str(tmp_path / "blobs")), max_bytes=1_000_000, grace_seconds=3600)
+    return Artifacts(
+        bench.database.artifacts, open_blobs(str(tmp_path / "blobs")), max_bytes=1_000_000, grace_seconds=3600
+    )
 
 
 @pytest.fixture
@@ -71,7 +73,11 @@ def call(tool: str, **args: Any) -> dict[str, Any]:
 @rule("CC-16", "CC-17", "CC-22")
 @case("P4")
 async def test_a_person_writes_in_the_name_of_who_is_signed_in(bench: Bench, boards: Boards):
-    await bench.database.write(lambda connection: connection.execute("insert into users (user_id, name) values ('ada', 'Ada')").fetchall())
+    await bench.database.write(
+        lambda connection: connection.execute(
+            "insert into users (user_id, name) values ('ada', 'Ada')"
+        ).fetchall()
+    )
     ada = Principal(UserId("ada"), "Ada")
     run = await bench.queue.start(ada, "talk", "noop")
     await boards.write(ada, run.run_id, WHITE)
@@ -136,10 +142,14 @@ async def test_what_is_not_there_is_told_apart(bench: Bench, boards: Boards):
 
 @rule("CC-23", "CC-26", "RS-35")
 @case("R3")
-async def test_what_is_too_heavy_is_kept_and_its_marker_leads_to_the_exact_bytes(bench: Bench, boards: Boards, artifacts: Artifacts):
+async def test_what_is_too_heavy_is_kept_and_its_marker_leads_to_the_exact_bytes(
+    bench: Bench, boards: Boards, artifacts: Artifacts
+):
     pixels, text = "iVBORw0KGgoAAAANSUhEUgAA" * 400, "Plain words, and many of them. " * 300
     run_id = await bench.start("noop")
-    await boards.write(THE_OWNER, run_id, Ask(Board.WHITEBOARD, "shot", {"pixels": pixels, "text": text}, "camera"))
+    await boards.write(
+        THE_OWNER, run_id, Ask(Board.WHITEBOARD, "shot", {"pixels": pixels, "text": text}, "camera")
+    )
 
     async def fetched(marker: dict[str, Any]) -> bytes:
         assert marker["redacted"] is True
@@ -153,9 +163,13 @@ async def test_what_is_too_heavy_is_kept_and_its_marker_leads_to_the_exact_bytes
     assert len(msgspec.json.encode(told)) < 2_500
     assert (await fetched(told["value"]["pixels"])).decode() == pixels
     assert (await fetched(told["value"]["text"])).decode() == text
-    stored = await bench.database.read(lambda connection: [tuple(row) for row in connection.execute("select * from boards, run_events")])
+    stored = await bench.database.read(
+        lambda connection: [tuple(row) for row in connection.execute("select * from boards, run_events")]
+    )
     assert pixels[:2_100] not in str(stored)
-    referred = await bench.database.read(lambda connection: connection.execute("select artifact_id from artifact_refs").fetchall())
+    referred = await bench.database.read(
+        lambda connection: connection.execute("select artifact_id from artifact_refs").fetchall()
+    )
     assert len(referred) == 2
 
 
@@ -174,7 +188,9 @@ async def test_a_write_whose_heavy_part_cannot_be_kept_is_not_stored(bench: Benc
     boards = Boards(bench.database.boards, AwayKeeper(), bench.database.bell, LIMITS)
     run_id = await bench.start("noop")
     with pytest.raises(Unavailable):
-        await boards.write(THE_OWNER, run_id, Ask(Board.WHITEBOARD, "k", "iVBORw0KGgoAAAANSUhEUgAA" * 400, "n"))
+        await boards.write(
+            THE_OWNER, run_id, Ask(Board.WHITEBOARD, "k", "iVBORw0KGgoAAAANSUhEUgAA" * 400, "n")
+        )
     assert await boards.read_all(OWNER, run_id, Board.WHITEBOARD, None) == []
     assert await bench.log(run_id) == []
     await boards.write(THE_OWNER, run_id, WHITE)  # what is light needs no object store
@@ -190,22 +206,46 @@ async def test_an_agent_writes_and_reads_the_whiteboard_of_its_run(bench: Bench,
         boards,
         call("WhiteboardWrite", key="plan", value=[1, {"a": None}]),
         call("WhiteboardRead", key="plan"),
-        call("WhiteboardWrite", key="plan", value="$last.value", expected_version="$last.version", node_id="writer"),
+        call(
+            "WhiteboardWrite",
+            key="plan",
+            value="$last.value",
+            expected_version="$last.version",
+            node_id="writer",
+        ),
         call("WhiteboardRead"),
     )
     assert [result["result"] for result in results] == [
         {"key": "plan", "version": 1},
-        {"key": "plan", "version": 1, "value": [1, {"a": None}], "written_by": {"agent_id": "main", "node_id": "tool_loop"}},
+        {
+            "key": "plan",
+            "version": 1,
+            "value": [1, {"a": None}],
+            "written_by": {"agent_id": "main", "node_id": "tool_loop"},
+        },
         {"key": "plan", "version": 2},
-        {"entries": [{"key": "plan", "version": 2, "value": [1, {"a": None}], "written_by": {"agent_id": "main", "node_id": "writer"}}]},
+        {
+            "entries": [
+                {
+                    "key": "plan",
+                    "version": 2,
+                    "value": [1, {"a": None}],
+                    "written_by": {"agent_id": "main", "node_id": "writer"},
+                }
+            ]
+        },
     ]
     told = await events_of(bench, run_id, "whiteboard.write")
     assert [event["provenance"] for event in told] == [
         {"agent_id": "main", "node_id": "tool_loop", "run_id": run_id},
         {"agent_id": "main", "node_id": "writer", "run_id": run_id},
     ]
-    types = [one for one in await bench.types(run_id) if one in ("tool.call", "whiteboard.write", "tool.result")]
-    assert types[:3] == ["tool.call", "whiteboard.write", "tool.result"], "the log says what is about to be done before it is"
+    types = [
+        one for one in await bench.types(run_id) if one in ("tool.call", "whiteboard.write", "tool.result")
+    ]
+    assert types[:3] == ["tool.call", "whiteboard.write", "tool.result"], (
+        "the log says what is about to be done before it is"
+    )
 
 
 @rule("CC-20", "CC-28")
@@ -248,7 +288,9 @@ REFUSED_CALLS = [
 
 @rule("CC-16", "CC-17", "CC-18", "CC-20", "CC-21")
 @case("P4")
-async def test_a_call_that_is_not_right_is_told_to_the_model_and_changes_nothing(bench: Bench, boards: Boards):
+async def test_a_call_that_is_not_right_is_told_to_the_model_and_changes_nothing(
+    bench: Bench, boards: Boards
+):
     run_id, results = await played(bench, boards, *(call(tool, **args) for _, tool, args, _ in REFUSED_CALLS))
     for (says, _, _, told), result in zip(REFUSED_CALLS, results, strict=True):
         assert told in result.get("error", ""), says
@@ -259,20 +301,24 @@ async def test_a_call_that_is_not_right_is_told_to_the_model_and_changes_nothing
 @rule("RS-35")
 async def test_an_agent_reads_a_heavy_value_whole(bench: Bench, boards: Boards):
     written = {"pixels": "iVBORw0KGgoAAAANSUhEUgAA" * 200, "redacted": True}
-    run_id = await bench.start(script(call("WhiteboardRead", key="k"), call("WhiteboardWrite", key="copy", value="$last.value")))
+    run_id = await bench.start(
+        script(call("WhiteboardRead", key="k"), call("WhiteboardWrite", key="copy", value="$last.value"))
+    )
     await boards.write(THE_OWNER, run_id, Ask(Board.WHITEBOARD, "k", written, "camera"))
     async with at_work(bench.worker(*board_tools(boards))):
         await ended(bench, run_id)
     stored, copy = await boards.read_all(OWNER, run_id, Board.WHITEBOARD, None)
     assert stored.value == copy.value
     assert "iVBORw0KGgo" not in stored.value
-    assert await boards.whole(OWNER, copy) == written
+    assert await boards.restore(OWNER, copy) == written
 
 
 async def test_a_board_too_large_to_read_whole_is_read_key_by_key(bench: Bench, boards: Boards):
     """What a tool may answer has a limit of its own: 10,000 bytes here."""
     writes = [call("WhiteboardWrite", key=f"k{nth}", value="x" * 4_000) for nth in range(3)]
-    _, results = await played(bench, boards, *writes, call("WhiteboardRead"), call("WhiteboardRead", key="k2"))
+    _, results = await played(
+        bench, boards, *writes, call("WhiteboardRead"), call("WhiteboardRead", key="k2")
+    )
     assert "ask for less" in results[3]["error"]
     assert results[4]["result"]["version"] == 1
 
@@ -301,7 +347,9 @@ async def taken_over(bench: Bench, clock: TurnableClock) -> None:
 
 @case("J7")
 @rule("RX-13", "RS-39")
-async def test_an_agent_whose_claim_is_lost_writes_nothing(bench: Bench, boards: Boards, clock: TurnableClock):
+async def test_an_agent_whose_claim_is_lost_writes_nothing(
+    bench: Bench, boards: Boards, clock: TurnableClock
+):
     run_id = await bench.start("noop")
     [claim] = await bench.runs.claim_queued(WorkerId("wrk_slow"), 1, 15, 0)
     await boards.write_as_agent(ToolContext.of_run(claim), WHITE)
@@ -319,7 +367,9 @@ class LateWrite:
     boards: Boards
     clock: TurnableClock
     has_written: bool = False
-    definition: ToolDefinition = field(default_factory=lambda: ToolDefinition("late", "For a test.", {"type": "object"}))
+    definition: ToolDefinition = field(
+        default_factory=lambda: ToolDefinition("late", "For a test.", {"type": "object"})
+    )
 
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
         await taken_over(self.bench, self.clock)
@@ -329,7 +379,9 @@ class LateWrite:
 
 @case("J7")
 @rule("RX-13", "RS-39")
-async def test_a_worker_whose_tool_hears_of_the_loss_lets_the_run_go(bench: Bench, boards: Boards, clock: TurnableClock):
+async def test_a_worker_whose_tool_hears_of_the_loss_lets_the_run_go(
+    bench: Bench, boards: Boards, clock: TurnableClock
+):
     late = LateWrite(bench, boards, clock)
     run_id = await bench.start(script({"call": "late"}, {"say": "never said"}))
     with structlog.testing.capture_logs() as lines:

@@ -29,7 +29,9 @@ SPEC = {
     "version": 1,
     "toolPolicy": {"allow": ["gsv__Echo"]},
     "state": {"n": 0},
-    "actions": {"say": {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "{{state.n}}"}, "saveAs": "said"}},
+    "actions": {
+        "say": {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "{{state.n}}"}, "saveAs": "said"}
+    },
 }
 
 
@@ -45,10 +47,22 @@ async def canvas(stage: Stage, operation: str, context: ToolContext = PERSON, **
 
 
 @rule("CV-49")
-async def test_with_this_tool_alone_an_agent_makes_a_canvas_with_state_and_actions_in_a_run(stage: Stage, bench: Bench) -> None:
+async def test_with_this_tool_alone_an_agent_makes_a_canvas_with_state_and_actions_in_a_run(
+    stage: Stage, bench: Bench
+) -> None:
     page = '<h1 data-gsv-text="state.n"></h1>'
-    asked = {"operation": "upsert", "canvasId": "c", "title": "Mine", "spec": SPEC, "assets": {"assets/index.html": page}}
-    patch = {"operation": "patchState", "canvasId": "c", "patch": [{"op": "replace", "path": "/n", "value": 7}]}
+    asked = {
+        "operation": "upsert",
+        "canvasId": "c",
+        "title": "Mine",
+        "spec": SPEC,
+        "assets": {"assets/index.html": page},
+    }
+    patch = {
+        "operation": "patchState",
+        "canvasId": "c",
+        "patch": [{"op": "replace", "path": "/n", "value": 7}],
+    }
     run_id = await bench.start(
         script(
             {"call": "gsv__Canvas", "args": asked},
@@ -74,12 +88,21 @@ async def test_with_this_tool_alone_an_agent_makes_a_canvas_with_state_and_actio
 @rule("CV-49")
 async def test_get_list_open_and_close_say_what_there_is(stage: Stage) -> None:
     made = await canvas(stage, "upsert", canvasId="c", spec=SPEC)
-    assert (made["canvasId"], made["revision"], made["viewUrl"], made["warnings"]) == ("c", 1, "/canvas/main/c", [])
+    assert (made["canvasId"], made["revision"], made["viewUrl"], made["warnings"]) == (
+        "c",
+        1,
+        "/canvas/main/c",
+        [],
+    )
     got = await canvas(stage, "get", canvasId="c")
     assert (got["state"], got["spec"], got["accepted"]) == ({"n": 0}, SPEC, False)
-    assert (await canvas(stage, "list"))["canvases"] == [{"canvasId": "c", "agentId": "main", "title": "c", "revision": 1}]
+    assert (await canvas(stage, "list"))["canvases"] == [
+        {"canvasId": "c", "agentId": "main", "title": "c", "revision": 1}
+    ]
     opened = await canvas(stage, "open", canvasId="c")
-    assert (await canvas(stage, "close", canvasId="c", viewId=opened["viewId"]))["closed"] == [opened["viewId"]]
+    assert (await canvas(stage, "close", canvasId="c", viewId=opened["viewId"]))["closed"] == [
+        opened["viewId"]
+    ]
     assert (await canvas(stage, "get", canvasId="c"))["views"] == 0
 
 
@@ -113,7 +136,9 @@ async def test_an_agent_sees_which_of_its_jobs_fail_and_why(bench: Bench) -> Non
     ],
 )
 @rule("CV-49")
-async def test_what_cannot_be_done_is_told_by_its_error(stage: Stage, args: Mapping[str, Any], error: type[Exception]) -> None:
+async def test_what_cannot_be_done_is_told_by_its_error(
+    stage: Stage, args: Mapping[str, Any], error: type[Exception]
+) -> None:
     await canvas(stage, "upsert", canvasId="c", spec=SPEC)
     with pytest.raises(error):
         await stage.tools.call("gsv__Canvas", args, PERSON)
@@ -135,7 +160,11 @@ async def test_never_of_an_agent_counts_as_auto_until_a_person_accepts_that_spec
         return "touched"
 
     stage = Stage(bench, TestTool("touch", touch))
-    spec = {"version": 1, "toolPolicy": {"allow": ["touch"]}, "actions": {"go": {"kind": "tool.call", "tool": "touch", "confirm": "never"}}}
+    spec = {
+        "version": 1,
+        "toolPolicy": {"allow": ["touch"]},
+        "actions": {"go": {"kind": "tool.call", "tool": "touch", "confirm": "never"}},
+    }
     await canvas(stage, "upsert", canvasId="c", spec=spec)
     assert (await stage.press("go")).status == "asked"
     await stage.library.accept(THE_OWNER, "c", 1)
@@ -149,7 +178,9 @@ async def test_never_of_an_agent_counts_as_auto_until_a_person_accepts_that_spec
 
 @rule("RS-59", "SB-02", "RS-13")
 @case("X6")
-async def test_who_writes_a_spec_has_it_work_in_its_own_folder_and_takes_nothing_over_that_was_asked_before(bench: Bench) -> None:
+async def test_who_writes_a_spec_has_it_work_in_its_own_folder_and_takes_nothing_over_that_was_asked_before(
+    bench: Bench,
+) -> None:
     """Neither by a title nor by a spec does an agent get at another session's files, or put its own in the place of what was shown."""
     worked_in: list[str] = []
 
@@ -160,7 +191,10 @@ async def test_who_writes_a_spec_has_it_work_in_its_own_folder_and_takes_nothing
     async def nothing(_: Mapping[str, Any]) -> Any: ...
 
     stage = Stage(bench, Where("where", nothing))
-    spec = {"toolPolicy": {"allow": ["where"]}, "actions": {"go": {"kind": "tool.call", "tool": "where", "confirm": "always"}}}
+    spec = {
+        "toolPolicy": {"allow": ["where"]},
+        "actions": {"go": {"kind": "tool.call", "tool": "where", "confirm": "always"}},
+    }
     await stage.create(spec)
     evil = ToolContext(THE_OWNER, "agent:main:evil")
     asked = await stage.press("go")
@@ -203,7 +237,9 @@ async def test_a_page_that_an_agent_writes_is_not_the_one_that_a_person_stands_f
         with pytest.raises(RevisionConflict):
             await stage.library.accept(THE_OWNER, "c", seen)
         await stage.assets.put(THE_OWNER, "c", "assets/mine.css", b"", None)
-        assert not (await stage.library.get(THE_OWNER, "c")).canvas.is_accepted, "who adds something has not accepted the rest"
+        assert not (await stage.library.get(THE_OWNER, "c")).canvas.is_accepted, (
+            "who adds something has not accepted the rest"
+        )
         await stage.library.accept(THE_OWNER, "c", seen + 2)
     await canvas(stage, "patchState", canvasId="c", patch=[{"op": "add", "path": "/n", "value": 7}])
     await stage.assets.put(THE_OWNER, "c", path, b"<p>", None)
@@ -229,13 +265,17 @@ async def _agent_of_a_run(stage: Stage) -> ToolContext:
 
 @rule("RS-59", "CV-05")
 @case("X4")
-async def test_a_button_that_calls_gsv_canvas_writes_as_an_agent_does_even_when_a_person_presses_it(bench: Bench) -> None:
+async def test_a_button_that_calls_gsv_canvas_writes_as_an_agent_does_even_when_a_person_presses_it(
+    bench: Bench,
+) -> None:
     stage = Stage(bench)
     inner = {"version": 1, "toolPolicy": {"allow": ["gsv__Sleep"]}, "actions": {}}
     upsert = {"operation": "upsert", "canvasId": "c", "spec": inner}
     spec = {
         "toolPolicy": {"allow": ["gsv__Canvas"]},
-        "actions": {"widen": {"kind": "tool.call", "tool": "gsv__Canvas", "args": upsert, "confirm": "never"}},
+        "actions": {
+            "widen": {"kind": "tool.call", "tool": "gsv__Canvas", "args": upsert, "confirm": "never"}
+        },
     }
     await stage.create(spec)
     await stage.press("widen")
@@ -259,7 +299,9 @@ async def test_another_user_s_canvases_and_logs_are_not_there(stage: Stage, benc
 
 
 @rule("CV-49")
-async def test_logs_are_read_as_lines_of_a_run_a_canvas_or_a_session_newest_last(stage: Stage, bench: Bench) -> None:
+async def test_logs_are_read_as_lines_of_a_run_a_canvas_or_a_session_newest_last(
+    stage: Stage, bench: Bench
+) -> None:
     first = await bench.start(script({"think": "hidden thought"}, {"say": "one"}), session="s")
     async with at_work(bench.worker()):
         await ended(bench, first)
@@ -281,8 +323,14 @@ async def test_logs_are_read_as_lines_of_a_run_a_canvas_or_a_session_newest_last
 
 
 async def test_an_agent_adds_what_is_no_text_as_base64(stage: Stage, bench: Bench) -> None:
-    assets = {"assets/index.html": "<img src=a.png>", "assets/a.png": {"base64": base64.b64encode(b"\x89PNG\xff").decode()}}
-    assert (await canvas(stage, "upsert", canvasId="c", assets=assets))["assets"] == ["assets/a.png", "assets/index.html"]
+    assets = {
+        "assets/index.html": "<img src=a.png>",
+        "assets/a.png": {"base64": base64.b64encode(b"\x89PNG\xff").decode()},
+    }
+    assert (await canvas(stage, "upsert", canvasId="c", assets=assets))["assets"] == [
+        "assets/a.png",
+        "assets/index.html",
+    ]
     _, content, _ = await stage.assets.read(THE_OWNER, "c", "assets/a.png")
     assert content == b"\x89PNG\xff"
     for wrong in ({"base64": "?"}, {"base64": 5}, {"text": "x"}, 5):

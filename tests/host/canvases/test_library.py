@@ -64,7 +64,9 @@ async def studio(bench: Bench) -> Studio:
 
 
 @rule("CV-35")
-async def test_views_of_an_instance_that_died_run_out_and_another_one_tells_so(studio: Studio, bench: Bench, clock: TurnableClock) -> None:
+async def test_views_of_an_instance_that_died_run_out_and_another_one_tells_so(
+    studio: Studio, bench: Bench, clock: TurnableClock
+) -> None:
     dead, alive = studio.views, Studio(bench).views
     await dead.open(THE_OWNER, "c", "browser", "con_dead")
     mine, _ = await alive.open(THE_OWNER, "c", "phone", "con_alive")
@@ -85,7 +87,9 @@ async def test_views_of_an_instance_that_died_run_out_and_another_one_tells_so(s
 
 
 @rule("CV-35")
-async def test_one_look_at_the_views_that_breaks_is_not_the_last(studio: Studio, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_look_at_the_views_that_breaks_is_not_the_last(
+    studio: Studio, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = bench.database.canvases
     expired, broken = store.expired_views, list[bool]()
 
@@ -116,7 +120,9 @@ async def test_who_comes_back_to_another_instance_looks_at_it_once(studio: Studi
     back, whole = await alive.open(THE_OWNER, "c", "browser", "con_back")
     again, _ = await alive.open(THE_OWNER, "c", "browser", "con_back")
     assert {view.view_id for view in whole.live_views} == {other.view_id, single.view_id, back.view_id}
-    kinds = [(data["status"], data["views"]) for kind, data in await studio.log() if kind == "canvas.view.updated"]
+    kinds = [
+        (data["status"], data["views"]) for kind, data in await studio.log() if kind == "canvas.view.updated"
+    ]
     assert kinds == [("opened", 1), ("opened", 2), ("opened", 3), ("closed", 2), ("opened", 3), ("opened", 4)]
     assert set(await alive.close(THE_OWNER, "c", "con_back", None)) == {back.view_id, again.view_id}
 
@@ -140,13 +146,19 @@ async def test_a_connection_leaves_all_its_canvases_and_those_that_are_gone(stud
     await studio.library.delete(THE_OWNER, "c")
     await studio.views.leave(THE_OWNER, "con_1")
     assert (await studio.library.get(THE_OWNER, "d")).views == []
-    assert [data["status"] for kind, data in await studio.log("d") if kind == "canvas.view.updated"] == ["opened", "closed"]
+    assert [data["status"] for kind, data in await studio.log("d") if kind == "canvas.view.updated"] == [
+        "opened",
+        "closed",
+    ]
 
 
 async def test_a_blob_whose_writer_died_is_swept_once_it_is_old_and_no_asset_ever_is(studio: Studio) -> None:
     await studio.assets.put(THE_OWNER, "c", "assets/a.txt", b"mine", None)
     [stray] = await studio.assets.store(
-        THE_OWNER.user_id, "main", (await studio.library.get(THE_OWNER, "c")).canvas.canvas_id, {"assets/b.txt": b"x"}
+        THE_OWNER.user_id,
+        "main",
+        (await studio.library.get(THE_OWNER, "c")).canvas.canvas_id,
+        {"assets/b.txt": b"x"},
     )
     assert await studio.assets.sweep() == 0, "its writer may still be about to give it a row"
     assert await studio.assets.sweep(grace_seconds=-1) == 1
@@ -171,7 +183,9 @@ async def test_what_is_refused_leaves_no_blob(studio: Studio) -> None:
     with pytest.raises(NotFound):
         await studio.assets.put(THE_OWNER, "none", "assets/a", b"x", None)
     with pytest.raises(BadInput, match="at most 3 assets"):
-        await studio.library.create(THE_OWNER, Draft(canvas_id="e", assets={f"assets/{n}": b"x" for n in range(4)}))
+        await studio.library.create(
+            THE_OWNER, Draft(canvas_id="e", assets={f"assets/{n}": b"x" for n in range(4)})
+        )
     assert await studio.keys() == kept
 
 
@@ -187,7 +201,9 @@ async def test_a_lost_blob_is_told_as_damage_and_never_as_other_bytes(studio: St
     assert (await studio.assets.read(THE_OWNER, "c", "assets/a"))[1] == b"again"
 
 
-async def test_a_blob_store_that_is_away_changes_nothing(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_blob_store_that_is_away_changes_nothing(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def away(*_: object, **__: object) -> int:
         raise Unavailable(what="The blob store")
 
@@ -208,12 +224,28 @@ async def test_a_state_over_the_limit_is_refused_by_every_way_in(studio: Studio)
         await studio.library.upsert(THE_OWNER, Draft(canvas_id="c", state=big))
     with pytest.raises(TooLarge):
         await studio.library.create(THE_OWNER, Draft(canvas_id="e", spec={"state": big}))
-    patch = [{"op": "add", "path": "/text", "value": "x y " * 400}, {"op": "add", "path": "/more", "value": "x y " * 400}]
+    patch = [
+        {"op": "add", "path": "/text", "value": "x y " * 400},
+        {"op": "add", "path": "/more", "value": "x y " * 400},
+    ]
     with pytest.raises(TooLarge):
-        await studio.library.patch(THE_OWNER, "c", state_patch=patch, spec=None, title=None, expected_revision=None)
+        await studio.library.patch(
+            THE_OWNER, "c", state_patch=patch, spec=None, title=None, expected_revision=None
+        )
 
 
-@pytest.mark.parametrize("key", ["agent:main", "main", "agent::x", "agent:main:", "agent:a b:c", "agent:main:" + "x" * 300, "user:main:x"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "agent:main",
+        "main",
+        "agent::x",
+        "agent:main:",
+        "agent:a b:c",
+        "agent:main:" + "x" * 300,
+        "user:main:x",
+    ],
+)
 async def test_an_owner_session_key_is_of_an_agent_s_session(studio: Studio, key: str) -> None:
     with pytest.raises(BadInput, match="ownerSessionKey"):
         await studio.library.create(THE_OWNER, Draft(canvas_id="e", owner_session_key=key))

@@ -29,7 +29,14 @@ if TYPE_CHECKING:
 
 CONTEXT = ToolContext(THE_OWNER, "agent:main:main")
 LIMITS = NodeLimits(
-    seconds=30, heard_seconds=30, poll_seconds=0.02, call_seconds=20, calls=4, nodes=3, result_bytes=10_000, offer=OfferLimits(10, 10_000)
+    seconds=30,
+    heard_seconds=30,
+    poll_seconds=0.02,
+    call_seconds=20,
+    calls=4,
+    nodes=3,
+    result_bytes=10_000,
+    offer=OfferLimits(10, 10_000),
 )
 TOOLS = [{"name": "Echo", "inputSchema": {"type": "object"}}]
 
@@ -106,7 +113,9 @@ class Instance:
         self.store: Any = Weather(bench.database.nodes)
         self.nodes = Nodes(self.store, bench.artifacts, bench.database.bell, bench.audit, limits)
 
-    async def connect(self, node_id: str = "laptop", tools: Any = TOOLS) -> tuple[ConnectedNode, Link, Arrival]:
+    async def connect(
+        self, node_id: str = "laptop", tools: Any = TOOLS
+    ) -> tuple[ConnectedNode, Link, Arrival]:
         link, arrival = Link(), Arrival(THE_OWNER, node_id, tools, new_connection_id(), "1", "test")
         one = await self.nodes.enter(arrival, link)
         self.nodes.open(one)
@@ -149,7 +158,9 @@ async def why(call: asyncio.Task[Any]) -> str:
 
 @rule("CV-03")
 @pytest.mark.parametrize("caller", [0, 1])
-async def test_a_call_finds_its_node_from_either_instance(pair: tuple[Instance, Instance], caller: int) -> None:
+async def test_a_call_finds_its_node_from_either_instance(
+    pair: tuple[Instance, Instance], caller: int
+) -> None:
     one, link, _ = await pair[0].connect()
     call = asyncio.create_task(pair[caller].use(args={"n": 1}))
     assert await answered(one, link, {"n": 2}) == ("Echo", {"n": 1})
@@ -176,14 +187,18 @@ async def test_one_that_was_refused_has_left_nothing_behind(pair: tuple[Instance
     with pytest.raises(TooMany):
         await here.connect("four")
     with pytest.raises(Forbidden):
-        await here.nodes.enter(Arrival(replace(THE_OWNER, only_node="one"), "two", TOOLS, new_connection_id()), Link())
+        await here.nodes.enter(
+            Arrival(replace(THE_OWNER, only_node="one"), "two", TOOLS, new_connection_id()), Link()
+        )
     assert await here.names() == await pair[1].names() == ["one__Echo", "three__Echo", "two__Echo"]
 
 
 # --- two instances ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_row_that_was_swept_while_its_node_was_there_comes_back(pair: tuple[Instance, Instance], bench: Bench) -> None:
+async def test_a_row_that_was_swept_while_its_node_was_there_comes_back(
+    pair: tuple[Instance, Instance], bench: Bench
+) -> None:
     """The instance was slow for a while, not dead."""
     here, there = pair
     one, link, _ = await here.connect()
@@ -214,7 +229,9 @@ async def test_an_older_connection_is_let_go_even_if_nobody_rang(
     assert await soon(call) == "done"
 
 
-async def test_nodes_of_an_instance_that_is_not_heard_of_run_out(pair: tuple[Instance, Instance], clock: TurnableClock) -> None:
+async def test_nodes_of_an_instance_that_is_not_heard_of_run_out(
+    pair: tuple[Instance, Instance], clock: TurnableClock
+) -> None:
     here, there = pair
     await here.connect()
     assert await there.names() == ["laptop__Echo"]
@@ -237,7 +254,15 @@ async def test_a_call_ends_at_the_node_when_its_time_is_over(bench: Bench) -> No
     bench.clock.stop()  # so that its time is not over before it is asked
     here = Instance(bench)
     one, link, _ = await here.connect()
-    new = NewCall(new_call_id(), OWNER, one.node.connection_id, "tool.invoke", '{"tool":"Echo","args":{}}', 0.3, heard_seconds=30)
+    new = NewCall(
+        new_call_id(),
+        OWNER,
+        one.node.connection_id,
+        "tool.invoke",
+        '{"tool":"Echo","args":{}}',
+        0.3,
+        heard_seconds=30,
+    )
     assert await bench.database.nodes.place(new)
     async with asyncio.timeout(PATIENCE_SECONDS):
         call_id, _, _ = await link.asked.get()
@@ -263,7 +288,9 @@ async def test_what_a_newer_instance_asks_and_we_do_not_know_is_answered(bench: 
 
 
 @pytest.mark.parametrize("change", ["it comes", "it goes"])
-async def test_what_was_read_before_a_node_came_or_went_is_not_believed_after(bench: Bench, change: str) -> None:
+async def test_what_was_read_before_a_node_came_or_went_is_not_believed_after(
+    bench: Bench, change: str
+) -> None:
     """The answer of the store was on its way when the bell rang: it is of before."""
     limits = replace(LIMITS, poll_seconds=600)  # what is believed is believed for long
     here, there = Instance(bench, limits), Instance(bench, limits)
@@ -289,7 +316,9 @@ async def test_what_was_read_before_a_node_came_or_went_is_not_believed_after(be
         await instance.nodes.close()
 
 
-async def test_a_result_beyond_the_limit_is_not_stored_for_another_instance(pair: tuple[Instance, Instance], bench: Bench) -> None:
+async def test_a_result_beyond_the_limit_is_not_stored_for_another_instance(
+    pair: tuple[Instance, Instance], bench: Bench
+) -> None:
     here, there = pair
     one, link, _ = await here.connect()
     fits = "x" * (LIMITS.result_bytes - 2)  # with its quotes
@@ -302,7 +331,9 @@ async def test_a_result_beyond_the_limit_is_not_stored_for_another_instance(pair
 
     async def stored() -> list[Any]:
         return await bench.database.read(
-            lambda connection: connection.execute("select answer from calls where answer is not null").fetchall()
+            lambda connection: connection.execute(
+                "select answer from calls where answer is not null"
+            ).fetchall()
         )
 
     async def is_answered() -> bool:
@@ -312,7 +343,10 @@ async def test_a_result_beyond_the_limit_is_not_stored_for_another_instance(pair
     [row] = await stored()
     assert len(row["answer"]) < 200
     there.store.away = set()
-    assert f"its result of {LIMITS.result_bytes + 1} bytes is over the limit of {LIMITS.result_bytes}" in await why(call)
+    assert (
+        f"its result of {LIMITS.result_bytes + 1} bytes is over the limit of {LIMITS.result_bytes}"
+        in await why(call)
+    )
 
 
 # --- when the store is away ---------------------------------------------------------------------------------------------
@@ -361,7 +395,9 @@ async def test_a_call_that_cannot_be_placed_is_told_at_once(pair: tuple[Instance
         await there.use()
 
 
-async def test_a_node_leaves_here_at_once_though_the_store_is_away(pair: tuple[Instance, Instance], clock: TurnableClock) -> None:
+async def test_a_node_leaves_here_at_once_though_the_store_is_away(
+    pair: tuple[Instance, Instance], clock: TurnableClock
+) -> None:
     here, there = pair
     _, link, arrival = await here.connect()
     call = asyncio.create_task(here.use())
@@ -398,7 +434,9 @@ async def test_the_duty_goes_on_after_the_store_was_away(pair: tuple[Instance, I
 
 
 @case("X8")
-async def test_a_cancelled_call_is_stopped_wherever_it_has_got_to(pair: tuple[Instance, Instance], bench: Bench) -> None:
+async def test_a_cancelled_call_is_stopped_wherever_it_has_got_to(
+    pair: tuple[Instance, Instance], bench: Bench
+) -> None:
     here, there = pair
     _, link, _ = await here.connect()
     for turns in range(20):  # at any moment of its way
@@ -410,7 +448,9 @@ async def test_a_cancelled_call_is_stopped_wherever_it_has_got_to(pair: tuple[In
             await call
 
     async def nothing_is_left() -> bool:
-        rows: list[Any] = await bench.database.read(lambda connection: connection.execute("select * from calls").fetchall())
+        rows: list[Any] = await bench.database.read(
+            lambda connection: connection.execute("select * from calls").fetchall()
+        )
         return not rows and link.asked.qsize() == link.cancelled.qsize()
 
     await until(nothing_is_left)
@@ -418,7 +458,9 @@ async def test_a_cancelled_call_is_stopped_wherever_it_has_got_to(pair: tuple[In
 
 @rule("CV-23")
 @case("X8")
-async def test_what_an_instance_asked_that_died_is_stopped_at_the_node(pair: tuple[Instance, Instance], clock: TurnableClock) -> None:
+async def test_what_an_instance_asked_that_died_is_stopped_at_the_node(
+    pair: tuple[Instance, Instance], clock: TurnableClock
+) -> None:
     """And not one moment too soon: as long as it says that it waits, the command goes on."""
     holder, caller = pair
     clock.stop()
@@ -440,11 +482,15 @@ async def test_what_an_instance_asked_that_died_is_stopped_at_the_node(pair: tup
     caller.store.away = set()
     for _ in range(2):
         await caller.nodes._elsewhere.renew()
-    assert "was not heard of for too long" in await why(call), "it was not dead after all, and does not wait in vain"
+    assert "was not heard of for too long" in await why(call), (
+        "it was not dead after all, and does not wait in vain"
+    )
 
 
 @case("D2")
-async def test_a_store_that_was_away_has_heard_of_nobody_and_nothing_is_stopped_for_that(bench: Bench, clock: TurnableClock) -> None:
+async def test_a_store_that_was_away_has_heard_of_nobody_and_nothing_is_stopped_for_that(
+    bench: Bench, clock: TurnableClock
+) -> None:
     limits = replace(LIMITS, call_seconds=600)
     holder, caller = Instance(bench, limits), Instance(bench, limits)
     one, link, _ = await holder.connect()
@@ -518,7 +564,9 @@ async def test_as_long_as_somebody_waits_that_is_said_by_itself(bench: Bench, cl
                 while await said.get() < clock.ahead:
                     pass
     assert link.cancelled.empty()
-    assert one.answered(call_id, Answer("done")), "after twice the time for which nobody is believed without a word"
+    assert one.answered(call_id, Answer("done")), (
+        "after twice the time for which nobody is believed without a word"
+    )
     async with asyncio.timeout(PATIENCE_SECONDS):
         assert await soon(call) == "done"
     for instance in (holder, caller):
@@ -526,7 +574,9 @@ async def test_as_long_as_somebody_waits_that_is_said_by_itself(bench: Bench, cl
 
 
 @rule("CV-23")
-async def test_a_look_for_answers_that_hangs_keeps_nobody_from_saying_that_they_wait(bench: Bench, clock: TurnableClock) -> None:
+async def test_a_look_for_answers_that_hangs_keeps_nobody_from_saying_that_they_wait(
+    bench: Bench, clock: TurnableClock
+) -> None:
     """A slow bucket, a dead connection of the pool: the other calls of this instance are waited for all the same."""
     limits = replace(LIMITS, heard_seconds=0.3)
     holder, caller = Instance(bench, limits), Instance(bench, limits)
@@ -565,7 +615,9 @@ async def test_an_answer_that_is_being_fetched_is_not_missed(pair: tuple[Instanc
         begun, may_go_on = held(there.store, "collect", is_done=True)
         assert one.answered(call_id, Answer("done"))
         await begun.wait()
-        while await there.store.renew_calls([call_id], 30):  # as long as a look comes before the answer is stored, it goes on without it
+        while await there.store.renew_calls(
+            [call_id], 30
+        ):  # as long as a look comes before the answer is stored, it goes on without it
             may_go_on.set()
             begun, may_go_on = held(there.store, "collect", is_done=True)
             await begun.wait()

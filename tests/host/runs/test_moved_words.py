@@ -32,7 +32,9 @@ BEFORE, BEHIND = "Here it is, as you asked: ", ", and that was all that there is
 
 def in_chunks(text: str, size: int) -> list[dict[str, Any]]:
     """As a model streams it."""
-    return [step for at in range(0, len(text), size) for step in ({"say": text[at : at + size]}, {"wait_ms": 1})]
+    return [
+        step for at in range(0, len(text), size) for step in ({"say": text[at : at + size]}, {"wait_ms": 1})
+    ]
 
 
 SAID = {
@@ -55,8 +57,12 @@ async def whole(bench: Bench, value: Any) -> Any:
 @case("R3")
 @pytest.mark.parametrize("kind", ["say", "think"])
 @pytest.mark.parametrize("how", SAID)
-async def test_base64_that_a_model_streams_is_moved_out_of_its_deltas(bench: Bench, how: str, kind: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("easel.host.runs.log_writer.HELD_SECONDS", 3600.0)  # a machine that stops is no model that pauses
+async def test_base64_that_a_model_streams_is_moved_out_of_its_deltas(
+    bench: Bench, how: str, kind: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(
+        "easel.host.runs.log_writer.HELD_SECONDS", 3600.0
+    )  # a machine that stops is no model that pauses
     steps = [{kind: step["say"]} if "say" in step else step for step in SAID[how]]
     run_id = await bench.start(script(*steps, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "Done."}))
     async with at_work(bench.worker()):
@@ -79,7 +85,9 @@ async def test_base64_that_a_model_streams_is_moved_out_of_its_deltas(bench: Ben
 @rule("RX-06", "RS-38")
 async def test_what_the_model_reads_of_its_own_words_is_whole(bench: Bench):
     """The step that came before is read from the log, where its text is a reference."""
-    run_id = await bench.start(script({"say": BASE64}, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "Done."}))
+    run_id = await bench.start(
+        script({"say": BASE64}, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "Done."})
+    )
     async with at_work(bench.worker()):
         await ended(bench, run_id)
     [step] = [data for event_type, data in await rows(bench, run_id) if event_type == "step.completed"]
@@ -103,10 +111,16 @@ async def sizes(bench: Bench, pause: Callable[[RunId], Awaitable[None]]) -> list
     run_id = await bench.start("noop")
     async with at_work(bench.worker(model=InTwo(lambda: pause(run_id)))):
         await ended(bench, run_id)
-    return [data["text"]["original_size"] for event_type, data in await rows(bench, run_id) if event_type == "message.delta"]
+    return [
+        data["text"]["original_size"]
+        for event_type, data in await rows(bench, run_id)
+        if event_type == "message.delta"
+    ]
 
 
-async def test_what_is_held_back_goes_out_when_nothing_follows_for_long(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+async def test_what_is_held_back_goes_out_when_nothing_follows_for_long(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
     async def a_moment(_: RunId) -> None:
         await asyncio.sleep(4 * DELTA_SECONDS)
 

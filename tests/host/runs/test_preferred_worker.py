@@ -81,7 +81,9 @@ async def had(bench: Bench, session: str, worker_id: WorkerId) -> None:
 
 async def worker_of(bench: Bench, run_id: RunId) -> str:
     def owner(connection: Any) -> str:
-        return connection.execute("select owner_id from runs where run_id = ?", (run_id,)).fetchone()["owner_id"]
+        return connection.execute("select owner_id from runs where run_id = ?", (run_id,)).fetchone()[
+            "owner_id"
+        ]
 
     return await bench.database.read(owner)
 
@@ -101,10 +103,14 @@ async def test_every_session_keeps_the_worker_that_it_had(bench: Bench):
         await had(bench, session, worker_id)
     async with at_work(workers[0]), at_work(workers[1]):
         for _ in range(2):
-            runs = [(await bench.start("noop", session), worker_id) for session, worker_id in sessions.items()]
+            runs = [
+                (await bench.start("noop", session), worker_id) for session, worker_id in sessions.items()
+            ]
             for run_id, worker_id in runs:
                 assert await waited(bench, run_id) < PATIENCE_SECONDS
-                assert await worker_of(bench, run_id) == worker_id, "by chance this would be so in one case of 2**40"
+                assert await worker_of(bench, run_id) == worker_id, (
+                    "by chance this would be so in one case of 2**40"
+                )
 
 
 @rule("SB-12", "RX-31")
@@ -113,7 +119,10 @@ async def test_messages_that_wait_stay_with_it_too_and_in_order(bench: Bench):
     for n, worker in enumerate(workers):
         await had(bench, f"s{n}", worker.worker_id)
     async with at_work(workers[0]), at_work(workers[1]):
-        runs = [(await bench.start(script({"wait_ms": 5}), f"s{n % 2}"), workers[n % 2].worker_id) for n in range(20)]
+        runs = [
+            (await bench.start(script({"wait_ms": 5}), f"s{n % 2}"), workers[n % 2].worker_id)
+            for n in range(20)
+        ]
         for run_id, worker_id in runs:
             await ended(bench, run_id)
             assert await worker_of(bench, run_id) == worker_id
@@ -131,13 +140,17 @@ async def test_one_whose_worker_is_gone_starts_when_its_moment_is_over_and_the_n
     async with settled(bench):
         assert await waited(bench, await bench.start("noop")) >= A_MOMENT, "it was not left to the other"
         bench.clock.stop()  # so that nobody's moment is ever over
-        assert await waited(bench, await bench.start("noop")) < A_MOMENT, "the session has another worker by now"
+        assert await waited(bench, await bench.start("noop")) < A_MOMENT, (
+            "the session has another worker by now"
+        )
 
 
 @rule("SB-12", "RX-51")
 async def test_what_was_left_to_the_dead_before_a_worker_came_is_found_as_soon(bench: Bench):
     await had(bench, "s", DEAD)
-    run_id = (await bench.runs.enqueue(a_run("s", "noop"))).run.run_id  # without a ring: nobody was there to hear it
+    run_id = (
+        await bench.runs.enqueue(a_run("s", "noop"))
+    ).run.run_id  # without a ring: nobody was there to hear it
     async with at_work(a_worker(bench, prefer=1.0)):
         assert (await ended(bench, run_id)).status is Status.COMPLETED
 
@@ -169,7 +182,9 @@ async def test_what_was_left_is_found_however_much_has_passed_since(bench: Bench
         left = await bench.start("noop")
         passed = f"update run_counters set turn_no = turn_no + {2 * NEAR_TURNS}"
         await bench.database.write(lambda connection: connection.execute(passed).rowcount)
-        newer = await bench.start("noop", "new")  # is taken at once, and then the near end of the queue is here
+        newer = await bench.start(
+            "noop", "new"
+        )  # is taken at once, and then the near end of the queue is here
         assert (await ended(bench, newer)).status is Status.COMPLETED
         assert await waited(bench, left) >= A_MOMENT
 
@@ -186,7 +201,9 @@ async def test_without_the_setting_whoever_is_first_takes_it(bench: Bench):
 async def test_the_other_looks_once_and_who_is_alone_never_looks_twice(bench: Bench):
     """One look when the moment is over, for all that came together; nothing else, and nothing at all for one's own sessions."""
     counted = [CountedRuns(bench) for _ in range(2)]
-    mine, other = (a_worker(bench, prefer=A_MOMENT, runs=one, slots=16) for one in counted)  # room for all of them at once
+    mine, other = (
+        a_worker(bench, prefer=A_MOMENT, runs=one, slots=16) for one in counted
+    )  # room for all of them at once
     for n in range(8):
         await had(bench, f"s{n}", mine.worker_id)
     async with at_work(mine), at_work(other):
@@ -203,7 +220,9 @@ async def test_the_other_looks_once_and_who_is_alone_never_looks_twice(bench: Be
             await ended(bench, run_id)
 
         async def has_come_to_rest() -> bool:
-            return not (mine._held or mine._wake.is_set() or counted[0].looking)  # who has ended a run looks for the next one
+            return not (
+                mine._held or mine._wake.is_set() or counted[0].looking
+            )  # who has ended a run looks for the next one
 
         await until(has_come_to_rest)
         own_looks = counted[0].looks

@@ -40,7 +40,9 @@ async def left_by_a_dead_worker(bench: Bench, run_id: RunId, *events: Envelope) 
     """The run as a worker leaves it that claimed it, wrote this much and was never heard of again."""
     [claim] = await bench.runs.claim_queued(DEAD, 1, 15, 0)
     assert claim.run_id == run_id
-    assert await bench.runs.append(Batch(claim, 1, [RunEvents(run_id, agent_id="main", node_id="x").started(claim.attempt), *events]))
+    assert await bench.runs.append(
+        Batch(claim, 1, [RunEvents(run_id, agent_id="main", node_id="x").started(claim.attempt), *events])
+    )
     return claim
 
 
@@ -57,7 +59,13 @@ async def test_a_run_goes_on_after_its_last_finished_step_as_a_new_attempt_that_
         return len(used)
 
     run_id = await bench.start(
-        script({"say": "one"}, {"call": "t", "args": {"n": 1}}, {"say": "two"}, {"call": "t", "args": {"n": 2}}, {"say": "three"})
+        script(
+            {"say": "one"},
+            {"call": "t", "args": {"n": 1}},
+            {"say": "two"},
+            {"call": "t", "args": {"n": 2}},
+            {"say": "three"},
+        )
     )
     made = seal(run_id)
     call = ToolCall(CallId("call_1"), "t", {"n": 1})
@@ -84,8 +92,12 @@ async def test_a_run_goes_on_after_its_last_finished_step_as_a_new_attempt_that_
 
 
 @rule("RS-38")
-@pytest.mark.parametrize("declared, again", [({}, False), ({"read_only": True}, True), ({"idempotent": True}, True)], ids=str)
-async def test_a_call_in_flight_is_made_again_only_if_that_is_harmless(bench: Bench, declared: dict[str, bool], again: bool):
+@pytest.mark.parametrize(
+    "declared, again", [({}, False), ({"read_only": True}, True), ({"idempotent": True}, True)], ids=str
+)
+async def test_a_call_in_flight_is_made_again_only_if_that_is_harmless(
+    bench: Bench, declared: dict[str, bool], again: bool
+):
     used: list[Any] = []
 
     async def count(args: Mapping[str, Any]) -> Any:
@@ -101,7 +113,9 @@ async def test_a_call_in_flight_is_made_again_only_if_that_is_harmless(bench: Be
         run = await ended(bench, run_id)
     assert run.status is Status.COMPLETED
     assert used == ([{}] if again else [])
-    [result] = [msgspec.json.decode(event.data) for event in await bench.log(run_id) if event.type == "tool.result"]
+    [result] = [
+        msgspec.json.decode(event.data) for event in await bench.log(run_id) if event.type == "tool.result"
+    ]
     assert result.get("result") == ("fresh" if again else None)
     assert result.get("error") == (None if again else OUTCOME_UNKNOWN)
 
@@ -111,7 +125,9 @@ async def test_a_call_in_flight_is_made_again_only_if_that_is_harmless(bench: Be
 async def test_a_run_that_loses_every_worker_fails_with_the_reason(bench: Bench):
     run_id = await bench.start("noop")
     for attempt in (1, 2, 3):
-        claims = await (bench.runs.claim_queued(DEAD, 1, 15, 0) if attempt == 1 else bench.runs.claim_expired(DEAD, 1, 15))
+        claims = await (
+            bench.runs.claim_queued(DEAD, 1, 15, 0) if attempt == 1 else bench.runs.claim_expired(DEAD, 1, 15)
+        )
         assert claims[0].attempt == attempt
         bench.clock.ahead += LATER
     async with at_work(bench.worker()):
@@ -151,7 +167,11 @@ async def test_a_worker_that_wakes_up_too_late_writes_nothing_and_stops(bench: B
 
         await until(has_stopped)
     assert (run.status, run.attempt) == (Status.COMPLETED, 2)
-    results = [msgspec.json.decode(event.data)["result"] for event in await bench.log(run_id) if event.type == "tool.result"]
+    results = [
+        msgspec.json.decode(event.data)["result"]
+        for event in await bench.log(run_id)
+        if event.type == "tool.result"
+    ]
     assert results == ["fresh"]
     types = await bench.types(run_id)
     assert types.count("done") == 1
@@ -209,7 +229,9 @@ def own_clock(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> HandClock:
 
 @rule("RX-13", "RX-26")
 @case("J7")
-async def test_a_worker_that_cannot_renew_stops_itself_before_its_claim_ends(bench: Bench, own_clock: HandClock):
+async def test_a_worker_that_cannot_renew_stops_itself_before_its_claim_ends(
+    bench: Bench, own_clock: HandClock
+):
     stopped = asyncio.Event()
     inside = asyncio.Event()
 
@@ -226,7 +248,9 @@ async def test_a_worker_that_cannot_renew_stops_itself_before_its_claim_ends(ben
     async with at_work(worker):
         await soon(inside.wait())
         runs.is_cut = True
-        own_clock.ahead += claim_seconds * (1 - SAFETY / 2)  # and it stays so: half of the reserve is left when it has stopped
+        own_clock.ahead += claim_seconds * (
+            1 - SAFETY / 2
+        )  # and it stays so: half of the reserve is left when it has stopped
         await soon(stopped.wait())
         last = (await bench.run(run_id)).last_seq
         runs.is_cut = False
@@ -243,7 +267,9 @@ async def test_a_worker_that_cannot_renew_stops_itself_before_its_claim_ends(ben
 
 
 @rule("RX-26")
-async def test_a_run_longer_than_the_claim_is_not_taken_from_a_healthy_worker(bench: Bench, own_clock: HandClock):
+async def test_a_run_longer_than_the_claim_is_not_taken_from_a_healthy_worker(
+    bench: Bench, own_clock: HandClock
+):
     inside, go_on = asyncio.Event(), asyncio.Event()
 
     async def held(_: Mapping[str, Any]) -> Any:
@@ -318,7 +344,9 @@ async def test_an_append_whose_answer_was_lost_is_repeated_and_stored_once(bench
                 raise Unavailable(what="The database")
             return answer
 
-    run_id = await bench.start(script({"say": "once"}, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "twice"}))
+    run_id = await bench.start(
+        script({"say": "once"}, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "twice"})
+    )
     async with at_work(bench.worker(runs=Forgetful(bench))):  # pyright: ignore[reportArgumentType]
         run = await ended(bench, run_id)
     types = await bench.types(run_id)
@@ -328,7 +356,9 @@ async def test_an_append_whose_answer_was_lost_is_repeated_and_stored_once(bench
 
 async def test_a_database_that_is_away_for_a_while_costs_no_run(bench: Bench):
     runs = CutOff(bench)
-    ids: Sequence[RunId] = [await bench.start(script({"ticks": 20, "every_ms": 10}), session=f"s{n}") for n in range(4)]
+    ids: Sequence[RunId] = [
+        await bench.start(script({"ticks": 20, "every_ms": 10}), session=f"s{n}") for n in range(4)
+    ]
     async with at_work(bench.worker(runs=runs)):  # pyright: ignore[reportArgumentType]
         for _ in range(3):
             runs.is_cut = True
@@ -361,7 +391,9 @@ class Offers:
 
 @rule("RX-49")
 @pytest.mark.parametrize("is_taken_over", [False, True], ids=["asking the model", "repeating a call"])
-async def test_a_database_that_is_away_when_tools_are_looked_for_fails_no_run(bench: Bench, is_taken_over: bool):
+async def test_a_database_that_is_away_when_tools_are_looked_for_fails_no_run(
+    bench: Bench, is_taken_over: bool
+):
     """What nodes offer is in the store too, and so is whether a call that a lost worker had begun may be made again."""
     tool = "laptop__Echo" if is_taken_over else "gsv__Clock"
     run_id = await bench.start(script({"call": tool}, {"say": "after"}))
@@ -381,11 +413,15 @@ async def test_a_database_that_is_away_when_tools_are_looked_for_fails_no_run(be
 async def test_an_event_that_cannot_be_stored_fails_its_run_with_a_reason_and_no_other(bench: Bench):
     class Picky(CutOff):
         async def append(self, batch: Batch) -> Any:
-            if any("unstorable" in str(event.data) and event.type == "message.delta" for event in batch.events):
+            if any(
+                "unstorable" in str(event.data) and event.type == "message.delta" for event in batch.events
+            ):
                 raise ValueError("no such column")
             return await self._runs.append(batch)
 
-    bad = await bench.start(script({"say": "unstorable"}, {"call": "gsv__Clock"}, {"say": "after"}), session="bad")
+    bad = await bench.start(
+        script({"say": "unstorable"}, {"call": "gsv__Clock"}, {"say": "after"}), session="bad"
+    )
     good = await bench.start(script({"say": "fine"}), session="good")
     async with at_work(bench.worker(runs=Picky(bench))):  # pyright: ignore[reportArgumentType]
         assert (await ended(bench, good)).status is Status.COMPLETED
@@ -488,7 +524,9 @@ async def test_a_run_goes_on_with_the_whole_of_what_was_too_heavy_for_its_log(be
     seen: list[Conversation] = []
 
     class Listening:
-        async def reply(self, conversation: Conversation, tools: Sequence[ToolDefinition]) -> AsyncIterator[Part]:
+        async def reply(
+            self, conversation: Conversation, tools: Sequence[ToolDefinition]
+        ) -> AsyncIterator[Part]:
             seen.append(conversation)
             yield Text("end")
 

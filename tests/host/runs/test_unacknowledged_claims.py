@@ -79,4 +79,6 @@ async def test_a_worker_that_heard_every_answer_asks_no_such_question(bench: Ben
     async with at_work(bench.worker(runs=watched)):
         await ended(bench, await bench.start("noop"))
         await until(has_looked_everywhere_several_times)
-        assert "claim_unheard" not in asked  # here and not below: whoever stops may meet a claim that is under way
+        assert (
+            "claim_unheard" not in asked
+        )  # here and not below: whoever stops may meet a claim that is under way

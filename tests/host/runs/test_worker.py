@@ -42,7 +42,9 @@ async def test_a_noop_is_started_closed_and_done(bench: Bench):
 
 
 @rule("RX-24", "RX-33")
-async def test_that_a_run_has_started_is_told_when_it_is_claimed_not_when_it_has_something_to_say(bench: Bench):
+async def test_that_a_run_has_started_is_told_when_it_is_claimed_not_when_it_has_something_to_say(
+    bench: Bench,
+):
     heard: list[Ring] = []
     bench.database.bell.listen(heard.append)
     run_id = await bench.start(script({"wait_ms": 60_000}))
@@ -60,7 +62,13 @@ async def test_that_a_run_has_started_is_told_when_it_is_claimed_not_when_it_has
 async def test_what_was_said_is_the_sum_of_its_deltas(bench: Bench):
     long = "wörd " * 2_000
     run_id = await bench.start(
-        script({"say": "a"}, {"say": long}, {"call": "gsv__Echo", "args": {"value": 1}}, {"think": "hm"}, {"say": "b"})
+        script(
+            {"say": "a"},
+            {"say": long},
+            {"call": "gsv__Echo", "args": {"value": 1}},
+            {"think": "hm"},
+            {"say": "b"},
+        )
     )
     async with at_work(bench.worker()):
         await ended(bench, run_id)
@@ -103,11 +111,17 @@ async def test_a_tool_that_fails_is_told_to_the_model_and_the_run_goes_on(bench:
     async def broken(_: Mapping[str, Any]) -> Any:
         raise ValueError("secret detail")
 
-    run_id = await bench.start(script({"call": "t"}, {"call": "nope"}, {"call": "gsv__Sleep", "args": {"ms": "x"}}, {"say": "ok"}))
+    run_id = await bench.start(
+        script({"call": "t"}, {"call": "nope"}, {"call": "gsv__Sleep", "args": {"ms": "x"}}, {"say": "ok"})
+    )
     async with at_work(bench.worker(TestTool("t", broken))):
         run = await ended(bench, run_id)
     assert run.status is Status.COMPLETED
-    errors = [msgspec.json.decode(event.data)["error"] for event in await bench.log(run_id) if event.type == "tool.result"]
+    errors = [
+        msgspec.json.decode(event.data)["error"]
+        for event in await bench.log(run_id)
+        if event.type == "tool.result"
+    ]
     assert errors[0] == "t: broke (ValueError)."
     assert "there is no such tool" in errors[1]
     assert errors[2].startswith("gsv__Sleep: ms:")
@@ -120,7 +134,9 @@ async def test_a_result_over_the_limit_is_refused_and_the_model_is_told(bench: B
     run_id = await bench.start(script({"call": "t"}))
     async with at_work(bench.worker(TestTool("t", large))):
         await ended(bench, run_id)
-    [result] = [msgspec.json.decode(event.data) for event in await bench.log(run_id) if event.type == "tool.result"]
+    [result] = [
+        msgspec.json.decode(event.data) for event in await bench.log(run_id) if event.type == "tool.result"
+    ]
     assert "over the limit" in result["error"]
 
 
@@ -185,7 +201,9 @@ async def test_a_cancel_whose_ring_is_lost_is_found_by_the_poll(bench: Bench):
             return (await bench.run(run_id)).status is Status.RUNNING
 
         await until(is_running)
-        await bench.runs.request_cancel((await bench.run(run_id)).user_id, run_id, [])  # the store alone: no bell
+        await bench.runs.request_cancel(
+            (await bench.run(run_id)).user_id, run_id, []
+        )  # the store alone: no bell
         assert (await ended(bench, run_id)).status is Status.CANCELLED
 
 
@@ -200,8 +218,15 @@ async def test_runs_of_many_sessions_are_executed_together_and_those_of_one_in_o
     queued = [await bench.start("noop", session="one") for _ in range(5)]
     async with at_work(bench.worker(TestTool("t", meet))):
         runs = [await ended(bench, run_id) for run_id in (*apart, *queued)]
-    results = [msgspec.json.decode(event.data) for run_id in apart for event in await bench.log(run_id) if event.type == "tool.result"]
-    assert [result.get("error") for result in results] == [None] * 6, "none of them goes on before all of them are there"
+    results = [
+        msgspec.json.decode(event.data)
+        for run_id in apart
+        for event in await bench.log(run_id)
+        if event.type == "tool.result"
+    ]
+    assert [result.get("error") for result in results] == [None] * 6, (
+        "none of them goes on before all of them are there"
+    )
     order = [(run.started_at, run.finished_at) for run in runs[6:]]
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(order) if before[1] and after[0])
 
@@ -226,7 +251,9 @@ async def test_a_worker_set_to_one_run_executes_one_at_a_time(bench: Bench):
 
 async def test_a_worker_that_breaks_inside_says_so_without_the_details(bench: Bench):
     class Broken:
-        async def reply(self, conversation: Conversation, tools: Sequence[ToolDefinition]) -> AsyncIterator[Part]:
+        async def reply(
+            self, conversation: Conversation, tools: Sequence[ToolDefinition]
+        ) -> AsyncIterator[Part]:
             raise RuntimeError("secret detail")
             yield
 
@@ -247,5 +274,7 @@ async def test_what_a_database_cannot_hold_is_replaced_and_nothing_is_lost(bench
     async with at_work(bench.worker(TestTool("t", odd))):
         run = await ended(bench, run_id)
     assert run.status is Status.COMPLETED
-    [result] = [msgspec.json.decode(event.data) for event in await bench.log(run_id) if event.type == "tool.result"]
+    [result] = [
+        msgspec.json.decode(event.data) for event in await bench.log(run_id) if event.type == "tool.result"
+    ]
     assert "\x00" not in str(result)

@@ -19,8 +19,14 @@ if TYPE_CHECKING:
     from tests.host.conftest import Bench
 
 CONTEXT = ToolContext(THE_OWNER, "agent:main:main")
-COSTLY = {"type": "object", "properties": {"list": {"type": "array", "items": {"allOf": [{"multipleOf": 1}] * 3_500}}}}
-PLAIN = {"type": "object", "properties": {"list": {"type": "array", "items": {"type": "integer", "minimum": 0}}}}
+COSTLY = {
+    "type": "object",
+    "properties": {"list": {"type": "array", "items": {"allOf": [{"multipleOf": 1}] * 3_500}}},
+}
+PLAIN = {
+    "type": "object",
+    "properties": {"list": {"type": "array", "items": {"type": "integer", "minimum": 0}}},
+}
 
 
 class Offered:
@@ -40,7 +46,9 @@ async def test_arguments_with_many_values_are_not_held_against_a_schema_with_man
     """Each of them is in bounds; together they would keep everybody else waiting for seconds."""
     tools = box(bench, COSTLY)
     assert await tools.call("node__Tool", {"list": [0] * 500}, CONTEXT) == 500
-    with pytest.raises(ToolFailed, match="30002 values, which is too much to check against its schema of 7006 parts"):
+    with pytest.raises(
+        ToolFailed, match="30002 values, which is too much to check against its schema of 7006 parts"
+    ):
         await tools.call("node__Tool", {"list": [0] * 30_000}, CONTEXT)
 
 

@@ -15,7 +15,9 @@ from easel.core.canvas.execution import Execution, Status, Step
 from easel.core.run.deltas import DELTA_BYTES, Flow
 from easel.core.stream.envelope import Envelope
 
-GATHER_SECONDS = 0.25  # a person who watches sees it at once, and a log is written to four times a second at most
+GATHER_SECONDS = (
+    0.25  # a person who watches sees it at once, and a log is written to four times a second at most
+)
 MISSING = "\n… some of it could not be shown live …\n"
 
 
@@ -96,19 +98,32 @@ def _light(piece: str) -> str:
 
 
 def events_of(execution: Execution, revision: int, said: Sequence[Said]) -> Iterator[Envelope]:
-    events = CanvasEvents(execution.canvas_id, agent_id=execution.user_id, event_id=execution.event_id, node_id=execution.action_id)
+    events = CanvasEvents(
+        execution.canvas_id,
+        agent_id=execution.user_id,
+        event_id=execution.event_id,
+        node_id=execution.action_id,
+    )
     for one in said:
         cut = {"cut": True} if one.is_cut else {}
-        yield events.action("output", revision, {"actionId": execution.action_id, "eventId": execution.event_id, "text": one.text, **cut})
+        yield events.action(
+            "output",
+            revision,
+            {"actionId": execution.action_id, "eventId": execution.event_id, "text": one.text, **cut},
+        )
 
 
 def saying(execution: Execution, said: Sequence[Said]) -> Callable[[WholeCanvas], Change]:
     """As long as it runs, and is run by whom it says: nothing is told after its end. The canvas itself stays as it is."""
     step = Step(replace(execution, status=Status.RUNNING), out_of=Status.RUNNING)
-    return lambda whole: Change(events=list(events_of(execution, whole.canvas.revision, said)), is_mutation=False, step=step)
+    return lambda whole: Change(
+        events=list(events_of(execution, whole.canvas.revision, said)), is_mutation=False, step=step
+    )
 
 
-def after_saying(execution: Execution, said: Sequence[Said], decide: Callable[[WholeCanvas], Change]) -> Callable[[WholeCanvas], Change]:
+def after_saying(
+    execution: Execution, said: Sequence[Said], decide: Callable[[WholeCanvas], Change]
+) -> Callable[[WholeCanvas], Change]:
     """Its last words and its end, in one."""
 
     def both(whole: WholeCanvas) -> Change:

@@ -18,7 +18,11 @@ from easel.errors import BadInput, Forbidden, NotFound, Unavailable
 
 _ORDER = (Confirm.NEVER, Confirm.AUTO, Confirm.ALWAYS)
 # How far actions are let without asking, by the words of EASEL_APPROVAL_MODE, and the least that each asks for. SB-01
-APPROVAL_MODES: Mapping[str, Confirm] = {"minimal": Confirm.ALWAYS, "trusted": Confirm.AUTO, "full-access": Confirm.NEVER}
+APPROVAL_MODES: Mapping[str, Confirm] = {
+    "minimal": Confirm.ALWAYS,
+    "trusted": Confirm.AUTO,
+    "full-access": Confirm.NEVER,
+}
 Definitions = Mapping[str, ToolDefinition]
 
 
@@ -31,7 +35,9 @@ def admit(spec: CanvasSpec, action_id: str) -> Action:
     if action is None:
         raise NotFound(what="action", id=action_id[:200])
     if isinstance(action, CallTool) and action.tool not in spec.tools:
-        raise Forbidden(problem=f"actions.{action_id}: the canvas's toolPolicy.allow does not name {action.tool}.")
+        raise Forbidden(
+            problem=f"actions.{action_id}: the canvas's toolPolicy.allow does not name {action.tool}."
+        )
     return action
 
 
@@ -49,7 +55,13 @@ def confirmation(action: Action, *, floor: Confirm = Confirm.NEVER, is_accepted:
     return max(declared, floor, key=_ORDER.index)
 
 
-def needs_consent(action: Action, definition: ToolDefinition | None, *, floor: Confirm = Confirm.NEVER, is_accepted: bool = True) -> bool:
+def needs_consent(
+    action: Action,
+    definition: ToolDefinition | None,
+    *,
+    floor: Confirm = Confirm.NEVER,
+    is_accepted: bool = True,
+) -> bool:
     """Whether a person has to agree to this one invocation. What is unknown is not read-only. RS-13, RS-45"""
     match confirmation(action, floor=floor, is_accepted=is_accepted):
         case Confirm.ALWAYS:
@@ -58,12 +70,20 @@ def needs_consent(action: Action, definition: ToolDefinition | None, *, floor: C
             return False
         case Confirm.AUTO:
             # A message starts an agent in a session: an agent's canvas reaches no session on its own.
-            return not is_harmless(definition) if isinstance(action, CallTool) else isinstance(action, SendMessage) and not is_accepted
+            return (
+                not is_harmless(definition)
+                if isinstance(action, CallTool)
+                else isinstance(action, SendMessage) and not is_accepted
+            )
 
 
-def may_run_by_itself(action: Action, definition: ToolDefinition | None, *, floor: Confirm, is_accepted: bool) -> bool:
+def may_run_by_itself(
+    action: Action, definition: ToolDefinition | None, *, floor: Confirm, is_accepted: bool
+) -> bool:
     """Nobody is there to be asked; and an agent's canvas that nobody has accepted does not change itself behind everybody's back. RS-59"""
-    return not needs_consent(action, definition, floor=floor, is_accepted=is_accepted) and (is_accepted or isinstance(action, CallTool))
+    return not needs_consent(action, definition, floor=floor, is_accepted=is_accepted) and (
+        is_accepted or isinstance(action, CallTool)
+    )
 
 
 def is_harmless(definition: ToolDefinition | None) -> bool:
@@ -77,10 +97,14 @@ def check_reach(spec: CanvasSpec, may_call: Callable[[str], bool]) -> None:
     """An agent's canvas reaches no further than the agent. RS-59"""
     for tool in sorted(spec.tools):
         if not may_call(tool):
-            raise Forbidden(problem=f"toolPolicy.allow: you may not call {tool} yourself, so your canvas may not either.")
+            raise Forbidden(
+                problem=f"toolPolicy.allow: you may not call {tool} yourself, so your canvas may not either."
+            )
 
 
-def check_templates(spec: CanvasSpec, definitions: Definitions, *, floor: Confirm = Confirm.NEVER) -> list[str]:
+def check_templates(
+    spec: CanvasSpec, definitions: Definitions, *, floor: Confirm = Confirm.NEVER
+) -> list[str]:
     """Refuses what the tools' definitions forbid, and answers with what an author will want to know. RS-16, RS-45"""
     for action in spec.actions.values():
         if isinstance(action, CallTool) and (definition := definitions.get(action.tool)):
@@ -114,17 +138,25 @@ def _warnings(spec: CanvasSpec, definitions: Definitions) -> Iterator[str]:
                 if action.tool not in spec.tools:
                     yield f"{at}.tool: {action.tool} is not in toolPolicy.allow, so this action will be refused."
                 for text in _texts(action.template):
-                    yield from (f"{at}.args: {one} is no placeholder, and is sent as it stands." for one in lookalikes(text))
+                    yield from (
+                        f"{at}.args: {one} is no placeholder, and is sent as it stands."
+                        for one in lookalikes(text)
+                    )
             case SendMessage():
                 for text in _texts(action.message):
-                    yield from (f"{at}.message: {one} is no placeholder, and is sent as it stands." for one in lookalikes(text))
+                    yield from (
+                        f"{at}.message: {one} is no placeholder, and is sent as it stands."
+                        for one in lookalikes(text)
+                    )
             case PatchState():
                 yield from _missing_targets(action, spec, at)
 
 
 def _texts(tree: Any) -> Iterator[str]:
     for _, leaf in leaves(tree):
-        yield from (part for part in (leaf.parts if isinstance(leaf, Template) else [leaf]) if isinstance(part, str))
+        yield from (
+            part for part in (leaf.parts if isinstance(leaf, Template) else [leaf]) if isinstance(part, str)
+        )
 
 
 def _missing_targets(action: PatchState, spec: CanvasSpec, at: str) -> Iterator[str]:
@@ -133,5 +165,9 @@ def _missing_targets(action: PatchState, spec: CanvasSpec, at: str) -> Iterator[
     for number, operation in enumerate(action.patch):
         if operation.op is Op.ADD:
             added.add(operation.path[:1])
-        elif operation.path and operation.path[:1] not in added and found(spec.state, operation.path) is MISSING:
+        elif (
+            operation.path
+            and operation.path[:1] not in added
+            and found(spec.state, operation.path) is MISSING
+        ):
             yield f"{at}.patch[{number}]: the spec's state has no {pointer(operation.path)}, which {operation.op} needs; `add` makes it."

@@ -22,13 +22,19 @@ def may_stop(who: Principal) -> bool:
 
 def may_withdraw(who: Principal, asked: Execution) -> bool:
     """A person, who could refuse it as well; or the program whose question it is."""
-    return who.is_person or (may_stop(who) and (asked.actor.get("kind"), asked.actor.get("name")) == (who.kind.value, who.name))
+    return who.is_person or (
+        may_stop(who) and (asked.actor.get("kind"), asked.actor.get("name")) == (who.kind.value, who.name)
+    )
 
 
 def lapsed(execution: Execution, now_ms: int) -> Callable[[WholeCanvas], Change]:
     """A question that nobody answered: as if it had been refused, but by nobody. CV-22"""
     over = replace(execution, status=Status.REFUSED)
-    events = CanvasEvents(over.canvas_id, agent_id=over.user_id, event_id=over.event_id, node_id=over.action_id)
+    events = CanvasEvents(
+        over.canvas_id, agent_id=over.user_id, event_id=over.event_id, node_id=over.action_id
+    )
     told = {**over.named, "endedAt": now_ms, "reason": NOBODY}
     step = Step(over, out_of=Status.ASKED)
-    return lambda whole: Change(events=[events.action("refused", whole.canvas.revision, told)], is_mutation=False, step=step)
+    return lambda whole: Change(
+        events=[events.action("refused", whole.canvas.revision, told)], is_mutation=False, step=step
+    )

@@ -84,7 +84,9 @@ class Rules:
     state_bytes: int
     told: Callable[[HostError], str] = str  # what of a problem may be told
     waiting: Waiting | None = None  # how many may wait for a person
-    fetched: Mapping[ArtifactId, bytes] = field(default_factory=dict[ArtifactId, bytes])  # of what `NeedsValues` asked for
+    fetched: Mapping[ArtifactId, bytes] = field(
+        default_factory=dict[ArtifactId, bytes]
+    )  # of what `NeedsValues` asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +143,13 @@ def _begun(canvas: Canvas, execution: Execution, action: Action, press: Press, r
     definition = definition_of(action, rules.definitions or {}) if isinstance(action, CallTool) else None
     work = _resolved(canvas, action, press, rules)
     _check_saving(canvas, action)
-    if not press.is_attended and not may_run_by_itself(action, definition, floor=rules.floor, is_accepted=canvas.is_accepted):
+    if not press.is_attended and not may_run_by_itself(
+        action, definition, floor=rules.floor, is_accepted=canvas.is_accepted
+    ):
         why = "" if canvas.is_accepted else " No person has accepted this spec yet."
-        raise Forbidden(problem=f"a person has to confirm `{press.action_id}`, and what runs by itself has none to ask.{why}")
+        raise Forbidden(
+            problem=f"a person has to confirm `{press.action_id}`, and what runs by itself has none to ask.{why}"
+        )
     if needs_consent(action, definition, floor=rules.floor, is_accepted=canvas.is_accepted):
         return _asked(canvas, execution, action, work, press=press, waits=rules.waiting)
     return _started(canvas, Step(execution), action, work, press=press, state_bytes=rules.state_bytes)
@@ -157,9 +163,13 @@ def agreed(whole: WholeCanvas, spec: CanvasSpec, execution: Execution, press: Pr
     shown = execution.resolved or {}
     work = work_of({"sessionKey": canvas.session_key, **shown})
     if action is None or not is_same or _kind(action) is not type(work):
-        raise ConfirmationOver(id=execution.event_id, problem="the canvas has changed, and has no such action any more.")
+        raise ConfirmationOver(
+            id=execution.event_id, problem="the canvas has changed, and has no such action any more."
+        )
     if not _is_saved_as(action, shown):
-        raise ConfirmationOver(id=execution.event_id, problem="the canvas has changed, and its answer would lie elsewhere.")
+        raise ConfirmationOver(
+            id=execution.event_id, problem="the canvas has changed, and its answer would lie elsewhere."
+        )
     admit(spec, execution.action_id)
     if isinstance(action, CallTool):
         if rules.definitions is None:
@@ -167,18 +177,24 @@ def agreed(whole: WholeCanvas, spec: CanvasSpec, execution: Execution, press: Pr
         _check_same(execution.event_id, work, definition_of(action, rules.definitions))
     _check_saving(canvas, action)
     running = replace(execution, status=Status.RUNNING, owner_id=press.owner_id, confirmed_by=press.who.name)
-    return _started(canvas, Step(running, out_of=Status.ASKED), action, work, press=press, state_bytes=rules.state_bytes)
+    return _started(
+        canvas, Step(running, out_of=Status.ASKED), action, work, press=press, state_bytes=rules.state_bytes
+    )
 
 
 def may_be_awaited(action: Action | None, execution: Execution) -> TypeGuard[SendMessage]:
     """Its instance is gone, and its run is not: whether the canvas still says where the answer lies, and as it was agreed to. CV-43, X6"""
-    return isinstance(action, SendMessage) and (execution.resolved is None or _is_saved_as(action, execution.resolved))
+    return isinstance(action, SendMessage) and (
+        execution.resolved is None or _is_saved_as(action, execution.resolved)
+    )
 
 
 def _check_same(event_id: str, work: Work, definition: ToolDefinition) -> None:
     """A value that was plain text when it was shown is not handed to a shell now. RS-45"""
     if isinstance(work, ResolvedCall) and work.read_by_shell != read_by_shell(work.args, definition):
-        raise ConfirmationOver(id=event_id, problem="the tool has changed, and takes its arguments otherwise.")
+        raise ConfirmationOver(
+            id=event_id, problem="the tool has changed, and takes its arguments otherwise."
+        )
 
 
 def refused(whole: WholeCanvas, execution: Execution, press: Press) -> Change:
@@ -192,15 +208,21 @@ def refused(whole: WholeCanvas, execution: Execution, press: Press) -> Change:
     )
 
 
-def _asked(canvas: Canvas, execution: Execution, action: Action, work: Work, *, press: Press, waits: Waiting | None) -> Begun:
+def _asked(
+    canvas: Canvas, execution: Execution, action: Action, work: Work, *, press: Press, waits: Waiting | None
+) -> Begun:
     shown, moved = light_value(resolved_as_shown(work, action))
     asked = replace(execution, status=Status.ASKED, resolved=shown, owner_id=None)
     told = {**asked.named, "confirmationId": asked.event_id, "askedAt": press.now_ms, "resolved": shown}
     event = _events(asked, press.who).action("asked", canvas.revision, told)
-    return Begun(Change(events=[event], is_mutation=False, step=Step(asked, waits=waits)), asked, action, work, moved)
+    return Begun(
+        Change(events=[event], is_mutation=False, step=Step(asked, waits=waits)), asked, action, work, moved
+    )
 
 
-def _started(canvas: Canvas, step: Step, action: Action, work: Work, *, press: Press, state_bytes: int) -> Begun:
+def _started(
+    canvas: Canvas, step: Step, action: Action, work: Work, *, press: Press, state_bytes: int
+) -> Begun:
     execution = step.execution
     events = _events(execution, press.who)
     told = {**execution.named, "startedAt": press.now_ms}
@@ -227,7 +249,9 @@ def _started(canvas: Canvas, step: Step, action: Action, work: Work, *, press: P
     )
 
 
-def _impossible(canvas: Canvas, execution: Execution, action: Action, problem: HostError, *, press: Press, rules: Rules) -> Begun:
+def _impossible(
+    canvas: Canvas, execution: Execution, action: Action, problem: HostError, *, press: Press, rules: Rules
+) -> Begun:
     """It came to its end where it began."""
     error = _error(problem, rules.told(problem))
     over = replace(execution, status=Status.FAILED, answer={"error": error})
@@ -235,7 +259,9 @@ def _impossible(canvas: Canvas, execution: Execution, action: Action, problem: H
     told = {**over.named, "startedAt": press.now_ms}
     started = events.action("started", canvas.revision, told)
     ended = events.action("failed", canvas.revision, {**told, "endedAt": press.now_ms, "error": error})
-    return Begun(Change(events=[started, ended], is_mutation=False, step=Step(over)), over, action, (), problem=problem)
+    return Begun(
+        Change(events=[started, ended], is_mutation=False, step=Step(over)), over, action, (), problem=problem
+    )
 
 
 def _check_saving(canvas: Canvas, action: Action) -> None:
@@ -247,7 +273,9 @@ def _resolved(canvas: Canvas, action: Action, press: Press, rules: Rules) -> Wor
     values = Values(canvas.state, press.input, press.now_ms, rules.fetched)
     match action:
         case CallTool():
-            return resolved_call(action, definition_of(action, rules.definitions or {}), values, canvas.session_key)
+            return resolved_call(
+                action, definition_of(action, rules.definitions or {}), values, canvas.session_key
+            )
         case SendMessage():
             return Message(action.session_key or canvas.session_key, resolved_message(action, values))
         case PatchState():
@@ -266,10 +294,21 @@ def resolved_as_shown(work: Work | Sent, action: Action) -> dict[str, Any]:
     match work:
         case ResolvedCall(tool, args, session_key):
             shell = {"shell": list(work.read_by_shell)} if work.read_by_shell else {}
-            call = {"kind": "tool.call", "tool": tool, "args": dict(args), "sessionKey": session_key, "digest": work.digest}
+            call = {
+                "kind": "tool.call",
+                "tool": tool,
+                "args": dict(args),
+                "sessionKey": session_key,
+                "digest": work.digest,
+            }
             return {**call, **shell, **_saving_shown(action)}
         case Message(session_key, text):
-            return {"kind": "session.send", "sessionKey": session_key, "message": text, **_saving_shown(action)}
+            return {
+                "kind": "session.send",
+                "sessionKey": session_key,
+                "message": text,
+                **_saving_shown(action),
+            }
         case Sent():
             raise AssertionError("what was sent was agreed to before")
         case _:
@@ -310,20 +349,32 @@ def completed(
     over = replace(begun.execution, status=Status.COMPLETED, answer={"result": light} if is_kept else {})
     events = _events(over, who)
     saving = None if isinstance(begun.action, PatchState) else begun.action.saving
-    if saving is not None and saving.mode is SaveMode.MERGE and isinstance(light, dict) and is_marker(cast("dict[str, Any]", light)):
+    if (
+        saving is not None
+        and saving.mode is SaveMode.MERGE
+        and isinstance(light, dict)
+        and is_marker(cast("dict[str, Any]", light))
+    ):
         # Merged, the marker's members would pass for those of the object that is there.
-        raise BadInput(problem=f"saveAs {'.'.join(saving.path)}: a result that is Base64 all over cannot be merged; replace what is there.")
+        raise BadInput(
+            problem=f"saveAs {'.'.join(saving.path)}: a result that is Base64 all over cannot be merged; replace what is there."
+        )
     told = {**over.named, "endedAt": now_ms}
 
     def decide(whole: WholeCanvas) -> Change:
         canvas = whole.canvas
         if saving is None:
-            return Change(events=[events.action("finished", canvas.revision, told)], is_mutation=False, step=_end(over))
+            return Change(
+                events=[events.action("finished", canvas.revision, told)], is_mutation=False, step=_end(over)
+            )
         after = saved(canvas.state, saving.path, saving.mode, done)
         check_state_size(after.state, state_bytes)
         revision = canvas.revision + 1
         return Change(
-            events=[events.updated(revision, after.paths), events.action("finished", revision, {**told, "saveAs": ".".join(saving.path)})],
+            events=[
+                events.updated(revision, after.paths),
+                events.action("finished", revision, {**told, "saveAs": ".".join(saving.path)}),
+            ],
             state=after.state,
             step=_end(over),
         )
@@ -331,13 +382,17 @@ def completed(
     return decide, moved if is_kept or saving is not None else ()
 
 
-def failed(problem: HostError, message: str, execution: Execution, who: Principal, now_ms: int) -> Callable[[WholeCanvas], Change]:
+def failed(
+    problem: HostError, message: str, execution: Execution, who: Principal, now_ms: int
+) -> Callable[[WholeCanvas], Change]:
     """Told once, and nothing of it is stored in the state. CV-42"""
     error = _error(problem, message)
     over = replace(execution, status=Status.FAILED, answer={"error": error})
     event = _events(over, who)
     told = {**over.named, "endedAt": now_ms, "error": error}
-    return lambda whole: Change(events=[event.action("failed", whole.canvas.revision, told)], is_mutation=False, step=_end(over))
+    return lambda whole: Change(
+        events=[event.action("failed", whole.canvas.revision, told)], is_mutation=False, step=_end(over)
+    )
 
 
 def _end(over: Execution) -> Step:
@@ -349,4 +404,6 @@ def _error(problem: HostError, message: str) -> dict[str, Any]:
 
 
 def _events(execution: Execution, who: Principal) -> CanvasEvents:
-    return CanvasEvents(execution.canvas_id, agent_id=who.user_id, event_id=execution.event_id, node_id=execution.action_id)
+    return CanvasEvents(
+        execution.canvas_id, agent_id=who.user_id, event_id=execution.event_id, node_id=execution.action_id
+    )

@@ -38,7 +38,13 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
 )
 # Four bytes that say "a container", then what it holds: after a length in RIFF, in front of it in ISO media.
 _IN_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
-_IN_ISO = {b"avif": "image/avif", b"avis": "image/avif", b"heic": "image/heic", b"M4A ": "audio/mp4", b"qt  ": "video/quicktime"}
+_IN_ISO = {
+    b"avif": "image/avif",
+    b"avis": "image/avif",
+    b"heic": "image/heic",
+    b"M4A ": "audio/mp4",
+    b"qt  ": "video/quicktime",
+}
 
 # What a browser takes for HTML when nobody tells it: https://mimesniff.spec.whatwg.org/#rules-for-identifying-an-unknown-mime-type
 _TAG = re.compile(
@@ -134,7 +140,14 @@ _PASSIVE: Mapping[str, Shown] = {
     "text/tab-separated-values": Shown(_PLAIN, True, ".tsv"),
     "text/x-diff": Shown(_PLAIN, True, ".diff"),
 }
-_EXTENSIONS = {HTML: ".html", SVG: ".svg", XML: ".xml", "application/pdf": ".pdf", "application/zip": ".zip", "application/gzip": ".gz"}
+_EXTENSIONS = {
+    HTML: ".html",
+    SVG: ".svg",
+    XML: ".xml",
+    "application/pdf": ".pdf",
+    "application/zip": ".zip",
+    "application/gzip": ".gz",
+}
 
 
 def shown(name: str) -> Shown:

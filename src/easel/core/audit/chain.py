@@ -70,7 +70,9 @@ def chained(place: Place, entries: Iterable[Entry]) -> list[Link]:
     for one in entries:
         record = one.at_place(place.seq + 1)
         place = Place(place.seq + 1, link_hash(place.hash, record))
-        links.append(Link(place.seq, one.user_id, one.at, one.storage_class.value, one.action, record, place.hash))
+        links.append(
+            Link(place.seq, one.user_id, one.at, one.storage_class.value, one.action, record, place.hash)
+        )
     return links
 
 
@@ -83,9 +85,15 @@ def follow(place: Place, links: Sequence[Link]) -> Place | Break:
         if link.seq < expected:
             return Break(link.seq, f"Record {link.seq} was never written.")
         if link_hash(place.hash, link.record) != link.hash:
-            return Break(link.seq, f"Record {link.seq} or the one before it was altered: its hash is not that of what is written.")
+            return Break(
+                link.seq,
+                f"Record {link.seq} or the one before it was altered: its hash is not that of what is written.",
+            )
         if column := _lying_column(link):
-            return Break(link.seq, f"Record {link.seq} was altered: its column {column} does not say what the record says.")
+            return Break(
+                link.seq,
+                f"Record {link.seq} was altered: its column {column} does not say what the record says.",
+            )
         place = Place(link.seq, link.hash)
     return place
 
@@ -93,11 +101,19 @@ def follow(place: Place, links: Sequence[Link]) -> Place | Break:
 def check_end(place: Place, end: End) -> Break | None:
     """A chain whose last records were cut off is sound by itself: only its head knows how long it was."""
     if end.head is None:
-        return Break(place.seq + 1, "The head of the chain is missing, so nothing says where the chain should end.")
+        return Break(
+            place.seq + 1, "The head of the chain is missing, so nothing says where the chain should end."
+        )
     if end.head.seq < end.newest:
-        return Break(end.head.seq + 1, f"The head says that the chain ends with {end.head.seq}, and there are records up to {end.newest}.")
+        return Break(
+            end.head.seq + 1,
+            f"The head says that the chain ends with {end.head.seq}, and there are records up to {end.newest}.",
+        )
     if place.seq < end.head.seq:
-        return Break(place.seq + 1, f"Record {place.seq + 1} is missing: the head says that the chain goes on to {end.head.seq}.")
+        return Break(
+            place.seq + 1,
+            f"Record {place.seq + 1} is missing: the head says that the chain goes on to {end.head.seq}.",
+        )
     if place.hash != end.head.hash:
         return Break(place.seq, f"Record {place.seq} is not the one that the head speaks of.")
     return None
@@ -116,7 +132,10 @@ def _lying_column(link: Link) -> str | None:
     actor: Any = fields.get("actor")
     says: dict[str, tuple[object, object]] = {
         "seq": (link.seq, fields.get("seq")),
-        "user_id": (link.user_id, cast("dict[str, object]", actor).get("user_id") if isinstance(actor, dict) else None),
+        "user_id": (
+            link.user_id,
+            cast("dict[str, object]", actor).get("user_id") if isinstance(actor, dict) else None,
+        ),
         "at": (written(link.at), fields.get("at")),
         "storage_class": (link.storage_class, fields.get("storage_class")),
         "action": (link.action, fields.get("action")),

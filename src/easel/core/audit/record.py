@@ -70,8 +70,15 @@ ACTIONS: Mapping[str, StorageClass] = {
 EASEL = Principal(UserId("easel"), "easel", kind=Kind.SERVICE)  # what the host does by itself
 
 LONGEST_NAME = 200  # characters of a subject, of a name and of a key
-LONGEST_TEXTS = (1_400, 700, 350, 100)  # characters of one text: the first length with which the details are light enough
-MOST_READ = 16_384  # characters of one text that are looked at for secrets; the middle of a longer one is cut before
+LONGEST_TEXTS = (
+    1_400,
+    700,
+    350,
+    100,
+)  # characters of one text: the first length with which the details are light enough
+MOST_READ = (
+    16_384  # characters of one text that are looked at for secrets; the middle of a longer one is cut before
+)
 MOST_ITEMS = 50  # of one list or mapping
 DEEPEST = 6
 
@@ -101,7 +108,13 @@ class Entry:
 
 
 def entry(
-    at: datetime, who: Principal, action: str, *, redact: Redact, subject: str | None = None, details: Mapping[str, Any] | None = None
+    at: datetime,
+    who: Principal,
+    action: str,
+    *,
+    redact: Redact,
+    subject: str | None = None,
+    details: Mapping[str, Any] | None = None,
 ) -> Entry:
     """The storage class comes from the table; an action that is not in it is a mistake of ours. CC-06, CC-14"""
     storage_class = ACTIONS[action]
@@ -122,7 +135,13 @@ def entry(
 
 
 def _plain(
-    at: datetime, who: Principal, action: str, *, subject: str | None, details: Mapping[str, Any] | None, redact: Redact
+    at: datetime,
+    who: Principal,
+    action: str,
+    *,
+    subject: str | None,
+    details: Mapping[str, Any] | None,
+    redact: Redact,
 ) -> str | None:
     """The record of most: short, with nothing to hide, to cut or to escape. One look at the whole text tells, and saves one at each part."""
     record: dict[str, Any] = {
@@ -138,9 +157,22 @@ def _plain(
         text = _encode(record).decode()
     except (TypeError, ValueError, OverflowError, RecursionError):  # something that is not JSON by itself
         return None
-    are_short = all(len(name) <= LONGEST_NAME for name in (who.user_id, who.name, subject or "", *(details or ())))
-    is_small = are_short and len(text) <= LONGEST_PLAIN and text.count("{") + text.count("[") <= DEEPEST and text.count(",") < MOST_ITEMS
-    if not is_small or "\\" in text or not text.isprintable() or MAY_BE_FORGED in text or redact(text) != text:
+    are_short = all(
+        len(name) <= LONGEST_NAME for name in (who.user_id, who.name, subject or "", *(details or ()))
+    )
+    is_small = (
+        are_short
+        and len(text) <= LONGEST_PLAIN
+        and text.count("{") + text.count("[") <= DEEPEST
+        and text.count(",") < MOST_ITEMS
+    )
+    if (
+        not is_small
+        or "\\" in text
+        or not text.isprintable()
+        or MAY_BE_FORGED in text
+        or redact(text) != text
+    ):
         return None
     return text[1:]
 
@@ -155,7 +187,9 @@ def said(record: str) -> Mapping[str, Any]:
         fields: Any = msgspec.json.decode(record)
     except (msgspec.DecodeError, RecursionError):
         fields = None
-    return cast("Mapping[str, Any]", fields) if isinstance(fields, dict) else {"details": {"unreadable": True}}
+    return (
+        cast("Mapping[str, Any]", fields) if isinstance(fields, dict) else {"details": {"unreadable": True}}
+    )
 
 
 def light(details: Mapping[str, Any], redact: Redact) -> Mapping[str, Any]:

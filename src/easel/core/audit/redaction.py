@@ -24,7 +24,9 @@ _NAMED = re.compile(
     r"|(?:(?:bearer|basic|token)\s{1,3})?(?!\[redacted\])[^\s\"'&\\]+)",
     re.IGNORECASE,
 )
-_COOKIES = re.compile(r"(\bcookie[\"']?\s{0,3}[:=,]\s{0,3}b?[\"']?)(?!\s|\[redacted\])[^\r\n\"']+", re.IGNORECASE)
+_COOKIES = re.compile(
+    r"(\bcookie[\"']?\s{0,3}[:=,]\s{0,3}b?[\"']?)(?!\s|\[redacted\])[^\r\n\"']+", re.IGNORECASE
+)
 _PASSWORD_IN_ADDRESS = re.compile(r"(://[^\s/:@]{0,200}:)(?!\[redacted\])[^\s/@]+(?=@)")
 _SHAPES = re.compile(
     "|".join((
@@ -45,12 +47,29 @@ _OUR_COOKIE = re.compile(
     r"(?<![0-9])[0-9]{9,12}\.(?:sign_[0-9a-z]{26}\.(?:tok_[0-9a-z]{26})?\.|tok_[0-9a-z]{26}\.)?[0-9a-f]{64}(?![0-9a-f])"
 )
 
-_END_OF_OUR_COOKIE = re.compile(r"\.(?:tok_|[0-9a-f]{64})")  # a search for it costs a tenth, and every record has a point in its time
+_END_OF_OUR_COOKIE = re.compile(
+    r"\.(?:tok_|[0-9a-f]{64})"
+)  # a search for it costs a tenth, and every record has a point in its time
 
 # Without one of these no pattern above can match. Looking for them costs a hundredth of matching, and most texts have none.
 _WORDS_OF_NAMES = ("pass", "pwd", "secret", "token", "tkn", "key", "credential", "authorization", "cookie")
 _SIGNS_OF_SHAPES = (
-    *("-----BEGIN", "earer", "asic", "sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "whsec", "AIza", "ya29.", "github_pat", "glpat"),
+    *(
+        "-----BEGIN",
+        "earer",
+        "asic",
+        "sk-",
+        "sk_",
+        "pk-",
+        "pk_",
+        "rk-",
+        "rk_",
+        "whsec",
+        "AIza",
+        "ya29.",
+        "github_pat",
+        "glpat",
+    ),
     # With what follows: by themselves these letters stand in every other id of ours, and each would cost a whole search.
     *(f"{letters}{dash}" for letters in ("ghp", "gho", "ghu", "ghs", "ghr", "npm", "hf") for dash in "-_"),
     *("xox", "xapp", "AKIA", "ASIA", "SG.", "eyJ", "easel_"),
@@ -81,9 +100,18 @@ class Redaction:
     """Hides what looks like a secret, and the secrets that are `known` wherever they stand, whatever they look like."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
-        forms = {form for secret in known if len(secret) >= SHORTEST_KNOWN for form in (secret, quote(secret, safe=""))}
+        forms = {
+            form
+            for secret in known
+            if len(secret) >= SHORTEST_KNOWN
+            for form in (secret, quote(secret, safe=""))
+        }
         # The longest first: a secret that begins with another one goes as a whole.
-        self._known = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))) if forms else None
+        self._known = (
+            re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)))
+            if forms
+            else None
+        )
 
     def __call__(self, text: str) -> str:
         if self._known is not None:

@@ -119,7 +119,9 @@ def checked_action(action_id: str, raw: Any) -> Action:
     confirm = checked_choice(given.get("confirm", Confirm.AUTO), Confirm, f"{at}.confirm")
     title = checked_text(given["title"], f"{at}.title", longest=LONGEST_TITLE) if "title" in given else None
     if "description" in given:
-        checked_text(given["description"], f"{at}.description", longest=LONGEST_DESCRIPTION, may_be_empty=True)
+        checked_text(
+            given["description"], f"{at}.description", longest=LONGEST_DESCRIPTION, may_be_empty=True
+        )
     match kind:
         case Kind.TOOL_CALL:
             if "tool" not in given:
@@ -142,7 +144,9 @@ def checked_action(action_id: str, raw: Any) -> Action:
             return SendMessage(
                 action_id=action_id,
                 message=parsed(message, f"{at}.message"),
-                session_key=checked_session_key(given["sessionKey"], f"{at}.sessionKey") if "sessionKey" in given else None,
+                session_key=checked_session_key(given["sessionKey"], f"{at}.sessionKey")
+                if "sessionKey" in given
+                else None,
                 saving=_saving(given, at),
                 confirm=confirm,
                 timeout_ms=_timeout(given, at),
@@ -151,13 +155,21 @@ def checked_action(action_id: str, raw: Any) -> Action:
         case Kind.STATE_PATCH:
             if "patch" not in given:
                 refuse(f"{at}.patch", "is missing, and state.patch needs it.")
-            return PatchState(action_id=action_id, patch=checked_patch(given["patch"], f"{at}.patch"), confirm=confirm, title=title)
+            return PatchState(
+                action_id=action_id,
+                patch=checked_patch(given["patch"], f"{at}.patch"),
+                confirm=confirm,
+                title=title,
+            )
 
 
 def checked_tool(value: Any, at: str) -> str:
     """The exact name of a tool: `gsv__LogsGet`, `server-a__Bash`. There are no patterns. CV-40, X4"""
     if not isinstance(value, str) or not _TOOL.fullmatch(value):
-        refuse(at, f"{shown(value)} is no tool's name; it is exact, such as server-a__Bash: letters, digits and . _ : - only.")
+        refuse(
+            at,
+            f"{shown(value)} is no tool's name; it is exact, such as server-a__Bash: letters, digits and . _ : - only.",
+        )
     return value
 
 
@@ -178,7 +190,11 @@ def _saving(given: Mapping[str, Any], at: str) -> Saving | None:
 
 
 def _timeout(given: Mapping[str, Any], at: str) -> int | None:
-    return checked_number(given["timeoutMs"], f"{at}.timeoutMs", lowest=1, highest=LONGEST_TIMEOUT_MS) if "timeoutMs" in given else None
+    return (
+        checked_number(given["timeoutMs"], f"{at}.timeoutMs", lowest=1, highest=LONGEST_TIMEOUT_MS)
+        if "timeoutMs" in given
+        else None
+    )
 
 
 # --- resolving ----------------------------------------------------------------------------------------------------------
@@ -205,7 +221,12 @@ def fingerprint(said: Any) -> str:
 
 
 def resolved_call(
-    action: CallTool, definition: ToolDefinition, values: Values, session_key: str, *, limit: int = LARGEST_FILLED
+    action: CallTool,
+    definition: ToolDefinition,
+    values: Values,
+    session_key: str,
+    *,
+    limit: int = LARGEST_FILLED,
 ) -> ResolvedCall:
     """Held to the definition in force now: a template that it makes unsafe is refused here too. CV-26, CV-27, RS-16, RS-45"""
     filler = Filler(values, limit=limit)
@@ -215,7 +236,9 @@ def resolved_call(
             return None
         at = place_of_argument(action.action_id, path)
         command = understood(template, at, allows_options=action.allows_options)
-        return command.filled(filler.texts(template), at, missing_is_empty=action.missing is WhenMissing.EMPTY)
+        return command.filled(
+            filler.texts(template), at, missing_is_empty=action.missing is WhenMissing.EMPTY
+        )
 
     args = filler.filled_tree(action.template, for_shell)
     return ResolvedCall(action.tool, args, session_key, read_by_shell(args, definition))
@@ -223,7 +246,11 @@ def resolved_call(
 
 def read_by_shell(args: Any, definition: ToolDefinition) -> tuple[str, ...]:
     """Which of these arguments the tool hands to a shell, by the definition in force now."""
-    return tuple(place_of(path) for path, leaf in leaves(args) if isinstance(leaf, str) and is_shell(definition.schema, path))
+    return tuple(
+        place_of(path)
+        for path, leaf in leaves(args)
+        if isinstance(leaf, str) and is_shell(definition.schema, path)
+    )
 
 
 def resolved_message(action: SendMessage, values: Values, *, limit: int = LARGEST_FILLED) -> str:

@@ -23,7 +23,9 @@ LONGEST_NAME = 200  # bytes of one name in it, less than any file system allows
 MOST_NAMES = 16
 
 # Signs that some reader of a path (a shell, a browser, another file system) takes for something else than themselves.
-_UNSAFE = frozenset('\\%:*?"<>|#;&' + "\u2044\u2215\u2216\u29f8\u29f9\u2571\u2572")  # the latter look like slashes
+_UNSAFE = frozenset(
+    '\\%:*?"<>|#;&' + "\u2044\u2215\u2216\u29f8\u29f9\u2571\u2572"
+)  # the latter look like slashes
 _KEY = re.compile(r"users/[^/]+/agents/[^/]+/canvases/[^/]+/assets/([0-9a-hjkmnp-tv-z]{26})/.+")
 
 _TYPES = {
@@ -99,12 +101,16 @@ def decoded(encoded: str, place: str) -> bytes:
 
 def content_of(path: str, asset: str | Mapping[str, str]) -> bytes:
     """One of several assets as its author sends it: its text, or `{"base64": …}`."""
-    return asset.encode() if isinstance(asset, str) else decoded(asset["base64"], f"assets.{path[:200]}.base64")
+    return (
+        asset.encode() if isinstance(asset, str) else decoded(asset["base64"], f"assets.{path[:200]}.base64")
+    )
 
 
 def asset_key(user_id: UserId, agent_id: str, canvas_id: CanvasId, name: str, path: str) -> str:
     """Below the canvas's own folder, under a new name for every version: what is removed for an old one is never a new one's. RS-10"""
-    return f"users/{user_id}/agents/{agent_id}/canvases/{canvas_id}/{FOLDER}{name}/{path.removeprefix(FOLDER)}"
+    return (
+        f"users/{user_id}/agents/{agent_id}/canvases/{canvas_id}/{FOLDER}{name}/{path.removeprefix(FOLDER)}"
+    )
 
 
 def asset_made_at(key: str) -> datetime | None:

@@ -82,7 +82,9 @@ class WholeCanvas:
     canvas: Canvas
     assets: Sequence[Asset] = field(default_factory=list[Asset])
     views: Sequence[View] = field(default_factory=list[View])
-    failing: Sequence[Failing] = field(default_factory=list[Failing])  # as it was read: an outcome does not tell of them
+    failing: Sequence[Failing] = field(
+        default_factory=list[Failing]
+    )  # as it was read: an outcome does not tell of them
 
     @property
     def live_views(self) -> list[View]:
@@ -128,13 +130,17 @@ def expect(canvas: Canvas, revision: int | None) -> None:
 
 def checked_canvas_id(value: str) -> CanvasId:
     if not is_name(value) or "__" in value:
-        raise BadInput(problem="canvasId is 1 to 128 characters: letters, digits and . _ : - (a letter or digit first), without __.")
+        raise BadInput(
+            problem="canvasId is 1 to 128 characters: letters, digits and . _ : - (a letter or digit first), without __."
+        )
     return CanvasId(value)
 
 
 def checked_agent_id(value: str) -> str:
     if not is_name(value) or "__" in value:
-        raise BadInput(problem="agentId is 1 to 128 characters: letters, digits and . _ : - (a letter or digit first), without __.")
+        raise BadInput(
+            problem="agentId is 1 to 128 characters: letters, digits and . _ : - (a letter or digit first), without __."
+        )
     return value
 
 
@@ -151,5 +157,7 @@ def checked_session_key(value: str | None) -> str | None:
     if value is None:
         return None
     if not is_session_key(value) or len(value) > LONGEST_SESSION_KEY:
-        raise BadInput(problem=f"ownerSessionKey is agent:AGENT:NAME, at most {LONGEST_SESSION_KEY} characters.")
+        raise BadInput(
+            problem=f"ownerSessionKey is agent:AGENT:NAME, at most {LONGEST_SESSION_KEY} characters."
+        )
     return value

@@ -32,10 +32,22 @@ class CanvasEvents:
     def view_closed(self, revision: int, view_id: str, client_id: str, count: int) -> Envelope:
         return self._view(revision, view_id, client_id, "closed", count)
 
-    def snapshot(self, revision: int, artifact_id: ArtifactId, uri: str, *, media_type: str, size: int, sha256: str) -> Envelope:
+    def snapshot(
+        self, revision: int, artifact_id: ArtifactId, uri: str, *, media_type: str, size: int, sha256: str
+    ) -> Envelope:
         """A picture by its reference alone: its pixels are in no log. CC-08, CC-24"""
-        sidecar: dict[str, Any] = {"uri": uri, "artifact_id": artifact_id, "mime_type": media_type, "size_bytes": size, "checksum": sha256}
-        return self._seal("canvas.snapshot", revision, {"artifact_id": artifact_id, "media_payload": {"sidecars": [sidecar]}})
+        sidecar: dict[str, Any] = {
+            "uri": uri,
+            "artifact_id": artifact_id,
+            "mime_type": media_type,
+            "size_bytes": size,
+            "checksum": sha256,
+        }
+        return self._seal(
+            "canvas.snapshot",
+            revision,
+            {"artifact_id": artifact_id, "media_payload": {"sidecars": [sidecar]}},
+        )
 
     def action(self, what: str, revision: int, told: Mapping[str, Any]) -> Envelope:
         """`what` is asked, started, output, finished, failed or refused. CV-37, CV-38"""
@@ -70,7 +82,10 @@ def few(paths: Sequence[str]) -> Sequence[str]:
     tops = dict.fromkeys(_top(path) for path in paths)
     if _size(list(tops)) <= MOST_PATH_BYTES:
         return list(tops)
-    kinds = dict.fromkeys(("$assets" if path.startswith("$assets/") else path) if path.startswith("$") else WHOLE_STATE for path in paths)
+    kinds = dict.fromkeys(
+        ("$assets" if path.startswith("$assets/") else path) if path.startswith("$") else WHOLE_STATE
+        for path in paths
+    )
     return list(kinds)
 
 
@@ -84,5 +99,7 @@ def _size(paths: Sequence[str]) -> int:
 
 def spread(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Which members a whole new state has changed. For Python 1 and true are one, for JSON they are not."""
-    kept = {name for name in before if name in after and fingerprint(before[name]) == fingerprint(after[name])}
+    kept = {
+        name for name in before if name in after and fingerprint(before[name]) == fingerprint(after[name])
+    }
     return [pointer((name,)) for name in {**before, **after} if name not in kept]

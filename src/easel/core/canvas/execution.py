@@ -103,7 +103,13 @@ class Overtaken(Exception):
 
 def actor_of(who: Principal, client_id: str, trigger: str) -> dict[str, str]:
     """Who is made responsible: a client of a user's, an agent in its session, or the host itself. CV-48"""
-    return {"userId": who.user_id, "kind": who.kind.value, "name": who.name, "clientId": client_id, "trigger": trigger}
+    return {
+        "userId": who.user_id,
+        "kind": who.kind.value,
+        "name": who.name,
+        "clientId": client_id,
+        "trigger": trigger,
+    }
 
 
 def may_confirm(who: Principal) -> bool:

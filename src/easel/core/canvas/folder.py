@@ -30,9 +30,26 @@ AGENTS, CANVASES = "agents", "canvases"
 MAIN = "main"  # whose a canvas is where nothing says it
 
 # CV-14; where its log stands is no part of a canvas that lies in a folder.
-_DESCRIBED = ("canvasId", "agentId", "title", "ownerSessionKey", "mode", "entryAsset", "createdAt", "updatedAt", "revision")
+_DESCRIBED = (
+    "canvasId",
+    "agentId",
+    "title",
+    "ownerSessionKey",
+    "mode",
+    "entryAsset",
+    "createdAt",
+    "updatedAt",
+    "revision",
+)
 # How much is too much depends on the server that it goes to. Here only what no server takes is refused.
-_ANY_SIZE = SpecLimits(spec_bytes=2**31, state_bytes=2**31, actions=10_000_000, bindings=10_000_000, refreshes=10_000_000, tools=10_000_000)
+_ANY_SIZE = SpecLimits(
+    spec_bytes=2**31,
+    state_bytes=2**31,
+    actions=10_000_000,
+    bindings=10_000_000,
+    refreshes=10_000_000,
+    tools=10_000_000,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +92,11 @@ class Reading:
 
 
 def identity(
-    descriptor: bytes | None, *, folder: str, place: tuple[str, str] | None = None, agent_id: str | None = None
+    descriptor: bytes | None,
+    *,
+    folder: str,
+    place: tuple[str, str] | None = None,
+    agent_id: str | None = None,
 ) -> tuple[str, CanvasId]:
     """Whose canvas this is and which: as its place in the layout says, or its descriptor, or else by the folder's own name.
 
@@ -86,7 +107,9 @@ def identity(
     if place is not None:
         for name, said, lies in (("agentId", agent, place[0]), ("canvasId", canvas_id, place[1])):
             if said not in (None, lies):
-                raise BadInput(problem=f"{DESCRIPTOR}: {name} is {shown(said)}, but the folder is that of {shown(lies)}.")
+                raise BadInput(
+                    problem=f"{DESCRIPTOR}: {name} is {shown(said)}, but the folder is that of {shown(lies)}."
+                )
         agent, canvas_id = place
     if agent_id is not None and agent not in (None, agent_id):
         raise BadInput(problem=f"This folder is agent {shown(agent)}'s, and not {shown(agent_id)}'s.")
@@ -109,7 +132,9 @@ def read(files: Mapping[str, bytes], agent_id: str, canvas_id: CanvasId) -> Read
         canvas_id=canvas_id,
         agent_id=agent_id,
         title=reader.checked(DESCRIPTOR, lambda: _title(descriptor, canvas_id)),
-        owner_session_key=reader.checked(DESCRIPTOR, lambda: checked_session_key(_text(descriptor, "ownerSessionKey"))),
+        owner_session_key=reader.checked(
+            DESCRIPTOR, lambda: checked_session_key(_text(descriptor, "ownerSessionKey"))
+        ),
         spec=reader.spec(),
         state=reader.state(),
         assets=reader.assets(),
@@ -146,7 +171,11 @@ class _Reader:
 
     def spec(self) -> dict[str, Any] | None:
         found = self.object_at(SPEC)
-        return found if found is None or self.checked(SPEC, lambda: checked_spec(found, _ANY_SIZE)) is not None else None
+        return (
+            found
+            if found is None or self.checked(SPEC, lambda: checked_spec(found, _ANY_SIZE)) is not None
+            else None
+        )
 
     def state(self) -> dict[str, Any] | None:
         found = self.object_at(STATE)
@@ -156,7 +185,11 @@ class _Reader:
 
     def assets(self) -> dict[str, bytes]:
         found = {path: content for path, content in sorted(self._files.items()) if path.startswith(FOLDER)}
-        good = {path: content for path, content in found.items() if self.checked(path, lambda path=path: checked_asset_path(path))}
+        good = {
+            path: content
+            for path, content in found.items()
+            if self.checked(path, lambda path=path: checked_asset_path(path))
+        }
         self.checked(FOLDER, lambda: check_together(good))
         return good
 
@@ -177,10 +210,16 @@ def parsed(content: bytes, path: str) -> dict[str, Any]:
     """A JSON object, read as the server would read it, with the line where it is broken."""
     try:
         text = content.decode("utf-8-sig")
-        json.loads(text, object_pairs_hook=_each_once, parse_int=len, parse_float=len)  # for its messages; numbers do not matter to it
+        json.loads(
+            text, object_pairs_hook=_each_once, parse_int=len, parse_float=len
+        )  # for its messages; numbers do not matter to it
         value: Any = msgspec.json.decode(text)
     except json.JSONDecodeError as problem:
-        where = "it is empty" if not content.strip() else f"line {problem.lineno}, column {problem.colno}: {problem.msg}"
+        where = (
+            "it is empty"
+            if not content.strip()
+            else f"line {problem.lineno}, column {problem.colno}: {problem.msg}"
+        )
         raise BadInput(problem=f"{path}: is not JSON ({where}).") from None
     except UnicodeDecodeError:
         raise BadInput(problem=f"{path}: is not JSON (it is not UTF-8).") from None
@@ -204,7 +243,9 @@ def _each_once(pairs: list[tuple[str, Any]]) -> None:
 # --- a canvas to files --------------------------------------------------------------------------------------------------
 
 
-def from_view(view: Mapping[str, Any], assets: Mapping[str, bytes], fetched: Mapping[ArtifactId, bytes]) -> FolderCanvas:
+def from_view(
+    view: Mapping[str, Any], assets: Mapping[str, bytes], fetched: Mapping[ArtifactId, bytes]
+) -> FolderCanvas:
     """The canvas that `canvas.get` tells of, made whole again: `fetched` has what `heavy_in` names.
 
     Its names become names of files here, so they are held to their laws once more, whatever server told them.
@@ -229,7 +270,9 @@ def heavy_in(view: Mapping[str, Any]) -> frozenset[ArtifactId]:
     return markers_in(view["spec"]) | markers_in(view["state"])
 
 
-def files_of(canvas: FolderCanvas, descriptor: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> dict[str, bytes]:
+def files_of(
+    canvas: FolderCanvas, descriptor: Mapping[str, Any], records: Iterable[Mapping[str, Any]]
+) -> dict[str, bytes]:
     """Every file of the canvas's folder."""
     return {
         DESCRIPTOR: pretty({name: descriptor[name] for name in _DESCRIBED if name in descriptor}),
@@ -260,4 +303,8 @@ def is_same(one: Any, other: Any) -> bool:
 
 def plain(text: str) -> str:
     """A name for a terminal, which must not take a part of it for a command."""
-    return text if text.isprintable() else "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+    )

@@ -15,7 +15,11 @@ from easel.errors import Forbidden, InputConflict
 
 
 def entered(
-    raw_spec: Mapping[str, Any], state: Mapping[str, Any], path: tuple[str, ...], value: Any, was: Any | UnsetType
+    raw_spec: Mapping[str, Any],
+    state: Mapping[str, Any],
+    path: tuple[str, ...],
+    value: Any,
+    was: Any | UnsetType,
 ) -> Changed | None:
     """The state with the entry in it; None if it has it already."""
     if not _places(raw_spec).may_write(path):
@@ -34,7 +38,8 @@ def _places(raw: Mapping[str, Any]) -> CanvasSpec:
     """Of a stored spec, what says where its page may write; the rest is not read."""
     writable = raw.get("writable")
     return CanvasSpec(
-        state=raw.get("state", {}), writable=None if writable is None else tuple(checked_path(one, "writable") for one in writable)
+        state=raw.get("state", {}),
+        writable=None if writable is None else tuple(checked_path(one, "writable") for one in writable),
     )
 
 
@@ -46,7 +51,9 @@ def is_same(one: Any, other: Any) -> bool:
         return one == other
     if isinstance(one, dict) and isinstance(other, dict):
         members, others = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
-        return members.keys() == others.keys() and all(is_same(members[name], others[name]) for name in members)
+        return members.keys() == others.keys() and all(
+            is_same(members[name], others[name]) for name in members
+        )
     if isinstance(one, list) and isinstance(other, list):
         items, rest = cast("list[Any]", one), cast("list[Any]", other)
         return len(items) == len(rest) and all(map(is_same, items, rest))

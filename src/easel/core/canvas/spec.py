@@ -18,8 +18,8 @@ import msgspec
 
 from easel.core.canvas.actions import LONGEST_DESCRIPTION, LONGEST_TITLE, Action, checked_action, checked_tool
 from easel.core.canvas.origins import checked_origin
-from easel.core.nesting import DEEPEST, is_too_deep
 from easel.core.validation import (
+    DEEPEST,
     check_members,
     checked_choice,
     checked_flag,
@@ -28,10 +28,12 @@ from easel.core.validation import (
     checked_number,
     checked_object,
     checked_text,
+    is_too_deep,
+    is_unsafe_name,
     refuse,
     shown,
 )
-from easel.core.values.paths import Path, checked_path, is_unsafe_name
+from easel.core.values.paths import Path, checked_path
 from easel.errors import BadInput, TooLarge
 
 VERSION = 1
@@ -39,7 +41,19 @@ SHORTEST_REFRESH_MS = 1_000  # X9
 LONGEST_REFRESH_MS = 7 * 24 * 3_600_000
 LONGEST_CONTROL = 200
 KNOWN = frozenset(
-    {"$schema", "version", "mode", "title", "description", "toolPolicy", "state", "actions", "bindings", "refresh", "writable"}
+    {
+        "$schema",
+        "version",
+        "mode",
+        "title",
+        "description",
+        "toolPolicy",
+        "state",
+        "actions",
+        "bindings",
+        "refresh",
+        "writable",
+    }
 )
 
 
@@ -99,8 +113,15 @@ def checked_spec(raw: Any, limits: SpecLimits = DEFAULT_LIMITS) -> CanvasSpec:
     check_members(given, KNOWN, "")
     version = given.get("version", VERSION)
     if version != VERSION or isinstance(version, (bool, float)):
-        refuse("version", f"is {VERSION}; {shown(version) if isinstance(version, str) else version!r:.20} is not supported.")
-    for name, longest in (("$schema", LONGEST_TITLE), ("title", LONGEST_TITLE), ("description", LONGEST_DESCRIPTION)):
+        refuse(
+            "version",
+            f"is {VERSION}; {shown(version) if isinstance(version, str) else version!r:.20} is not supported.",
+        )
+    for name, longest in (
+        ("$schema", LONGEST_TITLE),
+        ("title", LONGEST_TITLE),
+        ("description", LONGEST_DESCRIPTION),
+    ):
         if name in given:
             checked_text(given[name], name, longest=longest, may_be_empty=True)
     tools, connect = _checked_policy(given.get("toolPolicy", {}), limits)
@@ -156,13 +177,19 @@ def _checked_policy(raw: Any, limits: SpecLimits) -> tuple[frozenset[str], tuple
     allow = checked_list(given.get("allow", []), "toolPolicy.allow", most=limits.tools)
     tools = frozenset(checked_tool(name, f"toolPolicy.allow[{number}]") for number, name in enumerate(allow))
     connect = checked_list(given.get("connect", []), "toolPolicy.connect", most=limits.tools)
-    return tools, tuple(checked_origin(origin, f"toolPolicy.connect[{number}]") for number, origin in enumerate(connect))
+    return tools, tuple(
+        checked_origin(origin, f"toolPolicy.connect[{number}]") for number, origin in enumerate(connect)
+    )
 
 
 def _checked_bindings(raw: Any, actions: Mapping[str, Action], limits: SpecLimits) -> Mapping[str, str]:
     bindings = checked_object(raw, "bindings", most=limits.bindings)
     for control, action_id in bindings.items():
-        if not 0 < len(control) <= LONGEST_CONTROL or not control.isprintable() or any(map(is_unsafe_name, control.split("."))):
+        if (
+            not 0 < len(control) <= LONGEST_CONTROL
+            or not control.isprintable()
+            or any(map(is_unsafe_name, control.split(".")))
+        ):
             refuse(
                 "bindings",
                 f"{shown(control)} is no control's name: 1 to {LONGEST_CONTROL} printable characters, such as buttons.deployNow.",
@@ -185,7 +212,9 @@ def _checked_refresh(raw: Any, actions: Mapping[str, Action], at: str) -> Refres
     check_members(given, {"id", "everyMs", "action", "enabled", "onlyWatched"}, at)
     return Refresh(
         refresh_id=checked_id(given.get("id"), f"{at}.id"),
-        every_ms=checked_number(given.get("everyMs"), f"{at}.everyMs", lowest=SHORTEST_REFRESH_MS, highest=LONGEST_REFRESH_MS),
+        every_ms=checked_number(
+            given.get("everyMs"), f"{at}.everyMs", lowest=SHORTEST_REFRESH_MS, highest=LONGEST_REFRESH_MS
+        ),
         action_id=_check_declared(given.get("action"), actions, f"{at}.action"),
         is_enabled=checked_flag(given.get("enabled", True), f"{at}.enabled"),
         only_watched=checked_flag(given.get("onlyWatched", False), f"{at}.onlyWatched"),
@@ -206,5 +235,6 @@ def _check_unique(ids: Sequence[str]) -> None:
 
 def _checked_writable(raw: Any, limits: SpecLimits) -> tuple[Path, ...]:
     return tuple(
-        checked_path(path, f"writable[{number}]") for number, path in enumerate(checked_list(raw, "writable", most=limits.bindings))
+        checked_path(path, f"writable[{number}]")
+        for number, path in enumerate(checked_list(raw, "writable", most=limits.bindings))
     )

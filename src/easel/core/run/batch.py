@@ -43,7 +43,9 @@ class CancelAnswer:
     turn_passed: bool = False
     thread_seq: int | None = None  # of the message that it left, if it left one
     prefers: WorkerId | None = None  # who has the first chance to claim the run whose turn has come
-    look_again: bool = False  # it has gone back into the queue since it was looked at: how its log ends must be said anew
+    look_again: bool = (
+        False  # it has gone back into the queue since it was looked at: how its log ends must be said anew
+    )
 
 
 @dataclass(frozen=True, slots=True)

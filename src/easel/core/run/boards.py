@@ -11,11 +11,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from easel.core.nesting import DEEPEST, is_too_deep
 from easel.core.run.status import Status, is_terminal
 from easel.core.stream.envelope import Envelope, Provenance, seal
 from easel.core.stream.json_text import to_json
 from easel.core.stream.payload_limit import Moved, light_value, mentioned
+from easel.core.validation import DEEPEST, is_too_deep
 from easel.errors import BadInput, BoardFull, RunFinished, TooLarge, VersionConflict
 from easel.ids import ArtifactId, RunId, UserId
 

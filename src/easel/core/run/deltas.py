@@ -59,7 +59,9 @@ class Flow:
     def tell(self, text: str, *, is_end: bool = False) -> list[str]:
         """The deltas that the next words make, in order: all that there is, but for Base64 that may go on."""
         context = self._before + text
-        start = len(context) if is_end or self._held_size + len(text) > HELD_CHARACTERS else encoded_end(context)
+        start = (
+            len(context) if is_end or self._held_size + len(text) > HELD_CHARACTERS else encoded_end(context)
+        )
         self._before = "" if is_end else context[-_CONTEXT:]
         if start == len(context):
             whole = "".join([*self._held, text])

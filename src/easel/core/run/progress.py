@@ -27,11 +27,15 @@ def progress(events: Iterable[tuple[str, Mapping[str, Any]]]) -> Progress:
     begun: set[CallId] = set()
     for event_type, data in events:
         if event_type == "step.completed":
-            calls = tuple(ToolCall(CallId(call["call_id"]), call["tool"], call["args"]) for call in data["calls"])
+            calls = tuple(
+                ToolCall(CallId(call["call_id"]), call["tool"], call["args"]) for call in data["calls"]
+            )
             steps.append(Step(data["text"], calls))
         elif event_type == "tool.call":
             begun.add(CallId(data["call_id"]))
         elif event_type == "tool.result":
-            result = ToolResult(CallId(data["call_id"]), data["tool"], data.get("error", data.get("result")), "error" in data)
+            result = ToolResult(
+                CallId(data["call_id"]), data["tool"], data.get("error", data.get("result")), "error" in data
+            )
             steps[-1] = replace(steps[-1], results=(*steps[-1].results, result))
     return Progress(tuple(steps), frozenset(begun))

@@ -25,7 +25,9 @@ class Run:
     oldest_seq: int
     last_seq: int
     queue_no: int
-    input_artifact: ArtifactId | None = None  # holds the input where that is too heavy for a table; `input_text` is its beginning
+    input_artifact: ArtifactId | None = (
+        None  # holds the input where that is too heavy for a table; `input_text` is its beginning
+    )
 
     @property
     def is_terminal(self) -> bool:
@@ -79,3 +81,7 @@ class Claim:
     def is_exhausted(self) -> bool:
         """Claimed only to be ended: every attempt it had was lost with its worker. RS-38"""
         return self.attempt > self.max_attempts
+
+
+class ClaimLost(Exception):
+    """Another worker holds the run now; nothing more may be written for it."""

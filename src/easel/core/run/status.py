@@ -20,7 +20,10 @@ class Move(StrEnum):
 
 
 MOVES: dict[Status, dict[Move, Status]] = {
-    Status.QUEUED: {Move.CLAIM: Status.RUNNING, Move.CANCEL: Status.CANCELLED},  # RS-37: a queued run is cancelled at once
+    Status.QUEUED: {
+        Move.CLAIM: Status.RUNNING,
+        Move.CANCEL: Status.CANCELLED,
+    },  # RS-37: a queued run is cancelled at once
     Status.RUNNING: {
         Move.CLAIM: Status.RUNNING,  # the claim ran out and another worker takes over: a new attempt
         Move.HAND_BACK: Status.QUEUED,

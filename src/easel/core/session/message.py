@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from easel.core.run.status import Status
 from easel.core.stream.envelope import Envelope, Provenance, seal
 from easel.core.stream.json_text import to_json
 from easel.core.stream.payload_limit import Moved, light_value, mentioned
-from easel.ids import ArtifactId, MessageId, RunId, answer_id, asked_id
+from easel.ids import ArtifactId, MessageId, RunId, asked_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +38,28 @@ class StoredMessage:
     created_at: datetime
 
 
-def message(message_id: MessageId, text: str, event: Envelope | None = None, role: str = "assistant") -> Message:
+def message(
+    message_id: MessageId, text: str, event: Envelope | None = None, role: str = "assistant"
+) -> Message:
     light, moved = light_value(text)
     content = to_json(light)
     said = event.refers_to if event else frozenset[ArtifactId]()
     text_in = moved[0].artifact_id if moved else None
-    return Message(message_id, content, moved + (event.moved if event else ()), mentioned(content, moved) | said, event, text_in, role)
+    return Message(
+        message_id,
+        content,
+        moved + (event.moved if event else ()),
+        mentioned(content, moved) | said,
+        event,
+        text_in,
+        role,
+    )
 
 
 def question(run_id: RunId, text: str) -> Message:
     """What a person asked: told in the thread alone, before the run that answers it says anything."""
     message_id = asked_id(run_id)
     data = {"role": "user", "message_id": message_id, "run_id": run_id, "text": text}
-    return message(message_id, text, seal("message.completed", data, Provenance("user", "chat", run_id)), "user")
-
-
-def never_begun(run_id: RunId) -> Message:
-    """What the thread hears of a run that was cancelled before it began: in its log there is no word of it, as nobody spoke."""
-    message_id = answer_id(run_id)
-    data = {"role": "assistant", "message_id": message_id, "run_id": run_id, "text": "", "status": Status.CANCELLED.value}
-    return message(message_id, "", seal("message.completed", data, Provenance("user", "chat", run_id)))
+    return message(
+        message_id, text, seal("message.completed", data, Provenance("user", "chat", run_id)), "user"
+    )

@@ -43,7 +43,9 @@ class Law:
     def check(self) -> None:
         for use in self._script.uses:
             if not use.is_plain and self._is_tainted(use.name):
-                self._script.refuse(f'${use.name} may hold the value of a placeholder; write it as "${use.name}", and only as an argument.')
+                self._script.refuse(
+                    f'${use.name} may hold the value of a placeholder; write it as "${use.name}", and only as an argument.'
+                )
         for loop in self._script.loops:
             self._check_variable(loop.name, loop.words)
         # A bare word could be a keyword where these stand.
@@ -85,7 +87,9 @@ class Law:
 
     def _first_pipe_behind_a_value(self) -> float:
         """Where a value could first have gone through a pipe."""
-        words = [word for command in self._script.commands for word in (*command.words, *command.redirections)]
+        words = [
+            word for command in self._script.commands for word in (*command.words, *command.redirections)
+        ]
         values = [hole.position for word in words for hole in word.holes]
         values += [use.position for use in self._script.uses if use.name in self._tainted]
         first = min(values, default=math.inf)
@@ -98,7 +102,9 @@ class Law:
                 self._script.refuse_hole(where, word.holes[0].number)
             for use in word.uses:
                 if self._is_tainted(use.name):
-                    self._script.refuse(f"${use.name}, which may hold the value of a placeholder, stands {where}.")
+                    self._script.refuse(
+                        f"${use.name}, which may hold the value of a placeholder, stands {where}."
+                    )
         raise AssertionError(where)
 
     # --- commands ---------------------------------------------------------------------------------------------------
@@ -115,7 +121,9 @@ class Law:
             return
         name = program_name(words[0])
         if name in REREADERS:
-            self._script.refuse(f"`{name}` changes how the rest of the command is read, so it has no place beside placeholders.")
+            self._script.refuse(
+                f"`{name}` changes how the rest of the command is read, so it has no place beside placeholders."
+            )
         given = [word for word in (*words[1:], *command.redirections) if self._carries(word)]
         if self._evaluates(name, words):
             self._check_evaluator(name or "", command, words, given)
@@ -128,7 +136,9 @@ class Law:
 
     def _check_variable(self, name: str, words: Sequence[Word]) -> None:
         if UNSAFE_VARIABLES.fullmatch(name) and any(map(self._carries, words)):
-            self._refuse(words, f"in the variable {name}, which chooses what is run or is evaluated by the shell")
+            self._refuse(
+                words, f"in the variable {name}, which chooses what is run or is evaluated by the shell"
+            )
 
     def _unwrapped(self, words: tuple[Word, ...], redirections: tuple[Word, ...]) -> tuple[Word, ...]:
         """The command without `sudo`, `env`, `timeout` and their like."""
@@ -138,7 +148,9 @@ class Law:
             name = program_name(words[0])
             given = [word for word in (*words[1:], *redirections) if self._carries(word)]
             if name is None and given:
-                self._refuse(given, "behind a program that only the shell can tell; write the program's name out")
+                self._refuse(
+                    given, "behind a program that only the shell can tell; write the program's name out"
+                )
             if name is None or name not in WRAPPERS:
                 break
             inner = after_wrapper(WRAPPERS[name], words)
@@ -157,22 +169,30 @@ class Law:
     def _evaluates(self, name: str | None, words: tuple[Word, ...]) -> bool:
         """Whether a program takes its arguments or its input for a program."""
         if name not in INTERPRETERS:
-            return name in EVALUATORS or name in WRAPPERS  # one that is left here has an option that may start a shell
+            return (
+                name in EVALUATORS or name in WRAPPERS
+            )  # one that is left here has an option that may start a shell
         if name == "python" and len(words) > 2 and words[1].literal == "-m" and words[2].literal:
             return False
         script = words[1].literal if len(words) > 1 else None
         return not script or script.startswith("-") or script in STANDARD_INPUT
 
-    def _check_evaluator(self, name: str, command: Command, words: tuple[Word, ...], given: Sequence[Word]) -> None:
+    def _check_evaluator(
+        self, name: str, command: Command, words: tuple[Word, ...], given: Sequence[Word]
+    ) -> None:
         if given:
             how = "; name a script file right after it" if name in INTERPRETERS else ""
             self._refuse(given, f"among the arguments of `{name}`, which evaluates them once more{how}")
         if name != "read" and command.position >= self._first_pipe:
-            self._script.refuse(f"`{name}` comes behind a pipe, through which the value of a placeholder could reach it as a command.")
+            self._script.refuse(
+                f"`{name}` comes behind a pipe, through which the value of a placeholder could reach it as a command."
+            )
         for word in words[1:]:
             text = "".join(piece for piece in word.pieces if isinstance(piece, str))
             if ("$" in text or "`" in text) and not self._tainted.isdisjoint(re.findall(NAME, text)):
-                self._script.refuse(f"`{name}` evaluates a text that names a variable which may hold the value of a placeholder.")
+                self._script.refuse(
+                    f"`{name}` evaluates a text that names a variable which may hold the value of a placeholder."
+                )
 
     # --- programs that do not ---------------------------------------------------------------------------------------
 
@@ -186,14 +206,23 @@ class Law:
         match name:
             case "test" | "[":
                 if sign := next((one for one in literals if one in TEST_ARITHMETIC), None):
-                    self._refuse(given, f"beside {sign}, where some shells evaluate it; compare with = instead")
+                    self._refuse(
+                        given, f"beside {sign}, where some shells evaluate it; compare with = instead"
+                    )
             case "find":
-                start = next((index for index, one in enumerate(literals) if one in FIND_PROGRAMS), len(words))
+                start = next(
+                    (index for index, one in enumerate(literals) if one in FIND_PROGRAMS), len(words)
+                )
                 if behind := [word for word in words[start:] if self._carries(word)]:
                     self._refuse(behind, f"behind {literals[start]} of `find`, which runs it")
             case "printf":
-                if "-v" in literals or any(map(self._carries, words[1:3] if "--" in literals else words[1:2])):
-                    self._refuse(given, "where `printf` has its format or a variable; give it a literal format such as '%s\\n'")
+                if "-v" in literals or any(
+                    map(self._carries, words[1:3] if "--" in literals else words[1:2])
+                ):
+                    self._refuse(
+                        given,
+                        "where `printf` has its format or a variable; give it a literal format such as '%s\\n'",
+                    )
             case "export" | "readonly":
                 self._check_exports(name, words)
             case _:
@@ -210,4 +239,6 @@ class Law:
 def _names_read(command: Command) -> Iterator[str]:
     """The variables that `read` sets, from whatever comes through its input."""
     if command.words and program_name(command.words[0]) == "read":
-        yield from (word.literal for word in command.words[1:] if word.literal and not word.literal.startswith("-"))
+        yield from (
+            word.literal for word in command.words[1:] if word.literal and not word.literal.startswith("-")
+        )

@@ -40,7 +40,9 @@ OPERATORS = (
     *"<>&|;()",
 )  # longest first
 _NAME = re.compile(NAME)
-_PARAMETER = re.compile(rf"#?(?P<name>{NAME}|[0-9]+|[@*#?$!-])(?P<rest>(?::?[-=+?]|##?|%%?)[^'\"\\$`{{}}\n\0<>()&|;]*)?")
+_PARAMETER = re.compile(
+    rf"#?(?P<name>{NAME}|[0-9]+|[@*#?$!-])(?P<rest>(?::?[-=+?]|##?|%%?)[^'\"\\$`{{}}\n\0<>()&|;]*)?"
+)
 _ARITHMETIC = re.compile(r"[A-Za-z0-9_$+\-*/%<>=!&|^~?:,() \t]")
 _SPECIAL = "@*#?$!-0123456789"
 _STAYS_AFTER_DOLLAR = " \t\n/.,;:%)|&"  # a `$` before these is a `$`
@@ -83,13 +85,19 @@ class Word:
     is_quoted: bool = False
     assigns: str | None = None
     value_from: int = 0
-    signs: set[str] = field(default_factory=set[str])  # the unquoted ones of `{`, `}`, `[`, `=`, and `~` before a `/`
-    name_ends_at: int = -1  # where the last `$name` without braces ends: a value right there would lengthen the name
+    signs: set[str] = field(
+        default_factory=set[str]
+    )  # the unquoted ones of `{`, `}`, `[`, `=`, and `~` before a `/`
+    name_ends_at: int = (
+        -1
+    )  # where the last `$name` without braces ends: a value right there would lengthen the name
 
     @property
     def literal(self) -> str | None:
         """The whole text, where the shell would add nothing to it."""
-        return "".join(map(str, self.pieces)) if all(isinstance(piece, str) for piece in self.pieces) else None
+        return (
+            "".join(map(str, self.pieces)) if all(isinstance(piece, str) for piece in self.pieces) else None
+        )
 
     @property
     def keyword(self) -> str | None:
@@ -193,7 +201,11 @@ class Words:
         end = self.token()
         if self.depth:
             self.refuse("a here-document inside of $(…) is not understood here.")
-        if not isinstance(end, Word) or end.literal is None or not re.fullmatch(r"[A-Za-z0-9_.-]+", end.literal):
+        if (
+            not isinstance(end, Word)
+            or end.literal is None
+            or not re.fullmatch(r"[A-Za-z0-9_.-]+", end.literal)
+        ):
             self.refuse("the end of a here-document is a plain word, such as EOF.")
         self._awaited.append(HereDocument(end.literal, end.is_quoted, strips_tabs))
 
@@ -212,8 +224,12 @@ class Words:
             if HOLE in line:
                 self.refuse_hole("in a here-document, whose text the shell would evaluate again")
             if not document.is_literal and ("\\" in line or "`" in line or "$(" in line):
-                self.refuse("a here-document with backslashes or substitutions is not understood here; quote its end: <<'EOF'.")
-            self.uses += [Use(found[1], start, is_plain=False) for found in re.finditer(rf"\$\{{?({NAME})", line)]
+                self.refuse(
+                    "a here-document with backslashes or substitutions is not understood here; quote its end: <<'EOF'."
+                )
+            self.uses += [
+                Use(found[1], start, is_plain=False) for found in re.finditer(rf"\$\{{?({NAME})", line)
+            ]
         self.refuse(f"a here-document has no end: there is no line {document.end}.")
 
     # --- words ------------------------------------------------------------------------------------------------------
@@ -241,7 +257,8 @@ class Words:
     def _ended(self, word: Word) -> Word | str:
         if word.holes and (signs := word.signs & set("{}[")):
             self.refuse_hole(
-                f"in a word with an unquoted {min(signs)}, where the shell makes words out of it; quote it", word.holes[0].number
+                f"in a word with an unquoted {min(signs)}, where the shell makes words out of it; quote it",
+                word.holes[0].number,
             )
         if self._text[self._pos : self._pos + 1] in {"<", ">"}:
             if (word.keyword or "").isdecimal():
@@ -252,7 +269,12 @@ class Words:
         return word
 
     def _plain(self, word: Word, char: str) -> None:
-        if char == "=" and "=" not in word.signs and not word.is_quoted and _NAME.fullmatch(word.literal or ""):
+        if (
+            char == "="
+            and "=" not in word.signs
+            and not word.is_quoted
+            and _NAME.fullmatch(word.literal or "")
+        ):
             word.assigns, word.value_from = word.literal, len(word.pieces) + 1
         if char in "{}[~=":
             word.signs.add(char)
@@ -272,7 +294,9 @@ class Words:
         after = self._text[self._pos + 1 : self._pos + 2]
         is_glued = word.name_ends_at == self._pos
         if quote is Quote.NONE:
-            is_glued |= before not in _NEIGHBOURS or not (after in _NEIGHBOURS or not after or after in ENDS_WORD)
+            is_glued |= before not in _NEIGHBOURS or not (
+                after in _NEIGHBOURS or not after or after in ENDS_WORD
+            )
         word.holes.append(Hole(self._hole_count, self._pos, quote, is_glued))
         word.pieces.append(self._hole_count)
         self._hole_count += 1
@@ -365,7 +389,13 @@ class Words:
         if read is None:
             self.refuse(f"${{{body}}} is not understood here; set a variable first, or use a script.")
         self._pos = end + 1
-        word.uses.append(Use(read["name"], end, is_plain=quote is Quote.DOUBLE and not read["rest"] and body[0] != "#" and not self.depth))
+        word.uses.append(
+            Use(
+                read["name"],
+                end,
+                is_plain=quote is Quote.DOUBLE and not read["rest"] and body[0] != "#" and not self.depth,
+            )
+        )
         word.pieces.append(None)
 
     def _arithmetic(self, word: Word) -> None:
@@ -379,7 +409,9 @@ class Words:
                 self.refuse("$((…)) with anything but names, numbers and signs is not understood here.")
             open_brackets += (char == "(") - (char == ")")
             self._pos += 1
-        word.uses += [Use(name[0], start, is_plain=False) for name in _NAME.finditer(self._text, start, self._pos)]
+        word.uses += [
+            Use(name[0], start, is_plain=False) for name in _NAME.finditer(self._text, start, self._pos)
+        ]
         word.pieces.append(None)
         self._pos += 2
 
@@ -389,7 +421,11 @@ class Words:
         if HOLE in body:
             self.refuse_hole("in backticks, which the shell evaluates once more")
         if end < 0 or any(sign in body for sign in ("\\", "'", '"', "#", "$(", "<<")):
-            self.refuse("backticks with quotes, comments or substitutions in them are not understood here; use $(…).")
-        word.uses += [Use(name[1], self._pos, is_plain=False) for name in re.finditer(rf"\$\{{?({NAME})", body)]
+            self.refuse(
+                "backticks with quotes, comments or substitutions in them are not understood here; use $(…)."
+            )
+        word.uses += [
+            Use(name[1], self._pos, is_plain=False) for name in re.finditer(rf"\$\{{?({NAME})", body)
+        ]
         word.pieces.append(None)
         self._pos = end + 1

@@ -69,7 +69,11 @@ class Script(Words):
                 self.push_back(lexeme)
                 self._simple([])
             elif lexeme not in SEPARATORS:
-                self.refuse("the command ends too early: something is not closed." if not lexeme else f"{lexeme} is not understood here.")
+                self.refuse(
+                    "the command ends too early: something is not closed."
+                    if not lexeme
+                    else f"{lexeme} is not understood here."
+                )
 
     def _command(self, first: Word) -> None:
         match first.keyword:
@@ -96,7 +100,9 @@ class Script(Words):
             elif lexeme in REDIRECTIONS:
                 self._redirection(lexeme, redirections)
             elif lexeme == "(":
-                self.refuse("a ( after a word (a function, an array or a pattern) is not understood here; use a script.")
+                self.refuse(
+                    "a ( after a word (a function, an array or a pattern) is not understood here; use a script."
+                )
             else:
                 self.push_back(lexeme)
                 break

@@ -16,9 +16,13 @@ def _names(*lists: str) -> frozenset[str]:
     return frozenset(name for names in lists for name in names.split())
 
 
-SHELLS = _names("sh bash dash ash zsh ksh ksh93 mksh pdksh yash fish csh tcsh rbash busybox pwsh powershell cmd nu")
+SHELLS = _names(
+    "sh bash dash ash zsh ksh ksh93 mksh pdksh yash fish csh tcsh rbash busybox pwsh powershell cmd nu"
+)
 # With a script as their first argument, they hand on what follows it as data.
-INTERPRETERS = SHELLS | _names("python perl ruby node nodejs deno bun php lua luajit tclsh wish expect osascript Rscript ghci jshell")
+INTERPRETERS = SHELLS | _names(
+    "python perl ruby node nodejs deno bun php lua luajit tclsh wish expect osascript Rscript ghci jshell"
+)
 STANDARD_INPUT = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 # No value may stand among the arguments of these.
@@ -47,7 +51,9 @@ _CHOOSE_PROGRAMS = (
 _ARE_ARITHMETIC = "RANDOM SRANDOM SECONDS OPTIND LINENO HIST.* EPOCH.* PPID UID EUID GID EGID GROUPS COLUMNS LINES TMOUT FUNCNEST"
 UNSAFE_VARIABLES = re.compile("|".join(_names(_CHOOSE_PROGRAMS, _ARE_ARITHMETIC)))
 # These hold words of other commands: whatever is in them may have come from a value.
-ALWAYS_TAINTED = frozenset({"_", "REPLY", "BASH_COMMAND", "BASH_EXECUTION_STRING", "MAPFILE", "OPTARG", "BASH_REMATCH"})
+ALWAYS_TAINTED = frozenset(
+    {"_", "REPLY", "BASH_COMMAND", "BASH_EXECUTION_STRING", "MAPFILE", "OPTARG", "BASH_REMATCH"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +66,16 @@ class Wrapper:
     takes_variables: bool = False
 
 
-def _wrapper(flags: str = "", with_value: str = "", operands: int = 0, *, takes_variables: bool = False) -> Wrapper:
+def _wrapper(
+    flags: str = "", with_value: str = "", operands: int = 0, *, takes_variables: bool = False
+) -> Wrapper:
     return Wrapper(_names(flags), _names(with_value), operands, takes_variables)
 
 
 WRAPPERS: Mapping[str, Wrapper] = {
-    "sudo": _wrapper("-n -E -H -S -k -b", "-u -g -h -p -C -D -R -T -U -r -t --user --group", takes_variables=True),
+    "sudo": _wrapper(
+        "-n -E -H -S -k -b", "-u -g -h -p -C -D -R -T -U -r -t --user --group", takes_variables=True
+    ),
     "doas": _wrapper("-n", "-u -C"),
     "env": _wrapper("-i -", "-u -C --unset --chdir", takes_variables=True),
     "nohup": _wrapper(),
@@ -86,7 +96,11 @@ def program_name(word: Word) -> str | None:
     if word.literal is None and "/" not in word.tail:
         return None
     name = word.tail.rpartition("/")[2]
-    return re.sub(r"[0-9.]+$", "", name) if name.startswith(("python", "perl", "ruby", "lua", "php", "tclsh")) else name
+    return (
+        re.sub(r"[0-9.]+$", "", name)
+        if name.startswith(("python", "perl", "ruby", "lua", "php", "tclsh"))
+        else name
+    )
 
 
 def after_wrapper(wrapper: Wrapper, words: tuple[Word, ...]) -> tuple[Word, ...] | None:
@@ -98,7 +112,11 @@ def after_wrapper(wrapper: Wrapper, words: tuple[Word, ...]) -> tuple[Word, ...]
             break
         if option in wrapper.with_value:
             index += 1
-        elif option not in wrapper.flags and option.partition("=")[0] not in wrapper.with_value and option[:2] not in wrapper.with_value:
+        elif (
+            option not in wrapper.flags
+            and option.partition("=")[0] not in wrapper.with_value
+            and option[:2] not in wrapper.with_value
+        ):
             return None
     while wrapper.takes_variables and index < len(words) and words[index].assigns:
         index += 1

@@ -28,10 +28,10 @@ from typing import Any, cast
 from easel.core.shell.checker import Law
 from easel.core.shell.lexer import HOLE, SAFE, Hole, Quote, Word
 from easel.core.shell.parser import Script
+from easel.core.tool.definition import X_SHELL
 from easel.core.values.template import Placeholder, Template
 from easel.errors import BadInput
 
-X_SHELL = "x-shell"
 LONGEST_COMMAND = 20_000  # characters of a template
 _ACTIVE_IN_DOUBLE = frozenset('"$`\\!')
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # all but tab and line end
@@ -61,7 +61,9 @@ class ShellTemplate:
         values: list[str] = []
         for name, text in zip(names, texts, strict=True):
             if text is None and not missing_is_empty:
-                raise BadInput(problem=f'{at}: {name} has no value; set it, or let the action say "missing": "empty".')
+                raise BadInput(
+                    problem=f'{at}: {name} has no value; set it, or let the action say "missing": "empty".'
+                )
             values.append(text or "")
         for name, place, value in zip(names, self.places, values, strict=True):
             self._check(name, place, value, values, at)
@@ -113,19 +115,28 @@ def understood(template: Template, at: str, *, allows_options: bool = False) -> 
 def _understood(template: Template, allows_options: bool) -> ShellTemplate:
     literal = "".join(part for part in template.parts if isinstance(part, str))
     if len(literal) > LONGEST_COMMAND:
-        raise BadInput(problem=f"a command with placeholders has at most {LONGEST_COMMAND} characters; put it into a script.")
+        raise BadInput(
+            problem=f"a command with placeholders has at most {LONGEST_COMMAND} characters; put it into a script."
+        )
     if control := _CONTROLS.search(literal):
-        raise BadInput(problem=f"a command with placeholders has no control characters such as {control[0]!r}.")
+        raise BadInput(
+            problem=f"a command with placeholders has no control characters such as {control[0]!r}."
+        )
     names = [str(name) for name in template.placeholders]
     script = Script("".join(part if isinstance(part, str) else HOLE for part in template.parts), names)
     law = Law(script)
     law.check()
-    places = {hole.number: _place(word, hole, is_assignment=law.is_assignment(word)) for word, hole in _holes(script)}
+    places = {
+        hole.number: _place(word, hole, is_assignment=law.is_assignment(word))
+        for word, hole in _holes(script)
+    }
     if lost := [name for number, name in enumerate(names) if number not in places]:
         raise BadInput(problem=f"{lost[0]} stands where no value is understood.")
     for number, place in places.items():
         if "".join(map(str, place.before)) in {"-", "--"} and not allows_options:
-            raise BadInput(problem=f'{names[number]} is an option of its own; let the action say "allowOptions": true if that is meant.')
+            raise BadInput(
+                problem=f'{names[number]} is an option of its own; let the action say "allowOptions": true if that is meant.'
+            )
     return ShellTemplate(template, tuple(places[number] for number in range(len(names))), allows_options)
 
 
@@ -148,7 +159,9 @@ def _place(word: Word, hole: Hole, *, is_assignment: bool) -> Place:
 
 def is_shell(schema: Mapping[str, Any], path: Sequence[str | int]) -> bool:
     """Whether the argument at a path is one that a shell will read, in any way that the schema can be understood. RS-44"""
-    return any(one.get(X_SHELL) is True for depth in range(len(path) + 1) for one in _schemas(schema, path[:depth]))
+    return any(
+        one.get(X_SHELL) is True for depth in range(len(path) + 1) for one in _schemas(schema, path[:depth])
+    )
 
 
 def _schemas(root: Mapping[str, Any], path: Sequence[str | int]) -> list[Mapping[str, Any]]:

@@ -22,9 +22,16 @@ _WINDOW = 512  # bytes judged at a time
 _BLOCK = 32 * LIMIT  # bytes looked at closely at a time
 _LONGEST_GLUE = 16  # characters of a token that is no piece
 _LONGEST_BETWEEN = 64  # characters between two pieces that are compared
-_KINDS_BETWEEN = 3  # so few ways to divide one piece from the next: brackets around pairs of them, commas in those
-_WHOLE, _VARIED = 128, 44  # characters and how many different: by chance, or in the lines of a monotonous text, this does not come again
-_ALIKE = bytes.maketrans(b"123456789\0", b"000000000 ")  # one number is as good as another, and what divides two strings is a space
+_KINDS_BETWEEN = (
+    3  # so few ways to divide one piece from the next: brackets around pairs of them, commas in those
+)
+_WHOLE, _VARIED = (
+    128,
+    44,
+)  # characters and how many different: by chance, or in the lines of a monotonous text, this does not come again
+_ALIKE = bytes.maketrans(
+    b"123456789\0", b"000000000 "
+)  # one number is as good as another, and what divides two strings is a space
 # What stands around the names of keys and certificates is of the alphabet, and yet it is none of theirs.
 RULED, RULE = b"-----", b"\x01" * 5
 _TOKEN = re.compile(rb"([A-Za-z0-9+/_-]+)")
@@ -108,21 +115,38 @@ def _chosen(tokens: list[bytes], gaps: list[bytes]) -> list[int]:
     """Which tokens are pieces of Base64; none, if it is something else that looks odd."""
     if sum(len(token) == 1 for token in tokens) * 10 >= len(tokens) * 9:
         letters = b"".join(tokens)
-        return list(range(len(tokens))) if len(set(letters)) >= 32 and is_mixed(letters.translate(EVERYWHERE)) else []
+        return (
+            list(range(len(tokens)))
+            if len(set(letters)) >= 32 and is_mixed(letters.translate(EVERYWHERE))
+            else []
+        )
     reading = _read(tokens, gaps)
     size = sum(len(tokens[at]) for at in reading.odd)
     are_long = sum(len(tokens[at]) for at in reading.odd if len(tokens[at]) >= LINE) * 4 >= size * 3
-    chosen = [at for at in reading.odd if len(tokens[at]) >= LINE or at in reading.rests] if are_long else reading.odd
+    chosen = (
+        [at for at in reading.odd if len(tokens[at]) >= LINE or at in reading.rests]
+        if are_long
+        else reading.odd
+    )
     found = [tokens[at] for at in chosen]
     size = sum(map(len, found))
     if size <= LIMIT or size < reading.words or size < 3 * len(found):
         return []
-    extent = sum(map(len, tokens[chosen[0] : chosen[-1] + 1])) + sum(map(len, gaps[chosen[0] + 1 : chosen[-1] + 1]))
-    are_regular = sum(times for _, times in reading.between.most_common(_KINDS_BETWEEN)) * 20 >= reading.between.total() * 17
+    extent = sum(map(len, tokens[chosen[0] : chosen[-1] + 1])) + sum(
+        map(len, gaps[chosen[0] + 1 : chosen[-1] + 1])
+    )
+    are_regular = (
+        sum(times for _, times in reading.between.most_common(_KINDS_BETWEEN)) * 20
+        >= reading.between.total() * 17
+    )
     if not (are_regular and size * 6 >= extent) and not (are_long and size * 2 >= extent):
         return []
     whole = b" ".join(found)
-    if look(whole, whole.translate(EVERYWHERE)) is not Look.ENCODED or is_nearly_hex(whole) or are_identifiers(found):
+    if (
+        look(whole, whole.translate(EVERYWHERE)) is not Look.ENCODED
+        or is_nearly_hex(whole)
+        or are_identifiers(found)
+    ):
         return []
     return chosen
 
@@ -130,9 +154,13 @@ def _chosen(tokens: list[bytes], gaps: list[bytes]) -> list[int]:
 @dataclass(slots=True)
 class _Reading:
     odd: list[int] = field(default_factory=list[int])  # tokens that are neither glue nor words
-    rests: set[int] = field(default_factory=set[int])  # short ones of these that follow a long one, as the end of a text does
+    rests: set[int] = field(
+        default_factory=set[int]
+    )  # short ones of these that follow a long one, as the end of a text does
     words: int = 0  # characters in words
-    between: Counter[bytes] = field(default_factory=Counter[bytes])  # what stands between tokens that are no glue, digits as 0
+    between: Counter[bytes] = field(
+        default_factory=Counter[bytes]
+    )  # what stands between tokens that are no glue, digits as 0
 
 
 def _read(tokens: list[bytes], gaps: list[bytes]) -> _Reading:
@@ -150,7 +178,11 @@ def _read(tokens: list[bytes], gaps: list[bytes]) -> _Reading:
         between[gap] += 1
         size = len(plain)
         is_long, token = size >= LINE, tokens[at]
-        if is_after_long and not is_long and (_spaced(gap) == _spaced(gap_before) != b"" or not is_word(token)):
+        if (
+            is_after_long
+            and not is_long
+            and (_spaced(gap) == _spaced(gap_before) != b"" or not is_word(token))
+        ):
             reading.rests.add(at)
             reading.odd.append(at)
         elif is_word(token) or (is_long and not is_run(token, token.translate(EVERYWHERE))):
@@ -190,6 +222,8 @@ def _with_ends(tokens: list[bytes], gaps: list[bytes], chosen: list[int]) -> Ite
             continue  # the same again, or as much of it as there was room for
         if len(token) >= _WHOLE and len(set(token)) >= _VARIED:
             seen.add(token[:LINE])
-        is_named = gaps[at].endswith(b"base64,") or (gaps[at].rstrip() == RULE != gaps[at] and at > 0 and is_word(tokens[at - 1]))
+        is_named = gaps[at].endswith(b"base64,") or (
+            gaps[at].rstrip() == RULE != gaps[at] and at > 0 and is_word(tokens[at - 1])
+        )
         yield at, goes_on and at not in heads and not is_named
         goes_on = at not in ended

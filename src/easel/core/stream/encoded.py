@@ -29,14 +29,24 @@ _LEAST = LIMIT - _PADDED  # a shorter stretch cannot be over the limit, even wit
 _WRITTEN_OTHERWISE = {
     b"%": {b"%2B": b"+++", b"%2b": b"+++", b"%2F": b"///", b"%2f": b"///"}
     | dict.fromkeys((b"%0A", b"%0a", b"%0D", b"%0d", b"%20"), b"   "),
-    b"\\": {rb"\\n": b"   ", rb"\\r": b"   ", rb"\n": b"  ", rb"\r": b"  ", rb"\t": b"  ", rb"\/": b"//", rb"\"": b'""'}
+    b"\\": {
+        rb"\\n": b"   ",
+        rb"\\r": b"   ",
+        rb"\n": b"  ",
+        rb"\r": b"  ",
+        rb"\t": b"  ",
+        rb"\/": b"//",
+        rb"\"": b'""',
+    }
     | {rb"\u002b": b"++++++", rb"\u002B": b"++++++", rb"\u002f": b"//////", rb"\u002F": b"//////"},
     b"&#": {b"&#43;": b"+++++", b"&#x2B;": b"++++++", b"&#47;": b"/////", b"&#x2F;": b"//////"}
     | {b"&#10;": b"     ", b"&#13;": b"     ", b"&#xA;": b"     ", b"&#xD;": b"     "},
     RULED: {RULED: RULE},
 }
 _PADDING = re.compile(rb"(?:=|%3[Dd]|\\u003[Dd]|&#61;|&#x3D;){0,2}")
-_NAMED = re.compile(rb"base64,([A-Za-z0-9+/_-]{%d,})" % _LEAST)  # the end of a data: URL's head: whatever follows is Base64 by its own word
+_NAMED = re.compile(
+    rb"base64,([A-Za-z0-9+/_-]{%d,})" % _LEAST
+)  # the end of a data: URL's head: whatever follows is Base64 by its own word
 _STANDARD, _URL_SAFE, _EITHER = table(b"+/"), table(b"-_"), table(b"+/-_")
 
 
@@ -71,7 +81,9 @@ def _plain(text: str) -> bytes:
 
 
 def _is_named(raw: bytes) -> bool:
-    return any(found.end(1) - found.start(1) + _padding(raw, found.end(1)) > LIMIT for found in _NAMED.finditer(raw))
+    return any(
+        found.end(1) - found.start(1) + _padding(raw, found.end(1)) > LIMIT for found in _NAMED.finditer(raw)
+    )
 
 
 def _is_found(raw: bytes) -> bool:
@@ -110,7 +122,10 @@ def _is_encoded(raw: bytes, kinds: bytes, padding: int) -> bool:
             return True
     if b"U" not in kinds:
         return False
-    return any(_length(raw, kinds, start, end, padding) > LIMIT and not _is_list(raw[start:end]) for start, end in _broken_runs(raw, kinds))
+    return any(
+        _length(raw, kinds, start, end, padding) > LIMIT and not _is_list(raw[start:end])
+        for start, end in _broken_runs(raw, kinds)
+    )
 
 
 def _is_list(raw: bytes) -> bool:
@@ -120,7 +135,10 @@ def _is_list(raw: bytes) -> bool:
         return True
     tokens = [token for token in tokens if not is_word(token)]
     blocks = max(1, len(tokens) // _TOKENS)
-    return all(are_identifiers(tokens[len(tokens) * at // blocks : len(tokens) * (at + 1) // blocks]) for at in range(blocks))
+    return all(
+        are_identifiers(tokens[len(tokens) * at // blocks : len(tokens) * (at + 1) // blocks])
+        for at in range(blocks)
+    )
 
 
 def _broken_runs(raw: bytes, kinds: bytes) -> Iterator[Span]:
@@ -155,9 +173,13 @@ def _length(raw: bytes, kinds: bytes, start: int, end: int, padding: int) -> int
     tokens = [found.span() for found in _TOKEN.finditer(raw, start, end)]
     has_lines = any(last - first >= LINE for first, last in tokens)
     low, high = 0, len(tokens) - 1
-    while low < high and _is_beside(raw[slice(*tokens[low])], raw[tokens[low][1] : tokens[low + 1][0]], has_lines=has_lines):
+    while low < high and _is_beside(
+        raw[slice(*tokens[low])], raw[tokens[low][1] : tokens[low + 1][0]], has_lines=has_lines
+    ):
         low += 1
-    while low < high and _is_beside(raw[slice(*tokens[high])], raw[tokens[high - 1][1] : tokens[high][0]], has_lines=has_lines):
+    while low < high and _is_beside(
+        raw[slice(*tokens[high])], raw[tokens[high - 1][1] : tokens[high][0]], has_lines=has_lines
+    ):
         high -= 1
     first, last = tokens[low][0], tokens[high][1]
     return last - first + (padding if last == len(kinds) else 0)

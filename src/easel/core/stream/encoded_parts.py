@@ -61,4 +61,8 @@ def _trimmed(text: str, start: int, end: int) -> Span:
 
 
 def _odd(text: str, start: int, end: int) -> list[Span]:
-    return [found.span() for found in _ODD.finditer(text, start, end) if not is_word(found[0].rstrip("=").encode())]
+    return [
+        found.span()
+        for found in _ODD.finditer(text, start, end)
+        if not is_word(found[0].rstrip("=").encode())
+    ]

@@ -77,7 +77,9 @@ class Provenance:
     edge_id: str | None = None
 
 
-class Envelope(NamedTuple):  # a tuple, because thousands are made a second and it is made in a third of the time
+class Envelope(
+    NamedTuple
+):  # a tuple, because thousands are made a second and it is made in a third of the time
     """An event that may be logged. Only `seal()` makes one.
 
     `json` is `data` as it is stored and sent. `moved` is what was too heavy and has to be kept as artifacts before the
@@ -99,7 +101,11 @@ class Envelope(NamedTuple):  # a tuple, because thousands are made a second and 
 def seal(event_type: str, data: Mapping[str, Any], provenance: Provenance) -> Envelope:
     """Visibility comes from the table and never from the data: a model cannot publish its thoughts. CC-10, CC-11, CC-16"""
     kind = EVENT_TYPES[event_type]
-    given = dict(data) if _OURS.isdisjoint(data) else {key: value for key, value in data.items() if key not in _OURS}
+    given = (
+        dict(data)
+        if _OURS.isdisjoint(data)
+        else {key: value for key, value in data.items() if key not in _OURS}
+    )
     light, text, moved = lightened(given)
     sealed = {**light, "visibility": kind.visibility.value}
     ours = _SAYING[kind.visibility]
@@ -107,7 +113,9 @@ def seal(event_type: str, data: Mapping[str, Any], provenance: Provenance) -> En
         said, written = _checked(provenance)
         sealed["provenance"] = dict(said)
         ours = f'{ours},"provenance":{written}'
-    text = f"{text[:-1]},{ours}}}" if light else f"{{{ours}}}"  # joined as text, so that the data is encoded once
+    text = (
+        f"{text[:-1]},{ours}}}" if light else f"{{{ours}}}"
+    )  # joined as text, so that the data is encoded once
     return Envelope(event_type, kind.visibility, sealed, text, moved, mentioned(text, moved))
 
 

@@ -15,9 +15,13 @@ class View:
 
     def shows(self, event: LoggedEvent) -> bool:
         kind = EVENT_TYPES.get(event.type)
-        if kind is None or kind.stream not in self.streams:  # a type that only newer instances know has no place here yet
+        if (
+            kind is None or kind.stream not in self.streams
+        ):  # a type that only newer instances know has no place here yet
             return False
-        return event.visibility is Visibility.PUBLIC or (self.sees_internal and event.visibility is Visibility.INTERNAL)
+        return event.visibility is Visibility.PUBLIC or (
+            self.sees_internal and event.visibility is Visibility.INTERNAL
+        )
 
     def with_internal(self) -> "View":
         return View(self.streams, sees_internal=True)

@@ -29,7 +29,9 @@ _SAMPLE = 8_192  # characters that tell how frequent each is
 _TYPED = re.compile(rb"[A-Za-z]{2,12}[0-9]{0,4}[-_:](?=[A-Za-z0-9])")
 _SPARE_BITS = {2: b"AQgw", 3: b"AEIMQUYcgkosw048"}
 # How PNG, JPEG, GIF, WebP, SVG, gzip, ZIP, PDF, keys, certificates and JSON begin: here a whole begins.
-HEAD = re.compile(rb"iVBORw0KGgo|/9j/|_9j_|R0lGOD|UklGR|PHN2Zy|PD94bW|H4sI|UEsDB|JVBERi|AAAA[BCE]3Nz|MII[A-Z]|eyJ[A-Za-z]")
+HEAD = re.compile(
+    rb"iVBORw0KGgo|/9j/|_9j_|R0lGOD|UklGR|PHN2Zy|PD94bW|H4sI|UEsDB|JVBERi|AAAA[BCE]3Nz|MII[A-Z]|eyJ[A-Za-z]"
+)
 
 
 def are_identifiers(tokens: Sequence[bytes]) -> bool:
@@ -45,7 +47,10 @@ def are_identifiers(tokens: Sequence[bytes]) -> bool:
     if sum(lengths[length] for length in common) * 10 < len(tokens) * 9:
         return False
     has_rest = len(common) == 1 and len(tokens[-1]) < common[0] and lengths[common[0]] == len(tokens) - 1
-    return all(_is_class([token for token in tokens if len(token) == length], length, has_rest=has_rest) for length in common)
+    return all(
+        _is_class([token for token in tokens if len(token) == length], length, has_rest=has_rest)
+        for length in common
+    )
 
 
 def _are_few(tokens: Set[bytes], times: int) -> bool:

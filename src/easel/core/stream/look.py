@@ -10,8 +10,12 @@ from enum import Enum
 
 from easel.core.stream.marker import LIMIT
 
-_WORD = re.compile(rb"(?:[A-Z]?[a-z]{2,24}+(?![a-z])|[A-Z]{2,16}+(?![A-Z])|[0-9]{1,16}+(?![0-9])|[-_/+]++)++|[A-Za-z]")
-LINE = 40  # characters: no word and hardly a name is that long, and whoever wraps Base64 makes its lines longer
+_WORD = re.compile(
+    rb"(?:[A-Z]?[a-z]{2,24}+(?![a-z])|[A-Z]{2,16}+(?![A-Z])|[0-9]{1,16}+(?![0-9])|[-_/+]++)++|[A-Za-z]"
+)
+LINE = (
+    40  # characters: no word and hardly a name is that long, and whoever wraps Base64 makes its lines longer
+)
 
 
 def table(symbols: bytes, *, other: bytes = b".") -> bytes:
@@ -34,7 +38,9 @@ EVERYWHERE = table(b"+/-_", other=b" ")  # for tokens of either alphabet, whatev
 
 class Look(Enum):
     ENCODED = "encoded"
-    POSSIBLE = "possible"  # nothing speaks for Base64 but much of it may look so: joins what is, proves nothing
+    POSSIBLE = (
+        "possible"  # nothing speaks for Base64 but much of it may look so: joins what is, proves nothing
+    )
     OTHER = "other"
 
 

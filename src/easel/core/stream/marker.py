@@ -49,7 +49,11 @@ def move(value: Any) -> tuple[dict[str, Any], Moved]:
     is_text = isinstance(value, str)
     content = value.encode() if is_text else to_bytes(value)
     digest = hashlib.sha256(content).hexdigest()
-    moved = Moved(artifact_id(digest), content) if is_text else Moved(artifact_id(digest), content, "application/json")
+    moved = (
+        Moved(artifact_id(digest), content)
+        if is_text
+        else Moved(artifact_id(digest), content, "application/json")
+    )
     uri = SERVED_AT + moved.artifact_id + ("" if is_text else _AS_JSON)
     return {REDACTED: True, "original_size": len(content), "sha256": digest, "uri": uri}, moved
 
@@ -74,7 +78,13 @@ def is_marker(value: Mapping[Any, Any]) -> bool:
     if value.get(REDACTED) is not True:
         return False
     size, digest, uri = value.get("original_size"), value.get("sha256"), value.get("uri")
-    return type(size) is int and size >= 0 and isinstance(uri, str) and isinstance(digest, str) and _DIGEST.fullmatch(digest) is not None
+    return (
+        type(size) is int
+        and size >= 0
+        and isinstance(uri, str)
+        and isinstance(digest, str)
+        and _DIGEST.fullmatch(digest) is not None
+    )
 
 
 def escaped_key(key: str, value: Any) -> str:
@@ -92,7 +102,11 @@ def unescaped(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     given = cast("dict[str, Any]", value)
-    return {_unescaped_key(key): item for key, item in given.items()} if any(map(_ESCAPED_KEY.fullmatch, given)) else given
+    return (
+        {_unescaped_key(key): item for key, item in given.items()}
+        if any(map(_ESCAPED_KEY.fullmatch, given))
+        else given
+    )
 
 
 # --- the way back -----------------------------------------------------------------------------------------------------
@@ -161,7 +175,9 @@ def mentioned(text: str, moved: tuple[Moved, ...] = ()) -> frozenset[ArtifactId]
     found = frozenset(map(ArtifactId, _ARTIFACT.findall(text))) if "art_" in text else _NONE
     for one in moved:
         if b"art_" in one.content:
-            found |= frozenset(ArtifactId(name.decode()) for name in islice(_found_in(one.content), MOST_MENTIONED))
+            found |= frozenset(
+                ArtifactId(name.decode()) for name in islice(_found_in(one.content), MOST_MENTIONED)
+            )
     return found
 
 

@@ -81,7 +81,17 @@ class ActionStopped:
 
 
 Grew = RunGrew | ThreadGrew | CanvasGrew
-Ring = Grew | LogGone | RunReady | CancelAsked | NodeChanged | CallWaits | CallAnswered | SignedOut | ActionStopped
+Ring = (
+    Grew
+    | LogGone
+    | RunReady
+    | CancelAsked
+    | NodeChanged
+    | CallWaits
+    | CallAnswered
+    | SignedOut
+    | ActionStopped
+)
 
 _LETTERS: dict[type[Grew], str] = {RunGrew: "g", ThreadGrew: "t", CanvasGrew: "v"}
 
@@ -115,7 +125,13 @@ def from_text(text: str) -> Ring | None:
         seq, _, key = rest.partition(".")
         if not seq.isdigit():
             return None
-        return RunGrew(RunId(key), int(seq)) if kind == "g" else ThreadGrew(key, int(seq)) if kind == "t" else CanvasGrew(key, int(seq))
+        return (
+            RunGrew(RunId(key), int(seq))
+            if kind == "g"
+            else ThreadGrew(key, int(seq))
+            if kind == "t"
+            else CanvasGrew(key, int(seq))
+        )
     if kind in ("q", "a"):
         return RunReady(kind == "a", WorkerId(rest) if rest else None)
     if kind == "c":

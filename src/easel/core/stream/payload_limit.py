@@ -116,7 +116,10 @@ class _Event:
         chosen: list[_Leaf | _Container] = []
         leaves, size = self._leaves, self._root.least
         if size > LIMIT:
-            container = min((one for one in self._containers if self._size_without(one) <= LIMIT), key=lambda one: one.size)
+            container = min(
+                (one for one in self._containers if self._size_without(one) <= LIMIT),
+                key=lambda one: one.size,
+            )
             chosen.append(container)
             leaves = [leaf for leaf in leaves if not container.holds(leaf.owner)]
             size = self._size_without(container)
@@ -258,7 +261,11 @@ def _place(part: "_Leaf | _Container | _Home") -> _Place:
 
 
 def _parts(value: Any) -> Iterable[tuple[_Key, Any]]:
-    return cast("dict[str, Any]", value).items() if isinstance(value, dict) else enumerate(cast("list[Any]", value))
+    return (
+        cast("dict[str, Any]", value).items()
+        if isinstance(value, dict)
+        else enumerate(cast("list[Any]", value))
+    )
 
 
 def _rebuilt(value: Any, moving: Set[_Place]) -> tuple[Any, tuple[Moved, ...]]:

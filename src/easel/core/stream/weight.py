@@ -16,7 +16,9 @@ _STRING_OR_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|-?(\d+)(?:\.(\d+))?e(-?\d+)')
 
 def added_by_storing(text: str, parts: Iterable[object]) -> int:
     """How many bytes longer the JSON text of an object with these parts is when it is read back."""
-    if _NEVER_AN_EXPONENT.issuperset(map(type, parts)) or b",e," not in text.encode().translate(_BESIDE, _INSIDE):
+    if _NEVER_AN_EXPONENT.issuperset(map(type, parts)) or b",e," not in text.encode().translate(
+        _BESIDE, _INSIDE
+    ):
         return 0
     return sum(_added(found) for found in _STRING_OR_NUMBER.finditer(text) if found[3])
 

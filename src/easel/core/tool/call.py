@@ -62,7 +62,13 @@ class Answer:
     is_lost: bool = False
 
     def as_stored(self) -> dict[str, Any]:
-        return {"lost": True} if self.is_lost else {"result": self.result} if self.error is None else {"error": self.error}
+        return (
+            {"lost": True}
+            if self.is_lost
+            else {"result": self.result}
+            if self.error is None
+            else {"error": self.error}
+        )
 
     @classmethod
     def of_stored(cls, stored: Mapping[str, Any]) -> "Answer":

@@ -24,9 +24,15 @@ class Watched:
 class ToolContext:
     who: Principal
     session_key: str  # in whose folder a tool works
-    claim: Claim | None = None  # of the run whose agent calls, by which all it changes there is fenced; None: nobody's run
-    on_output: Callable[[str], None] | None = field(default=None, compare=False)  # who wants to see what a tool says while it runs
-    watched: Watched | None = field(default=None, compare=False)  # the same, for a tool that runs where they cannot be called
+    claim: Claim | None = (
+        None  # of the run whose agent calls, by which all it changes there is fenced; None: nobody's run
+    )
+    on_output: Callable[[str], None] | None = field(
+        default=None, compare=False
+    )  # who wants to see what a tool says while it runs
+    watched: Watched | None = field(
+        default=None, compare=False
+    )  # the same, for a tool that runs where they cannot be called
 
     @property
     def user_id(self) -> UserId:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+X_SHELL = "x-shell"  # marks an argument in a tool's schema that a shell will read. RS-57
+
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:

@@ -11,12 +11,19 @@ from typing import Any, cast
 
 import msgspec
 
-from easel.core.nesting import DEEPEST, is_too_deep
-from easel.core.shell.template import X_SHELL
 from easel.core.stream.payload_limit import light_value
-from easel.core.tool.definition import ToolDefinition
+from easel.core.tool.definition import X_SHELL, ToolDefinition
 from easel.core.tool.node import whole_name
-from easel.core.validation import check_members, checked_flag, checked_list, checked_object, checked_text, refuse
+from easel.core.validation import (
+    DEEPEST,
+    check_members,
+    checked_flag,
+    checked_list,
+    checked_object,
+    checked_text,
+    is_too_deep,
+    refuse,
+)
 from easel.errors import TooLarge
 
 HINTS = {"readOnlyHint": "read_only", "idempotentHint": "idempotent", "destructiveHint": "destructive"}
@@ -30,8 +37,18 @@ DIALECTS = (
     "https://json-schema.org/draft/2019-09/schema",
     "http://json-schema.org/draft-07/schema",
 )
-MOST_PARTS = 20_000  # of one schema, with every reference written out: so much does checking one value cost at most
-_ELSEWHERE = ("$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor", "$vocabulary")
+MOST_PARTS = (
+    20_000  # of one schema, with every reference written out: so much does checking one value cost at most
+)
+_ELSEWHERE = (
+    "$id",
+    "$anchor",
+    "$dynamicAnchor",
+    "$dynamicRef",
+    "$recursiveRef",
+    "$recursiveAnchor",
+    "$vocabulary",
+)
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,62}[A-Za-z0-9.:-])?")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -68,11 +85,20 @@ def _checked(node_id: str, raw: Any, at: str, limits: OfferLimits) -> ToolDefini
         refuse(at, "has Base64 of more than 2 KB in it, which has no place in a definition.")
     name = given.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        refuse(f"{at}.name", "is 1 to 64 letters, digits and . _ : - (a letter or digit first, no _ at its end).")
-    description = checked_text(given.get("description", ""), f"{at}.description", longest=limits.bytes_of_one, may_be_empty=True)
+        refuse(
+            f"{at}.name", "is 1 to 64 letters, digits and . _ : - (a letter or digit first, no _ at its end)."
+        )
+    description = checked_text(
+        given.get("description", ""), f"{at}.description", longest=limits.bytes_of_one, may_be_empty=True
+    )
     schema = checked_object(given.get("inputSchema"), f"{at}.inputSchema")
     check_schema(schema, f"{at}.inputSchema")
-    return ToolDefinition(whole_name(node_id, name), description, schema, **_hints(given.get("annotations", {}), f"{at}.annotations"))
+    return ToolDefinition(
+        whole_name(node_id, name),
+        description,
+        schema,
+        **_hints(given.get("annotations", {}), f"{at}.annotations"),
+    )
 
 
 def _hints(raw: Any, at: str) -> dict[str, bool]:
@@ -132,7 +158,10 @@ class _Unfolding:
 
     def _target(self, reference: str) -> int:
         if reference in self._open:
-            refuse(self._at, f"$ref {reference[:60]!r} leads back to itself; a tool's arguments have a finite shape.")
+            refuse(
+                self._at,
+                f"$ref {reference[:60]!r} leads back to itself; a tool's arguments have a finite shape.",
+            )
         if len(self._open) >= DEEPEST:
             refuse(self._at, f"has more than {DEEPEST} references behind one another.")
         if reference not in self._counts:
@@ -143,13 +172,20 @@ class _Unfolding:
 
     def _found(self, reference: str) -> Any:
         if not reference.startswith("#/") or "%" in reference:
-            refuse(self._at, f"$ref {reference[:60]!r} leads elsewhere; a schema is whole by itself, with $ref to its own $defs.")
+            refuse(
+                self._at,
+                f"$ref {reference[:60]!r} leads elsewhere; a schema is whole by itself, with $ref to its own $defs.",
+            )
         found: Any = self._root
         for step in reference[2:].split("/"):
             name = step.replace("~1", "/").replace("~0", "~")
             if isinstance(found, dict) and name in found:
                 found = cast("dict[str, Any]", found)[name]
-            elif isinstance(found, list) and _INDEX.fullmatch(name) and int(name) < len(cast("list[Any]", found)):
+            elif (
+                isinstance(found, list)
+                and _INDEX.fullmatch(name)
+                and int(name) < len(cast("list[Any]", found))
+            ):
                 found = cast("list[Any]", found)[int(name)]
             else:
                 refuse(self._at, f"$ref {reference[:60]!r} leads to nothing.")

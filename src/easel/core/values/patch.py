@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
-from easel.core.nesting import DEEPEST
-from easel.core.values.paths import MISSING, Changed, as_index, check_names, found, is_too_deep_at, is_unsafe_name, pointer
+from easel.core.validation import DEEPEST, is_unsafe_name
+from easel.core.values.paths import MISSING, Changed, as_index, check_names, found, is_too_deep_at, pointer
 from easel.errors import BadInput
 
 MOST_OPERATIONS = 1_000
@@ -61,7 +61,14 @@ def check_patch_names(patch: Patch, at: str = "patch") -> None:
 
 def unchecked(patch: Patch) -> list[dict[str, Any]]:
     """As it was written: what `checked_patch` reads."""
-    return [{"op": one.op.value, "path": pointer(one.path), **({} if one.op is Op.REMOVE else {"value": one.value})} for one in patch]
+    return [
+        {
+            "op": one.op.value,
+            "path": pointer(one.path),
+            **({} if one.op is Op.REMOVE else {"value": one.value}),
+        }
+        for one in patch
+    ]
 
 
 def _checked(raw: Any, at: str) -> Operation:
@@ -75,7 +82,9 @@ def _checked(raw: Any, at: str) -> Operation:
     path = checked_pointer(given.get("path"), f"{at}.path")
     if op is Op.REMOVE:
         if not path:
-            raise BadInput(problem=f"{at}.path: the state as a whole cannot be removed; replace it by {{}} instead.")
+            raise BadInput(
+                problem=f"{at}.path: the state as a whole cannot be removed; replace it by {{}} instead."
+            )
         return Operation(op, path)
     if "value" not in given:
         raise BadInput(problem=f"{at}.value: is missing, and {op} needs it.")
@@ -92,7 +101,9 @@ def checked_pointer(text: Any, at: str) -> tuple[str, ...]:
     if not isinstance(text, str) or (text and text[0] != "/"):
         raise BadInput(problem=f"{at}: is a JSON pointer such as `/deploy/status`.")
     if len(text) > LONGEST_POINTER or text.count("/") > DEEPEST:
-        raise BadInput(problem=f"{at}: a pointer has at most {LONGEST_POINTER} characters and {DEEPEST} parts.")
+        raise BadInput(
+            problem=f"{at}: a pointer has at most {LONGEST_POINTER} characters and {DEEPEST} parts."
+        )
     parts = text.split("/")[1:]
     for part in parts:
         if "~" in part.replace("~0", "").replace("~1", ""):
@@ -192,4 +203,8 @@ class _Work:
     def changed_paths(self) -> tuple[str, ...]:
         """In the order of the operations, without what lies inside of another that changed as a whole."""
         changed = self._changed
-        return tuple(pointer(path) for path in changed if not any(path[:depth] in changed for depth in range(len(path))))
+        return tuple(
+            pointer(path)
+            for path in changed
+            if not any(path[:depth] in changed for depth in range(len(path)))
+        )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any, Final, cast
 
-from easel.core.nesting import DEEPEST, is_too_deep
+from easel.core.validation import DEEPEST, is_too_deep, is_unsafe_name
 from easel.errors import BadInput
 
 Path = tuple[str, ...]
@@ -55,11 +55,6 @@ class Changed:
 # --- what a path looks like ---------------------------------------------------------------------------------------------
 
 
-def is_unsafe_name(name: str) -> bool:
-    """Names that lead to something other than data in some language that reads our states. Case X7"""
-    return name.startswith("__") or name in {"constructor", "prototype"}
-
-
 def check_names(value: Any, at: str) -> None:
     """Refuses a value that has such a name anywhere, since no patch and no template could reach it; says where. Case X7"""
     # Where something stands is put together only once it is needed: a step holds the one before it.
@@ -92,7 +87,9 @@ def _short(text: str, most: int = LONGEST_SHOWN) -> str:
 
 def checked_path(text: Any, at: str) -> Path:
     if not isinstance(text, str) or not text or len(text) > LONGEST_PATH:
-        raise BadInput(problem=f"{at}: is a dot path such as `deploy.last`, of at most {LONGEST_PATH} characters.")
+        raise BadInput(
+            problem=f"{at}: is a dot path such as `deploy.last`, of at most {LONGEST_PATH} characters."
+        )
     path = tuple(text.split("."))
     if len(path) > DEEPEST_PATH:
         raise BadInput(problem=f"{at}: a path has at most {DEEPEST_PATH} parts, this one has {len(path)}.")
@@ -143,7 +140,9 @@ def found(value: Any, path: Sequence[str]) -> Any | Missing:
 def put(state: Mapping[str, Any], path: Path, value: Any) -> Changed:
     """The state with a value at a path. Missing objects on the way are made; whatever else is in the way stays. CV-21"""
     if is_too_deep_at(path, value):
-        raise BadInput(problem=f"{'.'.join(path)}: with this value the state would be nested deeper than {DEEPEST} levels.")
+        raise BadInput(
+            problem=f"{'.'.join(path)}: with this value the state would be nested deeper than {DEEPEST} levels."
+        )
     return Changed(_put(dict(state), path, 0, value), (pointer(path),))
 
 
@@ -160,7 +159,9 @@ def _put(there: Any, path: Path, depth: int, value: Any) -> Any:
         items = cast("list[Any]", there)
         index = as_index(part, len(items))
         if index is None:
-            raise BadInput(problem=f"{'.'.join(path)}: `{'.'.join(path[:depth])}` is an array without an element `{part}`.")
+            raise BadInput(
+                problem=f"{'.'.join(path)}: `{'.'.join(path[:depth])}` is an array without an element `{part}`."
+            )
         return [*items[:index], _put(items[index], path, depth + 1, value), *items[index + 1 :]]
     raise BadInput(
         problem=f"{'.'.join(path)}: `{'.'.join(path[:depth])}` is neither an object nor an array, so nothing can be put into it."
@@ -189,12 +190,17 @@ def saved(state: Mapping[str, Any], path: Path, mode: SaveMode, done: Mapping[st
         case SaveMode.MERGE:
             result = done["result"]
             if not isinstance(result, dict):
-                raise BadInput(problem=f"saveAs {'.'.join(path)}: only an object can be merged, and the result is none.")
+                raise BadInput(
+                    problem=f"saveAs {'.'.join(path)}: only an object can be merged, and the result is none."
+                )
             there = found(state, path)
             members = cast("dict[str, Any]", there) if isinstance(there, dict) else {}
             news = cast("dict[str, Any]", result)
             changed = put(state, path, {**members, **news})
-            return Changed(changed.state, tuple(pointer((*path, name)) for name in news) if members and news else changed.paths)
+            return Changed(
+                changed.state,
+                tuple(pointer((*path, name)) for name in news) if members and news else changed.paths,
+            )
 
 
 def check_saving(state: Mapping[str, Any], path: Path, mode: SaveMode) -> None:
@@ -204,6 +210,10 @@ def check_saving(state: Mapping[str, Any], path: Path, mode: SaveMode) -> None:
     if there is MISSING or there is None or mode is SaveMode.REPLACE:
         return
     if mode is SaveMode.APPEND and not isinstance(there, list):
-        raise BadInput(problem=f"saveAs {'.'.join(path)}: what is there is no array, so nothing can be appended to it.")
+        raise BadInput(
+            problem=f"saveAs {'.'.join(path)}: what is there is no array, so nothing can be appended to it."
+        )
     if mode is SaveMode.MERGE and not isinstance(there, dict):
-        raise BadInput(problem=f"saveAs {'.'.join(path)}: what is there is no object, so nothing can be merged into it.")
+        raise BadInput(
+            problem=f"saveAs {'.'.join(path)}: what is there is no object, so nothing can be merged into it."
+        )

@@ -16,7 +16,8 @@ from typing import Any, cast
 
 from easel.core.stream.json_text import to_json
 from easel.core.stream.marker import REDACTED, is_marker, markers_in, moved_bytes, restored, unescaped
-from easel.core.values.paths import DEEPEST_PATH, MISSING, PART, Missing, Path, found, is_unsafe_name
+from easel.core.validation import is_unsafe_name
+from easel.core.values.paths import DEEPEST_PATH, MISSING, PART, Missing, Path, found
 from easel.errors import BadInput, TooLarge
 from easel.ids import ArtifactId
 
@@ -26,7 +27,9 @@ LARGEST_FILLED = 1_000_000  # characters that all templates of one action may gr
 MOST_PLACEHOLDERS = 200  # of one string
 
 # Possessive: a text full of braces is looked at once.
-_PLACEHOLDER = re.compile(rf"\{{\{{[ \t]*+(?:(?P<source>state|input)\.(?P<path>{PART}(?:\.{PART})*+)|(?P<now>runtime\.now))[ \t]*+\}}\}}")
+_PLACEHOLDER = re.compile(
+    rf"\{{\{{[ \t]*+(?:(?P<source>state|input)\.(?P<path>{PART}(?:\.{PART})*+)|(?P<now>runtime\.now))[ \t]*+\}}\}}"
+)
 _BRACES = re.compile(r"\{\{[^{}\n]{0,100}\}\}")
 
 
@@ -73,7 +76,9 @@ def _placeholder(match: re.Match[str], at: str) -> Placeholder:
         return Placeholder(RUNTIME, NOW)
     path = tuple(match["path"].split("."))
     if len(path) > DEEPEST_PATH:
-        raise BadInput(problem=f"{at}: a path has at most {DEEPEST_PATH} parts, one in this template has {len(path)}.")
+        raise BadInput(
+            problem=f"{at}: a path has at most {DEEPEST_PATH} parts, one in this template has {len(path)}."
+        )
     if unsafe := next(filter(is_unsafe_name, path), None):
         raise BadInput(problem=f"{at}: `{unsafe}` may not be part of a path.")
     return Placeholder(match["source"], path)
@@ -96,7 +101,9 @@ def parsed_tree(value: Any, at: str) -> Any:
     if isinstance(value, str):
         return parsed(value, at)
     if isinstance(value, dict):
-        return {name: parsed_tree(item, f"{at}.{name}") for name, item in cast("dict[str, Any]", value).items()}
+        return {
+            name: parsed_tree(item, f"{at}.{name}") for name, item in cast("dict[str, Any]", value).items()
+        }
     if isinstance(value, list):
         return [parsed_tree(item, f"{at}[{index}]") for index, item in enumerate(cast("list[Any]", value))]
     return value
@@ -134,7 +141,11 @@ class Values:
     def of(self, placeholder: Placeholder) -> Any | Missing:
         if placeholder.source == RUNTIME:
             return self.now_ms
-        return self._of_state(placeholder) if placeholder.source == STATE else found(self.input, placeholder.path)
+        return (
+            self._of_state(placeholder)
+            if placeholder.source == STATE
+            else found(self.input, placeholder.path)
+        )
 
     def _of_state(self, placeholder: Placeholder) -> Any | Missing:
         """A path may lead into what was moved, and what it leads to may have moved parts."""
@@ -181,16 +192,25 @@ class Filler:
         return "".join(part if isinstance(part, str) else next(texts) or "" for part in template.parts)
 
     def filled_tree(
-        self, tree: Any, special: Callable[[Template, tuple[str | int, ...]], str | None], at: tuple[str | int, ...] = ()
+        self,
+        tree: Any,
+        special: Callable[[Template, tuple[str | int, ...]], str | None],
+        at: tuple[str | int, ...] = (),
     ) -> Any:
         """The arguments with every template filled; `special` may fill one by a law of its own, else it is plain text."""
         if isinstance(tree, Template):
             text = special(tree, at)
             return self.filled(tree) if text is None else text
         if isinstance(tree, dict):
-            return {name: self.filled_tree(item, special, (*at, name)) for name, item in cast("dict[str, Any]", tree).items()}
+            return {
+                name: self.filled_tree(item, special, (*at, name))
+                for name, item in cast("dict[str, Any]", tree).items()
+            }
         if isinstance(tree, list):
-            return [self.filled_tree(item, special, (*at, index)) for index, item in enumerate(cast("list[Any]", tree))]
+            return [
+                self.filled_tree(item, special, (*at, index))
+                for index, item in enumerate(cast("list[Any]", tree))
+            ]
         return tree
 
     def _weighed(self, text: str | None) -> str | None:

@@ -32,7 +32,16 @@ from easel.edges.gateway.hello import (
 )
 from easel.edges.gateway.node_side import NodeSide
 from easel.edges.methods import Caller, called, fitted
-from easel.errors import BadInput, HostError, InternalError, NotConnected, NotFound, NotInMode, NotSignedIn, TooMany
+from easel.errors import (
+    BadInput,
+    HostError,
+    InternalError,
+    NotConnected,
+    NotFound,
+    NotInMode,
+    NotSignedIn,
+    TooMany,
+)
 from easel.host.metrics import STALLED
 from easel.host.nodes.registry import Arrival
 from easel.host.services import Host
@@ -83,7 +92,9 @@ class Registry(Protocol):
 
 
 class Connection:
-    def __init__(self, host: Host, socket: WebSocket, who: Principal, limits: Limits, registry: Registry) -> None:
+    def __init__(
+        self, host: Host, socket: WebSocket, who: Principal, limits: Limits, registry: Registry
+    ) -> None:
         self.id = new_connection_id()
         self.who = NOBODY
         self.client_id = ""
@@ -114,7 +125,12 @@ class Connection:
             await asyncio.wait({hearing, over}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._over.set()
-            tasks: list[asyncio.Task[Any]] = [hearing, over, *self._requests.values(), *self._subscriptions.values()]
+            tasks: list[asyncio.Task[Any]] = [
+                hearing,
+                over,
+                *self._requests.values(),
+                *self._subscriptions.values(),
+            ]
             for task in tasks:
                 task.cancel()
             ends = await asyncio.gather(*tasks, return_exceptions=True)
@@ -199,13 +215,19 @@ class Connection:
             raise NotConnected(method=asked.method[:200])
         wanted: Connect = fitted("connect", asked.params, Connect)
         check_protocol(wanted)
-        who = self._at_the_door if wanted.auth is None else await self._host.sign_in.by_token(wanted.auth.token) or NOBODY
+        who = (
+            self._at_the_door
+            if wanted.auth is None
+            else await self._host.sign_in.by_token(wanted.auth.token) or NOBODY
+        )
         if who.sign_in_id is not None and await self._host.sign_in.is_signed_out(who.sign_in_id):
             who = NOBODY  # since they came to the door
         if who is NOBODY:
             if wanted.auth is not None:
                 address = {"address": self._socket.client.host} if self._socket.client else {}
-                self._host.audit.tally(NOBODY, "sign_in.failed", details={"path": "/ws", "by": "token", **address})
+                self._host.audit.tally(
+                    NOBODY, "sign_in.failed", details={"path": "/ws", "by": "token", **address}
+                )
             raise NotSignedIn
         check_mode(wanted, who)
         if wanted.client.mode == NODE:
@@ -228,9 +250,18 @@ class Connection:
         except HostError:
             self._arrival = None
             raise
-        self.who, self.client_id, self._node = replace(who, kind=Kind.NODE, scopes=frozenset()), client.id, side
+        self.who, self.client_id, self._node = (
+            replace(who, kind=Kind.NODE, scopes=frozenset()),
+            client.id,
+            side,
+        )
         self._socket.scope["extensions"][CONNECTION]["watch"](limits.node_heartbeat_seconds)
-        await self._send(frames.answer(id_, hello_node(self.id, {"frameBytes": limits.frame_bytes, "resultBytes": limits.result_bytes})))
+        await self._send(
+            frames.answer(
+                id_,
+                hello_node(self.id, {"frameBytes": limits.frame_bytes, "resultBytes": limits.result_bytes}),
+            )
+        )
         self._host.nodes.open(side.node)
 
     def _sign_out(self) -> None:
@@ -248,7 +279,9 @@ class Connection:
                 case "canvas.unsubscribe":
                     payload = await self._unsubscribe(fitted(asked.method, asked.params, Unsubscribe))
                 case _:
-                    payload = await called(Caller(self._host, self.who, self.client_id, self.id), asked.method, asked.params)
+                    payload = await called(
+                        Caller(self._host, self.who, self.client_id, self.id), asked.method, asked.params
+                    )
             told = frames.answer(asked.id, payload)
         except HostError as problem:
             told = frames.refusal(asked.id, problem)
@@ -260,7 +293,9 @@ class Connection:
         """What is told of it; the rest is for operators."""
         reference = new_reference()
         log.error("gateway.broke", method=method, reference=reference, exc_info=problem)
-        self._host.audit.broke(self.who, "gateway.broke", problem, reference=reference, details={"method": method[:200]})
+        self._host.audit.broke(
+            self.who, "gateway.broke", problem, reference=reference, details={"method": method[:200]}
+        )
         return InternalError(reference=reference)
 
     async def _subscribe(self, asked: frames.Request) -> None:
@@ -341,7 +376,9 @@ class Connection:
             message = {"type": "websocket.send", "text": text}
             try:
                 if not self._socket.scope["extensions"][CONNECTION]["unsent"]():
-                    await self._socket.send(message)  # its reader has taken all that went before, so there is nothing to wait for
+                    await self._socket.send(
+                        message
+                    )  # its reader has taken all that went before, so there is nothing to wait for
                     return
                 async with asyncio.timeout(self._limits.stall_seconds):
                     await self._socket.send(message)

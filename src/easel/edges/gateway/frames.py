@@ -5,13 +5,15 @@ from typing import Any, cast
 
 import msgspec
 
-from easel.core.nesting import is_too_deep
 from easel.core.stream.log import LoggedEvent
+from easel.core.validation import is_too_deep
 from easel.edges.errors import all_keys_once, error_detail
 from easel.errors import BadInput, HostError
 
 LONGEST_ID = 200
-DEEPEST = 500  # levels: what a verb takes is shallower, and says so; this is so that no reader's stack decides
+DEEPEST = (
+    500  # levels: what a verb takes is shallower, and says so; this is so that no reader's stack decides
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,9 @@ def read(text: str | None) -> Request:
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
         raise BadFrame(BadInput(problem=f"The frame is not valid JSON: {problem}.")) from None
     if not isinstance(decoded, dict):
-        raise BadFrame(BadInput(problem='A frame is an object: {"type":"req","id":"1","method":"…","params":{…}}.'))
+        raise BadFrame(
+            BadInput(problem='A frame is an object: {"type":"req","id":"1","method":"…","params":{…}}.')
+        )
     frame = cast("dict[str, Any]", decoded)
     named = frame.get("id")
     id_ = named if isinstance(named, str) and 0 < len(named) <= LONGEST_ID else None
@@ -56,7 +60,9 @@ def _request(frame: dict[str, Any], id_: str | None) -> Request:
         told = kind[:50] if isinstance(kind, str) else "none"
         raise BadInput(problem=f"A client sends frames of type req; this one is {told!r}.")
     if id_ is None:
-        raise BadInput(problem=f"id: a request has one, text of 1 to {LONGEST_ID} characters; its answer has the same.")
+        raise BadInput(
+            problem=f"id: a request has one, text of 1 to {LONGEST_ID} characters; its answer has the same."
+        )
     if not isinstance(method, str):
         raise BadInput(problem="method: a request names one.")
     if params is not None and not isinstance(params, dict):

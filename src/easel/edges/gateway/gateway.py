@@ -22,7 +22,9 @@ class GatewayLimits:
     subscriptions: int
     connect_seconds: float
     stall_seconds: float
-    node_heartbeat_seconds: float  # how often a node is asked whether it is there, and how long it may take to say so
+    node_heartbeat_seconds: (
+        float  # how often a node is asked whether it is there, and how long it may take to say so
+    )
     frame_bytes: int
     result_bytes: int
 
@@ -48,7 +50,9 @@ class Gateway:
         finally:
             self._open.discard(connection)
             key = (connection.who.user_id, connection.client_id)
-            if self._named.get(key) is connection:  # else a newer one has its place, and this end is of no interest
+            if (
+                self._named.get(key) is connection
+            ):  # else a newer one has its place, and this end is of no interest
                 del self._named[key]
 
     def enter(self, connection: Connection) -> None:
@@ -64,4 +68,6 @@ class Gateway:
     async def close(self) -> None:
         """This instance stops: every client is told to come back."""
         self._is_closing = True
-        await asyncio.gather(*(connection.close(RESTARTING, "") for connection in self._open), *self._goodbyes)
+        await asyncio.gather(
+            *(connection.close(RESTARTING, "") for connection in self._open), *self._goodbyes
+        )

@@ -50,7 +50,10 @@ def check_mode(asked: Connect, who: Principal) -> None:
     """A node's token can only be a node; and a node is its own, or its user's."""
     match asked.client.mode:
         case "node" if who.kind not in (Kind.NODE, Kind.USER):
-            raise WrongMode(mode=NODE, problem="this token is of another kind; `easel token create --kind node` makes one.")
+            raise WrongMode(
+                mode=NODE,
+                problem="this token is of another kind; `easel token create --kind node` makes one.",
+            )
         case "node" if not asked.tools:
             raise WrongMode(mode=NODE, problem="a node offers tools, and these are none.")
         case "client" if who.kind is Kind.NODE:

@@ -58,7 +58,9 @@ class NodeSide:
     async def take(self, asked: frames.Request) -> None:
         """Something that the node says. Raises what it is refused with."""
         is_wanted = self._is_wanted(asked)
-        self._receipts.append(frames.answer(asked.id, {"ok": True} if is_wanted else {"ok": True, "dropped": True}))
+        self._receipts.append(
+            frames.answer(asked.id, {"ok": True} if is_wanted else {"ok": True, "dropped": True})
+        )
         if len(self._receipts) >= MOST_RECEIPTS:
             await self._give_receipts()
         elif self._giving is None or self._giving.done():
@@ -94,5 +96,9 @@ class NodeSide:
     def _result(self, node: ConnectedNode, told: ToolResult) -> bool:
         if (told.result is UNSET) == (told.error is UNSET):
             raise BadInput(problem="A call is answered with `result` or with `error`, one of the two.")
-        answer = Answer(told.result) if isinstance(told.error, UnsetType) else Answer(error=told.error[:LONGEST_ERROR] or "failed.")
+        answer = (
+            Answer(told.result)
+            if isinstance(told.error, UnsetType)
+            else Answer(error=told.error[:LONGEST_ERROR] or "failed.")
+        )
         return node.answered(CallId(told.callId), answer)

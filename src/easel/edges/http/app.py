@@ -31,14 +31,26 @@ from easel.edges.http.pages import is_read_by_a_person, refusal_page
 from easel.edges.http.routes import ROUTES, SOCKETS, Row
 from easel.edges.http.sockets import SocketRow, refuse, serve_socket
 from easel.edges.http.wire import error_answer
-from easel.errors import Forbidden, HostError, InternalError, MethodNotAllowed, NotFound, NotSignedIn, OutOfRange, WrongHost
+from easel.errors import (
+    Forbidden,
+    HostError,
+    InternalError,
+    MethodNotAllowed,
+    NotFound,
+    NotSignedIn,
+    OutOfRange,
+    WrongHost,
+)
 from easel.host.metrics import REQUEST_SECONDS, REQUESTS
 from easel.host.services import Host
 from easel.ids import new_reference
 
 SAFE_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"same-origin"),  # with `no-referrer` a browser's own forms would come from the origin "null"
+    (
+        b"referrer-policy",
+        b"same-origin",
+    ),  # with `no-referrer` a browser's own forms would come from the origin "null"
     (b"x-frame-options", b"DENY"),
     (
         b"content-security-policy",
@@ -64,7 +76,13 @@ class EdgeSettings:
 
 
 class HttpEdge:
-    def __init__(self, host: Host, settings: EdgeSettings, rows: Sequence[Row] = ROUTES, sockets: Sequence[SocketRow] = SOCKETS) -> None:
+    def __init__(
+        self,
+        host: Host,
+        settings: EdgeSettings,
+        rows: Sequence[Row] = ROUTES,
+        sockets: Sequence[SocketRow] = SOCKETS,
+    ) -> None:
         self._host = host
         self._settings = settings
         self._public = urlsplit(settings.public_url)
@@ -80,7 +98,11 @@ class HttpEdge:
         if scope["type"] != "http":
             return
         scope["app"] = self  # so that the router raises its refusals instead of answering them itself
-        scope["state"] = {"secure_cookies": self._public.scheme == "https", "describe": document, "places": self._places}
+        scope["state"] = {
+            "secure_cookies": self._public.scheme == "https",
+            "describe": document,
+            "places": self._places,
+        }
         answering = _Answering(scope, send)
         reading = _Reading(receive)
         try:
@@ -90,7 +112,9 @@ class HttpEdge:
             log.debug("http.gone", path=without_token(scope["path"]))  # nobody is left to hear an answer
         except Exception as problem:
             if answering.is_stream and isinstance(problem, NotSignedIn):
-                await answering.finish()  # its token was revoked, or they signed out: whoever comes back for more is refused
+                await (
+                    answering.finish()
+                )  # its token was revoked, or they signed out: whoever comes back for more is refused
                 return
             refusal = self._refusal(scope, problem)
             if answering.status is not None:
@@ -99,7 +123,11 @@ class HttpEdge:
             await refusal(scope, receive, answering)
         finally:
             seconds = answering.count()
-            told = {"method": scope["method"], "route": scope["state"].get("route"), "status": answering.status}
+            told = {
+                "method": scope["method"],
+                "route": scope["state"].get("route"),
+                "status": answering.status,
+            }
             if not scope["state"].get("is_transfer"):  # how long that takes is its other end's affair
                 self._host.audit.slow("http.slow", seconds, details=told)
 
@@ -117,7 +145,9 @@ class HttpEdge:
             self._check_where_from(HTTPConnection(scope))
             await serve_socket(self._sockets, self._host, scope, receive, sending)
         except (WebSocketDisconnect, ClientDisconnected):
-            log.debug("http.gone", path=without_token(scope["path"]))  # it went while something was being sent
+            log.debug(
+                "http.gone", path=without_token(scope["path"])
+            )  # it went while something was being sent
         except Exception as problem:
             refusal = self._refusal({**scope, "type": "http", "method": "GET"}, problem)
             if heard:
@@ -138,14 +168,18 @@ class HttpEdge:
             who = await self._admit(row, request)
             asked = None
             if row.body is not None:
-                asked = shaped(await read_body(request, self._settings.max_body_bytes, "EASEL_MAX_BODY_BYTES"), row.body)
+                asked = shaped(
+                    await read_body(request, self._settings.max_body_bytes, "EASEL_MAX_BODY_BYTES"), row.body
+                )
             elif row.query is not None:
                 asked = shaped_query(request, row.query)
             answer = await row.handler(Call(self._host, who, request, asked))
             if not who.can_end:
                 await answer(scope, receive, send)
                 return
-            async with self._host.sign_in.while_valid(who):  # a stream ends with the token, or the sign-in, that opened it
+            async with self._host.sign_in.while_valid(
+                who
+            ):  # a stream ends with the token, or the sign-in, that opened it
                 await answer(scope, receive, send)
 
         # A class instance, so that the router passes the bare ASGI call through.
@@ -173,7 +207,11 @@ class HttpEdge:
             raise WrongHost(host=host)
         self._places.check(request)
         origin = request.headers.get("origin")
-        if origin is not None and not may_come_from(request, origin) and origin not in {f"http://{host}", f"https://{host}", self._origin}:
+        if (
+            origin is not None
+            and not may_come_from(request, origin)
+            and origin not in {f"http://{host}", f"https://{host}", self._origin}
+        ):
             raise Forbidden(problem="this request comes from another site.")
 
     def _answers_for(self, name: str) -> bool:
@@ -192,7 +230,11 @@ class HttpEdge:
             path = scope["path"]
             allowed = self._methods_of(scope)
             headers = {"allow": allowed} if allowed else {}
-            problem = MethodNotAllowed(method=scope["method"], path=path, allowed=allowed) if allowed else NotFound(what="page", id=path)
+            problem = (
+                MethodNotAllowed(method=scope["method"], path=path, allowed=allowed)
+                if allowed
+                else NotFound(what="page", id=path)
+            )
         else:
             headers: dict[str, str] = {}
         reference = None if isinstance(problem, HostError) else new_reference()
@@ -260,10 +302,18 @@ class _Answering:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            self.is_stream = any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in message["headers"])
+            self.is_stream = any(
+                name == b"content-type" and value.startswith(b"text/event-stream")
+                for name, value in message["headers"]
+            )
             safe = VIEW_HEADERS if self._scope["path"].startswith(VIEWS) else SAFE_HEADERS
-            named = {name for name, _ in message["headers"]}  # an answer that says its own is believed: two of a kind may contradict
-            message["headers"] = [*message["headers"], *(header for header in (*safe, NOT_KEPT) if header[0] not in named)]
+            named = {
+                name for name, _ in message["headers"]
+            }  # an answer that says its own is believed: two of a kind may contradict
+            message["headers"] = [
+                *message["headers"],
+                *(header for header in (*safe, NOT_KEPT) if header[0] not in named),
+            ]
         await self._send(message)
 
     async def finish(self) -> None:
@@ -277,5 +327,10 @@ class _Answering:
         REQUESTS.labels(self._scope["method"], route, str(self.status or 500)).inc()
         if not self.is_stream:
             REQUEST_SECONDS.labels(route).observe(seconds)
-        log.debug("http.answered", method=self._scope["method"], path=without_token(self._scope["path"]), status=self.status)
+        log.debug(
+            "http.answered",
+            method=self._scope["method"],
+            path=without_token(self._scope["path"]),
+            status=self.status,
+        )
         return seconds

@@ -41,7 +41,9 @@ class ArtifactView(Struct):
 
 
 def artifact_view(artifact: Artifact) -> ArtifactView:
-    return ArtifactView(artifact.artifact_id, artifact.uri, artifact.size, artifact.media_type, artifact.sha256)
+    return ArtifactView(
+        artifact.artifact_id, artifact.uri, artifact.size, artifact.media_type, artifact.sha256
+    )
 
 
 async def upload_artifact(call: Call) -> Response:
@@ -71,7 +73,9 @@ async def download_artifact(call: Call) -> Response:
         return Response(status_code=304, headers=headers)
     how = shown(artifact.media_type)
     headers["content-type"] = how.content_type
-    headers["content-disposition"] = "inline" if how.is_inline else f'attachment; filename="{artifact.artifact_id}{how.extension}"'
+    headers["content-disposition"] = (
+        "inline" if how.is_inline else f'attachment; filename="{artifact.artifact_id}{how.extension}"'
+    )
     if call.request.method == "HEAD":
         return Response(headers={**headers, "content-length": str(artifact.size)})
     part = _part(asked.get("range", ""), artifact.size) if asked.get("if-range", etag) == etag else None
@@ -109,7 +113,9 @@ def _part(header: str, size: int) -> tuple[int, int] | None:
 class Download(Response):
     """Sends chunk after chunk. What cannot go on is broken off, so that nobody takes the beginning for the whole."""
 
-    def __init__(self, status: int, headers: dict[str, str], first: bytes, rest: AsyncIterator[bytes]) -> None:
+    def __init__(
+        self, status: int, headers: dict[str, str], first: bytes, rest: AsyncIterator[bytes]
+    ) -> None:
         super().__init__(status_code=status, headers=headers)
         self._first = first
         self._rest = rest
@@ -117,7 +123,9 @@ class Download(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.create_task(_wait_until_gone(receive))
         try:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await send(
+                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
             await _send_in_time(send, self._first)
             async for chunk in self._rest:
                 if gone.done():

@@ -24,11 +24,18 @@ AWAY_SECONDS = 10.0  # a database that stays away is told this often
 class ListAudit(Struct):
     action: Annotated[str | None, Meta(description="Only this one, such as sign_in.failed.")] = None
     storage_class: Annotated[
-        Literal["ops", "audit"] | None, Meta(description="ops: how the machine fares; audit: who did, or was refused, what.")
+        Literal["ops", "audit"] | None,
+        Meta(description="ops: how the machine fares; audit: who did, or was refused, what."),
     ] = None
-    since: Annotated[Annotated[datetime, Meta(tz=True)] | None, Meta(description="From this time on, such as 2026-11-15T09:00:00Z.")] = None
+    since: Annotated[
+        Annotated[datetime, Meta(tz=True)] | None,
+        Meta(description="From this time on, such as 2026-11-15T09:00:00Z."),
+    ] = None
     until: Annotated[Annotated[datetime, Meta(tz=True)] | None, Meta(description="Before this time.")] = None
-    before: Annotated[Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None, Meta(description="`next` of the page before this one.")] = None
+    before: Annotated[
+        Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None,
+        Meta(description="`next` of the page before this one."),
+    ] = None
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
 
 
@@ -94,7 +101,9 @@ def tell(audit: Audit, scope: Scope, problem: Exception, reference: str | None) 
     if not isinstance(problem, HostError):
         audit.broke(who, "http.broke", problem, reference=reference, details=where)
     elif problem.http in REFUSED:
-        audit.tally(who, "guardrail.refused", details={**where, "error": problem.code, "problem": problem.message})
+        audit.tally(
+            who, "guardrail.refused", details={**where, "error": problem.code, "problem": problem.message}
+        )
     elif isinstance(problem, NotSignedIn):
         if by := _presented(request):
             audit.tally(NOBODY, "sign_in.failed", details={**where, "by": by})

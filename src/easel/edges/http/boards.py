@@ -18,7 +18,9 @@ class _Write(Struct, forbid_unknown_fields=True, kw_only=True):
 
     key: Name
     value: Annotated[Any, Meta(description="Any JSON.")]
-    source_node_id: Annotated[Name, Meta(description="The node that writes; it becomes `provenance.node_id`.", examples=["planner"])]
+    source_node_id: Annotated[
+        Name, Meta(description="The node that writes; it becomes `provenance.node_id`.", examples=["planner"])
+    ]
     expected_version: Annotated[
         Annotated[int, Meta(ge=0, le=LAST_VERSION)] | None,
         Meta(description="Write only if the key is at this version; 0: only if it is not there yet."),
@@ -26,16 +28,22 @@ class _Write(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class WriteWhiteboard(_Write, forbid_unknown_fields=True, kw_only=True):
-    edge_id: Annotated[str | None, Meta(description="Nothing, or `global`: the whiteboard has no edges.")] = None
+    edge_id: Annotated[str | None, Meta(description="Nothing, or `global`: the whiteboard has no edges.")] = (
+        None
+    )
 
 
 class WriteBlackboard(_Write, forbid_unknown_fields=True, kw_only=True):
-    edge_id: Annotated[Name, Meta(description="The handover that the value belongs to.", examples=["planner-writer"])]
+    edge_id: Annotated[
+        Name, Meta(description="The handover that the value belongs to.", examples=["planner-writer"])
+    ]
 
 
 class ReadBoard(Struct):
     key: Annotated[str | None, Meta(description="This value alone.")] = None
-    edge_id: Annotated[str | None, Meta(description="Of the blackboard: this edge alone; one value is read with its edge.")] = None
+    edge_id: Annotated[
+        str | None, Meta(description="Of the blackboard: this edge alone; one value is read with its edge.")
+    ] = None
 
 
 class Author(Struct, omit_defaults=True):
@@ -107,7 +115,9 @@ async def _write(call: Call, board: Board) -> Response:
     edge_id = asked.edge_id if board is Board.BLACKBOARD else None
     author = Author(call.who.user_id, asked.source_node_id, run_id, edge_id)
     return json_answer(
-        BoardWritten(asked.key, written.version, written.seq, written.created_at, written.updated_at, author, edge_id),
+        BoardWritten(
+            asked.key, written.version, written.seq, written.created_at, written.updated_at, author, edge_id
+        ),
     )
 
 
@@ -115,7 +125,11 @@ async def _read(call: Call, board: Board) -> Response:
     asked: ReadBoard = call.asked
     run_id = call.path["run_id"]
     if asked.key is not None:
-        return json_answer(_entry(run_id, await call.host.boards.read(call.who.user_id, run_id, board, asked.key, asked.edge_id)))
+        return json_answer(
+            _entry(
+                run_id, await call.host.boards.read(call.who.user_id, run_id, board, asked.key, asked.edge_id)
+            )
+        )
     entries = await call.host.boards.read_all(call.who.user_id, run_id, board, asked.edge_id)
     return json_answer(BoardView([_entry(run_id, entry) for entry in entries]))
 
@@ -123,4 +137,12 @@ async def _read(call: Call, board: Board) -> Response:
 def _entry(run_id: str, entry: BoardValue) -> BoardEntry:
     place = entry.place
     author = Author(entry.agent_id, entry.node_id, run_id, place.edge)
-    return BoardEntry(place.key, Raw(entry.value.encode()), entry.version, entry.created_at, entry.updated_at, author, place.edge)
+    return BoardEntry(
+        place.key,
+        Raw(entry.value.encode()),
+        entry.version,
+        entry.created_at,
+        entry.updated_at,
+        author,
+        place.edge,
+    )

@@ -16,7 +16,9 @@ from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.services import Host
 
 COOKIE = "easel"
-MOST_STRUCTURE = 1_048_576  # bytes of JSON beside its texts: many small values take far longer to read than one long text
+MOST_STRUCTURE = (
+    1_048_576  # bytes of JSON beside its texts: many small values take far longer to read than one long text
+)
 
 
 class Access(Enum):
@@ -132,4 +134,6 @@ def shaped_query(request: HTTPConnection, shape: type[Any]) -> Any:
 
 def set_cookie(answer: Response, value: str, *, secure: bool) -> None:
     # Lax, so that the printed link works from a mail or a terminal; every change also needs a matching Origin.
-    answer.set_cookie(COOKIE, value, max_age=COOKIE_SECONDS, httponly=True, samesite="lax", secure=secure, path="/")
+    answer.set_cookie(
+        COOKIE, value, max_age=COOKIE_SECONDS, httponly=True, samesite="lax", secure=secure, path="/"
+    )

@@ -49,9 +49,10 @@ def generated(canvas: Canvas) -> bytes:
 
 def _button(action_id: str, action: Mapping[str, Any]) -> str:
     title = action.get("title") or words(action_id)
-    does = action.get("description") or {"tool.call": f"Runs {action.get('tool')}", "session.send": "Asks the agent"}.get(
-        str(action.get("kind")), "Changes the state"
-    )
+    does = action.get("description") or {
+        "tool.call": f"Runs {action.get('tool')}",
+        "session.send": "Asks the agent",
+    }.get(str(action.get("kind")), "Changes the state")
     name = html.escape(action_id)
     says = f'title="{html.escape(str(does))}">{html.escape(str(title))}</button>'
     beside = (
@@ -72,7 +73,9 @@ def _inputs(action: Mapping[str, Any]) -> Iterator[str]:
     """The names that an action takes with a press. What lies deeper, no field of a form can say."""
     for _, leaf in leaves(parsed_tree([action.get("args"), action.get("message")], "")):
         if isinstance(leaf, Template):
-            yield from (one.path[0] for one in leaf.placeholders if one.source == INPUT and len(one.path) == 1)
+            yield from (
+                one.path[0] for one in leaf.placeholders if one.source == INPUT and len(one.path) == 1
+            )
 
 
 def _places(spec: Mapping[str, Any], actions: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -80,9 +83,15 @@ def _places(spec: Mapping[str, Any], actions: Mapping[str, Any]) -> Mapping[str,
     writable = spec.get("writable")
     saves = [action.get("saveAs") for action in map(_members, actions.values())]
     return {
-        "writable": [[name] for name in _members(spec.get("state"))] if writable is None else [str(one).split(".") for one in writable],
+        "writable": [[name] for name in _members(spec.get("state"))]
+        if writable is None
+        else [str(one).split(".") for one in writable],
         "results": [one.split(".") for one in saves if isinstance(one, str)],
-        "saves": {action_id: save.split(".") for action_id, save in zip(actions, saves, strict=True) if isinstance(save, str)},
+        "saves": {
+            action_id: save.split(".")
+            for action_id, save in zip(actions, saves, strict=True)
+            if isinstance(save, str)
+        },
         "numbers": list(_numbers(_members(spec.get("state")), [])),
     }
 

@@ -47,7 +47,10 @@ def ready(content: bytes, sdk: str) -> Ready:
     whole = "".join([*pieces, text[done:]])
     front = after_doctype(whole)
     inline = [script.text for script in found if script.text is not None and not _is_data(script)]
-    return Ready(f'{whole[:front]}<script src="{sdk}" crossorigin></script>{whole[front:]}', [hashed(one) for one in inline[:MOST_INLINE]])
+    return Ready(
+        f'{whole[:front]}<script src="{sdk}" crossorigin></script>{whole[front:]}',
+        [hashed(one) for one in inline[:MOST_INLINE]],
+    )
 
 
 def decoded(content: bytes) -> str:

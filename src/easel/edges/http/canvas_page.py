@@ -24,7 +24,11 @@ from easel.errors import NotFound
 from easel.host.canvases.pages import View
 
 SDK_PARTS = ("gsv_paths.js", "gsv_bridge.js", "gsv_models.js", "gsv_bindings.js", "gsv_start.js")
-OURS = {"gsv.js": "text/javascript", "generated.js": "text/javascript", "generated.css": "text/css"}  # of a view, beside its assets
+OURS = {
+    "gsv.js": "text/javascript",
+    "generated.js": "text/javascript",
+    "generated.css": "text/css",
+}  # of a view, beside its assets
 LONG_PAGE = 100_000  # bytes of HTML that are read through beside everything else
 
 
@@ -55,11 +59,21 @@ async def canvas_page(call: Call) -> Response:
         return refusal_page(problem, "No such canvas")
     token, until = call.host.pages.new_token(who, canvas.canvas_id, time.time())
     view = f"{_places(call).views(call.request)}{VIEWS}{token}/"
-    filled = {"view": view, "until": str(until), "canvas": canvas.canvas_id, "agent": canvas.agent_id, "title": canvas.title}
+    filled = {
+        "view": view,
+        "until": str(until),
+        "canvas": canvas.canvas_id,
+        "agent": canvas.agent_id,
+        "title": canvas.title,
+    }
     page = _file("canvas_shell.html")
     for name, value in filled.items():
         page = page.replace(f"{{{{{name}}}}}", html.escape(value))
-    headers = {"content-security-policy": shell_policy(view), "cross-origin-opener-policy": "same-origin", "cache-control": "no-store"}
+    headers = {
+        "content-security-policy": shell_policy(view),
+        "cross-origin-opener-policy": "same-origin",
+        "cache-control": "no-store",
+    }
     return HTMLResponse(page, headers=headers)
 
 
@@ -75,7 +89,10 @@ async def view_file(call: Call) -> Response:
     view = await call.host.pages.opened_by(call.path["token"], time.time())
     name = call.path["file"]
     if name in OURS:
-        return Response(_our_file(name), headers={**file_headers(call.request), "content-type": f"{OURS[name]}; charset=utf-8"})
+        return Response(
+            _our_file(name),
+            headers={**file_headers(call.request), "content-type": f"{OURS[name]}; charset=utf-8"},
+        )
     if not name.startswith(FOLDER):
         raise NotFound(what="file", id=name[:200])
     try:
@@ -97,7 +114,11 @@ async def _canvas(call: Call, view: View) -> Canvas:
 async def _html(call: Call, canvas: Canvas, content: bytes) -> Response:
     places, request = _places(call), call.request
     at = f"{VIEWS}{quote(call.path['token'])}/"
-    page = await asyncio.to_thread(ready, content, f"{at}gsv.js") if len(content) > LONG_PAGE else ready(content, f"{at}gsv.js")
+    page = (
+        await asyncio.to_thread(ready, content, f"{at}gsv.js")
+        if len(content) > LONG_PAGE
+        else ready(content, f"{at}gsv.js")
+    )
     connect: list[str] = canvas.spec.get("toolPolicy", {}).get("connect", []) if canvas.is_accepted else []
     headers = page_headers(f"{places.views(request)}{at}", places.shell(request), connect, page.hashes)
     return HTMLResponse(page.html, headers=headers)
@@ -105,5 +126,8 @@ async def _html(call: Call, canvas: Canvas, content: bytes) -> Response:
 
 def _type(asset: Asset) -> str:
     """Text is UTF-8 here; what a browser cannot show it may not guess."""
-    is_text = asset.media_type.startswith("text/") or asset.media_type in ("application/json", "image/svg+xml")
+    is_text = asset.media_type.startswith("text/") or asset.media_type in (
+        "application/json",
+        "image/svg+xml",
+    )
     return f"{asset.media_type}; charset=utf-8" if is_text else asset.media_type

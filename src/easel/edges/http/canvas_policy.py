@@ -15,13 +15,19 @@ from starlette.requests import HTTPConnection
 from easel.errors import Forbidden, NotFound, WrongHost
 
 VIEWS = "/canvas-view/"
-SANDBOX = "allow-scripts allow-forms"  # forms, so that a page hears of their submission; none of them is ever sent
+SANDBOX = (
+    "allow-scripts allow-forms"  # forms, so that a page hears of their submission; none of them is ever sent
+)
 
 Header = tuple[bytes, bytes]
 
 _HOST = re.compile(r"[A-Za-z0-9_.\-]+(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?")
-_V6 = re.compile(r"\[[^\]]*\]")  # Chromium 156 takes no such address in a list of connections, and then cuts off the shell with its frame
-_FRAMED = frozenset({"iframe", "document"})  # what our own pages may fetch of a view; everything else in it is its page's to fetch
+_V6 = re.compile(
+    r"\[[^\]]*\]"
+)  # Chromium 156 takes no such address in a list of connections, and then cuts off the shell with its frame
+_FRAMED = frozenset(
+    {"iframe", "document"}
+)  # what our own pages may fetch of a view; everything else in it is its page's to fetch
 
 _SHUT = "default-src 'none'; form-action 'none'; base-uri 'none'; sandbox"
 # For every answer below VIEWS that does not say its own: a refusal, a redirect, a picture. Also when somebody opens it by itself.
@@ -32,7 +38,10 @@ VIEW_HEADERS: tuple[Header, ...] = (
     (b"x-frame-options", b"DENY"),
     (b"connection-allowlist", b"()"),
     (b"x-dns-prefetch-control", b"off"),
-    (b"permissions-policy", b"camera=(), microphone=(), geolocation=(), display-capture=(), clipboard-read=(), usb=(), serial=()"),
+    (
+        b"permissions-policy",
+        b"camera=(), microphone=(), geolocation=(), display-capture=(), clipboard-read=(), usb=(), serial=()",
+    ),
 )
 
 
@@ -121,11 +130,22 @@ def page_headers(view: str, shell: str, connect: Sequence[str], hashes: Iterable
         f"font-src {view} data:; media-src {view} data: blob:; connect-src {view}{anywhere}; worker-src 'none'; frame-src 'none'; "
         f"object-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors {shell}; sandbox {SANDBOX}"
     )
-    said = {"content-security-policy": policy, "connection-allowlist": f"({lists})", "cache-control": "no-store"}
-    return {**said, "x-frame-options": "SAMEORIGIN"}  # for whoever does not know `frame-ancestors`, which else counts alone
+    said = {
+        "content-security-policy": policy,
+        "connection-allowlist": f"({lists})",
+        "cache-control": "no-store",
+    }
+    return {
+        **said,
+        "x-frame-options": "SAMEORIGIN",
+    }  # for whoever does not know `frame-ancestors`, which else counts alone
 
 
 def file_headers(request: HTTPConnection) -> dict[str, str]:
     """Any other file of a view, which its page may read: a font and a module are asked for in the name of its opaque origin."""
-    allowed = {"access-control-allow-origin": "null", "vary": "origin"} if request.headers.get("origin") == "null" else {}
+    allowed = (
+        {"access-control-allow-origin": "null", "vary": "origin"}
+        if request.headers.get("origin") == "null"
+        else {}
+    )
     return {"cross-origin-resource-policy": "cross-origin", "cache-control": "no-store", **allowed}

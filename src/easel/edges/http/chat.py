@@ -118,4 +118,6 @@ async def _do(call: SocketCall, message: Any) -> None:
 async def _tell(socket: WebSocket, viewer: Subscription, problem: HostError) -> None:
     frame = {"type": "error", "error": error_detail(problem)}
     with viewer.sending():
-        await socket.send({"type": "websocket.send", "text": msgspec.json.encode(frame, enc_hook=str).decode()})
+        await socket.send(
+            {"type": "websocket.send", "text": msgspec.json.encode(frame, enc_hook=str).decode()}
+        )

@@ -50,7 +50,9 @@ class _Reading:
     def __init__(self, body: AsyncIterator[bytes], boundary: bytes) -> None:
         self._body = body
         self._boundary = b"\r\n--" + boundary
-        self._held = bytearray(b"\r\n")  # the first boundary has nothing in front of it; all others have a line's end
+        self._held = bytearray(
+            b"\r\n"
+        )  # the first boundary has nothing in front of it; all others have a line's end
         self._beside = 0
         self._has_begun = False
 
@@ -58,7 +60,9 @@ class _Reading:
         """What the next part says of itself; None: that was the last."""
         if not self._has_begun:
             self._has_begun = True
-            async for _ in self.part(is_counted=True):  # what stands in front of the first boundary is nobody's
+            async for _ in self.part(
+                is_counted=True
+            ):  # what stands in front of the first boundary is nobody's
                 pass
         while len(self._held) < 2:
             await self._more()

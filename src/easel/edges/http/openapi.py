@@ -17,7 +17,9 @@ _REF = "#/components/schemas/{name}"
 _BYTES = {"type": "string", "contentMediaType": "application/octet-stream"}
 _FILE: dict[str, Any] = {
     "application/octet-stream": {"schema": {}},
-    "multipart/form-data": {"schema": {"type": "object", "properties": {"file": _BYTES}, "required": ["file"]}},
+    "multipart/form-data": {
+        "schema": {"type": "object", "properties": {"file": _BYTES}, "required": ["file"]}
+    },
 }
 
 
@@ -31,19 +33,35 @@ def document() -> dict[str, Any]:
         paths.setdefault(row.path, {})[row.method.lower()] = _operation(row)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Easel", "version": __version__, "description": "A self-hosted host for agent canvases."},
+        "info": {
+            "title": "Easel",
+            "version": __version__,
+            "description": "A self-hosted host for agent canvases.",
+        },
         "paths": paths,
-        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
         "security": [{"token": []}],
     }
 
 
 def _operation(row: Row) -> dict[str, Any]:
-    operation: dict[str, Any] = {"summary": row.says, "operationId": row.handler.__name__, "parameters": _parameters(row)}
+    operation: dict[str, Any] = {
+        "summary": row.says,
+        "operationId": row.handler.__name__,
+        "parameters": _parameters(row),
+    }
     if row.body is not None:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(row.body)}}}
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": _ref(row.body)}},
+        }
     if row.body is not None and "idempotency_key" in row.body.__struct_fields__:
-        operation["parameters"].append({"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"}})
+        operation["parameters"].append(
+            {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"}}
+        )
     if row.takes_file:
         operation["requestBody"] = {"required": True, "content": _FILE}
     if row.access is Access.OPEN:
@@ -55,7 +73,9 @@ def _operation(row: Row) -> dict[str, Any]:
         operation["responses"]["206"] = {**_success(row), "description": "The range that was asked for."}
         operation["responses"]["304"] = {"description": "What you have is what is here."}
     if row.answer == "text/event-stream":
-        operation["responses"]["204"] = {"description": "The cursor is at the end of a finished run: nothing is left."}
+        operation["responses"]["204"] = {
+            "description": "The cursor is at the end of a finished run: nothing is left."
+        }
     refusals = (*row.errors, *(() if row.access is Access.OPEN else (NotSignedIn,)))
     for status in sorted({error.http for error in refusals}):
         operation["responses"][str(status)] = _refused([error for error in refusals if error.http == status])
@@ -64,15 +84,22 @@ def _operation(row: Row) -> dict[str, Any]:
 
 def _parameters(row: Row) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in _PLACE.findall(row.path)
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _PLACE.findall(row.path)
     ]
     if row.query is not None:
         properties = msgspec.json.schema(row.query)["$defs"][row.query.__name__]["properties"]
-        found += [{"name": name, "in": "query", "required": False, "schema": schema} for name, schema in properties.items()]
+        found += [
+            {"name": name, "in": "query", "required": False, "schema": schema}
+            for name, schema in properties.items()
+        ]
     if row.answer == "text/event-stream":
         found.append({"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}})
     if row.answer == "*/*":
-        found += [{"name": name, "in": "header", "schema": {"type": "string"}} for name in ("Range", "If-Range", "If-None-Match")]
+        found += [
+            {"name": name, "in": "header", "schema": {"type": "string"}}
+            for name in ("Range", "If-Range", "If-None-Match")
+        ]
     return found
 
 

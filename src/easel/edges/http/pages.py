@@ -22,7 +22,9 @@ from easel.errors import NotFound, NotSignedIn
 
 FORM_LIMIT = 4_096
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_CANVAS = re.compile(r"(?:/canvas(?:/[A-Za-z0-9][A-Za-z0-9._:-]{0,127}){2})")  # where a sign-in may lead to beside the home page
+_CANVAS = re.compile(
+    r"(?:/canvas(?:/[A-Za-z0-9][A-Za-z0-9._:-]{0,127}){2})"
+)  # where a sign-in may lead to beside the home page
 _NOT_IT = "That token is not the right one. The link that easel up prints has it."
 _NO_PERSON = "That token is for a program or a machine. A person signs in with one of their own, or by the link that easel up prints."
 
@@ -64,15 +66,25 @@ async def _signed_in(call: Call, token: str, by: str, goes_on: str = "/") -> Res
         call.host.audit.tally(NOBODY, "sign_in.failed", details=told)
         return sign_in_page(_NOT_IT if who is None else _NO_PERSON, goes_on)
     await call.host.audit.record(who, "sign_in.succeeded", details=told)
-    answer = RedirectResponse(goes_on if _CANVAS.fullmatch(goes_on) else "/", 303, {"cache-control": "no-store"})
+    answer = RedirectResponse(
+        goes_on if _CANVAS.fullmatch(goes_on) else "/", 303, {"cache-control": "no-store"}
+    )
     before = await visitor(call.request, call.host.sign_in, time.time())
-    set_cookie(answer, call.host.sign_in.new_cookie(time.time(), who, before), secure=call.request.state.secure_cookies)
+    set_cookie(
+        answer,
+        call.host.sign_in.new_cookie(time.time(), who, before),
+        secure=call.request.state.secure_cookies,
+    )
     return answer
 
 
 def sign_in_page(problem: str, goes_on: str = "/") -> Response:
     """Whoever was on the way to a canvas gets there."""
-    page = _file("sign_in.html").replace("{{problem}}", problem).replace("{{next}}", goes_on if _CANVAS.fullmatch(goes_on) else "/")
+    page = (
+        _file("sign_in.html")
+        .replace("{{problem}}", problem)
+        .replace("{{next}}", goes_on if _CANVAS.fullmatch(goes_on) else "/")
+    )
     return HTMLResponse(page, 401 if problem else 200, {"cache-control": "no-store"})
 
 
@@ -82,7 +94,9 @@ def is_read_by_a_person(scope: Scope) -> bool:
     return scope["method"] in ("GET", "HEAD") and not scope["path"].startswith(VIEWS) and first == "text/html"
 
 
-def refusal_page(problem: NotFound | NotSignedIn, title: str = "", headers: Mapping[str, str] | None = None) -> Response:
+def refusal_page(
+    problem: NotFound | NotSignedIn, title: str = "", headers: Mapping[str, str] | None = None
+) -> Response:
     """For a person at an address that shows them nothing: what is the matter, and where to go on."""
     is_missing = isinstance(problem, NotFound)
     filled = {
@@ -102,7 +116,9 @@ async def ui_file(call: Call) -> Response:
     kind = _TYPES.get(name.rpartition(".")[2])
     if name not in listed or kind is None:
         raise NotFound(what="page", id=f"/ui/{name}")
-    return Response(_file(name), headers={"content-type": f"{kind}; charset=utf-8", "cache-control": "no-cache"})
+    return Response(
+        _file(name), headers={"content-type": f"{kind}; charset=utf-8", "cache-control": "no-cache"}
+    )
 
 
 async def openapi_json(call: Call) -> Response:
@@ -116,6 +132,8 @@ async def api_page(_: Call) -> Response:
 @cache
 def _methods() -> str:
     """The gateway's methods and what they take, as JSON that cannot end the element it stands in."""
-    shapes, components = msgspec.json.schema_components([one.params for one in METHODS.values()], ref_template="#/{name}")
+    shapes, components = msgspec.json.schema_components(
+        [one.params for one in METHODS.values()], ref_template="#/{name}"
+    )
     described = {"methods": list(zip(METHODS, shapes, strict=True)), "schemas": components}
     return msgspec.json.encode(described).decode().replace("<", "\\u003c")

@@ -3,7 +3,20 @@
 from dataclasses import dataclass
 from typing import Any
 
-from easel.edges.http import artifacts, audit, boards, canvas_page, canvases, chat, ops, pages, rpc, runs, sessions, streams
+from easel.edges.http import (
+    artifacts,
+    audit,
+    boards,
+    canvas_page,
+    canvases,
+    chat,
+    ops,
+    pages,
+    rpc,
+    runs,
+    sessions,
+    streams,
+)
 from easel.edges.http.artifacts import ArtifactView
 from easel.edges.http.audit import AuditPage, ListAudit
 from easel.edges.http.boards import BoardView, BoardWritten, ReadBoard, WriteBlackboard, WriteWhiteboard
@@ -129,8 +142,18 @@ OPS: tuple[Row, ...] = (
 
 PAGES: tuple[Row, ...] = (
     Row("GET", "/api/docs", pages.api_page, "The API page.", answer="text/html", is_listed=False),
-    Row("GET", "/", pages.home, "The home page, or the sign-in page.", _OPEN, answer="text/html", is_listed=False),
-    Row("POST", "/sign-in", pages.sign_in, "A token for a cookie.", _OPEN, answer="text/html", is_listed=False),
+    Row(
+        "GET",
+        "/",
+        pages.home,
+        "The home page, or the sign-in page.",
+        _OPEN,
+        answer="text/html",
+        is_listed=False,
+    ),
+    Row(
+        "POST", "/sign-in", pages.sign_in, "A token for a cookie.", _OPEN, answer="text/html", is_listed=False
+    ),
     Row(
         "POST",
         "/sign-out",
@@ -158,11 +181,23 @@ PAGES: tuple[Row, ...] = (
         answer="*/*",
         is_listed=False,
     ),
-    Row("GET", "/ui/{file}", pages.ui_file, "The parts of the pages.", _OPEN, answer="text/css", is_listed=False),
+    Row(
+        "GET",
+        "/ui/{file}",
+        pages.ui_file,
+        "The parts of the pages.",
+        _OPEN,
+        answer="text/css",
+        is_listed=False,
+    ),
 )
 
 ROUTES: tuple[Row, ...] = (*API, *OPS, *PAGES)
 
 SOCKETS: tuple[SocketRow, ...] = (
-    SocketRow("/ws/chat/{thread_id}", chat.chat, "The chat of a session: its narrative out, messages and cancels in."),
+    SocketRow(
+        "/ws/chat/{thread_id}",
+        chat.chat,
+        "The chat of a session: its narrative out, messages and cancels in.",
+    ),
 )

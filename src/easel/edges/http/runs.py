@@ -12,10 +12,14 @@ async def start_run(call: Call) -> Response:
     asked: StartRun = call.asked
     header = call.request.headers.get("idempotency-key")
     if header is not None and asked.idempotency_key not in (None, header):
-        raise BadInput(problem="The Idempotency-Key header and idempotency_key in the body differ; send one of them.")
+        raise BadInput(
+            problem="The Idempotency-Key header and idempotency_key in the body differ; send one of them."
+        )
     key = asked.idempotency_key if header is None else header
     run = await call.host.queue.start(call.who, asked.session_id, asked.message, key)
-    return json_answer(RunStarted(run.run_id, "queued"), 202)  # the answer to a repeated key is the first answer
+    return json_answer(
+        RunStarted(run.run_id, "queued"), 202
+    )  # the answer to a repeated key is the first answer
 
 
 async def get_run(call: Call) -> Response:
@@ -24,7 +28,9 @@ async def get_run(call: Call) -> Response:
 
 async def list_runs(call: Call) -> Response:
     asked: ListRuns = call.asked
-    runs = await call.host.queue.list_runs(call.who, asked.session_id, _statuses(asked.statuses), asked.before, asked.limit)
+    runs = await call.host.queue.list_runs(
+        call.who, asked.session_id, _statuses(asked.statuses), asked.before, asked.limit
+    )
     more = runs[-1].queue_no if len(runs) == asked.limit else None
     return json_answer(RunPage([run_view(run) for run in runs], more))
 
@@ -42,4 +48,6 @@ async def cancel_run(call: Call) -> Response:
 
 
 async def list_tools(call: Call) -> Response:
-    return json_answer(ToolList([tool_view(tool) for tool in (await call.host.tools.definitions(call.who.user_id)).values()]))
+    return json_answer(
+        ToolList([tool_view(tool) for tool in (await call.host.tools.definitions(call.who.user_id)).values()])
+    )

@@ -20,7 +20,9 @@ from easel.errors import BadSettings
 
 MOST_HEADER_BYTES = 65_536
 # What a frame over the limit is closed with, in the 123 bytes that there are for it.
-TOO_LARGE = "A frame has at most {limit} bytes (EASEL_MAX_FRAME_BYTES); POST /api/rpc takes EASEL_MAX_BODY_BYTES."
+TOO_LARGE = (
+    "A frame has at most {limit} bytes (EASEL_MAX_FRAME_BYTES); POST /api/rpc takes EASEL_MAX_BODY_BYTES."
+)
 LAST_WORDS_SECONDS = 4  # an answer under way may finish; streams have ended by themselves by then
 
 
@@ -30,7 +32,9 @@ def listen_on(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as problem:
         if problem.errno == errno.EADDRINUSE:
-            raise BadSettings(problem=f"Port {port} is taken by another program; choose one with --port, or --port 0 for any.") from None
+            raise BadSettings(
+                problem=f"Port {port} is taken by another program; choose one with --port, or --port 0 for any."
+            ) from None
         raise BadSettings(problem=f"Cannot listen on {host}:{port}: {problem.strerror or problem}.") from None
 
 
@@ -56,9 +60,15 @@ class _BoundedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def _look(self) -> None:
-        if self.transport.is_closing() or self.transport.get_protocol() is not self:  # over, or a WebSocket now
+        if (
+            self.transport.is_closing() or self.transport.get_protocol() is not self
+        ):  # over, or a WebSocket now
             return
-        waited = 0.0 if self._waiting_since is None or self.flow.read_paused else self.loop.time() - self._waiting_since
+        waited = (
+            0.0
+            if self._waiting_since is None or self.flow.read_paused
+            else self.loop.time() - self._waiting_since
+        )
         if waited >= self.patience:
             self.transport.abort()
             return
@@ -69,7 +79,9 @@ class _BoundedHttp(HttpToolsProtocol):
             self._waiting_since = self.loop.time()
         if self._is_in_head:
             self._head_bytes += len(data)
-            if self._head_bytes > MOST_HEADER_BYTES + len(data):  # what came before this piece was all head already
+            if self._head_bytes > MOST_HEADER_BYTES + len(
+                data
+            ):  # what came before this piece was all head already
                 self.send_400_response("Headers too large.")
                 return
         super().data_received(data)
@@ -77,7 +89,9 @@ class _BoundedHttp(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._waiting_since = self.loop.time()
-        self.scope["extensions"] = {CONNECTION: {"abort": self.transport.abort, "unsent": self.transport.get_write_buffer_size}}
+        self.scope["extensions"] = {
+            CONNECTION: {"abort": self.transport.abort, "unsent": self.transport.get_write_buffer_size}
+        }
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
@@ -105,7 +119,9 @@ class _OurWebSockets(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.conn.handshake_exc is not None and not self.handshake_initiated:  # uvicorn keeps this refusal and waits for ever
+        if (
+            self.conn.handshake_exc is not None and not self.handshake_initiated
+        ):  # uvicorn keeps this refusal and waits for ever
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.close()
 
@@ -131,7 +147,9 @@ class _OurWebSockets(WebSocketsSansIOProtocol):
         self.transport.abort()  # uvicorn would wait until what is buffered has gone out, and nobody takes it
 
     async def send(self, message: Any) -> None:
-        if self.transport.is_closing():  # uvicorn would pass over an `accept`, or take what we say after it closed for our mistake
+        if (
+            self.transport.is_closing()
+        ):  # uvicorn would pass over an `accept`, or take what we say after it closed for our mistake
             raise ClientDisconnected
         await super().send(message)
 

@@ -52,14 +52,22 @@ class SessionPage(Struct, omit_defaults=True):
 
 class ListMessages(Struct):
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
-    before: Annotated[Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None, Meta(description="`next` of the page before this one.")] = None
+    before: Annotated[
+        Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None,
+        Meta(description="`next` of the page before this one."),
+    ] = None
 
 
 class MessageView(Struct, omit_defaults=True):
     message_id: str
     run_id: str
     role: str
-    text: Annotated[Any, Meta(description="The whole text; or, where it holds Base64 over 2 KB, the marker whose `uri` gives it.")]
+    text: Annotated[
+        Any,
+        Meta(
+            description="The whole text; or, where it holds Base64 over 2 KB, the marker whose `uri` gives it."
+        ),
+    ]
     seq: Annotated[int, Meta(description="Its place in the thread.")]
     created_at: datetime
     metadata: dict[str, str]
@@ -79,13 +87,19 @@ class ChatMessage(Struct):
 
 async def create_session(call: Call) -> Response:
     asked: CreateSession = call.asked
-    return json_answer(session_view(await call.host.sessions.create(call.who, asked.session_id, asked.title)), 201)
+    return json_answer(
+        session_view(await call.host.sessions.create(call.who, asked.session_id, asked.title)), 201
+    )
 
 
 async def list_sessions(call: Call) -> Response:
     asked: ListSessions = call.asked
     found = await call.host.sessions.list_sessions(call.who, asked.search, _place(asked.before), asked.limit)
-    more = f"{(found[-1].last_message_at - _EPOCH) // _MICROSECOND}.{found[-1].session_id}" if len(found) == asked.limit else None
+    more = (
+        f"{(found[-1].last_message_at - _EPOCH) // _MICROSECOND}.{found[-1].session_id}"
+        if len(found) == asked.limit
+        else None
+    )
     return json_answer(SessionPage([session_view(session) for session in found], more))
 
 
@@ -104,7 +118,9 @@ async def get_session(call: Call) -> Response:
 
 async def rename_session(call: Call) -> Response:
     asked: RenameSession = call.asked
-    return json_answer(session_view(await call.host.sessions.rename(call.who, call.path["session_id"], asked.title)))
+    return json_answer(
+        session_view(await call.host.sessions.rename(call.who, call.path["session_id"], asked.title))
+    )
 
 
 async def delete_session(call: Call) -> Response:

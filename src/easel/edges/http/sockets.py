@@ -41,7 +41,9 @@ class SocketRow:
     is_open: bool = False  # whether its handler itself asks who connects
 
 
-async def serve_socket(rows: Sequence[SocketRow], host: Host, scope: Scope, receive: Receive, send: Send) -> None:
+async def serve_socket(
+    rows: Sequence[SocketRow], host: Host, scope: Scope, receive: Receive, send: Send
+) -> None:
     for row in rows:
         route = WebSocketRoute(row.path, endpoint=_unused)
         match, child = route.matches(scope)

@@ -12,7 +12,11 @@ from easel.core.stream.log import LoggedEvent
 from easel.edges.errors import CONNECTION
 from easel.host.streams import Subscription
 
-HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store", "x-accel-buffering": "no"}
+HEADERS = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-store",
+    "x-accel-buffering": "no",
+}
 RETRY = b"retry: 1000\n\n"  # a browser comes back after a second
 MOST_IN_THE_AIR = 262_144
 LAST_LOOK_SECONDS = 0.05

@@ -13,13 +13,20 @@ from easel.core.tool.node import where
 from easel.edges.errors import ErrorDetail, error_detail
 from easel.errors import HostError
 
-SessionName = Annotated[str, Meta(description="A conversation. One of your own making is created by its first run.", examples=["main"])]
+SessionName = Annotated[
+    str,
+    Meta(
+        description="A conversation. One of your own making is created by its first run.", examples=["main"]
+    ),
+]
 
 
 class StartRun(Struct):
     session_id: SessionName
     message: Annotated[str, Meta(description="What the agent is to do.", examples=["noop"])]
-    idempotency_key: Annotated[str | None, Meta(description="The same key gives the same run, however often it is sent.")] = None
+    idempotency_key: Annotated[
+        str | None, Meta(description="The same key gives the same run, however often it is sent.")
+    ] = None
 
 
 class RunStarted(Struct):
@@ -44,9 +51,14 @@ class RunView(Struct, omit_defaults=True):
 
 class ListRuns(Struct):
     session_id: str | None = None
-    statuses: Annotated[str, Meta(description="Comma separated: queued, running, completed, failed, cancelled.")] = ""
+    statuses: Annotated[
+        str, Meta(description="Comma separated: queued, running, completed, failed, cancelled.")
+    ] = ""
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
-    before: Annotated[Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None, Meta(description="`next` of the page before this one.")] = None
+    before: Annotated[
+        Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None,
+        Meta(description="`next` of the page before this one."),
+    ] = None
 
 
 class RunPage(Struct, omit_defaults=True):
@@ -55,7 +67,9 @@ class RunPage(Struct, omit_defaults=True):
 
 
 class Watch(Struct):
-    last_event_id: Annotated[str | None, Meta(description="Resume after this event; the Last-Event-ID header wins.")] = None
+    last_event_id: Annotated[
+        str | None, Meta(description="Resume after this event; the Last-Event-ID header wins.")
+    ] = None
     debug: Annotated[str, Meta(description="1 shows internal events too, to those who may see them.")] = ""
 
 
@@ -93,7 +107,11 @@ def run_view(run: Run) -> RunView:
 
 
 def tool_view(tool: ToolDefinition) -> ToolView:
-    notes = {"readOnlyHint": tool.read_only, "idempotentHint": tool.idempotent, "destructiveHint": tool.destructive}
+    notes = {
+        "readOnlyHint": tool.read_only,
+        "idempotentHint": tool.idempotent,
+        "destructiveHint": tool.destructive,
+    }
     return ToolView(tool.name, tool.description, dict(tool.schema), notes, where(tool.name))
 
 

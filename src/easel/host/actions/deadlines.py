@@ -30,7 +30,9 @@ class Deadlines:
         """How much goes on that nobody waits for any more."""
         return len(self._overdue)
 
-    async def within(self, milliseconds: float, what: str, work: Coroutine[Any, Any, Any], *, already_ms: float = 0) -> Any:
+    async def within(
+        self, milliseconds: float, what: str, work: Coroutine[Any, Any, Any], *, already_ms: float = 0
+    ) -> Any:
         """What it gives. What takes longer, or whose waiting is cancelled, is told to end, and what it gives all the same is not heard."""
         left_ms = max(milliseconds - already_ms, LEAST_MS) if already_ms else milliseconds
         task = asyncio.create_task(work)

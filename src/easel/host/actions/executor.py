@@ -19,8 +19,7 @@ from easel.core.tool.context import ToolContext, Watched
 from easel.errors import HostError, ToolFailed, Unavailable
 from easel.host.actions.deadlines import Deadlines
 from easel.host.actions.live_output import LiveOutput
-from easel.host.artifacts import Artifacts
-from easel.host.runs.history import whole
+from easel.host.artifacts import Artifacts, restore
 from easel.host.runs.queue import RunQueue
 from easel.host.streams import Tails
 from easel.host.tools.registry import Toolbox
@@ -52,7 +51,9 @@ class AtWork:
 
 
 class CanvasWork:
-    def __init__(self, tools: Toolbox, queue: RunQueue, runs: Tails, artifacts: Artifacts, *, answer_seconds: float) -> None:
+    def __init__(
+        self, tools: Toolbox, queue: RunQueue, runs: Tails, artifacts: Artifacts, *, answer_seconds: float
+    ) -> None:
         self.tools = tools
         self._queue = queue
         self._runs = runs
@@ -66,7 +67,10 @@ class CanvasWork:
             case CallTool(), ResolvedCall(tool, args, session_key):
                 called = self.tools.call(tool, args, _context(who, session_key, begun.execution, under_way))
                 # The toolbox ends it before, unless it takes no notice of that.
-                limit_ms = begun.action.timeout_ms or (self.tools.timeout_seconds + self.deadlines.grace_seconds) * 1000
+                limit_ms = (
+                    begun.action.timeout_ms
+                    or (self.tools.timeout_seconds + self.deadlines.grace_seconds) * 1000
+                )
                 # As plain JSON that every database and every client can carry: what is answered is what is kept.
                 return msgspec.json.decode(to_json(await self.deadlines.within(limit_ms, tool, called)))
             case SendMessage(), Message():
@@ -79,13 +83,19 @@ class CanvasWork:
     async def stop(self, who: Principal, under_way: UnderWay) -> None:
         """Nobody waits any more for the run that was started for it, and whoever stopped the one meant the other."""
         if under_way.run_id is not None:
-            with contextlib.suppress(HostError):  # it has just ended; or there is no store, and it goes on as any other
+            with contextlib.suppress(
+                HostError
+            ):  # it has just ended; or there is no store, and it goes on as any other
                 await self._queue.cancel(who, under_way.run_id)
 
-    async def _sent(self, who: Principal, action: SendMessage, message: Message, event_id: str, under_way: UnderWay) -> Any:
+    async def _sent(
+        self, who: Principal, action: SendMessage, message: Message, event_id: str, under_way: UnderWay
+    ) -> Any:
         """Through the ordinary queue of the session. It is waited for only where its answer is to be kept. CV-24"""
         # A task of its own: what is half started cannot be cancelled, and whoever stops it has to know which run it is.
-        starting = asyncio.create_task(self._queue.start(who, session_of_key(message.session_key), message.text, event_id))
+        starting = asyncio.create_task(
+            self._queue.start(who, session_of_key(message.session_key), message.text, event_id)
+        )
         try:
             run = await asyncio.shield(starting)
         except Unavailable as problem:
@@ -96,13 +106,17 @@ class CanvasWork:
             raise
         return await self._answered(who, action, message.session_key, Awaited(run.run_id, 0), under_way)
 
-    async def _answered(self, who: Principal, action: SendMessage, session_key: str, awaited: Awaited, under_way: UnderWay) -> Any:
+    async def _answered(
+        self, who: Principal, action: SendMessage, session_key: str, awaited: Awaited, under_way: UnderWay
+    ) -> Any:
         run_id = awaited.run_id
         if action.saving is None:
             return {"runId": run_id, "sessionKey": session_key}
         under_way.run_id = run_id
         limit_ms = action.timeout_ms or self._seconds * 1000
-        return await self.deadlines.within(limit_ms, f"Run {run_id}", self._answer_of(who, run_id), already_ms=awaited.seconds * 1000)
+        return await self.deadlines.within(
+            limit_ms, f"Run {run_id}", self._answer_of(who, run_id), already_ms=awaited.seconds * 1000
+        )
 
     async def _answer_of(self, who: Principal, run_id: str) -> str:
         """What the session's agent says when its run has ended: the log says it, wherever the run is worked on."""
@@ -111,14 +125,27 @@ class CanvasWork:
         if viewer is not None:
             try:
                 while (events := await viewer.next()) is not None:
-                    said = next((msgspec.json.decode(one.data) for one in reversed(events) if one.type == "message.completed"), said)
+                    said = next(
+                        (
+                            msgspec.json.decode(one.data)
+                            for one in reversed(events)
+                            if one.type == "message.completed"
+                        ),
+                        said,
+                    )
             finally:
                 viewer.close()
         if not said:
-            raise ToolFailed(tool="session.send", reason=f"the log of its run {run_id} cannot be read; the run itself goes on.")
+            raise ToolFailed(
+                tool="session.send",
+                reason=f"the log of its run {run_id} cannot be read; the run itself goes on.",
+            )
         if said["status"] != "completed":
-            raise ToolFailed(tool="session.send", reason=f"its run {run_id} has {said['status']}: {said.get('error', 'it was stopped')}")
-        return (await whole(self._artifacts, who.user_id, said))["text"]
+            raise ToolFailed(
+                tool="session.send",
+                reason=f"its run {run_id} has {said['status']}: {said.get('error', 'it was stopped')}",
+            )
+        return (await restore(self._artifacts, who.user_id, said))["text"]
 
 
 def _context(who: Principal, session_key: str, execution: Execution, under_way: UnderWay) -> ToolContext:

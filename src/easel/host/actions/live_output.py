@@ -20,7 +20,9 @@ from easel.errors import HostError
 from easel.host.audit import Audit
 from easel.host.canvases.transactions import CanvasChanges
 
-LAST_SECONDS = 1.0  # how long an end waits for what is on its way into the log, so that nothing before it is missing
+LAST_SECONDS = (
+    1.0  # how long an end waits for what is on its way into the log, so that nothing before it is missing
+)
 
 log = structlog.get_logger("actions")
 
@@ -32,7 +34,14 @@ def nobody_cares() -> None:
 class LiveOutput:
     """Of one execution, on the instance that hears it."""
 
-    def __init__(self, outputs: "LiveOutputs", who: Principal, execution: Execution, text: LiveText, on_over: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        outputs: "LiveOutputs",
+        who: Principal,
+        execution: Execution,
+        text: LiveText,
+        on_over: Callable[[], None],
+    ) -> None:
         self._outputs = outputs
         self._who = who
         self._execution = execution
@@ -102,7 +111,9 @@ class LiveOutput:
     async def _tell(self, said: Sequence[Said]) -> None:
         try:
             decide = saying(self._execution, said)
-            await self._outputs.changes.make(self._who, self._execution.canvas_id, decide, seconds=self._outputs.seconds)
+            await self._outputs.changes.make(
+                self._who, self._execution.canvas_id, decide, seconds=self._outputs.seconds
+            )
         except Overtaken:
             self.drop()
             self._on_over()
@@ -119,7 +130,11 @@ class LiveOutputs:
     changes: CanvasChanges
     audit: Audit
     most_bytes: int  # of one execution
-    seconds: float  # how long an execution is believed to run; whoever hears it say something knows that it does
+    seconds: (
+        float  # how long an execution is believed to run; whoever hears it say something knows that it does
+    )
 
-    def open(self, who: Principal, execution: Execution, on_over: Callable[[], None] = nobody_cares) -> LiveOutput:
+    def open(
+        self, who: Principal, execution: Execution, on_over: Callable[[], None] = nobody_cares
+    ) -> LiveOutput:
         return LiveOutput(self, who, execution, LiveText(self.most_bytes, self.audit.redacted), on_over)

@@ -21,11 +21,11 @@ from easel.errors import ActionFailed, Cancelled, HostError, NotFound, NotRunnin
 from easel.host.actions.live_output import LiveOutput
 from easel.host.actions.transitions import CanvasSteps
 from easel.host.artifacts import Artifacts
+from easel.host.artifacts import restore as whole_value
 from easel.host.audit import Audit
 from easel.host.canvases.transactions import CanvasChanges, now_ms
 from easel.host.metrics import ACTIONS_ENDED
 from easel.host.ports import CanvasActionStore
-from easel.host.runs.history import whole as whole_value
 from easel.ids import UserId
 
 LOST_AT_ONCE = 100
@@ -34,7 +34,9 @@ GONE = "Its canvas was deleted while it ran; whether the tool has done its work 
 LEFT = "This instance stops. Its run goes on: another instance waits for the answer, and tells how it ended."
 INTERRUPTED = "The instance that ran it stopped in the middle, or could not tell its end; whether the tool has done its work is not known."
 
-TakeUp = Callable[[Principal, Execution, list[str]], Awaitable[bool]]  # whether somebody goes on with it; these instances are gone
+TakeUp = Callable[
+    [Principal, Execution, list[str]], Awaitable[bool]
+]  # whether somebody goes on with it; these instances are gone
 
 log = structlog.get_logger("actions")
 
@@ -52,23 +54,43 @@ class Answer:
 
 
 class CanvasEndings:
-    def __init__(self, actions: CanvasActionStore, changes: CanvasChanges, steps: CanvasSteps, artifacts: Artifacts, audit: Audit) -> None:
+    def __init__(
+        self,
+        actions: CanvasActionStore,
+        changes: CanvasChanges,
+        steps: CanvasSteps,
+        artifacts: Artifacts,
+        audit: Audit,
+    ) -> None:
         self._actions = actions
         self._changes = changes
         self._steps = steps
         self._artifacts = artifacts
         self._audit = audit
-        self._untold: dict[str, tuple[Principal, Execution, HostError]] = {}  # ends that could not be stored in time
+        self._untold: dict[
+            str, tuple[Principal, Execution, HostError]
+        ] = {}  # ends that could not be stored in time
 
     # -- what is stored --------------------------------------------------------------------------------------------
 
     async def failed(
-        self, who: Principal, execution: Execution, problem: HostError, output: LiveOutput | None = None, *, is_patient: bool = True
+        self,
+        who: Principal,
+        execution: Execution,
+        problem: HostError,
+        output: LiveOutput | None = None,
+        *,
+        is_patient: bool = True,
     ) -> HostError:
         """Told to whoever watches; what is given back names the execution."""
         decide = failed(problem, told(self._audit, problem), execution, who, now_ms())
         try:
-            await self._steps.end(who, execution, decide if output is None else await output.before(decide), is_patient=is_patient)
+            await self._steps.end(
+                who,
+                execution,
+                decide if output is None else await output.before(decide),
+                is_patient=is_patient,
+            )
         except ActionFailed:  # somebody else has told how it ended
             return await self._as_told(execution) or self._shown(execution, problem)
         except NotFound:  # it went with its canvas
@@ -82,7 +104,9 @@ class CanvasEndings:
         """How it ended, now that there is a store again; else it would be told that its instance is gone."""
         for event_id, (who, execution, problem) in list(self._untold.items()):
             decide = failed(problem, told(self._audit, problem), execution, who, now_ms())
-            with contextlib.suppress(Overtaken, ActionFailed, NotFound):  # somebody else has told it, or it went with its canvas
+            with contextlib.suppress(
+                Overtaken, ActionFailed, NotFound
+            ):  # somebody else has told it, or it went with its canvas
                 await self._steps.end(who, execution, decide, is_patient=False)
             del self._untold[event_id]
 
@@ -91,19 +115,28 @@ class CanvasEndings:
         problem = Cancelled(name=who.name)
         decide = failed(problem, told(self._audit, problem), execution, who, now_ms())
         try:
-            outcome = await self._changes.make(who, execution.canvas_id, decide if output is None else await output.before(decide))
+            outcome = await self._changes.make(
+                who, execution.canvas_id, decide if output is None else await output.before(decide)
+            )
         except Overtaken:
             now = await self._actions.get(execution.user_id, execution.event_id)
-            raise NotRunning(id=execution.event_id, status="ended" if now is None else now.status.value) from None
+            raise NotRunning(
+                id=execution.event_id, status="ended" if now is None else now.status.value
+            ) from None
         except BaseException:  # it goes on, as far as anybody knows
             if output is not None:
                 output.resume()
             raise
         self._audit.note(
-            who, "canvas.cancelled", subject=execution.canvas_id, details={"eventId": execution.event_id, "tool": execution.tool}
+            who,
+            "canvas.cancelled",
+            subject=execution.canvas_id,
+            details={"eventId": execution.event_id, "tool": execution.tool},
         )
         self.tell_audit(who, execution, "failed", problem=problem.message)
-        return Answer(status=Status.FAILED, event_id=execution.event_id, revision=outcome.whole.canvas.revision)
+        return Answer(
+            status=Status.FAILED, event_id=execution.event_id, revision=outcome.whole.canvas.revision
+        )
 
     async def tell_lost(self, owner_ids: list[str], confirm_seconds: float, take_up: TakeUp) -> int:
         """Whose instance is gone is taken up or not left running for ever, nor a question that nobody answers; how many that were."""
@@ -114,7 +147,9 @@ class CanvasEndings:
                 await self.lapsed(execution)
                 continue
             who = _who_pressed(execution)
-            with contextlib.suppress(Overtaken, NotFound):  # another instance goes on with it, or it went with its canvas
+            with contextlib.suppress(
+                Overtaken, NotFound
+            ):  # another instance goes on with it, or it went with its canvas
                 if execution.tool is not None or not await take_up(who, execution, owner_ids):
                     await self.failed(who, execution, ActionFailed(problem=INTERRUPTED))
         return len(lost)
@@ -135,7 +170,11 @@ class CanvasEndings:
         answer = await whole_value(self._artifacts, who.user_id, execution.answer or {})
         if execution.status is Status.FAILED:
             raise _problem(execution, answer)
-        resolved = await whole_value(self._artifacts, who.user_id, execution.resolved) if execution.status is Status.ASKED else None
+        resolved = (
+            await whole_value(self._artifacts, who.user_id, execution.resolved)
+            if execution.status is Status.ASKED
+            else None
+        )
         revision = execution.revision or (await self._changes.find(who, execution.canvas_id)).canvas.revision
         return Answer(
             status=execution.status,
@@ -151,14 +190,20 @@ class CanvasEndings:
             stored = await self._actions.get(execution.user_id, execution.event_id)
         except Unavailable:
             return None
-        return _problem(execution, stored.answer) if stored is not None and stored.status is Status.FAILED and stored.answer else None
+        return (
+            _problem(execution, stored.answer)
+            if stored is not None and stored.status is Status.FAILED and stored.answer
+            else None
+        )
 
     def told_of(self, who: Principal, execution: Execution, problem: HostError) -> HostError:
         self.tell_audit(who, execution, "failed", problem=told(self._audit, problem))
         return self._shown(execution, problem)
 
     def _shown(self, execution: Execution, problem: HostError) -> HostError:
-        details = {name: value for name, value in problem.details.items() if name not in ("problem", "reason")}
+        details = {
+            name: value for name, value in problem.details.items() if name not in ("problem", "reason")
+        }
         shown = type(problem).as_told(told(self._audit, problem), **details, eventId=execution.event_id)
         shown.retry_after = problem.retry_after
         return shown
@@ -166,13 +211,26 @@ class CanvasEndings:
     def tell_audit(self, who: Principal, execution: Execution, status: str, **more: Any) -> None:
         """CV-48, RS-15: beside the record that lies with the canvas, a link of the chain."""
         ACTIONS_ENDED.labels(status).inc()
-        details = {"actionId": execution.action_id, "eventId": execution.event_id, "tool": execution.tool, "status": status, **more}
-        self._audit.note(who, "canvas.action", subject=execution.canvas_id, details={**details, "actor": dict(execution.actor)})
+        details = {
+            "actionId": execution.action_id,
+            "eventId": execution.event_id,
+            "tool": execution.tool,
+            "status": status,
+            **more,
+        }
+        self._audit.note(
+            who,
+            "canvas.action",
+            subject=execution.canvas_id,
+            details={**details, "actor": dict(execution.actor)},
+        )
 
 
 def _problem(execution: Execution, answer: Any) -> HostError:
     kinds = {kind.code: kind for kind in HostError.__subclasses__()}
-    return kinds.get(answer["error"]["name"], ActionFailed).as_told(answer["error"]["message"], eventId=execution.event_id)
+    return kinds.get(answer["error"]["name"], ActionFailed).as_told(
+        answer["error"]["message"], eventId=execution.event_id
+    )
 
 
 def _who_pressed(execution: Execution) -> Principal:
@@ -186,8 +244,14 @@ def told(audit: Audit, problem: HostError) -> str:
 
 def unstored(problem: Unavailable) -> ActionFailed:
     """What is done is done, and is not told as if it were not: whoever presses again does it again."""
-    result = "it is not known whether its result is stored" if "mayBeStored" in problem.details else "its result could not be stored"
-    return ActionFailed(problem=f"The tool has done its work; {result}: {problem.details['what']} could not be reached in time.")
+    result = (
+        "it is not known whether its result is stored"
+        if "mayBeStored" in problem.details
+        else "its result could not be stored"
+    )
+    return ActionFailed(
+        problem=f"The tool has done its work; {result}: {problem.details['what']} could not be reached in time."
+    )
 
 
 class Records:

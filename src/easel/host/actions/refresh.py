@@ -67,7 +67,10 @@ class CanvasRefresh:
 
     def start(self) -> None:
         if not self._duties:
-            self._duties = [asyncio.create_task(self._fire_forever()), asyncio.create_task(self._keep_forever())]
+            self._duties = [
+                asyncio.create_task(self._fire_forever()),
+                asyncio.create_task(self._keep_forever()),
+            ]
 
     async def stop(self) -> None:
         tasks = [*self._duties, *self.at_work.values()]
@@ -108,7 +111,11 @@ class CanvasRefresh:
             return 0
         # After a sleep of the machine or a jump of its clock, the holds of what runs here are over, and it runs on all the same. X9
         claimed = await self._jobs.claim_refreshes(
-            self._instance, room, self._limits.lease_seconds, at_work=list(self.at_work), unwatched=self._limits.unwatched
+            self._instance,
+            room,
+            self._limits.lease_seconds,
+            at_work=list(self.at_work),
+            unwatched=self._limits.unwatched,
         )
         for due in claimed:
             self.at_work[due.job] = task = asyncio.create_task(self._run(due))
@@ -158,7 +165,9 @@ class CanvasRefresh:
             self._audit.broke(None, "worker.broke", problem, details=details)
 
     async def _press(self, who: Principal, due: Due) -> HostError | None:
-        ask = Ask(canvas_id=due.canvas_id, action_id=due.action_id, input={}, client_id=REFRESH, trigger=REFRESH)
+        ask = Ask(
+            canvas_id=due.canvas_id, action_id=due.action_id, input={}, client_id=REFRESH, trigger=REFRESH
+        )
         try:
             await self._actions.press(who, ask)
         except HostError as problem:
@@ -180,7 +189,9 @@ class CanvasRefresh:
             if error is None:
                 return Change(events=[events.refresh_recovered(revision, named)], is_mutation=False)
             if all(job.refresh_id != due.refresh_id for job in whole.failing):
-                return None  # a new spec has ended the job meanwhile: nobody would ever tell that it works again
+                return (
+                    None  # a new spec has ended the job meanwhile: nobody would ever tell that it works again
+                )
             told = {**named, "error": error, "failures": failures, "retryInMs": retry}
             return Change(events=[events.refresh_failed(revision, told)], is_mutation=False)
 

@@ -6,8 +6,8 @@ from typing import Any
 from easel.core.action.transitions import Press
 from easel.core.canvas.actions import fingerprint
 from easel.core.canvas.execution import actor_of
-from easel.core.nesting import DEEPEST, is_too_deep
 from easel.core.principal import Principal
+from easel.core.validation import DEEPEST, is_too_deep
 from easel.errors import BadInput
 from easel.host.canvases.transactions import now_ms
 from easel.ids import new_event_id

@@ -41,11 +41,11 @@ from easel.host.actions.outcomes import GONE, INTERRUPTED, LEFT, Answer, CanvasE
 from easel.host.actions.request import CLIENT, Ask
 from easel.host.actions.transitions import ActionLimits, CanvasSteps
 from easel.host.artifacts import Artifacts
+from easel.host.artifacts import restore as whole_value
 from easel.host.audit import Audit
 from easel.host.canvases.transactions import CanvasChanges, named, now_ms
 from easel.host.metrics import ACTIONS_RUNNING
 from easel.host.ports import Bell, CanvasActionStore
-from easel.host.runs.history import whole as whole_value
 from easel.ids import CanvasId, is_made_here
 
 STOP_SECONDS = 3.0  # how long a stopping instance tries to tell what it interrupts; later another one does. And how long a stop waits
@@ -75,7 +75,9 @@ class CanvasActions:
         self._audit = audit
         self._limits = limits
         self._instance = instance_id
-        self._is_alone = is_alone  # no other process can run anything: what is left of another was left by the dead
+        self._is_alone = (
+            is_alone  # no other process can run anything: what is left of another was left by the dead
+        )
         self._outputs = outputs
         self._bell = bell
         self._steps = CanvasSteps(actions, changes, artifacts, work.tools, limits, told=partial(told, audit))
@@ -93,7 +95,9 @@ class CanvasActions:
         """Waits for the end; the same request again is answered with the first one's end. CV-36, CV-45"""
         canvas_id = named(ask.canvas_id)
         ask.check()
-        if ask.request_id is not None and (earlier := await self._actions.of_request(who.user_id, canvas_id, ask.request_id)):
+        if ask.request_id is not None and (
+            earlier := await self._actions.of_request(who.user_id, canvas_id, ask.request_id)
+        ):
             return await self._again(who, earlier, ask)
         return await self._owned(self._pressed(who, canvas_id, ask))
 
@@ -101,7 +105,10 @@ class CanvasActions:
         press = ask.press(who, self._instance)
         try:
             begun, canvas = await self._steps.begin(
-                who, canvas_id, lambda whole, spec, rules: pressed(whole, spec, press, rules), is_repeatable=ask.is_repeatable
+                who,
+                canvas_id,
+                lambda whole, spec, rules: pressed(whole, spec, press, rules),
+                is_repeatable=ask.is_repeatable,
             )
         except Repeated:
             earlier = await self._actions.of_request(who.user_id, canvas_id, ask.request_id or "")
@@ -110,7 +117,10 @@ class CanvasActions:
             return await self._again(who, earlier, ask)
         except (Forbidden, NotFound, TooMany) as problem:
             self._audit.tally(
-                who, "guardrail.refused", subject=canvas_id, details={"actionId": ask.action_id[:200], "problem": problem.message}
+                who,
+                "guardrail.refused",
+                subject=canvas_id,
+                details={"actionId": ask.action_id[:200], "problem": problem.message},
             )
             raise
         return await self._go_on(who, begun, canvas)
@@ -129,7 +139,9 @@ class CanvasActions:
 
     @property
     def _at_once(self) -> int:
-        return len(self._asked) + self._work.deadlines.overdue  # what nobody waits for any more still takes its room
+        return (
+            len(self._asked) + self._work.deadlines.overdue
+        )  # what nobody waits for any more still takes its room
 
     def _own(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
         task = asyncio.create_task(work)
@@ -145,9 +157,16 @@ class CanvasActions:
     async def confirm(self, who: Principal, confirmation_id: str, client_id: str, *, approve: bool) -> Answer:
         """By a person, once, for exactly what was shown. RS-13, RS-59"""
         if not may_confirm(who):
-            self._audit.tally(who, "guardrail.refused", subject=confirmation_id[:200], details={"problem": "only a person confirms"})
+            self._audit.tally(
+                who,
+                "guardrail.refused",
+                subject=confirmation_id[:200],
+                details={"problem": "only a person confirms"},
+            )
             raise Forbidden(problem="Only a person can confirm; an agent never does.")
-        execution = await self._actions.get(who.user_id, confirmation_id) if is_made_here(confirmation_id) else None
+        execution = (
+            await self._actions.get(who.user_id, confirmation_id) if is_made_here(confirmation_id) else None
+        )
         if execution is None:
             raise NotFound(what="confirmation", id=confirmation_id[:200])
         if execution.status is not Status.ASKED:
@@ -157,34 +176,56 @@ class CanvasActions:
         execution = await self._whole(execution)
         return await self._owned(self._answered(who, execution, client_id, approve=approve))
 
-    async def _answered(self, who: Principal, execution: Execution, client_id: str, *, approve: bool) -> Answer:
+    async def _answered(
+        self, who: Principal, execution: Execution, client_id: str, *, approve: bool
+    ) -> Answer:
         ask = Ask(canvas_id=execution.canvas_id, action_id=execution.action_id, input={}, client_id=client_id)
         press = ask.press(who, self._instance)
         try:
             if not approve:
-                outcome = await self._changes.make(who, execution.canvas_id, lambda canvas: refused(canvas, execution, press))
+                outcome = await self._changes.make(
+                    who, execution.canvas_id, lambda canvas: refused(canvas, execution, press)
+                )
                 self._endings.tell_audit(who, execution, "refused")
-                return Answer(status=Status.REFUSED, event_id=execution.event_id, revision=outcome.whole.canvas.revision)
+                return Answer(
+                    status=Status.REFUSED, event_id=execution.event_id, revision=outcome.whole.canvas.revision
+                )
             begun, canvas = await self._steps.begin(
-                who, execution.canvas_id, lambda whole, spec, rules: agreed(whole, spec, execution, press, rules)
+                who,
+                execution.canvas_id,
+                lambda whole, spec, rules: agreed(whole, spec, execution, press, rules),
             )
         except Overtaken:
             raise ConfirmationOver(id=execution.event_id, problem="it was answered already.") from None
         self._audit.note(
-            who, "canvas.confirmed", subject=execution.canvas_id, details={"eventId": execution.event_id, "tool": execution.tool}
+            who,
+            "canvas.confirmed",
+            subject=execution.canvas_id,
+            details={"eventId": execution.event_id, "tool": execution.tool},
         )
         return await self._go_on(who, begun, canvas)
 
-    async def cancel(self, who: Principal, canvas_id: str, event_id: str, client_id: str, *, only_running: bool = False) -> Answer:
+    async def cancel(
+        self, who: Principal, canvas_id: str, event_id: str, client_id: str, *, only_running: bool = False
+    ) -> Answer:
         """Whoever may press may stop, on any instance. What waits is refused, unless only what runs is meant; that has ended then. CV-23"""
         if not may_stop(who):
-            self._audit.tally(who, "guardrail.refused", subject=event_id[:200], details={"problem": "an agent stops nothing"})
-            raise Forbidden(problem="An agent presses no buttons, and stops nothing that others have pressed.")
+            self._audit.tally(
+                who,
+                "guardrail.refused",
+                subject=event_id[:200],
+                details={"problem": "an agent stops nothing"},
+            )
+            raise Forbidden(
+                problem="An agent presses no buttons, and stops nothing that others have pressed."
+            )
         execution = await self._execution(who, canvas_id, event_id)
         if execution.status is Status.ASKED and not only_running:
             try:
                 return await self._withdrawn(who, execution, client_id)
-            except ConfirmationOver:  # somebody has answered it meanwhile, and what runs by that is meant too; or its time was over
+            except (
+                ConfirmationOver
+            ):  # somebody has answered it meanwhile, and what runs by that is meant too; or its time was over
                 execution = await self._execution(who, canvas_id, event_id)
         if execution.status is not Status.RUNNING:
             raise NotRunning(id=event_id, status=execution.status.value)
@@ -205,8 +246,15 @@ class CanvasActions:
 
     async def _withdrawn(self, who: Principal, asked: Execution, client_id: str) -> Answer:
         if not may_withdraw(who, asked):
-            self._audit.tally(who, "guardrail.refused", subject=asked.event_id, details={"problem": "it is somebody else's question"})
-            raise Forbidden(problem="What waits for a person is withdrawn by a person, or by whoever pressed it.")
+            self._audit.tally(
+                who,
+                "guardrail.refused",
+                subject=asked.event_id,
+                details={"problem": "it is somebody else's question"},
+            )
+            raise Forbidden(
+                problem="What waits for a person is withdrawn by a person, or by whoever pressed it."
+            )
         if self._is_too_old(asked):
             await self._endings.lapsed(asked)
             raise ConfirmationOver(id=asked.event_id, problem="it was asked too long ago.")
@@ -218,7 +266,9 @@ class CanvasActions:
     async def waiting(self, who: Principal, canvas_id: str) -> list[Execution]:
         """What of a canvas waits for a person, newest first."""
         await self._changes.find(who, canvas_id)
-        found = await self._actions.list_executions(who.user_id, named(canvas_id), statuses=[Status.ASKED], before=None, limit=100)
+        found = await self._actions.list_executions(
+            who.user_id, named(canvas_id), statuses=[Status.ASKED], before=None, limit=100
+        )
         return [await self._whole(one) for one in found if not self._is_too_old(one)]
 
     async def _whole(self, asked: Execution) -> Execution:
@@ -243,7 +293,9 @@ class CanvasActions:
             raise self._endings.told_of(who, execution, begun.problem)
         if execution.status is Status.ASKED:
             shown = resolved_as_shown(begun.work, begun.action)
-            return Answer(status=Status.ASKED, event_id=execution.event_id, revision=canvas.revision, resolved=shown)
+            return Answer(
+                status=Status.ASKED, event_id=execution.event_id, revision=canvas.revision, resolved=shown
+            )
         if execution.status is Status.COMPLETED:
             self._endings.tell_audit(who, execution, "completed")
             return Answer(status=Status.COMPLETED, event_id=execution.event_id, revision=canvas.revision)
@@ -267,7 +319,9 @@ class CanvasActions:
         running = self._at_work[execution.event_id] = AtWork(task)
         running.output = self._outputs.open(who, execution, running.give_up)
         # What runs by itself is not told live: a log is kept, and nobody waits for it.
-        running.under_way = UnderWay(running.output.hear if execution.actor.get("trigger") == CLIENT else None)
+        running.under_way = UnderWay(
+            running.output.hear if execution.actor.get("trigger") == CLIENT else None
+        )
         ACTIONS_RUNNING.set(len(self._at_work))
         return running
 
@@ -276,18 +330,26 @@ class CanvasActions:
         try:
             result = await self._work.done(who, begun, running.under_way)
             running.is_ending = True
-            decide, moved = completed(result, begun, who, now_ms=now_ms(), state_bytes=self._limits.state_bytes)
+            decide, moved = completed(
+                result, begun, who, now_ms=now_ms(), state_bytes=self._limits.state_bytes
+            )
             revision = await self._steps.end(who, execution, await output.before(decide), moved)
         except Overtaken:
             raise
         except HostError as problem:
             if running.is_ending and isinstance(problem, Unavailable):  # it was waited for long enough
-                raise await self._endings.failed(who, execution, unstored(problem), output, is_patient=False) from problem
+                raise await self._endings.failed(
+                    who, execution, unstored(problem), output, is_patient=False
+                ) from problem
             raise await self._failed(who, execution, running, problem) from problem
-        except asyncio.CancelledError:  # this instance stops; or its tool was cancelled by somebody else, and whoever asked still waits
+        except (
+            asyncio.CancelledError
+        ):  # this instance stops; or its tool was cancelled by somebody else, and whoever asked still waits
             if running.is_over:
                 raise
-            if self._is_stopping and running.under_way.run_id is not None:  # its run goes on, and another instance will wait for it
+            if (
+                self._is_stopping and running.under_way.run_id is not None
+            ):  # its run goes on, and another instance will wait for it
                 raise ActionFailed.as_told(LEFT, eventId=execution.event_id) from None
             raise await self._failed(who, execution, running, ActionFailed(problem=INTERRUPTED)) from None
         except Exception as problem:
@@ -296,9 +358,17 @@ class CanvasActions:
             broken = ActionFailed(problem="Something broke inside Easel; its log knows more.")
             raise await self._failed(who, execution, running, broken) from problem
         self._endings.tell_audit(who, execution, "completed")
-        return Answer(status=Status.COMPLETED, event_id=execution.event_id, revision=revision, result=result, has_result=True)
+        return Answer(
+            status=Status.COMPLETED,
+            event_id=execution.event_id,
+            revision=revision,
+            result=result,
+            has_result=True,
+        )
 
-    async def _failed(self, who: Principal, execution: Execution, running: AtWork, problem: HostError) -> HostError:
+    async def _failed(
+        self, who: Principal, execution: Execution, running: AtWork, problem: HostError
+    ) -> HostError:
         running.is_ending = True
         return await self._endings.failed(who, execution, problem, running.output)
 
@@ -324,7 +394,9 @@ class CanvasActions:
                 return await asyncio.shield(running.task)
             await asyncio.sleep(self._limits.poll_seconds)
             earlier = await self._stored(earlier)
-        if earlier.status is Status.ASKED and self._is_too_old(earlier):  # nobody can confirm it any more, nor has told so
+        if earlier.status is Status.ASKED and self._is_too_old(
+            earlier
+        ):  # nobody can confirm it any more, nor has told so
             await self._endings.lapsed(earlier)
             earlier = await self._stored(earlier)
         return await self._endings.kept(who, earlier)

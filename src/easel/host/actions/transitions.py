@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from easel.core.action.policy import Definitions
 
 MOST_SPECS = 256  # read specs that are remembered
-ANY_SIZE = SpecLimits(**{limit.name: sys.maxsize for limit in fields(SpecLimits)})  # what is stored was held to the limits of then
+ANY_SIZE = SpecLimits(
+    **{limit.name: sys.maxsize for limit in fields(SpecLimits)}
+)  # what is stored was held to the limits of then
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,12 @@ class CanvasSteps:
         self._specs: OrderedDict[tuple[str, str, Any, int], CanvasSpec] = OrderedDict()
 
     async def begin(
-        self, who: Principal, canvas_id: CanvasId, rule: Callable[[WholeCanvas, CanvasSpec, Rules], Begun], *, is_repeatable: bool = True
+        self,
+        who: Principal,
+        canvas_id: CanvasId,
+        rule: Callable[[WholeCanvas, CanvasSpec, Rules], Begun],
+        *,
+        is_repeatable: bool = True,
     ) -> tuple[Begun, Canvas]:
         """What the decision lacks is fetched, and it is made anew: most need nothing."""
         definitions: Definitions | None = None
@@ -85,15 +92,21 @@ class CanvasSteps:
 
         while True:
             try:
-                canvas = await self._make(who, canvas_id, decide, seconds=self._limits.lease_seconds, is_repeatable=is_repeatable)
+                canvas = await self._make(
+                    who, canvas_id, decide, seconds=self._limits.lease_seconds, is_repeatable=is_repeatable
+                )
             except NeedsTools:
                 definitions = await self._tools.definitions(who.user_id)
             except NeedsValues as lacking:
-                fetched |= {name: await self._artifacts.read(who.user_id, name) for name in lacking.artifact_ids}
+                fetched |= {
+                    name: await self._artifacts.read(who.user_id, name) for name in lacking.artifact_ids
+                }
             else:
                 return begun[0], canvas
 
-    async def take_up(self, who: Principal, lost: Execution, owner_ids: Sequence[str], owner_id: str) -> tuple[Begun, Canvas] | None:
+    async def take_up(
+        self, who: Principal, lost: Execution, owner_ids: Sequence[str], owner_id: str
+    ) -> tuple[Begun, Canvas] | None:
         """What another instance has left, and what a run was started for: it is this one's now. None: there is nothing to wait for."""
         execution = await self._actions.get(lost.user_id, lost.event_id)
         if execution is None:
@@ -106,7 +119,9 @@ class CanvasSteps:
         if awaited is None:
             return None
         sent = Sent(action.session_key or canvas.session_key, awaited)
-        return Begun(Change(events=[], is_mutation=False), replace(execution, owner_id=owner_id), action, sent), canvas
+        return Begun(
+            Change(events=[], is_mutation=False), replace(execution, owner_id=owner_id), action, sent
+        ), canvas
 
     async def end(
         self,
@@ -145,11 +160,18 @@ class CanvasSteps:
             return (await self._make(who, execution.canvas_id, lambda whole: (decide(whole), moved))).revision
         except Overtaken:
             stored = await self._actions.get(execution.user_id, execution.event_id)
-            if is_repeated and stored is not None and stored.status is Status.COMPLETED and stored.revision is not None:
+            if (
+                is_repeated
+                and stored is not None
+                and stored.status is Status.COMPLETED
+                and stored.revision is not None
+            ):
                 return stored.revision  # it was stored the first time, and only the answer was lost
             if stored is not None and stored.status in (Status.RUNNING, Status.COMPLETED):
                 raise  # somebody else goes on with it, or has
-            raise ActionFailed(problem="It was given up on before it ended: its result is not stored.") from None
+            raise ActionFailed(
+                problem="It was given up on before it ended: its result is not stored."
+            ) from None
 
     async def _make(
         self,
@@ -171,7 +193,9 @@ class CanvasSteps:
 
         while True:
             try:
-                made = await self._changes.make(who, canvas_id, checked, seconds=seconds, is_repeatable=is_repeatable)
+                made = await self._changes.make(
+                    who, canvas_id, checked, seconds=seconds, is_repeatable=is_repeatable
+                )
             except _NeedsKeeping as lacking:
                 await self._artifacts.keep(who.user_id, lacking.moved)
                 kept |= {moved.artifact_id for moved in lacking.moved}

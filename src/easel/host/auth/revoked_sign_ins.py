@@ -11,8 +11,7 @@ from typing import TypeVar
 
 from easel.core.stream.notifications import Ring, SignedOut
 from easel.errors import Unavailable
-from easel.host.node_ports import SignInStore
-from easel.host.ports import Bell
+from easel.host.ports import Bell, SignInStore
 from easel.ids import UserId
 
 HEARD_SECONDS = 10.0  # how long the bell alone is relied on
@@ -26,7 +25,9 @@ class SignOuts:
     def __init__(self, store: SignInStore, bell: Bell, *, keep_seconds: float) -> None:
         self._store = store
         self._bell = bell
-        self._keep_seconds = keep_seconds + MARGIN_SECONDS  # so long may somebody come with what was made under it
+        self._keep_seconds = (
+            keep_seconds + MARGIN_SECONDS
+        )  # so long may somebody come with what was made under it
         self._open: dict[str, float] = {}  # when they were looked at
         self._ended: dict[str, None] = {}
         self.told: Callable[[str], None] = lambda _: None  # of each that ends, perhaps more than once
@@ -43,7 +44,9 @@ class SignOuts:
             try:
                 await self.look([sign_in_id])
             except Unavailable:
-                if sign_in_id not in self._open:  # else they go on: nothing of theirs can be read without the store either
+                if (
+                    sign_in_id not in self._open
+                ):  # else they go on: nothing of theirs can be read without the store either
                     raise
         return self.knows(sign_in_id)
 
@@ -54,7 +57,11 @@ class SignOuts:
     async def look(self, sign_in_ids: Iterable[str]) -> None:
         """At those that nothing was heard of for a while."""
         now = time.monotonic()
-        stale = [one for one in sign_in_ids if one not in self._ended and now - self._open.get(one, -HEARD_SECONDS) >= HEARD_SECONDS]
+        stale = [
+            one
+            for one in sign_in_ids
+            if one not in self._ended and now - self._open.get(one, -HEARD_SECONDS) >= HEARD_SECONDS
+        ]
         if not stale:
             return
         ended = await self._store.ended(stale)

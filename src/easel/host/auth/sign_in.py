@@ -20,7 +20,7 @@ from easel.core.principal import THE_OWNER, Kind, Principal
 from easel.core.token import digest_of, is_token
 from easel.errors import NotSignedIn, Unavailable
 from easel.host.auth.revoked_sign_ins import SignOuts
-from easel.host.node_ports import TokenStore
+from easel.host.ports import TokenStore
 from easel.ids import new_sign_in_id
 
 COOKIE_SECONDS = 30 * 24 * 3600
@@ -38,7 +38,9 @@ class _Known:
 
 
 class SignIn:
-    def __init__(self, owner_token: str, tokens: TokenStore | None = None, sign_outs: SignOuts | None = None) -> None:
+    def __init__(
+        self, owner_token: str, tokens: TokenStore | None = None, sign_outs: SignOuts | None = None
+    ) -> None:
         self.owner_token = owner_token
         self._tokens = tokens
         self._sign_outs = sign_outs
@@ -118,7 +120,11 @@ class SignIn:
             self._watched.setdefault(key, set()).add(end)
         if keys and (self._watching is None or self._watching.done()):
             self._watching = asyncio.create_task(self._watch())
-        if self._sign_outs is not None and who.sign_in_id is not None and self._sign_outs.knows(who.sign_in_id):
+        if (
+            self._sign_outs is not None
+            and who.sign_in_id is not None
+            and self._sign_outs.knows(who.sign_in_id)
+        ):
             end()  # between the look at the cookie and here
         return stop
 
@@ -163,7 +169,9 @@ class SignIn:
         valid = await self._tokens.valid(watched)
         revoked = [token_id for token_id in watched if token_id not in valid]
         if revoked:
-            self._known = {key: known for key, known in self._known.items() if known.who.token_id not in revoked}
+            self._known = {
+                key: known for key, known in self._known.items() if known.who.token_id not in revoked
+            }
         for token_id in revoked:
             self._end(token_id)
 
@@ -189,7 +197,9 @@ class SignIn:
         return found.principal
 
     def _signature(self, said: str) -> str:
-        return hmac.new(self.owner_token.encode(), f"easel cookie {said}".encode(), hashlib.sha256).hexdigest()
+        return hmac.new(
+            self.owner_token.encode(), f"easel cookie {said}".encode(), hashlib.sha256
+        ).hexdigest()
 
 
 def _digest(text: str) -> bytes:

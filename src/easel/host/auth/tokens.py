@@ -7,7 +7,7 @@ from easel.core.token import PREFIX, NewToken, Token, TokenKind, checked_name, d
 from easel.core.tool.node import checked_node_id
 from easel.errors import BadInput, NotFound
 from easel.host.audit import Audit
-from easel.host.node_ports import TokenStore
+from easel.host.ports import TokenStore
 from easel.ids import OWNER, UserId, new_token_id
 
 OPERATOR = Principal(OWNER, "command line")
@@ -19,11 +19,19 @@ class Tokens:
         self._audit = audit
 
     async def create(
-        self, user_id: str, kind: str, *, name: str | None = None, node_id: str | None = None, by: Principal = OPERATOR
+        self,
+        user_id: str,
+        kind: str,
+        *,
+        name: str | None = None,
+        node_id: str | None = None,
+        by: Principal = OPERATOR,
     ) -> tuple[Token, str]:
         """The token's row, and the token."""
         if kind not in {*TokenKind}:
-            raise BadInput(problem=f"A token is of kind {', '.join(TokenKind)}; {kind[:50]!r} is none of them.")
+            raise BadInput(
+                problem=f"A token is of kind {', '.join(TokenKind)}; {kind[:50]!r} is none of them."
+            )
         if node_id is not None and kind != TokenKind.NODE:
             raise BadInput(problem="Only a token of kind node is for one node.")
         secret = PREFIX + secrets.token_urlsafe(32)
@@ -53,4 +61,9 @@ class Tokens:
 
 
 def _told(one: Token) -> dict[str, str]:
-    return {"for": one.user_id, "kind": one.kind.value, "name": one.name, **({"node": one.node_id} if one.node_id else {})}
+    return {
+        "for": one.user_id,
+        "kind": one.kind.value,
+        "name": one.name,
+        **({"node": one.node_id} if one.node_id else {}),
+    }

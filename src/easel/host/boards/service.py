@@ -10,13 +10,13 @@ import msgspec
 
 from easel.core.principal import Principal
 from easel.core.run.boards import Ask, Board, BoardValue, Limits, Written, edge_of, place, prepare
-from easel.core.run.run import Claim
+from easel.core.run.run import Claim, ClaimLost
 from easel.core.stream.notifications import RunGrew
 from easel.core.tool.context import ToolContext
 from easel.errors import NotFound
+from easel.host.artifacts import restore
 from easel.host.ports import Bell, BoardStore, Keeper
-from easel.host.runs.history import whole
-from easel.host.runs.log_writer import AGENT, ClaimLost
+from easel.host.runs.log_writer import AGENT
 from easel.ids import RunId, UserId, is_made_here
 
 
@@ -36,12 +36,16 @@ class Boards:
 
     async def write_as_agent(self, context: ToolContext, ask: Ask) -> Written:
         """By the run's own agent, as long as its worker holds the run; else nothing is stored."""
-        written = await self._write(context.user_id, context.run.run_id, ask, agent_id=AGENT, claim=context.run)
+        written = await self._write(
+            context.user_id, context.run.run_id, ask, agent_id=AGENT, claim=context.run
+        )
         if written is None:
             raise ClaimLost
         return written
 
-    async def _write(self, user_id: UserId, run_id: RunId, ask: Ask, *, agent_id: str, claim: Claim | None = None) -> Written | None:
+    async def _write(
+        self, user_id: UserId, run_id: RunId, ask: Ask, *, agent_id: str, claim: Claim | None = None
+    ) -> Written | None:
         write = prepare(ask, self._limits, user_id=user_id, run_id=run_id, agent_id=agent_id)
         if write.moved:
             await self._keeper.keep(user_id, write.moved)
@@ -50,7 +54,9 @@ class Boards:
             self._bell.ring(RunGrew(run_id, written.seq))
         return written
 
-    async def read(self, user_id: UserId, run_id: str, board: Board, key: str, edge_id: str | None) -> BoardValue:
+    async def read(
+        self, user_id: UserId, run_id: str, board: Board, key: str, edge_id: str | None
+    ) -> BoardValue:
         at = place(board, key, edge_id)
         found = await self._boards.read(user_id, _known(run_id), board, edge_id=at.edge_id, key=at.key)
         if found is None:
@@ -59,7 +65,9 @@ class Boards:
             raise NotFound(what=f"{board} key", id=key)
         return found[0]
 
-    async def read_all(self, user_id: UserId, run_id: str, board: Board, edge_id: str | None) -> list[BoardValue]:
+    async def read_all(
+        self, user_id: UserId, run_id: str, board: Board, edge_id: str | None
+    ) -> list[BoardValue]:
         """The whole board; of the blackboard also one edge alone."""
         edge = None if edge_id is None else edge_of(board, edge_id)
         found = await self._boards.read(user_id, _known(run_id), board, edge_id=edge, key=None)
@@ -67,9 +75,9 @@ class Boards:
             raise NotFound(what="run", id=run_id)
         return found
 
-    async def whole(self, user_id: UserId, found: BoardValue) -> Any:
+    async def restore(self, user_id: UserId, found: BoardValue) -> Any:
         """The value as it was written, with what was moved out of it put back."""
-        return await whole(self._keeper, user_id, msgspec.json.decode(found.value))
+        return await restore(self._keeper, user_id, msgspec.json.decode(found.value))
 
 
 def _known(run_id: str) -> RunId:

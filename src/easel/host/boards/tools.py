@@ -37,7 +37,12 @@ _WRITE: Mapping[str, Any] = {
 
 
 def _takes(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
-    return {"type": "object", "properties": dict(properties), "required": list(required), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(required),
+        "additionalProperties": False,
+    }
 
 
 WHITEBOARD_READ = ToolDefinition(
@@ -83,7 +88,11 @@ async def _write(boards: Boards, board: Board, args: Args, context: ToolContext)
 async def _read(boards: Boards, board: Board, args: Args, context: ToolContext) -> Any:
     edge_id = args.get("edge_id")
     if "key" in args:
-        return await _told(boards, context, await boards.read(context.user_id, context.run.run_id, board, args["key"], edge_id))
+        return await _told(
+            boards,
+            context,
+            await boards.read(context.user_id, context.run.run_id, board, args["key"], edge_id),
+        )
     found = await boards.read_all(context.user_id, context.run.run_id, board, edge_id)
     return {"entries": [await _told(boards, context, one) for one in found]}
 
@@ -93,7 +102,7 @@ async def _told(boards: Boards, context: ToolContext, found: BoardValue) -> dict
         "key": found.place.key,
         **_edge(found.place.edge),
         "version": found.version,
-        "value": await boards.whole(context.user_id, found),
+        "value": await boards.restore(context.user_id, found),
         "written_by": {"agent_id": found.agent_id, "node_id": found.node_id},
     }
 

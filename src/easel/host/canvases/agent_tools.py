@@ -32,8 +32,17 @@ NEWEST_RUNS = 10  # whose logs are read when none is named
 LONGEST_LINE = 500
 
 _CANVAS_ID = {"type": "string", "description": "The canvas's id: letters, digits and . _ : -"}
-_REVISION = {"type": "integer", "minimum": 0, "description": "Only if the canvas is at this revision; left out: however it is."}
-_ENCODED = {"type": "object", "properties": {"base64": {"type": "string"}}, "required": ["base64"], "additionalProperties": False}
+_REVISION = {
+    "type": "integer",
+    "minimum": 0,
+    "description": "Only if the canvas is at this revision; left out: however it is.",
+}
+_ENCODED = {
+    "type": "object",
+    "properties": {"base64": {"type": "string"}},
+    "required": ["base64"],
+    "additionalProperties": False,
+}
 
 CANVAS = ToolDefinition(
     "gsv__Canvas",
@@ -55,7 +64,11 @@ CANVAS = ToolDefinition(
                 "additionalProperties": {"anyOf": [{"type": "string"}, _ENCODED]},
                 "description": "Path, such as assets/index.html, to its text, or to {base64} for what is no text.",
             },
-            "patch": {"type": "array", "items": {"type": "object"}, "description": "RFC 6902 operations on the state."},
+            "patch": {
+                "type": "array",
+                "items": {"type": "object"},
+                "description": "RFC 6902 operations on the state.",
+            },
             "viewId": {"type": "string"},
             "expectedRevision": _REVISION,
         },
@@ -84,7 +97,9 @@ LOGS = ToolDefinition(
 )
 
 
-def canvas_tools(library: CanvasLibrary, views: CanvasViews, runs: RunStore, canvases: CanvasStore) -> list[Tool]:
+def canvas_tools(
+    library: CanvasLibrary, views: CanvasViews, runs: RunStore, canvases: CanvasStore
+) -> list[Tool]:
     return [NativeTool(CANVAS, _Author(library, views).use), NativeTool(LOGS, _Reader(runs, canvases).use)]
 
 
@@ -104,15 +119,23 @@ class _Author:
             case "get":
                 return _shown(await self._library.get(who, args["canvasId"]))
             case "list":
-                found = await self._library.list_canvases(who, agent_id=args.get("agentId"), after=None, limit=MOST_LISTED)
+                found = await self._library.list_canvases(
+                    who, agent_id=args.get("agentId"), after=None, limit=MOST_LISTED
+                )
                 return {"canvases": [_named(canvas) for canvas in found]}
             case "open":
                 view, whole = await self._views.open(who, args["canvasId"], _client(context), NO_CONNECTION)
-                return {"viewId": view.view_id, "viewUrl": _address(whole.canvas), "revision": whole.canvas.revision}
+                return {
+                    "viewId": view.view_id,
+                    "viewUrl": _address(whole.canvas),
+                    "revision": whole.canvas.revision,
+                }
             case "close":
                 return {
                     "canvasId": args["canvasId"],
-                    "closed": await self._views.close(who, args["canvasId"], NO_CONNECTION, args.get("viewId")),
+                    "closed": await self._views.close(
+                        who, args["canvasId"], NO_CONNECTION, args.get("viewId")
+                    ),
                 }
             case _:
                 patched = await self._library.patch(
@@ -123,7 +146,11 @@ class _Author:
                     title=None,
                     expected_revision=args.get("expectedRevision"),
                 )
-                return {"canvasId": args["canvasId"], "revision": patched.canvas.revision, "state": patched.canvas.state}
+                return {
+                    "canvasId": args["canvasId"],
+                    "revision": patched.canvas.revision,
+                    "state": patched.canvas.state,
+                }
 
     async def _upsert(self, who: Principal, args: Args, session_key: str) -> Any:
         assets = args.get("assets")
@@ -134,7 +161,9 @@ class _Author:
             owner_session_key=session_key,
             spec=args.get("spec"),
             state=args.get("state"),
-            assets=None if assets is None else {path: content_of(path, asset) for path, asset in assets.items()},
+            assets=None
+            if assets is None
+            else {path: content_of(path, asset) for path, asset in assets.items()},
             expected_revision=args.get("expectedRevision"),
         )
         whole = await self._library.upsert(who, draft)
@@ -158,7 +187,12 @@ def _address(canvas: Canvas) -> str:
 
 
 def _named(canvas: Canvas) -> dict[str, Any]:
-    return {"canvasId": canvas.canvas_id, "agentId": canvas.agent_id, "title": canvas.title, "revision": canvas.revision}
+    return {
+        "canvasId": canvas.canvas_id,
+        "agentId": canvas.agent_id,
+        "title": canvas.title,
+        "revision": canvas.revision,
+    }
 
 
 def _shown(whole: WholeCanvas) -> dict[str, Any]:
@@ -202,7 +236,9 @@ class _Reader:
         bounds = await self._canvases.bounds(context.user_id, canvas_id)
         if bounds is None:
             raise NotFound(what="canvas", id=canvas_id[:200])
-        return await self._canvases.events_after(owned(context.user_id, CanvasId(canvas_id)), max(0, bounds.newest - limit), limit)
+        return await self._canvases.events_after(
+            owned(context.user_id, CanvasId(canvas_id)), max(0, bounds.newest - limit), limit
+        )
 
     async def _of_run(self, context: ToolContext, run_id: str, limit: int) -> Sequence[LoggedEvent]:
         bounds = await self._runs.bounds(context.user_id, RunId(run_id)) if is_made_here(run_id) else None
@@ -212,7 +248,9 @@ class _Reader:
 
     async def _of_session(self, context: ToolContext, key: str, limit: int) -> Sequence[LoggedEvent]:
         session_id = SessionId(session_of_key(key))
-        runs = await self._runs.list_runs(context.user_id, session_id=session_id, statuses=[], before=None, limit=NEWEST_RUNS)
+        runs = await self._runs.list_runs(
+            context.user_id, session_id=session_id, statuses=[], before=None, limit=NEWEST_RUNS
+        )
         found: list[LoggedEvent] = []
         for run in runs:  # the newest first, until there is enough
             found[:0] = await self._runs.events_after(run.run_id, max(0, run.last_seq - limit), limit)

@@ -39,7 +39,9 @@ class AssetLimits:
 
 
 class CanvasAssets:
-    def __init__(self, canvases: CanvasStore, changes: CanvasChanges, blobs: Blobs, limits: AssetLimits) -> None:
+    def __init__(
+        self, canvases: CanvasStore, changes: CanvasChanges, blobs: Blobs, limits: AssetLimits
+    ) -> None:
         self._canvases = canvases
         self._changes = changes
         self._blobs = blobs
@@ -48,7 +50,9 @@ class CanvasAssets:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    async def put(self, who: Principal, canvas_id: str, path: str, content: bytes, expected_revision: int | None) -> tuple[Asset, int]:
+    async def put(
+        self, who: Principal, canvas_id: str, path: str, content: bytes, expected_revision: int | None
+    ) -> tuple[Asset, int]:
         """The asset and the canvas's revision after it."""
         self.check({path: content})
         canvas = (await self._changes.find(who, canvas_id)).canvas
@@ -60,7 +64,9 @@ class CanvasAssets:
             expect(whole.canvas, expected_revision)
             self.check_fits(whole, stored)
             return Change(
-                events=[events.updated(whole.canvas.revision + 1, [asset_mark(path)])], put=stored, is_accepted=ends_acceptance(who)
+                events=[events.updated(whole.canvas.revision + 1, [asset_mark(path)])],
+                put=stored,
+                is_accepted=ends_acceptance(who),
             )
 
         try:
@@ -99,9 +105,14 @@ class CanvasAssets:
             raise BadInput(problem=f"A canvas has at most {self._limits.of_one_canvas} assets.")
         check_together(paths)
 
-    async def store(self, user_id: UserId, agent_id: str, canvas_id: CanvasId, files: Mapping[str, bytes]) -> list[Asset]:
+    async def store(
+        self, user_id: UserId, agent_id: str, canvas_id: CanvasId, files: Mapping[str, bytes]
+    ) -> list[Asset]:
         """The blobs of these files, under new keys; whoever asked gives them rows, or drops them."""
-        new = [Asset(path, asset_key(user_id, agent_id, canvas_id, new_blob_name(), path), len(files[path])) for path in sorted(files)]
+        new = [
+            Asset(path, asset_key(user_id, agent_id, canvas_id, new_blob_name(), path), len(files[path]))
+            for path in sorted(files)
+        ]
 
         async def put(asset: Asset) -> None:
             async with self._puts:

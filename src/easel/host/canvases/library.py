@@ -31,7 +31,14 @@ from easel.errors import AlreadyThere, BadInput, Forbidden, HostError, NotFound,
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.canvases.assets import CanvasAssets
-from easel.host.canvases.transactions import CanvasChanges, acceptance, ends_acceptance, events_of, named, stands
+from easel.host.canvases.transactions import (
+    CanvasChanges,
+    acceptance,
+    ends_acceptance,
+    events_of,
+    named,
+    stands,
+)
 from easel.host.ports import Bell, CanvasStore
 from easel.host.tools.registry import Toolbox
 from easel.ids import CanvasId, owned
@@ -40,9 +47,7 @@ PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "ima
 MAIN = "main"
 NEW_SPEC: Mapping[str, Any] = {"version": 1, "mode": "html"}
 NOT_ACCEPTED = "Nobody has accepted the page that lies there, so the canvas asks before it does anything: look at it, and accept it there."
-CANNOT_ACCEPT = (
-    "accepted: this canvas is not accepted by what you send; look at it and use `canvas.accept`, or send its spec and all assets."
-)
+CANNOT_ACCEPT = "accepted: this canvas is not accepted by what you send; look at it and use `canvas.accept`, or send its spec and all assets."
 MOST_TRIES = 5  # of an upsert whose canvas comes and goes meanwhile
 
 
@@ -57,7 +62,9 @@ class Draft:
     spec: Mapping[str, Any] | None = None
     state: Mapping[str, Any] | None = None
     assets: Mapping[str, bytes] | None = None
-    is_accepted: bool | None = None  # False: a person who does not stand for what they send; True: refused where it would not come true
+    is_accepted: bool | None = (
+        None  # False: a person who does not stand for what they send; True: refused where it would not come true
+    )
     expected_revision: int | None = None
 
     def acceptance(self, who: Principal, there: WholeCanvas, *, is_other: bool) -> bool | None:
@@ -109,18 +116,24 @@ class CanvasLibrary:
     async def get(self, who: Principal, canvas_id: str) -> WholeCanvas:
         return await self._changes.find(who, canvas_id)
 
-    async def list_canvases(self, who: Principal, *, agent_id: str | None, after: str | None, limit: int) -> list[Canvas]:
+    async def list_canvases(
+        self, who: Principal, *, agent_id: str | None, after: str | None, limit: int
+    ) -> list[Canvas]:
         if agent_id is not None:
             checked_agent_id(agent_id)
         if after is not None:
             checked_canvas_id(after)
-        return await self._canvases.list_canvases(who.user_id, agent_id=agent_id, after=after or "", limit=limit)
+        return await self._canvases.list_canvases(
+            who.user_id, agent_id=agent_id, after=after or "", limit=limit
+        )
 
     # -- making and replacing --------------------------------------------------------------------------------------
 
     async def create(self, who: Principal, draft: Draft) -> WholeCanvas:
         if draft.expected_revision not in (None, 0):
-            raise RevisionConflict(canvas=draft.canvas_id, expected=draft.expected_revision, currentRevision=0)
+            raise RevisionConflict(
+                canvas=draft.canvas_id, expected=draft.expected_revision, currentRevision=0
+            )
         made = await self._create(who, await self._checked(who, draft))
         if made is None:
             raise AlreadyThere(what="canvas", id=draft.canvas_id)
@@ -135,7 +148,9 @@ class CanvasLibrary:
                 if there is not None:
                     return await self._replace(who, there.canvas, checked)
                 if draft.expected_revision not in (None, 0):
-                    raise RevisionConflict(canvas=draft.canvas_id, expected=draft.expected_revision, currentRevision=0)
+                    raise RevisionConflict(
+                        canvas=draft.canvas_id, expected=draft.expected_revision, currentRevision=0
+                    )
                 if (made := await self._create(who, checked)) is not None:
                     return made
             except NotFound:
@@ -178,7 +193,11 @@ class CanvasLibrary:
         if draft.agent_id not in (None, there.agent_id):
             raise BadInput(problem=f"agentId: this canvas belongs to {there.agent_id}.")
         title = None if draft.title is None else checked_title(draft.title, canvas_id)
-        assets = None if draft.assets is None else await self._assets.store(who.user_id, there.agent_id, canvas_id, draft.assets)
+        assets = (
+            None
+            if draft.assets is None
+            else await self._assets.store(who.user_id, there.agent_id, canvas_id, draft.assets)
+        )
         events = events_of(who, canvas_id)
 
         def decide(whole: WholeCanvas) -> Change | None:
@@ -192,7 +211,10 @@ class CanvasLibrary:
             accepted = draft.acceptance(who, whole, is_other=spec is not None or is_moved)
             if draft.is_accepted and not (canvas.is_accepted if accepted is None else accepted):
                 raise BadInput(problem=CANNOT_ACCEPT)
-            paths = [*([TITLE_MARK] if title not in (None, canvas.title) else []), *([SPEC_MARK] if spec is not None else [])]
+            paths = [
+                *([TITLE_MARK] if title not in (None, canvas.title) else []),
+                *([SPEC_MARK] if spec is not None else []),
+            ]
             paths += [asset_mark(path) for path in (*gone, *(one.path for one in assets or ()))]
             if checked.state is not None:
                 paths += spread(canvas.state, checked.state)
@@ -214,7 +236,9 @@ class CanvasLibrary:
         try:
             return (await self._changes.make(who, canvas_id, decide)).whole
         except HostError as problem:
-            if not isinstance(problem, Unavailable):  # else it may be stored all the same; if not, a sweep finds the blobs
+            if not isinstance(
+                problem, Unavailable
+            ):  # else it may be stored all the same; if not, a sweep finds the blobs
                 await self._changes.drop(asset.blob_key for asset in assets or ())
             raise
 
@@ -247,7 +271,10 @@ class CanvasLibrary:
             new_spec = _other(canvas, light_spec)
             declares = read is not None and (new_spec is not None or stands(who))
             accepted = acceptance(who, whole, has_all_assets=False) if declares else None
-            paths = [*([TITLE_MARK] if new_title not in (None, canvas.title) else []), *([SPEC_MARK] if new_spec is not None else [])]
+            paths = [
+                *([TITLE_MARK] if new_title not in (None, canvas.title) else []),
+                *([SPEC_MARK] if new_spec is not None else []),
+            ]
             paths += _accepting(canvas, accepted)
             done = applied(operations, canvas.state, "statePatch") if operations else None
             if done is not None:
@@ -264,7 +291,9 @@ class CanvasLibrary:
                 is_accepted=accepted,
             )
 
-        is_repeatable = not operations or expected_revision is not None  # what is added to a list would be added twice
+        is_repeatable = (
+            not operations or expected_revision is not None
+        )  # what is added to a list would be added twice
         return (await self._changes.make(who, canvas_id, decide, is_repeatable=is_repeatable)).whole
 
     async def accept(self, who: Principal, canvas_id: str, revision: int) -> WholeCanvas:
@@ -283,13 +312,18 @@ class CanvasLibrary:
 
         outcome = await self._changes.make(who, canvas_id, decide)
         if outcome.is_changed:
-            await self._audit.record(who, "canvas.accepted", subject=canvas_id, details={"revision": revision})
+            await self._audit.record(
+                who, "canvas.accepted", subject=canvas_id, details={"revision": revision}
+            )
         return outcome.whole
 
     async def warnings(self, who: Principal, spec: Mapping[str, Any], stands_for: Canvas | None) -> list[str]:
         """What the author of a spec will want to know; it is stored all the same, in the canvas that they mean to stand for. RS-45"""
         checked, tools = checked_spec(spec, self._limits), await self._tools.definitions(who.user_id)
-        told = [*check_templates(checked, tools, floor=self._floor), *time_warnings(checked, tools, self._tools.timeout_seconds)]
+        told = [
+            *check_templates(checked, tools, floor=self._floor),
+            *time_warnings(checked, tools, self._tools.timeout_seconds),
+        ]
         return told if stands_for is None or stands_for.is_accepted else [NOT_ACCEPTED, *told]
 
     async def delete(self, who: Principal, canvas_id: str, expected_revision: int | None = None) -> None:
@@ -306,12 +340,16 @@ class CanvasLibrary:
         self._bell.ring(LogGone("canvas", owned(who.user_id, canvas_id)))
         await self._changes.drop(left)
 
-    async def add_snapshot(self, who: Principal, canvas_id: str, picture: AsyncIterable[bytes], declared_type: str) -> tuple[Artifact, int]:
+    async def add_snapshot(
+        self, who: Principal, canvas_id: str, picture: AsyncIterable[bytes], declared_type: str
+    ) -> tuple[Artifact, int]:
         """Kept as an artifact first; then its reference is an event of the canvas, for who watches and who comes later. CC-24"""
         await self.get(who, canvas_id)
         artifact = await self._artifacts.upload(who, picture, declared_type)
         if artifact.media_type not in PICTURES:
-            raise BadInput(problem=f"A snapshot is a picture (PNG, JPEG, GIF, WebP or AVIF); these bytes are {artifact.media_type}.")
+            raise BadInput(
+                problem=f"A snapshot is a picture (PNG, JPEG, GIF, WebP or AVIF); these bytes are {artifact.media_type}."
+            )
         events = events_of(who, canvas_id)
 
         def decide(whole: WholeCanvas) -> Change:
@@ -359,7 +397,9 @@ class CanvasLibrary:
             check_reach(read, definitions.__contains__)
         _, heavy = light_value({name: value for name, value in spec.items() if name != "state"})
         if heavy:  # a marker in the place of an argument would be another spec
-            raise BadInput(problem="spec: Base64 over 2 KB has no place in a spec; make it an asset, or keep it in the state.")
+            raise BadInput(
+                problem="spec: Base64 over 2 KB has no place in a spec; make it an asset, or keep it in the state."
+            )
         return read
 
 

@@ -40,7 +40,14 @@ class View:
 
 class CanvasPages:
     def __init__(
-        self, changes: CanvasChanges, artifacts: Artifacts, audit: Audit, sign_in: SignIn, *, token_seconds: float, max_state_bytes: int
+        self,
+        changes: CanvasChanges,
+        artifacts: Artifacts,
+        audit: Audit,
+        sign_in: SignIn,
+        *,
+        token_seconds: float,
+        max_state_bytes: int,
     ) -> None:
         self._changes = changes
         self._artifacts = artifacts
@@ -78,7 +85,14 @@ class CanvasPages:
     # -- what a page enters ----------------------------------------------------------------------------------------
 
     async def enter(
-        self, who: Principal, canvas_id: str, path: str, *, value: Any, was: Any | UnsetType, expected_revision: int | None
+        self,
+        who: Principal,
+        canvas_id: str,
+        path: str,
+        *,
+        value: Any,
+        was: Any | UnsetType,
+        expected_revision: int | None,
     ) -> WholeCanvas:
         """One value at one place, on the state as it is when it is its turn. RS-41"""
         place = checked_pointer(path, "path")
@@ -92,19 +106,25 @@ class CanvasPages:
             if changed is None:
                 return None
             check_state_size(changed.state, self._most)
-            return Change(events=[events.updated(whole.canvas.revision + 1, changed.paths)], state=changed.state)
+            return Change(
+                events=[events.updated(whole.canvas.revision + 1, changed.paths)], state=changed.state
+            )
 
         await self._artifacts.keep(who.user_id, moved)
         try:
             return (await self._changes.make(who, canvas_id, decide)).whole
         except Forbidden as problem:
-            self._audit.tally(who, REFUSED, subject=canvas_id, details={"what": "input", "problem": problem.message})
+            self._audit.tally(
+                who, REFUSED, subject=canvas_id, details={"what": "input", "problem": problem.message}
+            )
             raise
 
     async def report(self, who: Principal, canvas_id: str, what: str, detail: str, count: int) -> None:
         """The page tried what no page may, and the shell around it refused. CV-05"""
         await self._changes.find(who, canvas_id)
-        self._audit.tally(who, REFUSED, subject=canvas_id, details={"what": what, "detail": detail, "refused": count})
+        self._audit.tally(
+            who, REFUSED, subject=canvas_id, details={"what": what, "detail": detail, "refused": count}
+        )
 
 
 def _letters(content: bytes) -> str:

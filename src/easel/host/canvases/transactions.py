@@ -25,7 +25,15 @@ class CanvasChanges:
             raise NotFound(what="canvas", id=canvas_id)
         return whole
 
-    async def make(self, who: Principal, canvas_id: str, decide: Decide, *, seconds: float = 0, is_repeatable: bool = True) -> Outcome:
+    async def make(
+        self,
+        who: Principal,
+        canvas_id: str,
+        decide: Decide,
+        *,
+        seconds: float = 0,
+        is_repeatable: bool = True,
+    ) -> Outcome:
         """Durable when it returns; what was not to be changed is answered as it is, and told to nobody.
 
         `is_repeatable`: whoever asks for it a second time, not knowing whether it was made, does not change it twice.
@@ -41,7 +49,9 @@ class CanvasChanges:
             outcome = await self._canvases.change(who.user_id, named(canvas_id), noted, seconds=seconds)
         except Unavailable as problem:
             if sent:
-                raise Unavailable.after_sending(problem.details["what"], is_repeatable=is_repeatable) from problem
+                raise Unavailable.after_sending(
+                    problem.details["what"], is_repeatable=is_repeatable
+                ) from problem
             raise
         if outcome is None:
             raise NotFound(what="canvas", id=canvas_id)

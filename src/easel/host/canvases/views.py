@@ -30,7 +30,9 @@ class CanvasViews:
         self._held: set[str] = set()  # connections of this instance that have opened a view
         self._duty: asyncio.Task[None] | None = None
 
-    async def open(self, who: Principal, canvas_id: str, client_id: str, connection_id: str) -> tuple[View, WholeCanvas]:
+    async def open(
+        self, who: Principal, canvas_id: str, client_id: str, connection_id: str
+    ) -> tuple[View, WholeCanvas]:
         view = View(new_view_id(), client_id, connection_id)
         events = events_of(who, canvas_id)
 
@@ -40,17 +42,25 @@ class CanvasViews:
             revision = whole.canvas.revision
             closed = [events.view_closed(revision, one.view_id, one.client_id, count) for one in left]
             opened = events.view_opened(revision, view.view_id, client_id, count + 1)
-            return Change(events=[*closed, opened], is_mutation=False, closed=[one.view_id for one in left], opened=view)
+            return Change(
+                events=[*closed, opened], is_mutation=False, closed=[one.view_id for one in left], opened=view
+            )
 
         if connection_id != NO_CONNECTION:
             self._held.add(connection_id)
         outcome = await self._changes.make(who, canvas_id, decide, seconds=self._seconds)
         return view, outcome.whole
 
-    async def close(self, who: Principal, canvas_id: str, connection_id: str, view_id: str | None) -> list[str]:
+    async def close(
+        self, who: Principal, canvas_id: str, connection_id: str, view_id: str | None
+    ) -> list[str]:
         """The views that this connection had open on the canvas, or the one that is named; which ones."""
         whole = await self._changes.find(who, canvas_id)
-        mine = [view for view in whole.views if view.connection_id == connection_id and view_id in (None, view.view_id)]
+        mine = [
+            view
+            for view in whole.views
+            if view.connection_id == connection_id and view_id in (None, view.view_id)
+        ]
         return [view.view_id for view in mine if await self._close(who, canvas_id, view)]
 
     async def leave(self, who: Principal, connection_id: str) -> None:
@@ -113,7 +123,10 @@ class CanvasViews:
 
 def _is_left(there: View, opened: View) -> bool:
     """A client has one connection: a view of the same one on another is left of an instance that died, or is about to be closed."""
-    is_other = NO_CONNECTION not in (there.connection_id, opened.connection_id) and there.connection_id != opened.connection_id
+    is_other = (
+        NO_CONNECTION not in (there.connection_id, opened.connection_id)
+        and there.connection_id != opened.connection_id
+    )
     return is_other and there.client_id == opened.client_id
 
 

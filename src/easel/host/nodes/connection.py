@@ -14,7 +14,7 @@ import structlog
 
 from easel.core.tool.call import LOST, NOT_ASKED, Answer
 from easel.core.tool.node import Node, parts_of
-from easel.host.node_ports import NodeLink
+from easel.host.ports import NodeLink
 from easel.ids import CallId
 
 MOST_OUTPUT = 1_048_576  # characters of a call's output that are passed on while it runs; its result has what matters of the rest
@@ -48,7 +48,9 @@ class ConnectedNode:
         if self._is_lost:
             return NOT_ASKED
         if len(self._calls) >= self._most:
-            return Answer(error=f"the node has {self._most} calls under way, and takes no more at once; try again in a moment.")
+            return Answer(
+                error=f"the node has {self._most} calls under way, and takes no more at once; try again in a moment."
+            )
         call_id = CallId(f"{self._calls_prefix}{next(self._numbers)}")
         under_way = _UnderWay(asyncio.get_running_loop().create_future(), on_output)
         self._calls[call_id] = under_way

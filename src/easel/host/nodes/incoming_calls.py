@@ -19,11 +19,10 @@ from easel.core.tool.call import Answer, TakenCall
 from easel.core.tool.node import parts_of, whole_name
 from easel.errors import HostError, ToolFailed, Unavailable
 from easel.host.actions.live_output import LiveOutput, LiveOutputs
-from easel.host.node_ports import NodeStore
+from easel.host.artifacts import restore
 from easel.host.nodes.connection import ConnectedNode
 from easel.host.nodes.remote_calls import INVOKE, light
-from easel.host.ports import Bell, Keeper
-from easel.host.runs.history import whole
+from easel.host.ports import Bell, Keeper, NodeStore
 
 if TYPE_CHECKING:
     from easel.ids import CallId
@@ -45,7 +44,14 @@ def outcome(name: str, answer: Answer) -> Any:
 
 class Errands:
     def __init__(
-        self, store: NodeStore, keeper: Keeper, bell: Bell, outputs: LiveOutputs | None, *, result_bytes: int, heard_seconds: float
+        self,
+        store: NodeStore,
+        keeper: Keeper,
+        bell: Bell,
+        outputs: LiveOutputs | None,
+        *,
+        result_bytes: int,
+        heard_seconds: float,
     ) -> None:
         self._store = store
         self._keeper = keeper
@@ -60,7 +66,9 @@ class Errands:
         """Begin what is asked of these nodes, by their connections, and stop what is not wanted any more; how many were begun."""
         targets = list(nodes)
         if self._running:
-            for call_id in await self._store.withdrawn(targets, unheard=time.monotonic() > self._patient_until):
+            for call_id in await self._store.withdrawn(
+                targets, unheard=time.monotonic() > self._patient_until
+            ):
                 if (task := self._running.get(call_id)) is not None:
                     task.cancel()
         taken = await self._store.take(targets)
@@ -92,15 +100,19 @@ class Errands:
     async def _answer(self, call: TakenCall, node: ConnectedNode) -> str:
         if call.method != INVOKE:
             return await self._stored(call, Answer(error=f"this instance does not know {call.method}."))
-        params: dict[str, Any] = await whole(self._keeper, call.user_id, msgspec.json.decode(call.params))
+        params: dict[str, Any] = await restore(self._keeper, call.user_id, msgspec.json.decode(call.params))
         output = self._output(call, params)
         try:
-            answer = await node.call(whole_name(node.node.node_id, params["tool"]), params["args"], output and output.hear)
+            answer = await node.call(
+                whole_name(node.node.node_id, params["tool"]), params["args"], output and output.hear
+            )
         finally:
             if output is not None:
                 await output.close()  # before the answer is there: after the end nothing more is told
         if answer.error is None and (size := len(msgspec.json.encode(answer.result))) > self._most:
-            answer = Answer(error=f"its result of {size} bytes is over the limit of {self._most}; ask for less.")
+            answer = Answer(
+                error=f"its result of {size} bytes is over the limit of {self._most}; ask for less."
+            )
         return await self._stored(call, answer)
 
     def _output(self, call: TakenCall, params: dict[str, Any]) -> LiveOutput | None:
@@ -113,7 +125,11 @@ class Errands:
         try:
             return await light(self._keeper, call.user_id, answer.as_stored())
         except HostError as problem:
-            return await light(self._keeper, call.user_id, Answer(error=f"its result cannot be kept: {problem.message}").as_stored())
+            return await light(
+                self._keeper,
+                call.user_id,
+                Answer(error=f"its result cannot be kept: {problem.message}").as_stored(),
+            )
 
     async def _is_told(self, call: TakenCall, answer: str) -> bool:
         try:

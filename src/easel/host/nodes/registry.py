@@ -24,11 +24,10 @@ from easel.errors import Forbidden, TooMany, Unavailable
 from easel.host.actions.live_output import LiveOutputs
 from easel.host.audit import Audit
 from easel.host.metrics import NODES
-from easel.host.node_ports import NodeLink, NodeStore
 from easel.host.nodes.connection import ConnectedNode
 from easel.host.nodes.incoming_calls import Errands, outcome
 from easel.host.nodes.remote_calls import CallsElsewhere
-from easel.host.ports import Bell, Keeper, Tool
+from easel.host.ports import Bell, Keeper, NodeLink, NodeStore, Tool
 from easel.host.tools.schema import check_is_schema
 from easel.ids import CallId, UserId, new_instance_id, owned
 
@@ -73,7 +72,14 @@ class _Known:
 
 class Nodes:
     def __init__(
-        self, store: NodeStore, keeper: Keeper, bell: Bell, audit: Audit, limits: NodeLimits, *, outputs: LiveOutputs | None = None
+        self,
+        store: NodeStore,
+        keeper: Keeper,
+        bell: Bell,
+        audit: Audit,
+        limits: NodeLimits,
+        *,
+        outputs: LiveOutputs | None = None,
     ) -> None:
         self.instance_id = new_instance_id()
         self._store = store
@@ -84,9 +90,15 @@ class Nodes:
         self._here: dict[tuple[UserId, str], ConnectedNode] = {}
         self._known: dict[UserId, _Known] = {}
         self._changes = 0  # rings heard: what was read before one of them may be old
-        times = {"poll_seconds": limits.poll_seconds, "call_seconds": limits.call_seconds, "heard_seconds": limits.heard_seconds}
+        times = {
+            "poll_seconds": limits.poll_seconds,
+            "call_seconds": limits.call_seconds,
+            "heard_seconds": limits.heard_seconds,
+        }
         self._elsewhere = CallsElsewhere(store, keeper, bell, **times)
-        self._errands = Errands(store, keeper, bell, outputs, result_bytes=limits.result_bytes, heard_seconds=limits.heard_seconds)
+        self._errands = Errands(
+            store, keeper, bell, outputs, result_bytes=limits.result_bytes, heard_seconds=limits.heard_seconds
+        )
         self._wake = asyncio.Event()
         self._is_doubtful = False  # somebody else says to have a node that is here
         self._duty: asyncio.Task[None] | None = None
@@ -112,13 +124,19 @@ class Nodes:
                 return _ToolThere(there.tools[name], there, self)
         return None
 
-    async def call_there(self, node: Node, name: str, args: Mapping[str, Any], watched: Watched | None) -> Answer:
+    async def call_there(
+        self, node: Node, name: str, args: Mapping[str, Any], watched: Watched | None
+    ) -> Answer:
         """If it has just come back by another connection, by that one."""
         answer = await self._elsewhere.call(node, name, args, watched)
         if answer is not NOT_ASKED:
             return answer
         again = (await self._known_of(node.user_id, is_fresh=True)).get(node.node_id)
-        return await self._elsewhere.call(again, name, args, watched) if again is not None and name in again.tools else NOT_ASKED
+        return (
+            await self._elsewhere.call(again, name, args, watched)
+            if again is not None and name in again.tools
+            else NOT_ASKED
+        )
 
     async def list_nodes(self, who: Principal) -> list[LocalNode | Node]:
         """This machine first, as this instance knows it, then those that are connected, wherever."""
@@ -127,7 +145,11 @@ class Nodes:
 
     async def _known_of(self, user_id: UserId, *, is_fresh: bool = False) -> Mapping[str, Node]:
         known = self._known.get(user_id)
-        if not is_fresh and known is not None and time.monotonic() - known.read_at < self._limits.poll_seconds:
+        if (
+            not is_fresh
+            and known is not None
+            and time.monotonic() - known.read_at < self._limits.poll_seconds
+        ):
             return known.nodes
         changes = self._changes
         try:
@@ -166,7 +188,9 @@ class Nodes:
         if entered is None:
             raise TooMany(what="nodes of one user", limit=limits.nodes)
         self._tell_lost(entered.lost)
-        self._audit.tally(who, "node.connected", subject=node_id, details={"tools": len(tools), "platform": node.platform})
+        self._audit.tally(
+            who, "node.connected", subject=node_id, details={"tools": len(tools), "platform": node.platform}
+        )
         return ConnectedNode(node, link, entered.connected_at, most_calls=limits.calls)
 
     def open(self, one: ConnectedNode) -> None:
@@ -239,7 +263,9 @@ class Nodes:
         renew_at = time.monotonic() + self._limits.seconds / 3
         while self._here:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(self._limits.poll_seconds, max(0.0, renew_at - time.monotonic()))):
+                async with asyncio.timeout(
+                    min(self._limits.poll_seconds, max(0.0, renew_at - time.monotonic()))
+                ):
                     await self._wake.wait()
             self._wake.clear()
             try:
@@ -291,7 +317,9 @@ class _ToolHere:
     node: ConnectedNode
 
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
-        return outcome(self.definition.name, await self.node.call(self.definition.name, args, context.on_output))
+        return outcome(
+            self.definition.name, await self.node.call(self.definition.name, args, context.on_output)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,4 +329,7 @@ class _ToolThere:
     nodes: Nodes
 
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
-        return outcome(self.definition.name, await self.nodes.call_there(self.node, self.definition.name, args, context.watched))
+        return outcome(
+            self.definition.name,
+            await self.nodes.call_there(self.node, self.definition.name, args, context.watched),
+        )

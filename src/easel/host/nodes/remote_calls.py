@@ -20,9 +20,8 @@ from easel.core.tool.call import LOST, NOT_ASKED, UNHEARD, Answer, NewCall
 from easel.core.tool.context import Watched
 from easel.core.tool.node import Node, parts_of
 from easel.errors import HostError, Unavailable
-from easel.host.node_ports import NodeStore
-from easel.host.ports import Bell, Keeper
-from easel.host.runs.history import whole
+from easel.host.artifacts import restore
+from easel.host.ports import Bell, Keeper, NodeStore
 from easel.ids import CallId, UserId, new_call_id
 
 INVOKE = "tool.invoke"
@@ -45,7 +44,14 @@ class _Waiting:
 
 class CallsElsewhere:
     def __init__(
-        self, store: NodeStore, keeper: Keeper, bell: Bell, *, poll_seconds: float, call_seconds: float, heard_seconds: float
+        self,
+        store: NodeStore,
+        keeper: Keeper,
+        bell: Bell,
+        *,
+        poll_seconds: float,
+        call_seconds: float,
+        heard_seconds: float,
     ) -> None:
         self._store = store
         self._keeper = keeper
@@ -64,7 +70,9 @@ class CallsElsewhere:
         """What it says while it runs is told by the instance that hears it, to those who watch."""
         told = {} if watched is None else {"watched": asdict(watched)}
         params = await light(self._keeper, node.user_id, {"tool": parts_of(name)[1], "args": args, **told})
-        new = NewCall(new_call_id(), node.user_id, node.connection_id, INVOKE, params, self._seconds, self._heard)
+        new = NewCall(
+            new_call_id(), node.user_id, node.connection_id, INVOKE, params, self._seconds, self._heard
+        )
         waiting = _Waiting(node.user_id, asyncio.get_running_loop().create_future())
         self._waiting[new.call_id] = waiting
         # A task of its own: what is half placed cannot be cancelled, and must not be left.
@@ -125,7 +133,9 @@ class CallsElsewhere:
         """Fetch the answers that are there; how many that were."""
         found = await self._store.collect(list(self._waiting)) if self._waiting else {}
         for call_id in found.keys() & self._waiting.keys():
-            self._waiting[call_id].is_placed = False  # its row is gone, and its answer is here: reading that may take its time
+            self._waiting[
+                call_id
+            ].is_placed = False  # its row is gone, and its answer is here: reading that may take its time
         for call_id, stored in found.items():
             if (waiting := self._waiting.get(call_id)) is not None:
                 waiting.tell(LOST if stored is None else await self._read(waiting.user_id, stored))
@@ -149,16 +159,22 @@ class CallsElsewhere:
 
     async def renew(self) -> None:
         """Say that these are waited for; what was stopped meanwhile, since nothing was heard of us, is waited for in vain."""
-        placed = {call_id: waiting for call_id, waiting in self._waiting.items() if waiting.is_placed and not waiting.answer.done()}
+        placed = {
+            call_id: waiting
+            for call_id, waiting in self._waiting.items()
+            if waiting.is_placed and not waiting.answer.done()
+        }
         there = await self._store.renew_calls(list(placed), self._heard) if placed else set[CallId]()
         for call_id, waiting in placed.items():
             waiting.missed = 0 if call_id in there else waiting.missed + 1
-            if waiting.missed > 1 and waiting.is_placed:  # once is no sign: somebody may just be fetching its answer
+            if (
+                waiting.missed > 1 and waiting.is_placed
+            ):  # once is no sign: somebody may just be fetching its answer
                 waiting.tell(UNHEARD)
 
     async def _read(self, user_id: UserId, stored: str) -> Answer:
         try:
-            return Answer.of_stored(await whole(self._keeper, user_id, msgspec.json.decode(stored)))
+            return Answer.of_stored(await restore(self._keeper, user_id, msgspec.json.decode(stored)))
         except HostError as problem:
             return Answer(error=f"it has answered, and the answer cannot be read back: {problem.message}")
 

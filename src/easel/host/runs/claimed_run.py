@@ -38,5 +38,7 @@ class Held:
         elif self.is_ending or self.stop is not None:
             return
         self.stop = stop
-        if self.has_begun:  # a task that is cancelled before its first step would never tell how its run ended
+        if (
+            self.has_begun
+        ):  # a task that is cancelled before its first step would never tell how its run ended
             self.task.cancel()

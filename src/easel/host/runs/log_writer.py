@@ -13,7 +13,7 @@ from typing import TypeVar
 from easel.core.run.batch import Appended, Batch
 from easel.core.run.deltas import DELTA_BYTES, DELTA_SECONDS, HELD_SECONDS, Flow
 from easel.core.run.events import RunEvents
-from easel.core.run.run import Claim
+from easel.core.run.run import Claim, ClaimLost
 from easel.core.run.status import Status
 from easel.core.session.message import Message, message
 from easel.core.stream.envelope import Envelope
@@ -31,10 +31,6 @@ RETRY_SECONDS = 0.05
 Answer = TypeVar("Answer")
 
 
-class ClaimLost(Exception):
-    """Another worker holds the run now, or may: stop, and write nothing more."""
-
-
 async def patiently(ask: Callable[[], Awaitable[Answer]]) -> Answer:
     """A store that is away is no failure of the run: it is asked again until it answers or the claim is over."""
     while True:
@@ -45,7 +41,16 @@ async def patiently(ask: Callable[[], Awaitable[Answer]]) -> Answer:
 
 
 class RunLog:
-    def __init__(self, claim: Claim, runs: RunStore, keeper: Keeper, bell: Bell, audit: Audit, *, cancel_asked: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        claim: Claim,
+        runs: RunStore,
+        keeper: Keeper,
+        bell: Bell,
+        audit: Audit,
+        *,
+        cancel_asked: Callable[[], None],
+    ) -> None:
         self.events = RunEvents(claim.run_id, agent_id=AGENT, node_id=NODE)
         self.claim = claim
         self._message_id = answer_id(claim.run_id)
@@ -139,7 +144,9 @@ class RunLog:
         if self._gathered >= DELTA_BYTES:
             self._gather_up(is_end=False)
             self._kick()
-        elif self._timer is None or self._gathered == len(text):  # the first words of a delta, perhaps while others are held back
+        elif self._timer is None or self._gathered == len(
+            text
+        ):  # the first words of a delta, perhaps while others are held back
             self._wait(DELTA_SECONDS)
 
     def _wait(self, seconds: float) -> None:
@@ -194,7 +201,9 @@ class RunLog:
                     self._cancel_asked()
         except Exception as problem:  # noqa: BLE001 - kept for the writer, who finds it when it next waits
             self._failure = problem
-            self._pending = events + self._pending  # nothing that follows is written before what was refused: no hole
+            self._pending = (
+                events + self._pending
+            )  # nothing that follows is written before what was refused: no hole
         finally:
             self._pump = None
 
@@ -210,7 +219,11 @@ class RunLog:
 
         What was too heavy for it is kept before it is: a reference never points at nothing.
         """
-        heavy = [moved for speaker in (*batch.events, *([batch.answer] if batch.answer else [])) for moved in speaker.moved]
+        heavy = [
+            moved
+            for speaker in (*batch.events, *([batch.answer] if batch.answer else []))
+            for moved in speaker.moved
+        ]
         while not self.is_lost:
             try:
                 if heavy:

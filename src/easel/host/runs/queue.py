@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from easel.core.principal import Principal
 from easel.core.run.batch import QueueDepth
 from easel.core.run.conversation import said
-from easel.core.run.events import RunEvents
+from easel.core.run.events import RunEvents, never_begun
 from easel.core.run.run import NewRun, Run
 from easel.core.run.status import Status
-from easel.core.session.message import Message, message, never_begun, question
+from easel.core.session.message import Message, message, question
 from easel.core.session.session import title_from
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.notifications import CancelAsked, RunGrew, RunReady, ThreadGrew
@@ -26,7 +26,16 @@ NO_SESSION_NAME = "session_id is 1 to 128 characters: letters, digits and . _ : 
 
 
 class RunQueue:
-    def __init__(self, runs: RunStore, keeper: Keeper, bell: Bell, audit: Audit, *, max_attempts: int, max_message_bytes: int) -> None:
+    def __init__(
+        self,
+        runs: RunStore,
+        keeper: Keeper,
+        bell: Bell,
+        audit: Audit,
+        *,
+        max_attempts: int,
+        max_message_bytes: int,
+    ) -> None:
         self._runs = runs
         self._keeper = keeper
         self._audit = audit
@@ -34,7 +43,9 @@ class RunQueue:
         self._max_attempts = max_attempts
         self._max_message = max_message_bytes
 
-    async def start(self, who: Principal, session_id: str, text: str, idempotency_key: str | None = None) -> Run:
+    async def start(
+        self, who: Principal, session_id: str, text: str, idempotency_key: str | None = None
+    ) -> Run:
         """Durable when it returns; a worker is woken, but nothing depends on it hearing. RX-31"""
         new = self._checked(who, session_id, text, idempotency_key)
         if new.question and new.question.moved:
@@ -63,7 +74,18 @@ class RunQueue:
         moved = asked.moved_text
         shown = text if moved is None else text[:SHOWN_BEGINNING] + "…"
         title = title_from(text)
-        return NewRun(run_id, who.user_id, SessionId(session_id), shown, self._max_attempts, key, digest, asked, title, moved)
+        return NewRun(
+            run_id,
+            who.user_id,
+            SessionId(session_id),
+            shown,
+            self._max_attempts,
+            key,
+            digest,
+            asked,
+            title,
+            moved,
+        )
 
     async def get(self, who: Principal, run_id: str) -> Run:
         run = await self._runs.get(who.user_id, RunId(run_id)) if is_made_here(run_id) else None
@@ -72,12 +94,19 @@ class RunQueue:
         return run
 
     async def list_runs(
-        self, who: Principal, session_id: str | None, statuses: Sequence[Status], before: int | None, limit: int
+        self,
+        who: Principal,
+        session_id: str | None,
+        statuses: Sequence[Status],
+        before: int | None,
+        limit: int,
     ) -> list[Run]:
         if session_id is not None and not is_name(session_id):
             raise BadInput(problem=NO_SESSION_NAME)
         session = SessionId(session_id) if session_id is not None else None
-        return await self._runs.list_runs(who.user_id, session_id=session, statuses=statuses, before=before, limit=limit)
+        return await self._runs.list_runs(
+            who.user_id, session_id=session, statuses=statuses, before=before, limit=limit
+        )
 
     async def cancel(self, who: Principal, run_id: str) -> Run:
         """A queued run ends here; a running one is told to stop and this does not wait for it. RX-12, RS-37"""
@@ -113,7 +142,9 @@ class RunQueue:
         text = said(done.steps)
         left = message(answer_id(run_id), text)
         closing = events.ending(answer_id(run_id), text, Status.CANCELLED, None)
-        await self._keeper.keep(who.user_id, [moved for speaker in (left, *closing) for moved in speaker.moved])
+        await self._keeper.keep(
+            who.user_id, [moved for speaker in (left, *closing) for moved in speaker.moved]
+        )
         return closing, left
 
     async def measure(self) -> None:

@@ -7,12 +7,22 @@ result before the next. So a worker that takes over finds in the log exactly wha
 from collections.abc import Callable
 from dataclasses import replace
 
-from easel.core.run.conversation import STEP_BREAK, Conversation, Step, Text, Thought, ToolCall, ToolResult, said
+from easel.core.run.conversation import (
+    STEP_BREAK,
+    Conversation,
+    Step,
+    Text,
+    Thought,
+    ToolCall,
+    ToolResult,
+    said,
+)
 from easel.core.run.progress import OUTCOME_UNKNOWN, Progress
+from easel.core.run.run import ClaimLost
 from easel.core.tool.context import ToolContext
 from easel.errors import StepLimit
 from easel.host.ports import Model
-from easel.host.runs.log_writer import ClaimLost, RunLog, patiently
+from easel.host.runs.log_writer import RunLog, patiently
 from easel.host.tools.registry import Toolbox
 from easel.ids import CallId
 
@@ -27,7 +37,9 @@ class ToolLoop:
         self._toolbox = toolbox
         self._max_steps = max_steps
 
-    async def play(self, message: str, done: Progress, log: RunLog, should_leave: Callable[[], bool], spoken: "Spoken") -> None:
+    async def play(
+        self, message: str, done: Progress, log: RunLog, should_leave: Callable[[], bool], spoken: "Spoken"
+    ) -> None:
         """From the last finished step to the end. `spoken` keeps what was said, whatever ends the run."""
         steps = list(done.steps)
         begun = done.begun
@@ -69,7 +81,9 @@ class ToolLoop:
         text, spoken.unfinished = "".join(spoken.unfinished), []
         return Step(text, tuple(calls))
 
-    async def _use_tools(self, step: Step, begun: frozenset[CallId], log: RunLog, should_leave: Callable[[], bool]) -> Step:
+    async def _use_tools(
+        self, step: Step, begun: frozenset[CallId], log: RunLog, should_leave: Callable[[], bool]
+    ) -> Step:
         """The calls that have no result yet, in order. RS-38"""
         for call in step.calls[len(step.results) :]:
             if should_leave():

@@ -15,16 +15,24 @@ import structlog
 from easel.core.run.deltas import shortened
 from easel.core.run.events import RunEvents
 from easel.core.run.progress import Progress
-from easel.core.run.run import Claim
+from easel.core.run.run import Claim, ClaimLost
 from easel.core.run.status import Status
 from easel.core.stream.notifications import CancelAsked, Ring, RunGrew, RunReady
 from easel.errors import GaveUp, HostError, InternalError, TookTooLong, Unavailable
 from easel.host.audit import Audit, agent_of
-from easel.host.metrics import CLAIM_SECONDS, CLAIMS_LOST, HANDED_BACK, QUEUE_SECONDS, RUNS_ENDED, RUNS_HELD, TAKEOVERS
+from easel.host.metrics import (
+    CLAIM_SECONDS,
+    CLAIMS_LOST,
+    HANDED_BACK,
+    QUEUE_SECONDS,
+    RUNS_ENDED,
+    RUNS_HELD,
+    TAKEOVERS,
+)
 from easel.host.ports import Bell, Keeper, RunStore
 from easel.host.runs.claimed_run import Held, Stop
 from easel.host.runs.history import read_progress
-from easel.host.runs.log_writer import AGENT, NODE, ClaimLost, RunLog, patiently
+from easel.host.runs.log_writer import AGENT, NODE, RunLog, patiently
 from easel.host.runs.preferred_worker import LeftToOthers
 from easel.host.runs.tool_loop import HandBack, Spoken, ToolLoop
 from easel.ids import RunId, WorkerId, new_reference
@@ -85,11 +93,19 @@ class RunWorker:
 
     async def work(self, stop: asyncio.Event) -> None:
         """Until told to stop; then lets steps end for a while and hands the rest back, so that others go on at once."""
-        duties = [self._claim_forever, self._renew_forever, self._guard_forever, self._look_for_cancels_forever, *self._also]
+        duties = [
+            self._claim_forever,
+            self._renew_forever,
+            self._guard_forever,
+            self._look_for_cancels_forever,
+            *self._also,
+        ]
         if self._retention:
             duties.append(self._prune_forever)
         tasks = [asyncio.create_task(self._keep_at(duty), name=duty.__name__) for duty in duties]
-        log.info("worker.started", worker_id=self.worker_id, slots=self._slots, claim_seconds=self._claim_seconds)
+        log.info(
+            "worker.started", worker_id=self.worker_id, slots=self._slots, claim_seconds=self._claim_seconds
+        )
         await stop.wait()
         claiming = tasks.pop(0)
         claiming.cancel()
@@ -150,7 +166,9 @@ class RunWorker:
         while True:
             self._wake.clear()
             room = self._room()
-            if await self.once() < room or room <= 0:  # what was there is claimed: the bell or the poll tells of more
+            if (
+                await self.once() < room or room <= 0
+            ):  # what was there is claimed: the bell or the poll tells of more
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._poll_seconds):
                         await self._wake.wait()
@@ -177,7 +195,9 @@ class RunWorker:
         return min(self._slots - len(self._held), (self._slots + 1) // 2)
 
     def _look_for_what_was_left(self, turn: int) -> None:
-        if self._latest_turn - turn > NEAR_TURNS // 2:  # meanwhile so much has passed that a look near the end might miss it
+        if (
+            self._latest_turn - turn > NEAR_TURNS // 2
+        ):  # meanwhile so much has passed that a look near the end might miss it
             self._sweep_at = 0.0
         self._wake.set()
 
@@ -185,7 +205,9 @@ class RunWorker:
         now = time.monotonic()
         prefer = self._left.seconds
         with self._answer_may_be_lost():
-            taken = await self._runs.claim_queued(self.worker_id, room, self._claim_seconds, after_turn, OPENING, prefer_seconds=prefer)
+            taken = await self._runs.claim_queued(
+                self.worker_id, room, self._claim_seconds, after_turn, OPENING, prefer_seconds=prefer
+            )
         return self._start(now, taken)
 
     async def _take_over(self, room: int) -> int:
@@ -200,7 +222,9 @@ class RunWorker:
     async def _claim_expired(self, room: int, *, last_chance: bool) -> int:
         now = time.monotonic()
         with self._answer_may_be_lost():
-            taken = await self._runs.claim_expired(self.worker_id, room, self._claim_seconds, last_chance=last_chance, opening=OPENING)
+            taken = await self._runs.claim_expired(
+                self.worker_id, room, self._claim_seconds, last_chance=last_chance, opening=OPENING
+            )
         return self._start(now, taken)
 
     @contextlib.contextmanager
@@ -219,7 +243,9 @@ class RunWorker:
         if now >= self._in_doubt_until:
             return 0
         with self._answer_may_be_lost():
-            unheard = await self._runs.claim_unheard(self.worker_id, self._held.keys(), self._claim_seconds, opened=True)
+            unheard = await self._runs.claim_unheard(
+                self.worker_id, self._held.keys(), self._claim_seconds, opened=True
+            )
         if unheard:
             log.info("worker.claims_unheard", runs=len(unheard))
         return self._start(now, unheard)
@@ -232,7 +258,9 @@ class RunWorker:
 
     def _begin_to_hold(self, claim: Claim, good_until: float) -> None:
         if claim.is_takeover:
-            log.info("run.taken_over", run_id=claim.run_id, attempt=claim.attempt, max_attempts=claim.max_attempts)
+            log.info(
+                "run.taken_over", run_id=claim.run_id, attempt=claim.attempt, max_attempts=claim.max_attempts
+            )
         self._latest_turn = max(self._latest_turn, claim.turn_no)
         if not claim.is_takeover:
             QUEUE_SECONDS.observe(claim.queued_seconds)
@@ -241,14 +269,23 @@ class RunWorker:
         held = Held(claim, good_until)
         if not claim.is_exhausted:
             self._bell.ring(RunGrew(claim.run_id, claim.last_seq + 1))  # the claim has opened its log
-        held.log = RunLog(claim, self._runs, self._keeper, self._bell, self._audit, cancel_asked=lambda: held.end_by(Stop.CANCEL))
+        held.log = RunLog(
+            claim,
+            self._runs,
+            self._keeper,
+            self._bell,
+            self._audit,
+            cancel_asked=lambda: held.end_by(Stop.CANCEL),
+        )
         held.task = asyncio.create_task(self._hold(held))
         self._held[claim.run_id] = held
         held.task.add_done_callback(lambda _: self._let_go(held))
 
     def _let_go(self, held: Held) -> None:
         if not held.task.cancelled() and (problem := held.task.exception()) is not None:
-            log.error("run.not_ended", run_id=held.claim.run_id, exc_info=problem)  # its claim runs out, and it is tried again
+            log.error(
+                "run.not_ended", run_id=held.claim.run_id, exc_info=problem
+            )  # its claim runs out, and it is tried again
         if self._held.get(held.claim.run_id) is held:
             del self._held[held.claim.run_id]
         if held.claim.is_last_chance:
@@ -304,7 +341,9 @@ class RunWorker:
             task.uncancel()
             return None if held.stop is Stop.HAND_BACK else (Status.CANCELLED, None)
         except HostError as problem:
-            reason = shortened(self._audit.redacted(problem.message))  # a provider's answer may quote its key, or all that it was sent
+            reason = shortened(
+                self._audit.redacted(problem.message)
+            )  # a provider's answer may quote its key, or all that it was sent
             log.info("run.failed", run_id=claim.run_id, reason=reason)
             self._audit.broke(agent_of(claim.user_id), "run.failed", problem, subject=claim.run_id)
             return Status.FAILED, reason
@@ -317,7 +356,9 @@ class RunWorker:
                 return Status.FAILED, too_long.message
             reference = new_reference()
             log.exception("run.broke", run_id=claim.run_id, reference=reference)
-            self._audit.broke(agent_of(claim.user_id), "run.broke", problem, reference=reference, subject=claim.run_id)
+            self._audit.broke(
+                agent_of(claim.user_id), "run.broke", problem, reference=reference, subject=claim.run_id
+            )
             return Status.FAILED, InternalError(reference=reference).message
         return Status.COMPLETED, None
 
@@ -326,7 +367,9 @@ class RunWorker:
         asked = claim.input_text
         if claim.input_artifact is not None:
             asked = (await self._keeper.read(claim.user_id, claim.input_artifact)).decode()
-        return asked, await read_progress(self._runs, self._keeper, claim.user_id, claim.run_id, claim.last_seq)
+        return asked, await read_progress(
+            self._runs, self._keeper, claim.user_id, claim.run_id, claim.last_seq
+        )
 
     async def _hand_back(self, held: Held) -> None:
         await held.log.flush()

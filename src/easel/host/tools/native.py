@@ -25,7 +25,12 @@ class NativeTool:
 
 
 def _object(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
 
 
 async def _echo(args: Args, _: ToolContext) -> Any:
@@ -44,9 +49,18 @@ async def _sleep(args: Args, _: ToolContext) -> Any:
 def native_tools() -> list[Tool]:
     return [
         NativeTool(
-            ToolDefinition("gsv__Echo", "Gives back the value it is given.", _object({"value": {}}, "value"), read_only=True), _echo
+            ToolDefinition(
+                "gsv__Echo",
+                "Gives back the value it is given.",
+                _object({"value": {}}, "value"),
+                read_only=True,
+            ),
+            _echo,
         ),
-        NativeTool(ToolDefinition("gsv__Clock", "Tells the time of the server in UTC.", _object({}), read_only=True), _clock),
+        NativeTool(
+            ToolDefinition("gsv__Clock", "Tells the time of the server in UTC.", _object({}), read_only=True),
+            _clock,
+        ),
         NativeTool(
             ToolDefinition(
                 "gsv__Sleep",

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from easel.core.nesting import DEEPEST, is_too_deep
 from easel.core.run.conversation import ToolCall, ToolResult
+from easel.core.run.run import ClaimLost
 from easel.core.stream.json_text import to_json
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.offer import parts_of_schema, values_in
+from easel.core.validation import DEEPEST, is_too_deep
 from easel.errors import HostError, ToolFailed
 from easel.host.audit import Audit
 from easel.host.ports import Tool, ToolSource
-from easel.host.runs.log_writer import ClaimLost
 from easel.host.tools.schema import checker
 from easel.ids import UserId
 
@@ -88,7 +88,14 @@ class Toolbox:
             return ToolResult(call.call_id, call.tool, self._audit.redacted(problem.message), is_error=True)
         return ToolResult(call.call_id, call.tool, value)
 
-    async def call(self, name: str, args: Mapping[str, Any], context: ToolContext, *, timeout_seconds: float | None = None) -> Any:
+    async def call(
+        self,
+        name: str,
+        args: Mapping[str, Any],
+        context: ToolContext,
+        *,
+        timeout_seconds: float | None = None,
+    ) -> Any:
         """What the tool answers. Raises an error of ours, whatever went wrong in it; one that is cancelled leaves nothing running."""
         tool = await self._find(context.user_id, name)
         if tool is None:
@@ -111,7 +118,10 @@ class Toolbox:
         if is_too_deep(value):
             raise ToolFailed(tool=name, reason=f"its result is nested deeper than {DEEPEST} levels.")
         if (size := len(to_json(value).encode())) > self._most:
-            raise ToolFailed(tool=name, reason=f"its result of {size} bytes is over the limit of {self._most}; ask for less.")
+            raise ToolFailed(
+                tool=name,
+                reason=f"its result of {size} bytes is over the limit of {self._most}; ask for less.",
+            )
         return value
 
     async def _find(self, user_id: UserId, name: str) -> Tool | None:
@@ -124,9 +134,13 @@ class Toolbox:
 
     def _check(self, definition: ToolDefinition, args: Mapping[str, Any]) -> None:
         if is_too_deep(args):
-            raise ToolFailed(tool=definition.name, reason=f"its arguments are nested deeper than {DEEPEST} levels.")
+            raise ToolFailed(
+                tool=definition.name, reason=f"its arguments are nested deeper than {DEEPEST} levels."
+            )
         check = self._checks.get(definition.name)
-        if check is None or check.schema != definition.schema:  # a node may come back with another version of its tool
+        if (
+            check is None or check.schema != definition.schema
+        ):  # a node may come back with another version of its tool
             if len(self._checks) >= MOST_CHECKS:
                 self._checks.clear()
             check = self._checks[definition.name] = _Check.of(definition.schema)

@@ -12,7 +12,9 @@ from easel.errors import BadInput
 
 
 def checker(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
-    return jsonschema_rs.validator_for(dict(schema), offline=True, pattern_options=jsonschema_rs.RegexOptions())
+    return jsonschema_rs.validator_for(
+        dict(schema), offline=True, pattern_options=jsonschema_rs.RegexOptions()
+    )
 
 
 def check_is_schema(schema: Mapping[str, Any], at: str) -> None:

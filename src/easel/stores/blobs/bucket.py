@@ -33,7 +33,9 @@ T = TypeVar("T")
 
 REQUESTS_AT_ONCE = 16  # each holds a thread while it waits
 
-PART = 5 * 1024 * 1024  # a blob up to this size goes up in one request, a larger one in parts; the least that S3 allows
+PART = (
+    5 * 1024 * 1024
+)  # a blob up to this size goes up in one request, a larger one in parts; the least that S3 allows
 PARTS_AT_ONCE = 2  # so an upload holds a few parts in memory, however large the blob
 LARGEST = 5 * 1024**3  # what S3 copies in one request, which is how a large blob gets its name
 
@@ -111,7 +113,9 @@ class Bucket:
     limit = LARGEST
 
     def __init__(self, bucket: str, prefix: str | None) -> None:
-        endpoints = (os.environ.get(name) for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"))
+        endpoints = (
+            os.environ.get(name) for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+        )
         try:
             endpoint = urlsplit(next(filter(None, endpoints), ""))
             # Plain HTTP is for a server beside us. Elsewhere it must be asked for, and obstore does not look once it is given options.
@@ -125,7 +129,9 @@ class Bucket:
                 disable_bulk_delete=True,  # some compatible servers lack it, and we delete one by one
             )
         except (BaseError, ValueError) as error:
-            raise BadInput(problem=f"The AWS_* variables do not describe a bucket: {str(error).partition(chr(10))[0]}") from error
+            raise BadInput(
+                problem=f"The AWS_* variables do not describe a bucket: {str(error).partition(chr(10))[0]}"
+            ) from error
         self._threads = ThreadPoolExecutor(REQUESTS_AT_ONCE, "blobs")
 
     async def _ask(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -155,7 +161,9 @@ class Bucket:
         raise Unavailable(what="The blob store")
 
     async def _upload(self, aside: str, feed: Feed) -> None:
-        upload = partial(self._s3.put, aside, feed, use_multipart=True, chunk_size=PART, max_concurrency=PARTS_AT_ONCE)
+        upload = partial(
+            self._s3.put, aside, feed, use_multipart=True, chunk_size=PART, max_concurrency=PARTS_AT_ONCE
+        )
         # A thread of its own: it waits for the source too, and a slow source must not hold up anyone else.
         thread = ThreadPoolExecutor(1, "blob-upload")
         try:

@@ -129,7 +129,12 @@ class Disk:
     @threaded
     def sweep(self, before: datetime) -> int:
         swept = 0
-        with suppress(NotFound), disk_faults(ASIDE), self._folder([ASIDE]) as aside, os.scandir(aside) as entries:
+        with (
+            suppress(NotFound),
+            disk_faults(ASIDE),
+            self._folder([ASIDE]) as aside,
+            os.scandir(aside) as entries,
+        ):
             for entry in entries:
                 with suppress(FileNotFoundError):  # its writer, or another sweep, was quicker
                     if entry.stat(follow_symlinks=False).st_mtime < before.timestamp():
@@ -141,7 +146,9 @@ class Disk:
     def _folder(self, path: Sequence[str], *, make: bool = False) -> Generator[int]:
         """A folder under the root, open. With `make` it is there, and durably so, whoever made it."""
         try:
-            folder = os.open(self._root, os.O_DIRECTORY)  # may be a link: whoever set up the server put it there
+            folder = os.open(
+                self._root, os.O_DIRECTORY
+            )  # may be a link: whoever set up the server put it there
         except OSError as error:
             raise Unavailable(what="The blob store") from error
         try:
@@ -177,14 +184,20 @@ class Disk:
             os.fsync(draft.file)
             for _ in range(RACES):
                 # A delete takes away the folders that it emptied, perhaps the one we just opened: then from the top.
-                with suppress(FileNotFoundError), self._folder([ASIDE]) as aside, self._folder(path, make=True) as folder:
+                with (
+                    suppress(FileNotFoundError),
+                    self._folder([ASIDE]) as aside,
+                    self._folder(path, make=True) as folder,
+                ):
                     with suppress(FileExistsError):
                         os.link(draft.name, name, src_dir_fd=aside, dst_dir_fd=folder, follow_symlinks=False)
                     os.fsync(folder)
                     return regular(os.stat(name, dir_fd=folder, follow_symlinks=False)).st_size
         except OSError as error:
             if error.errno in ABSENT:
-                raise BadInput(problem=f"The blob key {key} leads through a blob or a link, or ends at a folder.") from error
+                raise BadInput(
+                    problem=f"The blob key {key} leads through a blob or a link, or ends at a folder."
+                ) from error
             raise Unavailable(what="The blob store") from error
         raise Unavailable(what="The blob store")
 
@@ -210,7 +223,12 @@ class Disk:
     @threaded
     def _entries(self, folder: str) -> tuple[Sequence[str], Sequence[str]]:
         path = folder.split("/") if folder else []
-        with suppress(NotFound), disk_faults(folder), self._folder(path) as opened, os.scandir(opened) as entries:
+        with (
+            suppress(NotFound),
+            disk_faults(folder),
+            self._folder(path) as opened,
+            os.scandir(opened) as entries,
+        ):
             found = [("/".join([*path, entry.name]), entry) for entry in entries]
             folders = [key for key, entry in found if entry.is_dir(follow_symlinks=False)]
             return folders, [key for key, entry in found if entry.is_file(follow_symlinks=False)]

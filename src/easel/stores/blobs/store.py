@@ -26,7 +26,9 @@ STALE = timedelta(hours=1)  # what waits there untouched for so long belongs to 
 RACES = 100  # how often a put begins again because deletes keep undoing what it stands on
 
 KEY_BYTES = 1024  # what S3 allows for a key
-SEGMENT_BYTES = 255  # what file systems allow for a name; the same on S3, so that blobs can move between the two
+SEGMENT_BYTES = (
+    255  # what file systems allow for a name; the same on S3, so that blobs can move between the two
+)
 
 CHUNK = 256 * 1024  # the most that a reader is handed at once
 
@@ -54,7 +56,9 @@ class Blobs:
         self._place = place
         self._swept_at: float | None = None
 
-    async def put(self, key: str, data: bytes | AsyncIterable[bytes], *, size_limit: int | None = None) -> int:
+    async def put(
+        self, key: str, data: bytes | AsyncIterable[bytes], *, size_limit: int | None = None
+    ) -> int:
         """Keep `data` under `key`, unless there is a blob already: that one stays. Returns the size of what is there."""
         limit = min((limit for limit in (size_limit, self._place.limit) if limit is not None), default=None)
         if isinstance(data, bytes) and limit is not None and len(data) > limit:
@@ -134,10 +138,14 @@ def folder_of(url: str) -> Path | None:
             return Path(url).expanduser().absolute()
         case "file" if parts.netloc in {"", "localhost"} and not parts.query and not parts.fragment:
             return Path(unquote(parts.path))
-        case "s3" if parts.hostname and parts.hostname == parts.netloc and not parts.query and not parts.fragment:
+        case "s3" if (
+            parts.hostname and parts.hostname == parts.netloc and not parts.query and not parts.fragment
+        ):
             return None
         case _:
-            raise BadInput(problem="Blobs are kept in a folder (/path or file:///path) or in a bucket (s3://bucket/prefix).")
+            raise BadInput(
+                problem="Blobs are kept in a folder (/path or file:///path) or in a bucket (s3://bucket/prefix)."
+            )
 
 
 def checked(key: str) -> str:
@@ -147,7 +155,9 @@ def checked(key: str) -> str:
     except UnicodeEncodeError as error:
         raise BadInput(problem="A blob key is valid Unicode.") from error
     if len(key.encode()) > KEY_BYTES or max(map(len, segments)) > SEGMENT_BYTES:
-        raise BadInput(problem=f"A blob key has at most {KEY_BYTES} bytes, and {SEGMENT_BYTES} between slashes.")
+        raise BadInput(
+            problem=f"A blob key has at most {KEY_BYTES} bytes, and {SEGMENT_BYTES} between slashes."
+        )
     if any(segment in {b"", b".", b".."} for segment in segments):
         raise BadInput(problem="A blob key is relative, without empty, `.` or `..` segments.")
     # S3 lists its keys in XML, which has no control characters and not the last two code points of the first plane.
@@ -165,7 +175,9 @@ def is_key(text: str) -> bool:
         return False
 
 
-async def blocks(data: bytes | AsyncIterable[bytes], size: int, limit: int | None) -> AsyncGenerator[bytes, None]:
+async def blocks(
+    data: bytes | AsyncIterable[bytes], size: int, limit: int | None
+) -> AsyncGenerator[bytes, None]:
     """`data` in blocks of `size`, the last one apart. Refuses as soon as more than `limit` came in."""
     total, waiting = 0, bytearray()
     async for piece in as_stream(data):

@@ -33,7 +33,11 @@ async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> Pos
     options: dict[str, Any] = {
         "dsn": url,
         "timeout": timeout,
-        "server_settings": {"application_name": "easel", "idle_in_transaction_session_timeout": str(int(timeout * 1000)), **PLANNING},
+        "server_settings": {
+            "application_name": "easel",
+            "idle_in_transaction_session_timeout": str(int(timeout * 1000)),
+            **PLANNING,
+        },
     }
     with reaching():
         lenders = await asyncpg.create_pool(

@@ -33,11 +33,18 @@ class PostgresArtifacts:
     async def withdraw(self, user_id: UserId, begun: ArtifactId) -> None:
         await self._database.row(SQL["withdraw_artifact"], user_id=user_id, artifact_id=begun)
 
-    async def settle(self, user_id: UserId, begun: ArtifactId, new: NewArtifact, lost_key: str | None) -> Artifact | None:
+    async def settle(
+        self, user_id: UserId, begun: ArtifactId, new: NewArtifact, lost_key: str | None
+    ) -> Artifact | None:
         withdraw, settle = SQL["withdraw_artifact"], SQL["settle_artifact"]
         given = {"user_id": user_id, "lost_key": lost_key, **asdict(new)}
         async with self._database.connection() as lent, lent.transaction():
-            if await lent.fetchrow(withdraw.sql, *withdraw.arguments({"user_id": user_id, "artifact_id": begun})) is None:
+            if (
+                await lent.fetchrow(
+                    withdraw.sql, *withdraw.arguments({"user_id": user_id, "artifact_id": begun})
+                )
+                is None
+            ):
                 return None
             row = await lent.fetchrow(settle.sql, *settle.arguments(given))
         return Artifact(**row) if row else None
@@ -56,19 +63,34 @@ class PostgresArtifacts:
         return Artifact(**row) if row else None
 
     async def refer(
-        self, user_id: UserId, artifact_ids: Sequence[ArtifactId], *, run_id: RunId | None = None, canvas_id: CanvasId | None = None
+        self,
+        user_id: UserId,
+        artifact_ids: Sequence[ArtifactId],
+        *,
+        run_id: RunId | None = None,
+        canvas_id: CanvasId | None = None,
     ) -> None:
         await self._database.rows(
-            SQL["refer_to_artifacts"], user_id=user_id, artifact_ids=list(artifact_ids), run_id=run_id, canvas_id=canvas_id
+            SQL["refer_to_artifacts"],
+            user_id=user_id,
+            artifact_ids=list(artifact_ids),
+            run_id=run_id,
+            canvas_id=canvas_id,
         )
 
     async def sweep(self, after: Place, older_than_seconds: float, limit: int) -> Swept:
         page = await self._database.rows(
-            SQL["page_of_artifacts"], after_user=after[0], after_artifact=after[1], seconds=older_than_seconds, limit=limit
+            SQL["page_of_artifacts"],
+            after_user=after[0],
+            after_artifact=after[1],
+            seconds=older_than_seconds,
+            limit=limit,
         )
         old = [row for row in page if row["is_old"]]
         blob_keys = await self._sweep(_columns(old), older_than_seconds) if old else []
-        return Swept(blob_keys, (page[-1]["user_id"], page[-1]["artifact_id"]) if len(page) == limit else None)
+        return Swept(
+            blob_keys, (page[-1]["user_id"], page[-1]["artifact_id"]) if len(page) == limit else None
+        )
 
     async def _sweep(self, old: dict[str, list[str]], older_than_seconds: float) -> list[str]:
         lock, sweep = SQL["lock_artifacts"], SQL["sweep_artifacts"]
@@ -80,10 +102,16 @@ class PostgresArtifacts:
 
     async def unknown_blobs(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
         found = await self._database.rows(
-            SQL["unknown_blobs"], blob_keys=list(keys), made_at=list(keys.values()), seconds=older_than_seconds
+            SQL["unknown_blobs"],
+            blob_keys=list(keys),
+            made_at=list(keys.values()),
+            seconds=older_than_seconds,
         )
         return [row["blob_key"] for row in found]
 
 
 def _columns(rows: Sequence[Any]) -> dict[str, list[str]]:
-    return {"user_ids": [row["user_id"] for row in rows], "artifact_ids": [row["artifact_id"] for row in rows]}
+    return {
+        "user_ids": [row["user_id"] for row in rows],
+        "artifact_ids": [row["artifact_id"] for row in rows],
+    }

@@ -46,10 +46,15 @@ class PostgresAudit:
 
     async def end(self) -> End:
         row = await self._database.row(SQL["end_of_chain"])
-        return End(None if row["last_seq"] is None else Place(row["last_seq"], row["last_hash"]), row["newest"])
+        return End(
+            None if row["last_seq"] is None else Place(row["last_seq"], row["last_hash"]), row["newest"]
+        )
 
     async def after(self, seq: int, last: int, limit: int) -> list[Link]:
-        return [_link(row) for row in await self._database.rows(SQL["records_after"], seq=seq, last=last, limit=limit)]
+        return [
+            _link(row)
+            for row in await self._database.rows(SQL["records_after"], seq=seq, last=last, limit=limit)
+        ]
 
     async def list_records(
         self,

@@ -18,7 +18,9 @@ class Combiner(Generic[Item, Answer]):
     a transaction in the middle: the work belongs to the combiner.
     """
 
-    def __init__(self, serve: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]], *, most: int, lanes: int) -> None:
+    def __init__(
+        self, serve: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]], *, most: int, lanes: int
+    ) -> None:
         self._serve = serve
         self._most = most
         self._free_lanes = lanes

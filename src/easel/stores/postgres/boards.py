@@ -32,7 +32,9 @@ class PostgresBoards:
             stored = await _row(lent, "write_board", {**given, **told, "version": version})
             return Written(version, **stored) if stored else None
 
-    async def read(self, user_id: UserId, run_id: RunId, board: Board, *, edge_id: str | None, key: str | None) -> list[BoardValue] | None:
+    async def read(
+        self, user_id: UserId, run_id: RunId, board: Board, *, edge_id: str | None, key: str | None
+    ) -> list[BoardValue] | None:
         asked = {"user_id": user_id, "run_id": run_id, "board": board.value, "edge_id": edge_id, "key": key}
         rows = await self._database.rows(SQL["read_board"], **asked)
         return [value_of(row) for row in rows if row["key"] is not None] if rows else None

@@ -24,37 +24,65 @@ class PostgresCanvasActions:
         return await self._one("get_execution", user_id=user_id, event_id=event_id)
 
     async def of_request(self, user_id: UserId, canvas_id: CanvasId, request_id: str) -> Execution | None:
-        return await self._one("execution_of_request", user_id=user_id, canvas_id=canvas_id, request_id=request_id)
+        return await self._one(
+            "execution_of_request", user_id=user_id, canvas_id=canvas_id, request_id=request_id
+        )
 
     async def list_executions(
-        self, user_id: UserId, canvas_id: CanvasId, *, statuses: Sequence[Status], before: str | None, limit: int
+        self,
+        user_id: UserId,
+        canvas_id: CanvasId,
+        *,
+        statuses: Sequence[Status],
+        before: str | None,
+        limit: int,
     ) -> list[Execution]:
         wanted = [status.value for status in statuses]
-        return await self._some("list_executions", user_id=user_id, canvas_id=canvas_id, statuses=wanted, before=before, limit=limit)
+        return await self._some(
+            "list_executions",
+            user_id=user_id,
+            canvas_id=canvas_id,
+            statuses=wanted,
+            before=before,
+            limit=limit,
+        )
 
     async def renew(self, owner_id: str, event_ids: Sequence[str], seconds: float) -> set[str]:
-        rows = await self._database.rows(SQL["renew_executions"], owner_id=owner_id, event_ids=list(event_ids), seconds=seconds)
+        rows = await self._database.rows(
+            SQL["renew_executions"], owner_id=owner_id, event_ids=list(event_ids), seconds=seconds
+        )
         return {row["event_id"] for row in rows}
 
     async def lost(self, owner_ids: Sequence[str], asked_seconds: float, limit: int) -> list[Execution]:
-        return await self._some("lost_executions", owner_ids=list(owner_ids), asked_seconds=asked_seconds, limit=limit)
+        return await self._some(
+            "lost_executions", owner_ids=list(owner_ids), asked_seconds=asked_seconds, limit=limit
+        )
 
-    async def take_up(self, lost: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float) -> Awaited | None:
+    async def take_up(
+        self, lost: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float
+    ) -> Awaited | None:
         which = {"user_id": lost.user_id, "event_id": lost.event_id, "owner_ids": list(owner_ids)}
         row = await self._database.row(SQL["take_up_execution"], owner_id=owner_id, seconds=seconds, **which)
         return Awaited(row["run_id"], row["seconds"]) if row else None
 
     async def others_at_work(self, owner_id: str) -> list[str]:
-        return [row["owner_id"] for row in await self._database.rows(SQL["others_at_work"], owner_id=owner_id)]
+        return [
+            row["owner_id"] for row in await self._database.rows(SQL["others_at_work"], owner_id=owner_id)
+        ]
 
     async def prune(self, older_than_seconds: float) -> int:
         return len(await self._database.rows(SQL["prune_executions"], seconds=older_than_seconds))
 
     # -- what runs by itself ---------------------------------------------------------------------------------------
 
-    async def claim_refreshes(self, owner_id: str, room: int, seconds: float, *, at_work: Collection[Job], unwatched: bool) -> list[Due]:
+    async def claim_refreshes(
+        self, owner_id: str, room: int, seconds: float, *, at_work: Collection[Job], unwatched: bool
+    ) -> list[Due]:
         given = {"owner_id": owner_id, "room": room, "seconds": seconds, "unwatched": unwatched}
-        return [Due(**row) for row in await self._database.rows(SQL["claim_refreshes"], **given, **_named(at_work))]
+        return [
+            Due(**row)
+            for row in await self._database.rows(SQL["claim_refreshes"], **given, **_named(at_work))
+        ]
 
     async def next_refresh(self, *, unwatched: bool) -> float | None:
         return (await self._database.row(SQL["next_refresh"], unwatched=unwatched))["seconds"]
@@ -65,7 +93,9 @@ class PostgresCanvasActions:
     async def pull_in_refreshes(self, seconds: float) -> None:
         await self._database.rows(SQL["pull_in_refreshes"], seconds=seconds)
 
-    async def settle_refresh(self, owner_id: str, due: Due, *, failures: int, delay: float, error: Mapping[str, Any] | None = None) -> None:
+    async def settle_refresh(
+        self, owner_id: str, due: Due, *, failures: int, delay: float, error: Mapping[str, Any] | None = None
+    ) -> None:
         whose = {"user_id": due.user_id, "canvas_id": due.canvas_id, "refresh_id": due.refresh_id}
         how = {"failures": failures, "error": None if error is None else to_json(error)}
         await self._database.rows(SQL["settle_refresh"], owner_id=owner_id, delay=delay, **how, **whose)

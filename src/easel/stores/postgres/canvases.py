@@ -54,11 +54,17 @@ class PostgresCanvases:
         row = await self._database.row(SQL["get_canvas"], user_id=user_id, canvas_id=canvas_id)
         return whole_of(row) if row else None
 
-    async def list_canvases(self, user_id: UserId, *, agent_id: str | None, after: str, limit: int) -> list[Canvas]:
-        rows = await self._database.rows(SQL["list_canvases"], user_id=user_id, agent_id=agent_id, after=after, limit=limit)
+    async def list_canvases(
+        self, user_id: UserId, *, agent_id: str | None, after: str, limit: int
+    ) -> list[Canvas]:
+        rows = await self._database.rows(
+            SQL["list_canvases"], user_id=user_id, agent_id=agent_id, after=after, limit=limit
+        )
         return [canvas_of(row) for row in rows]
 
-    async def change(self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0) -> Outcome | None:
+    async def change(
+        self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0
+    ) -> Outcome | None:
         whose = {"user_id": user_id, "canvas_id": canvas_id}
         async with self._database.connection() as lent, lent.transaction():
             whole = await _locked(lent, whose)
@@ -68,7 +74,9 @@ class PostgresCanvases:
             if change is None:
                 return Outcome(whole, is_changed=False)
             given, refers_to = arguments(change)
-            grown = await _row(lent, "change_canvas", {**whose, **given, **columns(change.events), "refers_to": refers_to})
+            grown = await _row(
+                lent, "change_canvas", {**whose, **given, **columns(change.events), "refers_to": refers_to}
+            )
             await _change_beside(lent, whose, change, seconds)
             if change.step is not None:
                 await _take_step(lent, change.step, grown["revision"], seconds)
@@ -89,12 +97,17 @@ class PostgresCanvases:
 
     async def unknown_assets(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
         found = await self._database.rows(
-            SQL["unknown_assets"], blob_keys=list(keys), made_at=list(keys.values()), seconds=older_than_seconds
+            SQL["unknown_assets"],
+            blob_keys=list(keys),
+            made_at=list(keys.values()),
+            seconds=older_than_seconds,
         )
         return [row["blob_key"] for row in found]
 
     async def renew_views(self, connection_ids: Sequence[str], view_seconds: float) -> None:
-        await self._database.rows(SQL["renew_views"], connection_ids=list(connection_ids), seconds=view_seconds)
+        await self._database.rows(
+            SQL["renew_views"], connection_ids=list(connection_ids), seconds=view_seconds
+        )
 
     async def views_of(self, connection_id: str) -> list[tuple[UserId, CanvasId, View]]:
         return [_view(row) for row in await self._database.rows(SQL["views_of"], connection_id=connection_id)]
@@ -106,11 +119,17 @@ class PostgresCanvases:
 
     async def old_logs(self, older_than_seconds: float, after: LogPlace, limit: int) -> OldLogs:
         user_id, canvas_id = after
-        rows = await self._database.rows(SQL["old_logs"], seconds=older_than_seconds, user_id=user_id, canvas_id=canvas_id, limit=limit)
+        rows = await self._database.rows(
+            SQL["old_logs"], seconds=older_than_seconds, user_id=user_id, canvas_id=canvas_id, limit=limit
+        )
         return old_logs_of(rows, limit)
 
-    async def shorten(self, user_id: UserId, canvas_id: CanvasId, older_than_seconds: float, step: int) -> int:
-        row = await self._database.row(SQL["shorten_canvas"], user_id=user_id, canvas_id=canvas_id, seconds=older_than_seconds, step=step)
+    async def shorten(
+        self, user_id: UserId, canvas_id: CanvasId, older_than_seconds: float, step: int
+    ) -> int:
+        row = await self._database.row(
+            SQL["shorten_canvas"], user_id=user_id, canvas_id=canvas_id, seconds=older_than_seconds, step=step
+        )
         return row["events"]
 
     # -- the log ---------------------------------------------------------------------------------------------------
@@ -122,13 +141,17 @@ class PostgresCanvases:
     async def heads(self, keys: Sequence[str], /) -> dict[str, int]:
         whose = [parts(key) for key in keys]
         rows = await self._database.rows(
-            SQL["canvas_heads"], user_ids=[user_id for user_id, _ in whose], canvas_ids=[canvas_id for _, canvas_id in whose]
+            SQL["canvas_heads"],
+            user_ids=[user_id for user_id, _ in whose],
+            canvas_ids=[canvas_id for _, canvas_id in whose],
         )
         return {owned(row["user_id"], row["canvas_id"]): row["last_seq"] for row in rows}
 
     async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
         user_id, canvas_id = parts(key)
-        rows = await self._database.rows(SQL["canvas_after"], user_id=user_id, canvas_id=canvas_id, cursor=cursor, limit=limit)
+        rows = await self._database.rows(
+            SQL["canvas_after"], user_id=user_id, canvas_id=canvas_id, cursor=cursor, limit=limit
+        )
         return events_of(rows)
 
 
@@ -142,7 +165,9 @@ async def _locked(lent: "Connection", whose: dict[str, Any]) -> WholeCanvas | No
 async def _take_step(lent: "Connection", step: Step, revision: int, seconds: float) -> None:
     if step.waits is not None:
         whose = {"user_id": step.execution.user_id, "canvas_id": step.execution.canvas_id}
-        step.waits.check((await _row(lent, "count_waiting", {**whose, "seconds": step.waits.seconds}))["waiting"])
+        step.waits.check(
+            (await _row(lent, "count_waiting", {**whose, "seconds": step.waits.seconds}))["waiting"]
+        )
     name = "begin_execution" if step.out_of is None else "step_execution"
     if await _row(lent, name, {**step_arguments(step, revision), "seconds": seconds}) is None:
         raise Repeated if step.out_of is None else Overtaken
@@ -184,4 +209,8 @@ def _columns(assets: Sequence[Asset]) -> dict[str, list[Any]]:
 
 
 def _view(row: Any) -> tuple[UserId, CanvasId, View]:
-    return UserId(row["user_id"]), CanvasId(row["canvas_id"]), View(row["view_id"], row["client_id"], row["connection_id"])
+    return (
+        UserId(row["user_id"]),
+        CanvasId(row["canvas_id"]),
+        View(row["view_id"], row["client_id"], row["connection_id"]),
+    )

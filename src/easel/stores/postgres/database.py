@@ -53,7 +53,11 @@ def reaching() -> "Generator[None]":
     """What keeps a server from being reached, as our own: a wrong address has to be corrected, all else may pass."""
     try:
         yield
-    except (ValueError, asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as problem:
+    except (
+        ValueError,
+        asyncpg.InvalidCatalogNameError,
+        asyncpg.InvalidAuthorizationSpecificationError,
+    ) as problem:
         raise BadSettings(problem=f"EASEL_DATABASE_URL does not lead to a database: {problem}") from problem
     except Exception as problem:
         if is_passing(problem):
@@ -128,13 +132,17 @@ class PostgresDatabase:
             await lent.execute("select pg_advisory_lock($1)", MIGRATION_LOCK, timeout=120)
             try:
                 await lent.execute(migrations.CREATE_LEDGER)
-                applied = {row["version"] for row in await lent.fetch("select version from schema_migrations")}
+                applied = {
+                    row["version"] for row in await lent.fetch("select version from schema_migrations")
+                }
                 wanted = migrations.missing("postgres", applied)
                 for migration in wanted:
                     async with lent.transaction():
                         await lent.execute(migration.sql, timeout=600)
                         await lent.execute(
-                            "insert into schema_migrations (version, name) values ($1, $2)", migration.version, migration.name
+                            "insert into schema_migrations (version, name) values ($1, $2)",
+                            migration.version,
+                            migration.name,
                         )
             finally:
                 await lent.execute("select pg_advisory_unlock($1)", MIGRATION_LOCK)

@@ -34,7 +34,11 @@ class PostgresNodes:
             return Entered(entered["connected_at"], lost)
 
     async def enter_again(self, node: Node, connected_at: datetime, *, seconds: float) -> bool:
-        return bool(await self._database.rows(SQL["enter_node_again"], **columns_of(node), connected_at=connected_at, seconds=seconds))
+        return bool(
+            await self._database.rows(
+                SQL["enter_node_again"], **columns_of(node), connected_at=connected_at, seconds=seconds
+            )
+        )
 
     async def leave(self, connection_id: str) -> list[CallId]:
         async with self._database.connection() as lent, lent.transaction():
@@ -42,7 +46,9 @@ class PostgresNodes:
             return await _lost(lent, connection_id)
 
     async def renew(self, connection_ids: Sequence[str], seconds: float) -> set[str]:
-        rows = await self._database.rows(SQL["renew_nodes"], connection_ids=list(connection_ids), seconds=seconds)
+        rows = await self._database.rows(
+            SQL["renew_nodes"], connection_ids=list(connection_ids), seconds=seconds
+        )
         return {row["connection_id"] for row in rows}
 
     async def list_nodes(self, user_id: UserId) -> list[Node]:
@@ -67,7 +73,10 @@ class PostgresNodes:
         return [call_of(row) for row in await self._database.rows(SQL["take_calls"], targets=list(targets))]
 
     async def answer(self, call_id: CallId, target: str, answer: str) -> bool:
-        return await self._database.row(SQL["answer_call"], call_id=call_id, target=target, answer=answer) is not None
+        return (
+            await self._database.row(SQL["answer_call"], call_id=call_id, target=target, answer=answer)
+            is not None
+        )
 
     async def cancel(self, user_id: UserId, call_id: CallId) -> str | None:
         whose = {"user_id": user_id, "call_id": call_id}

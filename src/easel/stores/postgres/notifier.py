@@ -28,7 +28,10 @@ log = structlog.get_logger("bell")
 
 class PostgresBell:
     def __init__(self, options: dict[str, Any], timeout: float) -> None:
-        self._options: dict[str, Any] = {**options, "server_settings": {**options["server_settings"], "application_name": "easel bell"}}
+        self._options: dict[str, Any] = {
+            **options,
+            "server_settings": {**options["server_settings"], "application_name": "easel bell"},
+        }
         self._timeout = timeout
         self._listeners: list[Callable[[Ring], None]] = []
         self._outbox: dict[object, Ring] = {}
@@ -44,7 +47,9 @@ class PostgresBell:
     def ring(self, ring: Ring) -> None:
         self._tell(ring)  # who waits in this process need not wait for the round trip
         if len(self._outbox) < MOST_WAITING:
-            self._outbox[(type(ring), ring.key) if isinstance(ring, Grew) else ring] = ring  # of a growing log only the newest matters
+            self._outbox[(type(ring), ring.key) if isinstance(ring, Grew) else ring] = (
+                ring  # of a growing log only the newest matters
+            )
             self._something.set()
             self._sent.clear()
         self._start()
@@ -75,8 +80,12 @@ class PostgresBell:
             own = connection.get_server_pid()
             # A ring tells of what is durable already, so it need not be durable itself.
             await connection.execute("set synchronous_commit = off")
-            await connection.add_listener(CHANNEL, lambda _, pid, __, payload: None if pid == own else self._hear(str(payload)))
-            connection.add_termination_listener(lambda _: self._something.set())  # found out at once, not at the next check
+            await connection.add_listener(
+                CHANNEL, lambda _, pid, __, payload: None if pid == own else self._hear(str(payload))
+            )
+            connection.add_termination_listener(
+                lambda _: self._something.set()
+            )  # found out at once, not at the next check
             self.connected.set()
             while True:
                 with contextlib.suppress(TimeoutError):
@@ -86,7 +95,9 @@ class PostgresBell:
                 rings, self._outbox = self._outbox, {}
                 if rings:
                     payloads = _packed(map(to_text, rings.values()))
-                    await connection.execute("select pg_notify($1, payload) from unnest($2::text[]) payload", CHANNEL, payloads)
+                    await connection.execute(
+                        "select pg_notify($1, payload) from unnest($2::text[]) payload", CHANNEL, payloads
+                    )
                     if not self._outbox:
                         self._sent.set()
                 else:

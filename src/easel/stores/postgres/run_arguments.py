@@ -46,7 +46,11 @@ def append_arguments(batches: Sequence[Batch]) -> dict[str, list[Any]]:
     claims = [batch.claim for batch in batches]
     places = [spoken_places(batch.events) for batch in batches]
     # Only these need their session: the others leave its row alone.
-    speaking = [batch.claim for batch, spoken in zip(batches, places, strict=True) if batch.ends_as is not None or any(spoken)]
+    speaking = [
+        batch.claim
+        for batch, spoken in zip(batches, places, strict=True)
+        if batch.ends_as is not None or any(spoken)
+    ]
     return {
         "run_ids": [claim.run_id for claim in claims],
         "owner_ids": [claim.worker_id for claim in claims],

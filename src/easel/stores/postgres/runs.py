@@ -60,7 +60,9 @@ class PostgresRuns:
         return Enqueued(run_of(row), is_new=True, thread_seq=thread_seq, prefers=row["preferred_worker"])
 
     async def _under_same_key(self, new: NewRun) -> Enqueued | None:
-        row = await self._database.row(SQL["run_by_key"], user_id=new.user_id, idempotency_key=new.idempotency_key)
+        row = await self._database.row(
+            SQL["run_by_key"], user_id=new.user_id, idempotency_key=new.idempotency_key
+        )
         if row is None:
             return None
         if row["request_digest"] != new.request_digest:
@@ -72,15 +74,27 @@ class PostgresRuns:
         return run_of(row) if row else None
 
     async def list_runs(
-        self, user_id: UserId, *, session_id: SessionId | None, statuses: Sequence[Status], before: int | None, limit: int
+        self,
+        user_id: UserId,
+        *,
+        session_id: SessionId | None,
+        statuses: Sequence[Status],
+        before: int | None,
+        limit: int,
     ) -> list[Run]:
         statement = SQL["list_runs" if session_id is None else "list_session_runs"]
         wanted = [status.value for status in statuses]
-        found = await self._database.rows(statement, user_id=user_id, session_id=session_id, statuses=wanted, before=before, limit=limit)
+        found = await self._database.rows(
+            statement, user_id=user_id, session_id=session_id, statuses=wanted, before=before, limit=limit
+        )
         return [run_of(row) for row in found]
 
     async def request_cancel(
-        self, user_id: UserId, run_id: RunId, closing: Sequence[Envelope] | None, answer: Message | None = None
+        self,
+        user_id: UserId,
+        run_id: RunId,
+        closing: Sequence[Envelope] | None,
+        answer: Message | None = None,
     ) -> CancelAnswer | None:
         run = await self.get(user_id, run_id)
         if run is None:
@@ -94,14 +108,25 @@ class PostgresRuns:
             if run.is_terminal:
                 return CancelAnswer(run, changed=False)
             if run.status is Status.RUNNING:
-                return CancelAnswer(run_of((await _fetch(lent, "flag_cancel", run_id=run_id))[0]), changed=run.cancel_requested_at is None)
+                return CancelAnswer(
+                    run_of((await _fetch(lent, "flag_cancel", run_id=run_id))[0]),
+                    changed=run.cancel_requested_at is None,
+                )
             if closing is None:
                 return CancelAnswer(run, changed=False, look_again=True)
-            row = (await _fetch(lent, "cancel_queued", run_id=run_id, **closing_arguments(closing, answer)))[0]
+            row = (await _fetch(lent, "cancel_queued", run_id=run_id, **closing_arguments(closing, answer)))[
+                0
+            ]
             cancelled = run_of(row)
             passed = await _pass_turns(lent, [cancelled], [None])
             prefers = next(iter(passed.values()), None)
-            return CancelAnswer(cancelled, changed=True, turn_passed=bool(passed), thread_seq=row["thread_seq"], prefers=prefers)
+            return CancelAnswer(
+                cancelled,
+                changed=True,
+                turn_passed=bool(passed),
+                thread_seq=row["thread_seq"],
+                prefers=prefers,
+            )
 
     async def claim_queued(
         self,
@@ -114,17 +139,27 @@ class PostgresRuns:
         prefer_seconds: float = 0,
     ) -> list[Claim]:
         given = {"worker_id": worker_id, "room": room, "seconds": seconds, **_opening(opening)}
-        taken = await self._database.rows(SQL["claim_queued"], after_turn=after_turn, prefer_seconds=prefer_seconds, **given)
+        taken = await self._database.rows(
+            SQL["claim_queued"], after_turn=after_turn, prefer_seconds=prefer_seconds, **given
+        )
         return sorted((_claim(worker_id, row) for row in taken), key=lambda claim: claim.turn_no)
 
     async def claim_expired(
-        self, worker_id: WorkerId, room: int, seconds: float, *, last_chance: bool | None = None, opening: Envelope | None = None
+        self,
+        worker_id: WorkerId,
+        room: int,
+        seconds: float,
+        *,
+        last_chance: bool | None = None,
+        opening: Envelope | None = None,
     ) -> list[Claim]:
         given = {"worker_id": worker_id, "room": room, "seconds": seconds, **_opening(opening)}
         taken = await self._database.rows(SQL["claim_expired"], last_chance=last_chance, **given)
         return [_claim(worker_id, row) for row in taken]
 
-    async def claim_unheard(self, worker_id: WorkerId, heard: Collection[RunId], seconds: float, *, opened: bool) -> list[Claim]:
+    async def claim_unheard(
+        self, worker_id: WorkerId, heard: Collection[RunId], seconds: float, *, opened: bool
+    ) -> list[Claim]:
         given = {"worker_id": worker_id, "heard": list(heard), "seconds": seconds, "opened": opened}
         return [_claim(worker_id, row) for row in await self._database.rows(SQL["claim_unheard"], **given)]
 
@@ -141,7 +176,10 @@ class PostgresRuns:
         return {RunId(row["run_id"]): row["cancel_requested"] for row in held}
 
     async def cancels_asked(self, worker_id: WorkerId) -> set[RunId]:
-        return {RunId(row["run_id"]) for row in await self._database.rows(SQL["cancels_asked"], worker_id=worker_id)}
+        return {
+            RunId(row["run_id"])
+            for row in await self._database.rows(SQL["cancels_asked"], worker_id=worker_id)
+        }
 
     async def append(self, batch: Batch) -> Appended | None:
         return await self._appends.submit(batch)
@@ -164,7 +202,12 @@ class PostgresRuns:
                     passed = await _pass_turns(lent, ended, [stored[claim.run_id] for claim in ended])
         answers = {row["run_id"]: row for row in grown}
         return [
-            Appended(row["last_seq"], row["thread_seq"], row["cancel_requested"], (batch.claim.user_id, batch.claim.session_id) in passed)
+            Appended(
+                row["last_seq"],
+                row["thread_seq"],
+                row["cancel_requested"],
+                (batch.claim.user_id, batch.claim.session_id) in passed,
+            )
             if (row := answers.get(batch.claim.run_id))
             else await self._first_answer(batch)
             for batch in batches
@@ -181,10 +224,16 @@ class PostgresRuns:
             count=len(batch.events),
         )
         # Whether the turn was passed is not kept: saying so once more only rings the bell once more.
-        return Appended(row["last_seq"], row["thread_seq"], row["cancel_requested"], batch.ends_as is not None) if row else None
+        return (
+            Appended(row["last_seq"], row["thread_seq"], row["cancel_requested"], batch.ends_as is not None)
+            if row
+            else None
+        )
 
     async def hand_back(self, claim: Claim) -> bool:
-        row = await self._database.row(SQL["hand_back"], run_id=claim.run_id, worker_id=claim.worker_id, attempt=claim.attempt)
+        row = await self._database.row(
+            SQL["hand_back"], run_id=claim.run_id, worker_id=claim.worker_id, attempt=claim.attempt
+        )
         return row is not None
 
     async def bounds(self, user_id: UserId, run_id: RunId) -> Bounds | None:
@@ -192,7 +241,10 @@ class PostgresRuns:
         return Bounds(row["oldest_seq"], row["last_seq"], is_terminal(Status(row["status"]))) if row else None
 
     async def heads(self, run_ids: Sequence[RunId]) -> dict[RunId, int]:
-        return {RunId(row["run_id"]): row["last_seq"] for row in await self._database.rows(SQL["log_heads"], run_ids=list(run_ids))}
+        return {
+            RunId(row["run_id"]): row["last_seq"]
+            for row in await self._database.rows(SQL["log_heads"], run_ids=list(run_ids))
+        }
 
     async def events_after(self, run_id: RunId, cursor: int, limit: int) -> list[LoggedEvent]:
         found = await self._database.rows(SQL["events_after"], run_id=run_id, cursor=cursor, limit=limit)

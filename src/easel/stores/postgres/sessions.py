@@ -22,22 +22,33 @@ class PostgresSessions:
         self._database = database
 
     async def create(self, user_id: UserId, session_id: SessionId, title: str | None) -> Session | None:
-        row = await self._database.row(SQL["create_session"], user_id=user_id, session_id=session_id, title=title)
+        row = await self._database.row(
+            SQL["create_session"], user_id=user_id, session_id=session_id, title=title
+        )
         return session_of(row) if row else None
 
     async def get(self, user_id: UserId, session_id: SessionId) -> Session | None:
         row = await self._database.row(SQL["get_session"], user_id=user_id, session_id=session_id)
         return session_of(row) if row else None
 
-    async def list_sessions(self, user_id: UserId, *, search: str, before: tuple[datetime, SessionId] | None, limit: int) -> list[Session]:
+    async def list_sessions(
+        self, user_id: UserId, *, search: str, before: tuple[datetime, SessionId] | None, limit: int
+    ) -> list[Session]:
         at, name = before or (None, None)
         rows = await self._database.rows(
-            SQL["list_sessions"], user_id=user_id, search=wanted(search), before_at=at, before_id=name, limit=limit
+            SQL["list_sessions"],
+            user_id=user_id,
+            search=wanted(search),
+            before_at=at,
+            before_id=name,
+            limit=limit,
         )
         return [session_of(row) for row in rows]
 
     async def rename(self, user_id: UserId, session_id: SessionId, title: str) -> Session | None:
-        row = await self._database.row(SQL["rename_session"], user_id=user_id, session_id=session_id, title=title)
+        row = await self._database.row(
+            SQL["rename_session"], user_id=user_id, session_id=session_id, title=title
+        )
         return session_of(row) if row else None
 
     async def delete(self, user_id: UserId, session_id: SessionId) -> list[RunId] | None:
@@ -50,8 +61,12 @@ class PostgresSessions:
             await lent.execute(SQL["delete_session"].sql, *SQL["delete_session"].arguments(whose))
             return [RunId(row["run_id"]) for row in gone]
 
-    async def messages(self, user_id: UserId, session_id: SessionId, *, before: int | None, limit: int) -> list[StoredMessage]:
-        rows = await self._database.rows(SQL["list_messages"], user_id=user_id, session_id=session_id, before=before, limit=limit)
+    async def messages(
+        self, user_id: UserId, session_id: SessionId, *, before: int | None, limit: int
+    ) -> list[StoredMessage]:
+        rows = await self._database.rows(
+            SQL["list_messages"], user_id=user_id, session_id=session_id, before=before, limit=limit
+        )
         return [message_of(row) for row in reversed(rows)]
 
     async def bounds(self, user_id: UserId, session_id: str, /) -> Bounds | None:
@@ -61,11 +76,15 @@ class PostgresSessions:
     async def heads(self, keys: Sequence[str], /) -> dict[str, int]:
         whose = [parts(key) for key in keys]
         rows = await self._database.rows(
-            SQL["thread_heads"], user_ids=[user_id for user_id, _ in whose], session_ids=[session_id for _, session_id in whose]
+            SQL["thread_heads"],
+            user_ids=[user_id for user_id, _ in whose],
+            session_ids=[session_id for _, session_id in whose],
         )
         return {owned(row["user_id"], row["session_id"]): row["last_thread_seq"] for row in rows}
 
     async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
         user_id, session_id = parts(key)
-        rows = await self._database.rows(SQL["thread_after"], user_id=user_id, session_id=session_id, cursor=cursor, limit=limit)
+        rows = await self._database.rows(
+            SQL["thread_after"], user_id=user_id, session_id=session_id, cursor=cursor, limit=limit
+        )
         return events_of(rows)

@@ -20,4 +20,7 @@ class PostgresSignIns:
         await self._database.rows(SQL["end_sign_in"], user_id=user_id, sign_in_id=sign_in_id, seconds=seconds)
 
     async def ended(self, sign_in_ids: Sequence[str]) -> set[str]:
-        return {row["sign_in_id"] for row in await self._database.rows(SQL["ended_sign_ins"], sign_in_ids=list(sign_in_ids))}
+        return {
+            row["sign_in_id"]
+            for row in await self._database.rows(SQL["ended_sign_ins"], sign_in_ids=list(sign_in_ids))
+        }

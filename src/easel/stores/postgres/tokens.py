@@ -29,7 +29,10 @@ class PostgresTokens:
         return await self._one("token_of_id", token_id=token_id)
 
     async def valid(self, token_ids: Sequence[str]) -> set[str]:
-        return {row["token_id"] for row in await self._database.rows(SQL["valid_tokens"], token_ids=list(token_ids))}
+        return {
+            row["token_id"]
+            for row in await self._database.rows(SQL["valid_tokens"], token_ids=list(token_ids))
+        }
 
     async def list_tokens(self, user_id: UserId | None) -> list[Token]:
         return [token_of(row) for row in await self._database.rows(SQL["list_tokens"], user_id=user_id)]

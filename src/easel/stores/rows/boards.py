@@ -35,4 +35,6 @@ def value_of(row: Row, time: Time = None) -> BoardValue:
     if time is not None:
         created_at, updated_at = time(created_at), time(updated_at)
     place = Place(Board(row["board"]), row["edge_id"], row["key"])
-    return BoardValue(place, row["value"], row["version"], row["agent_id"], row["node_id"], created_at, updated_at)
+    return BoardValue(
+        place, row["value"], row["version"], row["agent_id"], row["node_id"], created_at, updated_at
+    )

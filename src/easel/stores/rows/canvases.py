@@ -19,7 +19,10 @@ from easel.stores.rows.runs import Row, Time, canvas_of
 
 def whole_of(row: Row, time: Time = None) -> WholeCanvas:
     assets = [Asset(*one) for one in msgspec.json.decode(row["assets"])]
-    views = [View(view_id, client_id, held_by, bool(is_live)) for view_id, client_id, held_by, is_live in msgspec.json.decode(row["views"])]
+    views = [
+        View(view_id, client_id, held_by, bool(is_live))
+        for view_id, client_id, held_by, is_live in msgspec.json.decode(row["views"])
+    ]
     failing = [Failing(*one) for one in msgspec.json.decode(row["failing"])]
     return WholeCanvas(canvas_of(row, time), assets, views, failing)
 
@@ -42,7 +45,9 @@ def arguments(change: Change) -> tuple[dict[str, Any], list[str]]:
         "is_accepted": change.is_accepted,
         "step": int(change.is_mutation),
     }
-    spoken_of = frozenset[str]().union(*(event.refers_to for event in change.events), mentioned(spec or ""), mentioned(state or ""))
+    spoken_of = frozenset[str]().union(
+        *(event.refers_to for event in change.events), mentioned(spec or ""), mentioned(state or "")
+    )
     if change.step is not None:
         answer = change.step.execution.answer
         spoken_of |= mentioned(to_json(change.step.execution.resolved)) | mentioned(to_json(answer))
@@ -91,15 +96,27 @@ _TIMES = ("created_at", "started_at", "ended_at")
 
 
 def execution_of(row: Row, time: Time = None) -> Execution:
-    times: dict[str, Any] = {name: row[name] if time is None or row[name] is None else time(row[name]) for name in _TIMES}
-    decoded: dict[str, Any] = {
-        name: None if row[name] is None else msgspec.json.decode(row[name]) for name in ("actor", "resolved", "answer")
+    times: dict[str, Any] = {
+        name: row[name] if time is None or row[name] is None else time(row[name]) for name in _TIMES
     }
-    return Execution(status=Status(row["status"]), **{name: row[name] for name in _OF_EXECUTION}, **times, **decoded)
+    decoded: dict[str, Any] = {
+        name: None if row[name] is None else msgspec.json.decode(row[name])
+        for name in ("actor", "resolved", "answer")
+    }
+    return Execution(
+        status=Status(row["status"]), **{name: row[name] for name in _OF_EXECUTION}, **times, **decoded
+    )
 
 
 def changed(
-    whole: WholeCanvas, change: Change, *, revision: int, last_seq: int, spec_revision: int, is_accepted: bool, updated_at: datetime
+    whole: WholeCanvas,
+    change: Change,
+    *,
+    revision: int,
+    last_seq: int,
+    spec_revision: int,
+    is_accepted: bool,
+    updated_at: datetime,
 ) -> Outcome:
     """The canvas as it lies there now, without reading it again."""
     before = whole.canvas
@@ -108,7 +125,9 @@ def changed(
         canvas_id=before.canvas_id,
         agent_id=before.agent_id,
         title=before.title if change.title is None else change.title,
-        owner_session_key=before.owner_session_key if change.owner_session_key is None else change.owner_session_key,
+        owner_session_key=before.owner_session_key
+        if change.owner_session_key is None
+        else change.owner_session_key,
         spec_json=before.spec_json if change.spec is None else to_json(change.spec),
         state=before.state if change.state is None else change.state,
         revision=revision,
@@ -126,7 +145,11 @@ def changed(
     kept = {one.blob_key for one in assets.values()}
     left = [one.blob_key for one in whole.assets if one.blob_key not in kept]
     return Outcome(
-        WholeCanvas(canvas, [assets[path] for path in sorted(assets)], [*views, *([change.opened] if change.opened else [])]),
+        WholeCanvas(
+            canvas,
+            [assets[path] for path in sorted(assets)],
+            [*views, *([change.opened] if change.opened else [])],
+        ),
         is_changed=True,
         left=left,
     )

@@ -25,7 +25,10 @@ def as_it_is(time: Any) -> datetime:
 
 
 def columns_of(node: Node) -> dict[str, Any]:
-    tools = [[one.name, one.description, one.schema, one.read_only, one.idempotent, one.destructive] for one in node.tools.values()]
+    tools = [
+        [one.name, one.description, one.schema, one.read_only, one.idempotent, one.destructive]
+        for one in node.tools.values()
+    ]
     return {
         "user_id": node.user_id,
         "node_id": node.node_id,

@@ -27,7 +27,14 @@ _OF_MESSAGE = tuple(field.name for field in fields(StoredMessage))
 
 def run_of(row: Row, time: Time = None) -> Run:
     """The columns are named like the fields."""
-    given = _timed({name: row[name] for name in _OF_RUN}, time, "created_at", "started_at", "finished_at", "cancel_requested_at")
+    given = _timed(
+        {name: row[name] for name in _OF_RUN},
+        time,
+        "created_at",
+        "started_at",
+        "finished_at",
+        "cancel_requested_at",
+    )
     given["status"] = Status(given["status"])
     return Run(**given)
 
@@ -60,9 +67,14 @@ def message_of(row: Row, time: Time = None) -> StoredMessage:
     return StoredMessage(**{**given, "content": msgspec.json.decode(given["content"])})
 
 
-def events_of(rows: Iterable[Sequence[Any]], time: Callable[[Any], datetime] = lambda at: at) -> list[LoggedEvent]:
+def events_of(
+    rows: Iterable[Sequence[Any]], time: Callable[[Any], datetime] = lambda at: at
+) -> list[LoggedEvent]:
     """A page of any log: seq, type, visibility, time and data, in this order."""
-    return [LoggedEvent(seq, event_type, VISIBILITY[visible], time(at), data) for seq, event_type, visible, at, data in rows]
+    return [
+        LoggedEvent(seq, event_type, VISIBILITY[visible], time(at), data)
+        for seq, event_type, visible, at, data in rows
+    ]
 
 
 def _timed(given: dict[str, Any], time: Time, *names: str) -> dict[str, Any]:

@@ -32,9 +32,13 @@ class SqliteArtifacts:
         return await self._database.write(work)
 
     async def withdraw(self, user_id: UserId, begun: ArtifactId) -> None:
-        await self._database.write(lambda connection: _rows(connection, "withdraw_artifact", user_id=user_id, artifact_id=begun))
+        await self._database.write(
+            lambda connection: _rows(connection, "withdraw_artifact", user_id=user_id, artifact_id=begun)
+        )
 
-    async def settle(self, user_id: UserId, begun: ArtifactId, new: NewArtifact, lost_key: str | None) -> Artifact | None:
+    async def settle(
+        self, user_id: UserId, begun: ArtifactId, new: NewArtifact, lost_key: str | None
+    ) -> Artifact | None:
         def work(connection: sqlite3.Connection) -> Artifact | None:
             if not _rows(connection, "withdraw_artifact", user_id=user_id, artifact_id=begun):
                 return None
@@ -45,34 +49,52 @@ class SqliteArtifacts:
 
     async def mark_stored(self, user_id: UserId, put: Sequence[Artifact]) -> set[ArtifactId]:
         def work(connection: sqlite3.Connection) -> set[ArtifactId]:
-            given = [{"user_id": user_id, "artifact_id": one.artifact_id, "blob_key": one.blob_key} for one in put]
+            given = [
+                {"user_id": user_id, "artifact_id": one.artifact_id, "blob_key": one.blob_key} for one in put
+            ]
             marked = [_rows(connection, "mark_stored", now=self._database.clock(), **one) for one in given]
             return {ArtifactId(row["artifact_id"]) for rows in marked for row in rows}
 
         return await self._database.write(work)
 
     async def get(self, user_id: UserId, artifact_id: ArtifactId) -> Artifact | None:
-        found = await self._database.read(lambda lane: _rows(lane, "get_artifact", user_id=user_id, artifact_id=artifact_id))
+        found = await self._database.read(
+            lambda lane: _rows(lane, "get_artifact", user_id=user_id, artifact_id=artifact_id)
+        )
         return _artifact(found[0]) if found else None
 
     async def refer(
-        self, user_id: UserId, artifact_ids: Sequence[ArtifactId], *, run_id: RunId | None = None, canvas_id: CanvasId | None = None
+        self,
+        user_id: UserId,
+        artifact_ids: Sequence[ArtifactId],
+        *,
+        run_id: RunId | None = None,
+        canvas_id: CanvasId | None = None,
     ) -> None:
-        given = {"user_id": user_id, "artifact_ids": _json(artifact_ids), "run_id": run_id, "canvas_id": canvas_id}
+        given = {
+            "user_id": user_id,
+            "artifact_ids": _json(artifact_ids),
+            "run_id": run_id,
+            "canvas_id": canvas_id,
+        }
         await self._database.write(lambda connection: _rows(connection, "refer_to_artifacts", **given))
 
     async def sweep(self, after: Place, older_than_seconds: float, limit: int) -> Swept:
         before = self._database.clock() - microseconds(older_than_seconds)
         given = {"after_user": after[0], "after_artifact": after[1], "before": before, "limit": limit}
         page = await self._database.read(lambda connection: _rows(connection, "page_of_artifacts", **given))
-        old = [{"user_id": row["user_id"], "artifact_id": row["artifact_id"]} for row in page if row["is_old"]]
+        old = [
+            {"user_id": row["user_id"], "artifact_id": row["artifact_id"]} for row in page if row["is_old"]
+        ]
 
         def work(connection: sqlite3.Connection) -> list[str]:
             swept = [_rows(connection, "sweep_artifact", before=before, **one) for one in old]
             return [row["blob_key"] for rows in swept for row in rows]
 
         blob_keys = await self._database.write(work) if old else []
-        return Swept(blob_keys, (page[-1]["user_id"], page[-1]["artifact_id"]) if len(page) == limit else None)
+        return Swept(
+            blob_keys, (page[-1]["user_id"], page[-1]["artifact_id"]) if len(page) == limit else None
+        )
 
     async def unknown_blobs(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
         given = {

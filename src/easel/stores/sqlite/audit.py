@@ -37,7 +37,9 @@ class SqliteAudit:
 
     async def end(self) -> End:
         row = (await self._rows("end_of_chain"))[0]
-        return End(None if row["last_seq"] is None else Place(row["last_seq"], row["last_hash"]), row["newest"])
+        return End(
+            None if row["last_seq"] is None else Place(row["last_seq"], row["last_hash"]), row["newest"]
+        )
 
     async def after(self, seq: int, last: int, limit: int) -> list[Link]:
         return [_link(row) for row in await self._rows("records_after", seq=seq, last=last, limit=limit)]
@@ -64,7 +66,9 @@ class SqliteAudit:
         return [_link(row) for row in found]
 
     async def _rows(self, name: str, **given: Any) -> list[Row]:
-        return await self._database.read(lambda connection: connection.execute(SQL[name].sql, given).fetchall())
+        return await self._database.read(
+            lambda connection: connection.execute(SQL[name].sql, given).fetchall()
+        )
 
 
 class AuditReader:
@@ -72,7 +76,9 @@ class AuditReader:
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
-            raise BadSettings(problem=f"There is no database at {path}; name its folder with --data, or set EASEL_DATABASE_URL.")
+            raise BadSettings(
+                problem=f"There is no database at {path}; name its folder with --data, or set EASEL_DATABASE_URL."
+            )
         self._lanes = ReadLanes("audit", Connector(path, "full", BUSY_SECONDS).reader, 1)
         self.audit = SqliteAudit(self)
 

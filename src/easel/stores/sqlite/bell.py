@@ -17,7 +17,9 @@ class LocalBell:
     def ring(self, ring: Ring) -> None:
         if not self._rung:
             asyncio.get_running_loop().call_soon(self._tell)
-        self._rung[ring.run_id if isinstance(ring, RunGrew) else ring] = ring  # of a growing log only the newest matters
+        self._rung[ring.run_id if isinstance(ring, RunGrew) else ring] = (
+            ring  # of a growing log only the newest matters
+        )
 
     def _tell(self) -> None:
         rung, self._rung = self._rung, {}

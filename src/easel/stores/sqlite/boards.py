@@ -26,15 +26,21 @@ class SqliteBoards:
         self._database = database
 
     async def write(self, write: BoardWrite, claim: Claim | None = None) -> Written | None:
-        return await self._database.write(lambda connection: _write(connection, write, claim, self._database.clock()))
+        return await self._database.write(
+            lambda connection: _write(connection, write, claim, self._database.clock())
+        )
 
-    async def read(self, user_id: UserId, run_id: RunId, board: Board, *, edge_id: str | None, key: str | None) -> list[BoardValue] | None:
+    async def read(
+        self, user_id: UserId, run_id: RunId, board: Board, *, edge_id: str | None, key: str | None
+    ) -> list[BoardValue] | None:
         asked = {"user_id": user_id, "run_id": run_id, "board": board.value, "edge_id": edge_id, "key": key}
         rows = await self._database.read(lambda connection: _rows(connection, "read_board", asked))
         return [value_of(row, time_of) for row in rows if row["key"] is not None] if rows else None
 
 
-def _write(connection: sqlite3.Connection, write: BoardWrite, claim: Claim | None, now: int) -> Written | None:
+def _write(
+    connection: sqlite3.Connection, write: BoardWrite, claim: Claim | None, now: int
+) -> Written | None:
     given: dict[str, Any] = {**arguments(write, claim), "now": now}
     artifact_ids = given.pop("artifact_ids")
     found = _row(connection, "find_place", given)
@@ -45,7 +51,12 @@ def _write(connection: sqlite3.Connection, write: BoardWrite, claim: Claim | Non
     if place is None:
         return None
     event = write.event(version)
-    told = {"seq": place["last_seq"], "event_type": event.type, "visibility": event.visibility.value, "payload": event.json}
+    told = {
+        "seq": place["last_seq"],
+        "event_type": event.type,
+        "visibility": event.visibility.value,
+        "payload": event.json,
+    }
     [stored] = _rows(connection, "keep_value", {**given, "version": version})
     _rows(connection, "add_event", {**given, **told, "version": version})
     for artifact_id in artifact_ids:

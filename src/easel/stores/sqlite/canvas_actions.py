@@ -26,24 +26,45 @@ class SqliteCanvasActions:
         return await self._one("get_execution", user_id=user_id, event_id=event_id)
 
     async def of_request(self, user_id: UserId, canvas_id: CanvasId, request_id: str) -> Execution | None:
-        return await self._one("execution_of_request", user_id=user_id, canvas_id=canvas_id, request_id=request_id)
+        return await self._one(
+            "execution_of_request", user_id=user_id, canvas_id=canvas_id, request_id=request_id
+        )
 
     async def list_executions(
-        self, user_id: UserId, canvas_id: CanvasId, *, statuses: Sequence[Status], before: str | None, limit: int
+        self,
+        user_id: UserId,
+        canvas_id: CanvasId,
+        *,
+        statuses: Sequence[Status],
+        before: str | None,
+        limit: int,
     ) -> list[Execution]:
         wanted = to_json([status.value for status in statuses])
-        return await self._some("list_executions", user_id=user_id, canvas_id=canvas_id, statuses=wanted, before=before, limit=limit)
+        return await self._some(
+            "list_executions",
+            user_id=user_id,
+            canvas_id=canvas_id,
+            statuses=wanted,
+            before=before,
+            limit=limit,
+        )
 
     async def renew(self, owner_id: str, event_ids: Sequence[str], seconds: float) -> set[str]:
         until = self._database.clock() + microseconds(seconds)
-        rows = await self._write("renew_executions", owner_id=owner_id, event_ids=to_json(list(event_ids)), until=until)
+        rows = await self._write(
+            "renew_executions", owner_id=owner_id, event_ids=to_json(list(event_ids)), until=until
+        )
         return {row["event_id"] for row in rows}
 
     async def lost(self, owner_ids: Sequence[str], asked_seconds: float, limit: int) -> list[Execution]:
         asked_before = self._database.clock() - microseconds(asked_seconds)
-        return await self._some("lost_executions", owner_ids=to_json(list(owner_ids)), asked_before=asked_before, limit=limit)
+        return await self._some(
+            "lost_executions", owner_ids=to_json(list(owner_ids)), asked_before=asked_before, limit=limit
+        )
 
-    async def take_up(self, lost: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float) -> Awaited | None:
+    async def take_up(
+        self, lost: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float
+    ) -> Awaited | None:
         which = {"user_id": lost.user_id, "event_id": lost.event_id, "owner_ids": to_json(list(owner_ids))}
         rows = await self._write("take_up_execution", owner_id=owner_id, **which, **self._until(seconds))
         return Awaited(rows[0]["run_id"], rows[0]["seconds"]) if rows else None
@@ -52,17 +73,27 @@ class SqliteCanvasActions:
         return [row["owner_id"] for row in await self._read("others_at_work", owner_id=owner_id)]
 
     async def prune(self, older_than_seconds: float) -> int:
-        return len(await self._write("prune_executions", before=self._database.clock() - microseconds(older_than_seconds)))
+        return len(
+            await self._write(
+                "prune_executions", before=self._database.clock() - microseconds(older_than_seconds)
+            )
+        )
 
     # -- what runs by itself ---------------------------------------------------------------------------------------
 
-    async def claim_refreshes(self, owner_id: str, room: int, seconds: float, *, at_work: Collection[Job], unwatched: bool) -> list[Due]:
+    async def claim_refreshes(
+        self, owner_id: str, room: int, seconds: float, *, at_work: Collection[Job], unwatched: bool
+    ) -> list[Due]:
         there = {"at_work": to_json(list(at_work)), "unwatched": unwatched}
-        rows = await self._write("claim_refreshes", owner_id=owner_id, room=room, **there, **self._until(seconds))
+        rows = await self._write(
+            "claim_refreshes", owner_id=owner_id, room=room, **there, **self._until(seconds)
+        )
         return [Due(**dict(row)) for row in rows]
 
     async def next_refresh(self, *, unwatched: bool) -> float | None:
-        return (await self._read("next_refresh", now=self._database.clock(), unwatched=unwatched))[0]["seconds"]
+        return (await self._read("next_refresh", now=self._database.clock(), unwatched=unwatched))[0][
+            "seconds"
+        ]
 
     async def renew_refreshes(self, owner_id: str, jobs: Collection[Job], seconds: float) -> None:
         until = self._database.clock() + microseconds(seconds)
@@ -71,11 +102,15 @@ class SqliteCanvasActions:
     async def pull_in_refreshes(self, seconds: float) -> None:
         await self._write("pull_in_refreshes", **self._until(seconds))
 
-    async def settle_refresh(self, owner_id: str, due: Due, *, failures: int, delay: float, error: Mapping[str, Any] | None = None) -> None:
+    async def settle_refresh(
+        self, owner_id: str, due: Due, *, failures: int, delay: float, error: Mapping[str, Any] | None = None
+    ) -> None:
         whose = {"user_id": due.user_id, "canvas_id": due.canvas_id, "refresh_id": due.refresh_id}
         now = self._database.clock()
         how = {"failures": failures, "error": None if error is None else to_json(error)}
-        await self._write("settle_refresh", owner_id=owner_id, next_at=now + microseconds(delay), now=now, **how, **whose)
+        await self._write(
+            "settle_refresh", owner_id=owner_id, next_at=now + microseconds(delay), now=now, **how, **whose
+        )
 
     def _until(self, seconds: float) -> dict[str, int]:
         now = self._database.clock()
@@ -85,7 +120,9 @@ class SqliteCanvasActions:
         return next(iter(await self._some(name, **given)), None)
 
     async def _some(self, name: str, **given: Any) -> list[Execution]:
-        return [execution_of(row, time_of) for row in await self._read(name, now=self._database.clock(), **given)]
+        return [
+            execution_of(row, time_of) for row in await self._read(name, now=self._database.clock(), **given)
+        ]
 
     async def _read(self, name: str, **given: Any) -> list[Any]:
         return await self._database.read(lambda connection: _rows(connection, name, **given))

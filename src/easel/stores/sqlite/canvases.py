@@ -37,7 +37,12 @@ class SqliteCanvases:
 
     async def create(self, new: NewCanvas, event: Envelope) -> WholeCanvas | None:
         whose = {"user_id": new.user_id, "canvas_id": new.canvas_id}
-        named = {"agent_id": new.agent_id, "title": new.title, "owner_session_key": new.owner_session_key, "is_accepted": new.is_accepted}
+        named = {
+            "agent_id": new.agent_id,
+            "title": new.title,
+            "owner_session_key": new.owner_session_key,
+            "is_accepted": new.is_accepted,
+        }
         stored = {"spec": to_json(new.spec), "state": to_json(new.state)}
         refers_to = event.refers_to | mentioned(stored["spec"]) | mentioned(stored["state"])
 
@@ -56,14 +61,20 @@ class SqliteCanvases:
         return await self._database.write(work)
 
     async def get(self, user_id: UserId, canvas_id: CanvasId) -> WholeCanvas | None:
-        rows = await self._read("get_canvas", user_id=user_id, canvas_id=canvas_id, now=self._database.clock())
+        rows = await self._read(
+            "get_canvas", user_id=user_id, canvas_id=canvas_id, now=self._database.clock()
+        )
         return whole_of(rows[0], time_of) if rows else None
 
-    async def list_canvases(self, user_id: UserId, *, agent_id: str | None, after: str, limit: int) -> list[Canvas]:
+    async def list_canvases(
+        self, user_id: UserId, *, agent_id: str | None, after: str, limit: int
+    ) -> list[Canvas]:
         rows = await self._read("list_canvases", user_id=user_id, agent_id=agent_id, after=after, limit=limit)
         return [canvas_of(row, time_of) for row in rows]
 
-    async def change(self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0) -> Outcome | None:
+    async def change(
+        self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0
+    ) -> Outcome | None:
         whose = {"user_id": user_id, "canvas_id": canvas_id}
 
         def work(connection: sqlite3.Connection) -> Outcome | None:
@@ -79,7 +90,9 @@ class SqliteCanvases:
             _log(connection, {**whose, "now": now}, change.events, grown["last_seq"], refers_to)
             _change_beside(connection, whose, change, now + microseconds(seconds), now)
             if change.step is not None:
-                _take_step(connection, change.step, grown["revision"], now=now, until=now + microseconds(seconds))
+                _take_step(
+                    connection, change.step, grown["revision"], now=now, until=now + microseconds(seconds)
+                )
             return changed(
                 whole,
                 change,
@@ -110,34 +123,49 @@ class SqliteCanvases:
 
     async def unknown_assets(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
         made = msgspec.json.encode([(key, microseconds_of(at)) for key, at in keys.items()]).decode()
-        found = await self._read("unknown_assets", keys=made, before=self._database.clock() - microseconds(older_than_seconds))
+        found = await self._read(
+            "unknown_assets", keys=made, before=self._database.clock() - microseconds(older_than_seconds)
+        )
         return [row["blob_key"] for row in found]
 
     async def renew_views(self, connection_ids: Sequence[str], view_seconds: float) -> None:
         named = msgspec.json.encode(list(connection_ids)).decode()
         until = self._database.clock() + microseconds(view_seconds)
-        await self._database.write(lambda connection: _rows(connection, "renew_views", connection_ids=named, expires_at=until))
+        await self._database.write(
+            lambda connection: _rows(connection, "renew_views", connection_ids=named, expires_at=until)
+        )
 
     async def views_of(self, connection_id: str) -> list[tuple[UserId, CanvasId, View]]:
         return [_view(row) for row in await self._read("views_of", connection_id=connection_id)]
 
     async def expired_views(self, limit: int) -> list[tuple[UserId, CanvasId, View]]:
-        return [_view(row) for row in await self._read("expired_views", now=self._database.clock(), limit=limit)]
+        return [
+            _view(row) for row in await self._read("expired_views", now=self._database.clock(), limit=limit)
+        ]
 
     # -- what is old -----------------------------------------------------------------------------------------------
 
     async def old_logs(self, older_than_seconds: float, after: LogPlace, limit: int) -> OldLogs:
         user_id, canvas_id = after
         before = self._database.clock() - microseconds(older_than_seconds)
-        return old_logs_of(await self._read("old_logs", before=before, user_id=user_id, canvas_id=canvas_id, limit=limit), limit)
+        return old_logs_of(
+            await self._read("old_logs", before=before, user_id=user_id, canvas_id=canvas_id, limit=limit),
+            limit,
+        )
 
-    async def shorten(self, user_id: UserId, canvas_id: CanvasId, older_than_seconds: float, step: int) -> int:
+    async def shorten(
+        self, user_id: UserId, canvas_id: CanvasId, older_than_seconds: float, step: int
+    ) -> int:
         whose = {"user_id": user_id, "canvas_id": canvas_id}
 
         def work(connection: sqlite3.Connection) -> int:
             before = self._database.clock() - microseconds(older_than_seconds)
             rows = _rows(connection, "shorten_canvas", before=before, step=step, **whose)
-            return len(_rows(connection, "drop_canvas_events", oldest_seq=rows[0]["oldest_seq"], **whose)) if rows else 0
+            return (
+                len(_rows(connection, "drop_canvas_events", oldest_seq=rows[0]["oldest_seq"], **whose))
+                if rows
+                else 0
+            )
 
         return await self._database.write(work)
 
@@ -148,12 +176,16 @@ class SqliteCanvases:
         return Bounds(rows[0]["oldest_seq"], rows[0]["last_seq"], ended=False) if rows else None
 
     async def heads(self, keys: Sequence[str], /) -> dict[str, int]:
-        rows = await self._read("canvas_heads", canvases=msgspec.json.encode([parts(key) for key in keys]).decode())
+        rows = await self._read(
+            "canvas_heads", canvases=msgspec.json.encode([parts(key) for key in keys]).decode()
+        )
         return {owned(row["user_id"], row["canvas_id"]): row["last_seq"] for row in rows}
 
     async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
         user_id, canvas_id = parts(key)
-        rows = await self._read("canvas_after", user_id=user_id, canvas_id=canvas_id, cursor=cursor, limit=limit)
+        rows = await self._read(
+            "canvas_after", user_id=user_id, canvas_id=canvas_id, cursor=cursor, limit=limit
+        )
         return events_of(rows, time_of)
 
     async def _read(self, name: str, **given: Any) -> list[Any]:
@@ -165,15 +197,31 @@ def _rows(connection: sqlite3.Connection, name: str, **given: Any) -> list[Any]:
 
 
 def _log(
-    connection: sqlite3.Connection, place: dict[str, Any], events: Sequence[Envelope], last_seq: int, refers_to: Iterable[str]
+    connection: sqlite3.Connection,
+    place: dict[str, Any],
+    events: Sequence[Envelope],
+    last_seq: int,
+    refers_to: Iterable[str],
 ) -> None:
     stored = [
-        {"seq": seq, "event_type": event.type, "visibility": event.visibility.value, "payload": event.json, **place}
+        {
+            "seq": seq,
+            "event_type": event.type,
+            "visibility": event.visibility.value,
+            "payload": event.json,
+            **place,
+        }
         for seq, event in enumerate(events, last_seq - len(events) + 1)
     ]
     connection.executemany(SQL["add_canvas_event"].sql, stored)
     for artifact_id in sorted(refers_to):
-        _rows(connection, "refer_to", artifact_id=artifact_id, user_id=place["user_id"], canvas_id=place["canvas_id"])
+        _rows(
+            connection,
+            "refer_to",
+            artifact_id=artifact_id,
+            user_id=place["user_id"],
+            canvas_id=place["canvas_id"],
+        )
 
 
 def _whole(connection: sqlite3.Connection, whose: dict[str, Any], now: int) -> WholeCanvas | None:
@@ -184,17 +232,30 @@ def _whole(connection: sqlite3.Connection, whose: dict[str, Any], now: int) -> W
 def _take_step(connection: sqlite3.Connection, step: Step, revision: int, *, now: int, until: int) -> None:
     if step.waits is not None:
         whose = {"user_id": step.execution.user_id, "canvas_id": step.execution.canvas_id}
-        step.waits.check(_rows(connection, "count_waiting", since=now - microseconds(step.waits.seconds), **whose)[0]["waiting"])
+        step.waits.check(
+            _rows(connection, "count_waiting", since=now - microseconds(step.waits.seconds), **whose)[0][
+                "waiting"
+            ]
+        )
     name = "begin_execution" if step.out_of is None else "step_execution"
-    if not connection.execute(SQL[name].sql, {"now": now, "until": until, **step_arguments(step, revision)}).rowcount:
+    if not connection.execute(
+        SQL[name].sql, {"now": now, "until": until, **step_arguments(step, revision)}
+    ).rowcount:
         raise Repeated if step.out_of is None else Overtaken
 
 
 def _job(job: Refresh) -> dict[str, Any]:
-    return {"refresh_id": job.refresh_id, "action_id": job.action_id, "every_ms": job.every_ms, "only_watched": int(job.only_watched)}
+    return {
+        "refresh_id": job.refresh_id,
+        "action_id": job.action_id,
+        "every_ms": job.every_ms,
+        "only_watched": int(job.only_watched),
+    }
 
 
-def _change_beside(connection: sqlite3.Connection, whose: dict[str, Any], change: Change, expires_at: int, now: int) -> None:
+def _change_beside(
+    connection: sqlite3.Connection, whose: dict[str, Any], change: Change, expires_at: int, now: int
+) -> None:
     if change.refreshes is not None:
         kept = to_json([to_json(list(_job(job).values())) for job in change.refreshes])
         _rows(connection, "drop_refreshes", kept=kept, **whose)
@@ -211,4 +272,8 @@ def _change_beside(connection: sqlite3.Connection, whose: dict[str, Any], change
 
 
 def _view(row: Any) -> tuple[UserId, CanvasId, View]:
-    return UserId(row["user_id"]), CanvasId(row["canvas_id"]), View(row["view_id"], row["client_id"], row["connection_id"])
+    return (
+        UserId(row["user_id"]),
+        CanvasId(row["canvas_id"]),
+        View(row["view_id"], row["client_id"], row["connection_id"]),
+    )

@@ -55,7 +55,9 @@ class Connector:
     busy_seconds: float
 
     def writer(self) -> sqlite3.Connection:
-        return self._connect(_FOR_EVERYONE + _FOR_THE_WRITER + (_FOR_FULL if self.synchronous == "full" else _FOR_NORMAL))
+        return self._connect(
+            _FOR_EVERYONE + _FOR_THE_WRITER + (_FOR_FULL if self.synchronous == "full" else _FOR_NORMAL)
+        )
 
     def reader(self) -> sqlite3.Connection:
         return self._connect(_FOR_EVERYONE + _FOR_READERS)

@@ -96,9 +96,13 @@ async def open_sqlite(
     """Opens or makes the file, for this process alone. `migrate()` comes next."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         oldest = ".".join(map(str, OLDEST_SQLITE))
-        raise BadSettings(problem=f"Easel needs SQLite {oldest} or newer; this Python has {sqlite3.sqlite_version}.")
+        raise BadSettings(
+            problem=f"Easel needs SQLite {oldest} or newer; this Python has {sqlite3.sqlite_version}."
+        )
     if synchronous not in SYNCHRONOUS:
-        raise BadSettings(problem=f"EASEL_SQLITE_SYNCHRONOUS is {' or '.join(SYNCHRONOUS)}, not {synchronous!r}.")
+        raise BadSettings(
+            problem=f"EASEL_SQLITE_SYNCHRONOUS is {' or '.join(SYNCHRONOUS)}, not {synchronous!r}."
+        )
     lock = await asyncio.to_thread(_prepare, path)
     database = SqliteDatabase(path, Connector(path, synchronous, busy_seconds), clock, lock)
     try:
@@ -121,7 +125,9 @@ def _prepare(path: Path) -> IO[str]:
         raise
     if start and start != _MAGIC:
         lock.close()
-        raise BadSettings(problem=f"{path} is not a SQLite database; move it away or set EASEL_DATA to another folder.")
+        raise BadSettings(
+            problem=f"{path} is not a SQLite database; move it away or set EASEL_DATA to another folder."
+        )
     return lock
 
 
@@ -146,12 +152,16 @@ def _locked(folder: Path) -> IO[str]:
 
 def _apply_missing(connection: sqlite3.Connection) -> list[str]:
     connection.execute(migrations.CREATE_LEDGER)
-    applied = {row["version"] for row in connection.execute("select version from schema_migrations").fetchall()}
+    applied = {
+        row["version"] for row in connection.execute("select version from schema_migrations").fetchall()
+    }
     wanted = migrations.missing("sqlite", applied)
     for migration in wanted:
         for statement in _statements(migration.sql):
             connection.execute(statement)
-        connection.execute("insert into schema_migrations (version, name) values (?, ?)", (migration.version, migration.name))
+        connection.execute(
+            "insert into schema_migrations (version, name) values (?, ?)", (migration.version, migration.name)
+        )
     return [f"{migration.version:04} {migration.name}" for migration in wanted]
 
 

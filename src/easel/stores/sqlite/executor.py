@@ -52,7 +52,9 @@ class _Lane(ABC):
         self._waiting = 0
         self._is_closed = False
         # Daemons: a program that ends without closing its database loses nothing that was answered.
-        self._threads = [Thread(target=self._serve, name=f"sqlite-{name}", daemon=True) for _ in range(threads)]
+        self._threads = [
+            Thread(target=self._serve, name=f"sqlite-{name}", daemon=True) for _ in range(threads)
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -117,7 +119,12 @@ class _Held:
     def lost(self, problem: sqlite3.Error) -> None:
         if not self._is_lost:
             self._is_lost = True
-            log.error("database.lost", lane=self._name, problem=str(problem), code=getattr(problem, "sqlite_errorname", None))
+            log.error(
+                "database.lost",
+                lane=self._name,
+                problem=str(problem),
+                code=getattr(problem, "sqlite_errorname", None),
+            )
         self.close()
 
     def close(self) -> None:
@@ -195,7 +202,9 @@ class WriteLane(_Lane):
         try:
             connection = held.get()
             connection.execute("begin immediate")
-            outcomes = [_once(connection, job) for job in jobs] if len(jobs) > 1 else [_alone(connection, jobs[0])]
+            outcomes = (
+                [_once(connection, job) for job in jobs] if len(jobs) > 1 else [_alone(connection, jobs[0])]
+            )
             if connection.in_transaction:
                 connection.execute("commit")
         except sqlite3.Error as problem:

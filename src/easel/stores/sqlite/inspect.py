@@ -25,7 +25,9 @@ def look(path: Path) -> Found | None:
         wal = path.with_name(path.name + "-wal")
         # A file alone is read as it is; SQLite would put two others beside it. With a WAL, what was written last is in there.
         how = "mode=ro" if wal.exists() and wal.stat().st_size else "mode=ro&immutable=1"
-        with contextlib.closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?{how}", timeout=BUSY_SECONDS, uri=True)) as opened:
+        with contextlib.closing(
+            sqlite3.connect(f"file:{quote(str(path.absolute()))}?{how}", timeout=BUSY_SECONDS, uri=True)
+        ) as opened:
             return Found(newest_applied(opened), _holder(path.with_name(LOCK_FILE)))
     except (sqlite3.Error, OSError) as problem:
         raise BadSettings(problem=f"{path} cannot be read ({problem}).") from problem

@@ -37,7 +37,9 @@ class SqliteNodes:
             older = _rows(connection, "lock_node", columns)
             if _rows(connection, "count_nodes", {**columns, "now": now})[0]["others"] >= most:
                 return None
-            [entered] = _rows(connection, "enter_node", {**columns, "now": now, "expires_at": now + microseconds(seconds)})
+            [entered] = _rows(
+                connection, "enter_node", {**columns, "now": now, "expires_at": now + microseconds(seconds)}
+            )
             lost = [call for row in older for call in _lost(connection, row["connection_id"])]
             return Entered(time_of(entered["connected_at"]), lost)
 
@@ -55,12 +57,17 @@ class SqliteNodes:
         return await self._database.write(work)
 
     async def renew(self, connection_ids: Sequence[str], seconds: float) -> set[str]:
-        rows = await self._change("renew_nodes", connection_ids=_listed(connection_ids), expires_at=self._until(seconds))
+        rows = await self._change(
+            "renew_nodes", connection_ids=_listed(connection_ids), expires_at=self._until(seconds)
+        )
         return {row["connection_id"] for row in rows}
 
     async def list_nodes(self, user_id: UserId) -> list[Node]:
         given = {"user_id": user_id, "now": self._database.clock()}
-        return [node_of(row, time_of) for row in await self._database.read(lambda connection: _rows(connection, "list_nodes", given))]
+        return [
+            node_of(row, time_of)
+            for row in await self._database.read(lambda connection: _rows(connection, "list_nodes", given))
+        ]
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
@@ -95,10 +102,16 @@ class SqliteNodes:
         return {CallId(row["call_id"]) for row in rows}
 
     async def withdrawn(self, targets: Sequence[str], *, unheard: bool) -> list[CallId]:
-        return [CallId(row["call_id"]) for row in await self._change("withdrawn_calls", targets=_listed(targets), unheard=unheard)]
+        return [
+            CallId(row["call_id"])
+            for row in await self._change("withdrawn_calls", targets=_listed(targets), unheard=unheard)
+        ]
 
     async def collect(self, call_ids: Sequence[CallId]) -> dict[CallId, str | None]:
-        return {CallId(row["call_id"]): row["answer"] for row in await self._change("collect_calls", call_ids=_listed(call_ids))}
+        return {
+            CallId(row["call_id"]): row["answer"]
+            for row in await self._change("collect_calls", call_ids=_listed(call_ids))
+        }
 
     async def sweep(self, older_than_seconds: float) -> None:
         before = self._database.clock() - microseconds(older_than_seconds)

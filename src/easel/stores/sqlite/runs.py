@@ -45,7 +45,13 @@ class SqliteRuns:
         return _run(row) if row else None
 
     async def list_runs(
-        self, user_id: UserId, *, session_id: SessionId | None, statuses: Sequence[Status], before: int | None, limit: int
+        self,
+        user_id: UserId,
+        *,
+        session_id: SessionId | None,
+        statuses: Sequence[Status],
+        before: int | None,
+        limit: int,
     ) -> list[Run]:
         found = await self._read(
             "list_runs" if session_id is None else "list_session_runs",
@@ -58,10 +64,16 @@ class SqliteRuns:
         return [_run(row) for row in found]
 
     async def request_cancel(
-        self, user_id: UserId, run_id: RunId, closing: Sequence[Envelope] | None, answer: Message | None = None
+        self,
+        user_id: UserId,
+        run_id: RunId,
+        closing: Sequence[Envelope] | None,
+        answer: Message | None = None,
     ) -> CancelAnswer | None:
         return await self._database.write(
-            lambda connection: _request_cancel(connection, user_id, run_id, Closing(closing, answer), self._now())
+            lambda connection: _request_cancel(
+                connection, user_id, run_id, Closing(closing, answer), self._now()
+            )
         )
 
     async def claim_queued(
@@ -80,21 +92,43 @@ class SqliteRuns:
         return sorted(taken, key=lambda claim: claim.turn_no)
 
     async def claim_expired(
-        self, worker_id: WorkerId, room: int, seconds: float, *, last_chance: bool | None = None, opening: Envelope | None = None
+        self,
+        worker_id: WorkerId,
+        room: int,
+        seconds: float,
+        *,
+        last_chance: bool | None = None,
+        opening: Envelope | None = None,
     ) -> list[Claim]:
-        return await self._claim("claim_expired", worker_id, seconds, opening, room=max(room, 0), last_chance=last_chance)
+        return await self._claim(
+            "claim_expired", worker_id, seconds, opening, room=max(room, 0), last_chance=last_chance
+        )
 
-    async def _claim(self, name: str, worker_id: WorkerId, seconds: float, opening: Envelope | None, **given: Any) -> list[Claim]:
+    async def _claim(
+        self, name: str, worker_id: WorkerId, seconds: float, opening: Envelope | None, **given: Any
+    ) -> list[Claim]:
         def work(connection: sqlite3.Connection) -> list[Claim]:
             now = self._now()
             until = now + microseconds(seconds)
-            rows = _rows(connection, name, worker_id=worker_id, now=now, until=until, opens=int(opening is not None), **given)
+            rows = _rows(
+                connection,
+                name,
+                worker_id=worker_id,
+                now=now,
+                until=until,
+                opens=int(opening is not None),
+                **given,
+            )
             claims = [_claim(worker_id, row) for row in rows]
-            return claims if opening is None else [_opened(connection, claim, opening, now) for claim in claims]
+            return (
+                claims if opening is None else [_opened(connection, claim, opening, now) for claim in claims]
+            )
 
         return await self._database.write(work)
 
-    async def claim_unheard(self, worker_id: WorkerId, heard: Collection[RunId], seconds: float, *, opened: bool) -> list[Claim]:
+    async def claim_unheard(
+        self, worker_id: WorkerId, heard: Collection[RunId], seconds: float, *, opened: bool
+    ) -> list[Claim]:
         def work(connection: sqlite3.Connection) -> list[Claim]:
             now = self._now()
             given = {
@@ -115,7 +149,9 @@ class SqliteRuns:
         def work(connection: sqlite3.Connection) -> dict[RunId, bool]:
             now = self._now()
             until = now + microseconds(seconds)
-            kept = [_row(connection, "renew_claim", **_fence(claim), now=now, until=until) for claim in claims]
+            kept = [
+                _row(connection, "renew_claim", **_fence(claim), now=now, until=until) for claim in claims
+            ]
             return {RunId(row["run_id"]): _is_asked(row) for row in kept if row}
 
         return await self._database.write(work)
@@ -127,14 +163,19 @@ class SqliteRuns:
         return await self._database.write(lambda connection: _append(connection, batch, self._now()))
 
     async def hand_back(self, claim: Claim) -> bool:
-        return await self._database.write(lambda connection: _row(connection, "hand_back", **_fence(claim)) is not None)
+        return await self._database.write(
+            lambda connection: _row(connection, "hand_back", **_fence(claim)) is not None
+        )
 
     async def bounds(self, user_id: UserId, run_id: RunId) -> Bounds | None:
         row = await self._read_row("log_bounds", user_id=user_id, run_id=run_id)
         return Bounds(row["oldest_seq"], row["last_seq"], is_terminal(Status(row["status"]))) if row else None
 
     async def heads(self, run_ids: Sequence[RunId]) -> dict[RunId, int]:
-        return {RunId(row["run_id"]): row["last_seq"] for row in await self._read("log_heads", run_ids=_json(run_ids))}
+        return {
+            RunId(row["run_id"]): row["last_seq"]
+            for row in await self._read("log_heads", run_ids=_json(run_ids))
+        }
 
     async def events_after(self, run_id: RunId, cursor: int, limit: int) -> list[LoggedEvent]:
         found = await self._read("events_after", run_id=run_id, cursor=cursor, limit=limit)
@@ -144,10 +185,14 @@ class SqliteRuns:
         return QueueDepth(**dict((await self._read("queue_depth"))[0]))
 
     async def prune(self, older_than_seconds: float) -> int:
-        old = await self._read("prunable_runs", before=self._now() - microseconds(older_than_seconds), limit=PRUNED_AT_ONCE)
+        old = await self._read(
+            "prunable_runs", before=self._now() - microseconds(older_than_seconds), limit=PRUNED_AT_ONCE
+        )
         waiting = [RunId(row["run_id"]) for row in old]
         while waiting:
-            waiting = await self._database.write(lambda connection, run_ids=waiting: _shorten(connection, run_ids))
+            waiting = await self._database.write(
+                lambda connection, run_ids=waiting: _shorten(connection, run_ids)
+            )
         return len(old)
 
     async def probe(self) -> None:
@@ -181,7 +226,9 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued:
             return Enqueued(_run(earlier), is_new=False)
     whose = _whose(new)
     question = new.question
-    session = _rows(connection, "open_session", now=now, title=new.title, spoken=int(question is not None), **whose)[0]
+    session = _rows(
+        connection, "open_session", now=now, title=new.title, spoken=int(question is not None), **whose
+    )[0]
     has_turn = bool(session["has_turn"])
     numbers = _rows(connection, "take_numbers", arrivals=1, turns=int(has_turn))[0]
     stored = _rows(
@@ -215,7 +262,9 @@ class Closing(NamedTuple):
     answer: Message | None
 
 
-def _request_cancel(connection: sqlite3.Connection, user_id: UserId, run_id: RunId, closing: Closing, now: int) -> CancelAnswer | None:
+def _request_cancel(
+    connection: sqlite3.Connection, user_id: UserId, run_id: RunId, closing: Closing, now: int
+) -> CancelAnswer | None:
     row = _row(connection, "get_run", user_id=user_id, run_id=run_id)
     if row is None:
         return None
@@ -238,13 +287,23 @@ def _request_cancel(connection: sqlite3.Connection, user_id: UserId, run_id: Run
             _refer(connection, run, closing.answer.refers_to)
     passed = _pass_turn(connection, cancelled, now)
     prefers = passed.prefers if passed else None
-    return CancelAnswer(cancelled, changed=True, turn_passed=passed is not None, thread_seq=thread_seq, prefers=prefers)
+    return CancelAnswer(
+        cancelled, changed=True, turn_passed=passed is not None, thread_seq=thread_seq, prefers=prefers
+    )
 
 
 def _opened(connection: sqlite3.Connection, claim: Claim, opening: Envelope, now: int) -> Claim:
     if claim.is_exhausted:
         return claim
-    _rows(connection, "open_log", run_id=claim.run_id, seq=claim.last_seq, attempt=claim.attempt, now=now, **stored_event(opening))
+    _rows(
+        connection,
+        "open_log",
+        run_id=claim.run_id,
+        seq=claim.last_seq,
+        attempt=claim.attempt,
+        now=now,
+        **stored_event(opening),
+    )
     return replace(claim, last_seq=claim.last_seq - 1)
 
 
@@ -258,17 +317,25 @@ def _append(connection: sqlite3.Connection, batch: Batch, now: int) -> Appended 
     if grown is None:
         first = _row(connection, "repeated_batch", batch_no=batch.number, count=len(batch.events), **fence)
         # Whether the turn was passed is not kept: saying so once more only rings the bell once more.
-        return Appended(first["last_seq"], first["thread_seq"], _is_asked(first), batch.ends_as is not None) if first else None
+        return (
+            Appended(first["last_seq"], first["thread_seq"], _is_asked(first), batch.ends_as is not None)
+            if first
+            else None
+        )
     claim = batch.claim
     thread_seq = _log(connection, claim, grown["last_seq"] - len(batch.events), batch.events, now)
     if batch.answer is not None and thread_seq is not None:
-        _add_message(connection, _whose(claim), batch.answer, thread_seq, now, status=batch.ends_as, error=batch.error)
+        _add_message(
+            connection, _whose(claim), batch.answer, thread_seq, now, status=batch.ends_as, error=batch.error
+        )
         _refer(connection, claim, batch.answer.refers_to)
     passed = batch.ends_as is not None and _pass_turn(connection, claim, now) is not None
     return Appended(grown["last_seq"], thread_seq, _is_asked(grown), passed)
 
 
-def _log(connection: sqlite3.Connection, run: Run | Claim, last_seq: int, events: Sequence[Envelope], now: int) -> int | None:
+def _log(
+    connection: sqlite3.Connection, run: Run | Claim, last_seq: int, events: Sequence[Envelope], now: int
+) -> int | None:
     """Events after `last_seq`, the narrative ones at their place in the thread too; the last such place."""
     spoken = spoken_places(events)
     whose = {"user_id": run.user_id, "session_id": run.session_id}
@@ -315,7 +382,9 @@ def _add_message(
     )
 
 
-def _refer(connection: sqlite3.Connection, run: NewRun | Run | Claim, artifacts: frozenset[ArtifactId]) -> None:
+def _refer(
+    connection: sqlite3.Connection, run: NewRun | Run | Claim, artifacts: frozenset[ArtifactId]
+) -> None:
     for artifact_id in sorted(artifacts):
         _rows(connection, "refer_to", user_id=run.user_id, run_id=run.run_id, artifact_id=artifact_id)
 
@@ -337,7 +406,14 @@ def _pass_turn(connection: sqlite3.Connection, ended: Run | Claim, now: int) -> 
         return None
     passed = Passed(session["last_worker_id"])
     turn_no = _rows(connection, "take_numbers", arrivals=0, turns=1)[0]["turn_no"]
-    _rows(connection, "give_turn", run_id=session["active_run_id"], turn_no=turn_no, preferred_worker=passed.prefers, now=now)
+    _rows(
+        connection,
+        "give_turn",
+        run_id=session["active_run_id"],
+        turn_no=turn_no,
+        preferred_worker=passed.prefers,
+        now=now,
+    )
     return passed
 
 

@@ -26,15 +26,21 @@ class SqliteSessions:
         self._database = database
 
     async def create(self, user_id: UserId, session_id: SessionId, title: str | None) -> Session | None:
-        return await self._change("create_session", user_id=user_id, session_id=session_id, title=title, now=self._database.clock())
+        return await self._change(
+            "create_session", user_id=user_id, session_id=session_id, title=title, now=self._database.clock()
+        )
 
     async def get(self, user_id: UserId, session_id: SessionId) -> Session | None:
         rows = await self._read("get_session", user_id=user_id, session_id=session_id)
         return session_of(rows[0], time_of) if rows else None
 
-    async def list_sessions(self, user_id: UserId, *, search: str, before: tuple[datetime, SessionId] | None, limit: int) -> list[Session]:
+    async def list_sessions(
+        self, user_id: UserId, *, search: str, before: tuple[datetime, SessionId] | None, limit: int
+    ) -> list[Session]:
         at, name = (microseconds_of(before[0]), before[1]) if before else (None, None)
-        rows = await self._read("list_sessions", user_id=user_id, search=wanted(search), before_at=at, before_id=name, limit=limit)
+        rows = await self._read(
+            "list_sessions", user_id=user_id, search=wanted(search), before_at=at, before_id=name, limit=limit
+        )
         return [session_of(row, time_of) for row in rows]
 
     async def rename(self, user_id: UserId, session_id: SessionId, title: str) -> Session | None:
@@ -44,14 +50,21 @@ class SqliteSessions:
         whose = {"user_id": user_id, "session_id": session_id}
 
         def work(connection: sqlite3.Connection) -> list[RunId] | None:
-            gone = [RunId(row["run_id"]) for row in connection.execute(SQL["runs_of_session"].sql, whose).fetchall()]
+            gone = [
+                RunId(row["run_id"])
+                for row in connection.execute(SQL["runs_of_session"].sql, whose).fetchall()
+            ]
             connection.execute(SQL["end_thread"].sql, whose)
             return gone if connection.execute(SQL["delete_session"].sql, whose).rowcount else None
 
         return await self._database.write(work)
 
-    async def messages(self, user_id: UserId, session_id: SessionId, *, before: int | None, limit: int) -> list[StoredMessage]:
-        rows = await self._read("list_messages", user_id=user_id, session_id=session_id, before=before, limit=limit)
+    async def messages(
+        self, user_id: UserId, session_id: SessionId, *, before: int | None, limit: int
+    ) -> list[StoredMessage]:
+        rows = await self._read(
+            "list_messages", user_id=user_id, session_id=session_id, before=before, limit=limit
+        )
         return [message_of(row, time_of) for row in reversed(rows)]
 
     async def bounds(self, user_id: UserId, session_id: str, /) -> Bounds | None:
@@ -59,17 +72,25 @@ class SqliteSessions:
         return Bounds(rows[0]["oldest_thread_seq"], rows[0]["last_thread_seq"], ended=False) if rows else None
 
     async def heads(self, keys: Sequence[str], /) -> dict[str, int]:
-        rows = await self._read("thread_heads", threads=msgspec.json.encode([parts(key) for key in keys]).decode())
+        rows = await self._read(
+            "thread_heads", threads=msgspec.json.encode([parts(key) for key in keys]).decode()
+        )
         return {owned(row["user_id"], row["session_id"]): row["last_thread_seq"] for row in rows}
 
     async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
         user_id, session_id = parts(key)
-        rows = await self._read("thread_after", user_id=user_id, session_id=session_id, cursor=cursor, limit=limit)
+        rows = await self._read(
+            "thread_after", user_id=user_id, session_id=session_id, cursor=cursor, limit=limit
+        )
         return events_of(rows, time_of)
 
     async def _read(self, name: str, **given: Any) -> list[Any]:
-        return await self._database.read(lambda connection: connection.execute(SQL[name].sql, given).fetchall())
+        return await self._database.read(
+            lambda connection: connection.execute(SQL[name].sql, given).fetchall()
+        )
 
     async def _change(self, name: str, **given: Any) -> Session | None:
-        rows: list[Any] = await self._database.write(lambda connection: connection.execute(SQL[name].sql, given).fetchall())
+        rows: list[Any] = await self._database.write(
+            lambda connection: connection.execute(SQL[name].sql, given).fetchall()
+        )
         return session_of(rows[0], time_of) if rows else None

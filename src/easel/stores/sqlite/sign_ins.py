@@ -31,5 +31,7 @@ class SqliteSignIns:
 
     async def ended(self, sign_in_ids: Sequence[str]) -> set[str]:
         named = {"sign_in_ids": msgspec.json.encode(list(sign_in_ids)).decode()}
-        rows: list[Any] = await self._database.read(lambda connection: connection.execute(SQL["ended_sign_ins"].sql, named).fetchall())
+        rows: list[Any] = await self._database.read(
+            lambda connection: connection.execute(SQL["ended_sign_ins"].sql, named).fetchall()
+        )
         return {row["sign_in_id"] for row in rows}

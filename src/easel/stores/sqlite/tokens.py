@@ -50,11 +50,15 @@ class SqliteTokens:
         return await self._change("revoke_token", token_id=token_id)
 
     async def _read(self, statement: str, /, **given: Any) -> list[Any]:
-        return await self._database.read(lambda connection: connection.execute(SQL[statement].sql, given).fetchall())
+        return await self._database.read(
+            lambda connection: connection.execute(SQL[statement].sql, given).fetchall()
+        )
 
     async def _change(self, statement: str, /, **given: Any) -> Token | None:
         given["now"] = self._database.clock()
-        rows: list[Any] = await self._database.write(lambda connection: connection.execute(SQL[statement].sql, given).fetchall())
+        rows: list[Any] = await self._database.write(
+            lambda connection: connection.execute(SQL[statement].sql, given).fetchall()
+        )
         return _first(rows)
 
 

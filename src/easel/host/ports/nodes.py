@@ -1,54 +1,12 @@
-"""What the stories of tokens, sign-ins and tool nodes need from outside, as Protocols: three stores, and a node's connection.
-
-As in `ports`: nothing here says how, and a store raises `errors.Unavailable` when it cannot be reached.
-"""
+"""What tool nodes need from outside: their store, and a connection."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from easel.core.token import NewToken, Token
 from easel.core.tool.call import NewCall, TakenCall
 from easel.core.tool.node import Entered, Node
 from easel.ids import CallId, UserId
-
-
-class TokenStore(Protocol):
-    async def create(self, new: NewToken) -> Token | None:
-        """None: there is no such user."""
-        ...
-
-    async def of_digest(self, digest: str) -> Token | None:
-        """Unless it was revoked."""
-        ...
-
-    async def of_id(self, token_id: str) -> Token | None:
-        """Unless it was revoked."""
-        ...
-
-    async def valid(self, token_ids: Sequence[str]) -> set[str]:
-        """Those of them that have not been revoked."""
-        ...
-
-    async def list_tokens(self, user_id: UserId | None) -> list[Token]:
-        """Oldest first, revoked ones too; None: of all users."""
-        ...
-
-    async def revoke(self, token_id: str) -> Token | None:
-        """None: there is no such token, or it was revoked before."""
-        ...
-
-
-class SignInStore(Protocol):
-    """Sign-ins of browsers that were ended before their time."""
-
-    async def end(self, user_id: UserId, sign_in_id: str, seconds: float) -> None:
-        """Durable when it returns; after so many seconds it may be forgotten."""
-        ...
-
-    async def ended(self, sign_in_ids: Sequence[str]) -> set[str]:
-        """Those of them that were ended."""
-        ...
 
 
 class NodeStore(Protocol):

@@ -1,0 +1,36 @@
+"""What the services need from outside, as Protocols: stores, the notifier, models and tools implement them.
+
+A store raises `errors.Unavailable` when it cannot be reached; every other outcome is part of its return value.
+"""
+
+from easel.host.ports.artifacts import ArtifactStore, Blobs, Keeper
+from easel.host.ports.audit import AuditStore
+from easel.host.ports.auth import SignInStore, TokenStore
+from easel.host.ports.canvases import CanvasActionStore, CanvasStore
+from easel.host.ports.models import Model
+from easel.host.ports.nodes import NodeLink, NodeStore
+from easel.host.ports.runs import BoardStore, RunStore
+from easel.host.ports.sessions import SessionStore
+from easel.host.ports.streams import Bell, LogSource
+from easel.host.ports.tools import Tool, ToolSource
+
+__all__ = [
+    "ArtifactStore",
+    "AuditStore",
+    "Bell",
+    "Blobs",
+    "BoardStore",
+    "CanvasActionStore",
+    "CanvasStore",
+    "Keeper",
+    "LogSource",
+    "Model",
+    "NodeLink",
+    "NodeStore",
+    "RunStore",
+    "SessionStore",
+    "SignInStore",
+    "TokenStore",
+    "Tool",
+    "ToolSource",
+]

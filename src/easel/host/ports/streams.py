@@ -1,0 +1,26 @@
+"""What event streams need from outside: a log to read, and notifications."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from easel.core.stream.log import Bounds, LoggedEvent
+from easel.core.stream.notifications import Ring
+from easel.ids import UserId
+
+
+class LogSource(Protocol):
+    """A kind of log, as its tails read it."""
+
+    async def bounds(self, user_id: UserId, name: Any, /) -> Bounds | None: ...
+
+    async def heads(self, keys: Sequence[Any], /) -> Mapping[Any, int]: ...
+
+    async def events_after(self, key: Any, cursor: int, limit: int, /) -> list[LoggedEvent]: ...
+
+
+class Bell(Protocol):
+    """Wakes who waits, here and on other instances. The log is the truth: a lost ring costs one poll, never an event."""
+
+    def ring(self, ring: Ring) -> None: ...
+
+    def listen(self, hear: Callable[[Ring], None]) -> None: ...
