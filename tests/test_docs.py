@@ -32,7 +32,7 @@ from easel.core.action.output import Said, events_of
 from easel.core.action.stopping import lapsed
 from easel.core.action.transitions import Press, Rules, completed, failed, pressed, refused
 from easel.core.canvas.actions import Confirm
-from easel.core.canvas.canvas import Canvas, WholeCanvas
+from easel.core.canvas.canvas import Canvas, CanvasSnapshot
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import actor_of
 from easel.core.canvas.spec import checked_spec
@@ -201,7 +201,7 @@ def action_events() -> Iterator[Envelope]:
         created_at=at,
         updated_at=at,
     )
-    whole, spec = WholeCanvas(canvas), checked_spec(raw)
+    whole, spec = CanvasSnapshot(canvas), checked_spec(raw)
     rules = Rules(
         definitions={"gsv__Echo": echo},
         floor=Confirm.NEVER,

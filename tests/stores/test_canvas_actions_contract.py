@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from easel.core.action.output import Said, saying
-from easel.core.canvas.canvas import Change, NewCanvas, WholeCanvas
+from easel.core.canvas.canvas import Change, NewCanvas, CanvasSnapshot
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, Overtaken, Repeated, Status, Step
 from easel.core.stream.payload_limit import light_value
@@ -64,7 +64,7 @@ async def take(canvases: CanvasStore, step: Step, *, seconds: float = LEASE, **s
     """A step with one event, and with a change of the state where one is given."""
     one = step.execution
 
-    def decide(whole: WholeCanvas) -> Change:
+    def decide(whole: CanvasSnapshot) -> Change:
         canvas = whole.canvas
         event = EVENTS.action(
             "started", canvas.revision, {"eventId": one.event_id, "actionId": one.action_id}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.canvas.canvas import Change, NewCanvas, View, WholeCanvas
+from easel.core.canvas.canvas import Change, NewCanvas, View, CanvasSnapshot
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.spec import Refresh
 from easel.ids import OWNER, CanvasId, UserId
@@ -148,7 +148,7 @@ async def test_a_job_that_a_new_spec_leaves_out_fails_no_more(store: Store, jobs
     seen: list[int] = []
 
     def respecified(*refreshes: Refresh) -> Any:
-        def decide(whole: WholeCanvas) -> Change:
+        def decide(whole: CanvasSnapshot) -> Change:
             seen.append(len(whole.failing))
             return Change(events=[EVENTS.updated(2, [""])], spec={}, refreshes=list(refreshes))
 

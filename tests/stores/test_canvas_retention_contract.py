@@ -16,7 +16,7 @@ from easel.ids import OWNER, CanvasId, UserId, owned
 from tests.requirements import rule
 
 if TYPE_CHECKING:
-    from easel.core.canvas.canvas import WholeCanvas
+    from easel.core.canvas.canvas import CanvasSnapshot
     from easel.host.ports import CanvasStore
     from tests.stores.harness import Store
 
@@ -37,7 +37,7 @@ async def grown(canvases: CanvasStore, name: str, events: int, user: UserId = OW
         told.created(1, "T"),
     )
 
-    def more(whole: WholeCanvas) -> Change:
+    def more(whole: CanvasSnapshot) -> Change:
         return Change(
             events=[told.updated(whole.canvas.revision + 1, ["/n"]) for _ in range(min(100, left))],
             state={"n": left},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.core.canvas.assets import Asset
-from easel.core.canvas.canvas import Canvas, Change, NewCanvas, View, WholeCanvas, expect
+from easel.core.canvas.canvas import Canvas, Change, NewCanvas, View, CanvasSnapshot, check_revision
 from easel.core.canvas.events import CanvasEvents
 from easel.errors import RevisionConflict
 from easel.ids import OWNER, CanvasId, UserId
@@ -29,7 +29,7 @@ def canvases(store: Store) -> CanvasStore:
     return store.database.canvases
 
 
-async def made(canvases: CanvasStore, name: str = NAME, **changed: Any) -> WholeCanvas:
+async def made(canvases: CanvasStore, name: str = NAME, **changed: Any) -> CanvasSnapshot:
     new = {
         "user_id": OWNER,
         "canvas_id": CanvasId(name),
@@ -47,7 +47,7 @@ async def made(canvases: CanvasStore, name: str = NAME, **changed: Any) -> Whole
 def setting(**state: Any) -> Any:
     """Puts these into the state, whatever is in it."""
 
-    def decide(whole: WholeCanvas) -> Change:
+    def decide(whole: CanvasSnapshot) -> Change:
         canvas = whole.canvas
         return Change(
             events=[EVENTS.updated(canvas.revision + 1, [f"/{name}" for name in state])],
@@ -63,7 +63,7 @@ async def change(canvases: CanvasStore, decide: Any, **how: Any) -> Outcome:
     return outcome
 
 
-async def found(canvases: CanvasStore, name: str = NAME) -> WholeCanvas:
+async def found(canvases: CanvasStore, name: str = NAME) -> CanvasSnapshot:
     whole = await canvases.get(OWNER, CanvasId(name))
     assert whole is not None
     return whole
@@ -104,7 +104,7 @@ async def test_what_a_change_answers_is_what_is_stored(canvases: CanvasStore) ->
         )
         assert after.canvas.created_at == first.canvas.created_at
         assert after.canvas.updated_at - before.canvas.updated_at >= timedelta(milliseconds=1)
-    assert sorted(outcome.left) == ["key/a", "key/b"]
+    assert sorted(outcome.orphaned_blobs) == ["key/a", "key/b"]
     assert (after.canvas.title, after.canvas.session_key, after.assets) == (
         "New",
         "agent:main:x",
@@ -131,8 +131,8 @@ async def test_changes_at_once_are_all_there_and_their_revisions_have_no_gap(can
 async def test_what_is_refused_under_the_lock_leaves_nothing(canvases: CanvasStore, store: Store) -> None:
     before = await made(canvases)
 
-    def decide(whole: WholeCanvas) -> Change:
-        expect(whole.canvas, 7)
+    def decide(whole: CanvasSnapshot) -> Change:
+        check_revision(whole.canvas, 7)
         raise AssertionError("it was expected")
 
     with pytest.raises(RevisionConflict) as conflict:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from easel.core.canvas.canvas import WholeCanvas
+from easel.core.canvas.canvas import CanvasSnapshot
 from easel.core.principal import Principal
 from easel.edges.params import (
     AcceptSpec,
@@ -120,7 +120,7 @@ async def patch_canvas(caller: Caller, asked: PatchCanvas) -> Any:
     return await _written(caller, asked, patched)
 
 
-async def _written(caller: Caller, asked: WriteCanvas | PatchCanvas, whole: WholeCanvas) -> Any:
+async def _written(caller: Caller, asked: WriteCanvas | PatchCanvas, whole: CanvasSnapshot) -> Any:
     is_declined = isinstance(asked, WriteCanvas) and asked.accepted is False
     stands_for = None if is_declined else whole.canvas
     warnings = (

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from easel.core.canvas.assets import ENTRY, Asset
-from easel.core.canvas.canvas import Canvas, WholeCanvas
+from easel.core.canvas.canvas import Canvas, CanvasSnapshot
 from easel.core.canvas.execution import Execution, Status
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import LOCAL, LocalNode, Node
@@ -30,7 +30,7 @@ def descriptor(canvas: Canvas) -> dict[str, Any]:
     }
 
 
-def canvas_view(whole: WholeCanvas) -> dict[str, Any]:
+def canvas_view(whole: CanvasSnapshot) -> dict[str, Any]:
     canvas = whole.canvas
     return {
         "descriptor": descriptor(canvas),

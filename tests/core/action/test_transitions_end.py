@@ -17,10 +17,10 @@ from tests.core.canvas.button import ANN, NOW, READS, STATE, acting, actions, ca
 from tests.requirements import rule
 
 if TYPE_CHECKING:
-    from easel.core.canvas.canvas import Change, WholeCanvas
+    from easel.core.canvas.canvas import Change, CanvasSnapshot
 
 
-def ending(result: Any, whole: WholeCanvas, state_bytes: int = 100_000, **saving: Any) -> Change:
+def ending(result: Any, whole: CanvasSnapshot, state_bytes: int = 100_000, **saving: Any) -> Change:
     begun = acting(actions(act={**READS, **saving}), "act")
     decide, _ = completed(result, begun, ANN, now_ms=NOW + 5, state_bytes=state_bytes)
     return decide(whole)

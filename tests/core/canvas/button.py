@@ -9,7 +9,7 @@ import msgspec
 
 from easel.core.action.transitions import Begun, Press, Rules, pressed
 from easel.core.canvas.actions import Confirm
-from easel.core.canvas.canvas import Canvas, Change, WholeCanvas
+from easel.core.canvas.canvas import Canvas, Change, CanvasSnapshot
 from easel.core.canvas.execution import actor_of
 from easel.core.canvas.spec import checked_spec
 from easel.core.principal import Principal
@@ -29,8 +29,8 @@ STATE = {"service": "api", "version": "1.2.7", "list": [1], "map": {"a": 1}, "te
 
 def canvas(
     state: Mapping[str, Any] = STATE, *, accepted: bool = True, revision: int = 7, **spec: Any
-) -> WholeCanvas:
-    return WholeCanvas(
+) -> CanvasSnapshot:
+    return CanvasSnapshot(
         Canvas(
             user_id=ANN.user_id,
             canvas_id=CanvasId("cockpit"),
@@ -55,11 +55,11 @@ def press(action_id: str, **more: Any) -> Press:
     return Press(action_id=action_id, **given)
 
 
-def acting(whole: WholeCanvas, action_id: str, rules: Rules = RULES, **more: Any) -> Begun:
+def acting(whole: CanvasSnapshot, action_id: str, rules: Rules = RULES, **more: Any) -> Begun:
     return pressed(whole, checked_spec(whole.canvas.spec), press(action_id, **more), rules)
 
 
-def actions(**declared: Any) -> WholeCanvas:
+def actions(**declared: Any) -> CanvasSnapshot:
     return canvas(actions=declared, refresh=..., bindings=...)
 
 

@@ -17,7 +17,7 @@ from tests.core.canvas.specs import READ, TOOLS
 from tests.requirements import rule
 
 if TYPE_CHECKING:
-    from easel.core.canvas.canvas import WholeCanvas
+    from easel.core.canvas.canvas import CanvasSnapshot
     from easel.errors import HostError
 
 READS = {"kind": "tool.call", "tool": "server-a__Read"}
@@ -25,7 +25,7 @@ RUNS = {"kind": "tool.call", "tool": "server-a__Bash", "args": {"command": "date
 GONE = {"kind": "tool.call", "tool": "gone__Tool"}
 
 
-def refreshing(action: dict[str, Any], *, accepted: bool = True) -> WholeCanvas:
+def refreshing(action: dict[str, Any], *, accepted: bool = True) -> CanvasSnapshot:
     return canvas(
         accepted=accepted,
         actions={"act": action},

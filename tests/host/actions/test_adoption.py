@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.canvas.canvas import Change, WholeCanvas
+from easel.core.canvas.canvas import Change, CanvasSnapshot
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, Status, Step
 from easel.core.principal import THE_OWNER
@@ -176,7 +176,7 @@ async def begun(bench: Bench, action_id: str) -> Execution:
     )
     began = CanvasEvents(one.canvas_id, agent_id=OWNER, event_id=one.event_id).action("started", 1, one.named)
 
-    def begin(whole: WholeCanvas) -> Change:
+    def begin(whole: CanvasSnapshot) -> Change:
         return Change(events=[began], is_mutation=False, step=Step(one))
 
     await bench.database.canvases.change(OWNER, one.canvas_id, begin)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from easel.core.audit.redaction import unfinished
-from easel.core.canvas.canvas import Change, WholeCanvas
+from easel.core.canvas.canvas import Change, CanvasSnapshot
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, Status, Step
 from easel.core.run.deltas import DELTA_BYTES, Flow
@@ -113,7 +113,7 @@ def events_of(execution: Execution, revision: int, said: Sequence[Said]) -> Iter
         )
 
 
-def saying(execution: Execution, said: Sequence[Said]) -> Callable[[WholeCanvas], Change]:
+def saying(execution: Execution, said: Sequence[Said]) -> Callable[[CanvasSnapshot], Change]:
     """As long as it runs, and is run by whom it says: nothing is told after its end. The canvas itself stays as it is."""
     step = Step(replace(execution, status=Status.RUNNING), out_of=Status.RUNNING)
     return lambda whole: Change(
@@ -122,11 +122,11 @@ def saying(execution: Execution, said: Sequence[Said]) -> Callable[[WholeCanvas]
 
 
 def after_saying(
-    execution: Execution, said: Sequence[Said], decide: Callable[[WholeCanvas], Change]
-) -> Callable[[WholeCanvas], Change]:
+    execution: Execution, said: Sequence[Said], decide: Callable[[CanvasSnapshot], Change]
+) -> Callable[[CanvasSnapshot], Change]:
     """Its last words and its end, in one."""
 
-    def both(whole: WholeCanvas) -> Change:
+    def both(whole: CanvasSnapshot) -> Change:
         change = decide(whole)
         return replace(change, events=[*events_of(execution, whole.canvas.revision, said), *change.events])
 

@@ -7,7 +7,7 @@ every step leads out of one status.
 from collections.abc import Callable
 from dataclasses import replace
 
-from easel.core.canvas.canvas import Change, WholeCanvas
+from easel.core.canvas.canvas import Change, CanvasSnapshot
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, Status, Step
 from easel.core.principal import Kind, Principal
@@ -27,7 +27,7 @@ def may_withdraw(who: Principal, asked: Execution) -> bool:
     )
 
 
-def lapsed(execution: Execution, now_ms: int) -> Callable[[WholeCanvas], Change]:
+def lapsed(execution: Execution, now_ms: int) -> Callable[[CanvasSnapshot], Change]:
     """A question that nobody answered: as if it had been refused, but by nobody. CV-22"""
     over = replace(execution, status=Status.REFUSED)
     events = CanvasEvents(

@@ -20,7 +20,7 @@ from easel.core.canvas.actions import (
     resolved_call,
     resolved_message,
 )
-from easel.core.canvas.canvas import Canvas, Change, WholeCanvas, expect
+from easel.core.canvas.canvas import Canvas, Change, CanvasSnapshot, check_revision
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Awaited, Execution, Status, Step, Waiting
 from easel.core.canvas.spec import CanvasSpec, check_state_size
@@ -107,13 +107,13 @@ class Begun:
 # --- beginning ----------------------------------------------------------------------------------------------------------
 
 
-def pressed(whole: WholeCanvas, spec: CanvasSpec, press: Press, rules: Rules) -> Begun:
+def pressed(whole: CanvasSnapshot, spec: CanvasSpec, press: Press, rules: Rules) -> Begun:
     """Whether it may run, what exactly, and whether a person is asked first. The allowlist comes before any template. CV-40
 
     What may not run is refused, and nothing is told. What may, and cannot, has failed: that is told like any other failure. CV-42
     """
     canvas = whole.canvas
-    expect(canvas, press.expected_revision)
+    check_revision(canvas, press.expected_revision)
     action = admit(spec, press.action_id)
     if isinstance(action, CallTool) and rules.definitions is None:
         raise NeedsTools
@@ -155,7 +155,7 @@ def _begun(canvas: Canvas, execution: Execution, action: Action, press: Press, r
     return _started(canvas, Step(execution), action, work, press=press, state_bytes=rules.state_bytes)
 
 
-def agreed(whole: WholeCanvas, spec: CanvasSpec, execution: Execution, press: Press, rules: Rules) -> Begun:
+def agreed(whole: CanvasSnapshot, spec: CanvasSpec, execution: Execution, press: Press, rules: Rules) -> Begun:
     """A person agreed to exactly this. It runs as it was shown, if the canvas still allows what it is. X6"""
     canvas = whole.canvas
     action = spec.actions.get(execution.action_id)
@@ -197,7 +197,7 @@ def _check_same(event_id: str, work: Work, definition: ToolDefinition) -> None:
         )
 
 
-def refused(whole: WholeCanvas, execution: Execution, press: Press) -> Change:
+def refused(whole: CanvasSnapshot, execution: Execution, press: Press) -> Change:
     """A person said no: nothing was done, and the canvas is as it was. CV-22"""
     over = replace(execution, status=Status.REFUSED, owner_id=press.owner_id, confirmed_by=press.who.name)
     told = {**over.named, "endedAt": press.now_ms, "refusedBy": press.who.name}
@@ -340,7 +340,7 @@ def work_of(shown: Mapping[str, Any]) -> Work:
 
 def completed(
     result: Any, begun: Begun, who: Principal, *, now_ms: int, state_bytes: int
-) -> tuple[Callable[[WholeCanvas], Change], tuple[Moved, ...]]:
+) -> tuple[Callable[[CanvasSnapshot], Change], tuple[Moved, ...]]:
     """How a result gets into the canvas, as the canvas is when it is there; what has to be kept before. CV-21, CV-39, RS-43"""
     light, moved = light_value(result)
     done = outcome(light, now_ms)
@@ -361,7 +361,7 @@ def completed(
         )
     told = {**over.named, "endedAt": now_ms}
 
-    def decide(whole: WholeCanvas) -> Change:
+    def decide(whole: CanvasSnapshot) -> Change:
         canvas = whole.canvas
         if saving is None:
             return Change(
@@ -384,7 +384,7 @@ def completed(
 
 def failed(
     problem: HostError, message: str, execution: Execution, who: Principal, now_ms: int
-) -> Callable[[WholeCanvas], Change]:
+) -> Callable[[CanvasSnapshot], Change]:
     """Told once, and nothing of it is stored in the state. CV-42"""
     error = _error(problem, message)
     over = replace(execution, status=Status.FAILED, answer={"error": error})

@@ -76,7 +76,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class WholeCanvas:
+class CanvasSnapshot:
     """All there is of a canvas, read together. CV-09, CV-46"""
 
     canvas: Canvas
@@ -110,22 +110,22 @@ class Change:
     is_accepted: bool | None = None  # whether a person stands for the spec
 
 
-Decide = Callable[[WholeCanvas], Change | None]  # None: nothing is to be changed
+Decide = Callable[[CanvasSnapshot], Change | None]  # None: nothing is to be changed
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """A canvas after a change. `left` are the keys of blobs that are no asset of it any more."""
 
-    whole: WholeCanvas
+    whole: CanvasSnapshot
     is_changed: bool
-    left: Sequence[str] = ()
+    orphaned_blobs: Sequence[str] = ()
 
 
-def expect(canvas: Canvas, revision: int | None) -> None:
+def check_revision(canvas: Canvas, expected_revision: int | None) -> None:
     """Refuses before anything happens, and says where the canvas stands. CV-45"""
-    if revision is not None and revision != canvas.revision:
-        raise RevisionConflict(canvas=canvas.canvas_id, expected=revision, currentRevision=canvas.revision)
+    if expected_revision is not None and expected_revision != canvas.revision:
+        raise RevisionConflict(canvas=canvas.canvas_id, expected=expected_revision, currentRevision=canvas.revision)
 
 
 def checked_canvas_id(value: str) -> CanvasId:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import structlog
 
 from easel.core.action.output import GATHER_SECONDS, LiveText, Said, after_saying, saying
-from easel.core.canvas.canvas import Change, WholeCanvas
+from easel.core.canvas.canvas import Change, CanvasSnapshot
 from easel.core.canvas.execution import Execution, Overtaken
 from easel.core.principal import Principal
 from easel.core.run.deltas import HELD_SECONDS
@@ -55,7 +55,7 @@ class LiveOutput:
         self._text.hear(text)
         self._wait()
 
-    async def before(self, decide: Callable[[WholeCanvas], Change]) -> Callable[[WholeCanvas], Change]:
+    async def before(self, decide: Callable[[CanvasSnapshot], Change]) -> Callable[[CanvasSnapshot], Change]:
         """This end, with what was said before it."""
         return after_saying(self._execution, await self._ended(), decide)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from easel.core.canvas.canvas import Change, WholeCanvas
+from easel.core.canvas.canvas import Change, CanvasSnapshot
 from easel.core.canvas.refresh import Due, Job, next_delay
 from easel.core.principal import Kind, Principal
 from easel.core.run.deltas import shortened
@@ -184,7 +184,7 @@ class CanvasRefresh:
         named = {"refreshId": due.refresh_id, "actionId": due.action_id}
         retry = round(next_delay(due.every_ms, failures, 0) * 1000)
 
-        def decide(whole: WholeCanvas) -> Change | None:
+        def decide(whole: CanvasSnapshot) -> Change | None:
             revision = whole.canvas.revision
             if error is None:
                 return Change(events=[events.refresh_recovered(revision, named)], is_mutation=False)

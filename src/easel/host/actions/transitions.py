@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from easel.core.action.transitions import Begun, NeedsTools, Rules, Sent, may_be_awaited
 from easel.core.canvas.actions import Confirm
-from easel.core.canvas.canvas import Canvas, Change, WholeCanvas
+from easel.core.canvas.canvas import Canvas, Change, CanvasSnapshot
 from easel.core.canvas.execution import Execution, Overtaken, Status, Waiting
 from easel.core.canvas.spec import CanvasSpec, SpecLimits, checked_spec
 from easel.core.principal import Principal
@@ -68,7 +68,7 @@ class CanvasSteps:
         self,
         who: Principal,
         canvas_id: CanvasId,
-        rule: Callable[[WholeCanvas, CanvasSpec, Rules], Begun],
+        rule: Callable[[CanvasSnapshot, CanvasSpec, Rules], Begun],
         *,
         is_repeatable: bool = True,
     ) -> tuple[Begun, Canvas]:
@@ -77,7 +77,7 @@ class CanvasSteps:
         fetched: dict[ArtifactId, bytes] = {}
         begun: list[Begun] = []
 
-        def decide(whole: WholeCanvas) -> tuple[Change, Iterable[Moved]]:
+        def decide(whole: CanvasSnapshot) -> tuple[Change, Iterable[Moved]]:
             limits = self._limits
             rules = Rules(
                 definitions=definitions,
@@ -127,7 +127,7 @@ class CanvasSteps:
         self,
         who: Principal,
         execution: Execution,
-        decide: Callable[[WholeCanvas], Change],
+        decide: Callable[[CanvasSnapshot], Change],
         moved: Iterable[Moved] = (),
         *,
         is_patient: bool = True,
@@ -151,7 +151,7 @@ class CanvasSteps:
         self,
         who: Principal,
         execution: Execution,
-        decide: Callable[[WholeCanvas], Change],
+        decide: Callable[[CanvasSnapshot], Change],
         moved: Iterable[Moved],
         *,
         is_repeated: bool,
@@ -177,14 +177,14 @@ class CanvasSteps:
         self,
         who: Principal,
         canvas_id: CanvasId,
-        decide: Callable[[WholeCanvas], tuple[Change, Iterable[Moved]]],
+        decide: Callable[[CanvasSnapshot], tuple[Change, Iterable[Moved]]],
         *,
         seconds: float = 0,
         is_repeatable: bool = True,
     ) -> Canvas:
         kept: set[ArtifactId] = set()
 
-        def checked(whole: WholeCanvas) -> Change:
+        def checked(whole: CanvasSnapshot) -> Change:
             change, moved = decide(whole)
             heavy = [*moved, *(one for event in change.events for one in event.moved)]
             if lacking := [one for one in heavy if one.artifact_id not in kept]:

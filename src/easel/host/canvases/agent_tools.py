@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from easel.core.canvas.assets import content_of
-from easel.core.canvas.canvas import Canvas, WholeCanvas
+from easel.core.canvas.canvas import Canvas, CanvasSnapshot
 from easel.core.principal import Kind, Principal
 from easel.core.session.session import session_of_key
 from easel.core.stream.envelope import Visibility
@@ -195,7 +195,7 @@ def _named(canvas: Canvas) -> dict[str, Any]:
     }
 
 
-def _shown(whole: WholeCanvas) -> dict[str, Any]:
+def _shown(whole: CanvasSnapshot) -> dict[str, Any]:
     canvas = whole.canvas
     return {
         **_named(canvas),

@@ -12,7 +12,7 @@ from datetime import datetime
 import structlog
 
 from easel.core.canvas.assets import Asset, asset_key, asset_made_at, check_together, checked_asset_path
-from easel.core.canvas.canvas import Change, WholeCanvas, expect
+from easel.core.canvas.canvas import Change, CanvasSnapshot, check_revision
 from easel.core.canvas.events import asset_mark
 from easel.core.principal import Principal
 from easel.errors import BadInput, Damaged, HostError, NotFound, TooLarge, Unavailable
@@ -56,12 +56,12 @@ class CanvasAssets:
         """The asset and the canvas's revision after it."""
         self.check({path: content})
         canvas = (await self._changes.find(who, canvas_id)).canvas
-        expect(canvas, expected_revision)  # before a byte is written; the lock looks again
+        check_revision(canvas, expected_revision)  # before a byte is written; the lock looks again
         [asset] = stored = await self.store(who.user_id, canvas.agent_id, canvas.canvas_id, {path: content})
         events = events_of(who, canvas_id)
 
-        def decide(whole: WholeCanvas) -> Change:
-            expect(whole.canvas, expected_revision)
+        def decide(whole: CanvasSnapshot) -> Change:
+            check_revision(whole.canvas, expected_revision)
             self.check_fits(whole, stored)
             return Change(
                 events=[events.updated(whole.canvas.revision + 1, [asset_mark(path)])],
@@ -82,8 +82,8 @@ class CanvasAssets:
         checked_asset_path(path)
         events = events_of(who, canvas_id)
 
-        def decide(whole: WholeCanvas) -> Change:
-            expect(whole.canvas, expected_revision)
+        def decide(whole: CanvasSnapshot) -> Change:
+            check_revision(whole.canvas, expected_revision)
             _found(whole, path)
             told = events.updated(whole.canvas.revision + 1, [asset_mark(path)])
             return Change(events=[told], removed=[path], is_accepted=ends_acceptance(who))
@@ -97,7 +97,7 @@ class CanvasAssets:
                 raise TooLarge(what=path, limit=self._limits.bytes_of_one, setting="EASEL_MAX_ASSET_BYTES")
         self._check_paths(files)
 
-    def check_fits(self, whole: WholeCanvas, put: Sequence[Asset]) -> None:
+    def check_fits(self, whole: CanvasSnapshot, put: Sequence[Asset]) -> None:
         self._check_paths(dict.fromkeys([*(one.path for one in whole.assets), *(one.path for one in put)]))
 
     def _check_paths(self, paths: Mapping[str, object]) -> None:
@@ -179,7 +179,7 @@ class CanvasAssets:
         return len(strays)
 
 
-def _found(whole: WholeCanvas, path: str) -> Asset:
+def _found(whole: CanvasSnapshot, path: str) -> Asset:
     for asset in whole.assets:
         if asset.path == path:
             return asset

@@ -13,12 +13,12 @@ from easel.core.canvas.canvas import (
     Canvas,
     Change,
     NewCanvas,
-    WholeCanvas,
+    CanvasSnapshot,
     checked_agent_id,
     checked_canvas_id,
     checked_session_key,
     checked_title,
-    expect,
+    check_revision,
 )
 from easel.core.canvas.events import ACCEPTED_MARK, SPEC_MARK, TITLE_MARK, asset_mark, spread
 from easel.core.canvas.spec import CanvasSpec, Refresh, SpecLimits, check_state_size, checked_spec
@@ -67,7 +67,7 @@ class Draft:
     )
     expected_revision: int | None = None
 
-    def acceptance(self, who: Principal, there: WholeCanvas, *, is_other: bool) -> bool | None:
+    def acceptance(self, who: Principal, there: CanvasSnapshot, *, is_other: bool) -> bool | None:
         """Whether it is accepted with this, as far as it touches that; `is_other`: it declares something else than before. RS-59"""
         if self.is_accepted is False:
             return False
@@ -113,7 +113,7 @@ class CanvasLibrary:
 
     # -- finding ---------------------------------------------------------------------------------------------------
 
-    async def get(self, who: Principal, canvas_id: str) -> WholeCanvas:
+    async def get(self, who: Principal, canvas_id: str) -> CanvasSnapshot:
         return await self._changes.find(who, canvas_id)
 
     async def list_canvases(
@@ -129,7 +129,7 @@ class CanvasLibrary:
 
     # -- making and replacing --------------------------------------------------------------------------------------
 
-    async def create(self, who: Principal, draft: Draft) -> WholeCanvas:
+    async def create(self, who: Principal, draft: Draft) -> CanvasSnapshot:
         if draft.expected_revision not in (None, 0):
             raise RevisionConflict(
                 canvas=draft.canvas_id, expected=draft.expected_revision, currentRevision=0
@@ -139,7 +139,7 @@ class CanvasLibrary:
             raise AlreadyThere(what="canvas", id=draft.canvas_id)
         return made
 
-    async def upsert(self, who: Principal, draft: Draft) -> WholeCanvas:
+    async def upsert(self, who: Principal, draft: Draft) -> CanvasSnapshot:
         """A new canvas, or this one in the place of what there is, which keeps what the draft does not speak of. RS-40"""
         checked = await self._checked(who, draft)
         for _ in range(MOST_TRIES):
@@ -157,7 +157,7 @@ class CanvasLibrary:
                 continue  # it was deleted meanwhile
         raise Unavailable(what=f"Canvas {draft.canvas_id}")
 
-    async def _create(self, who: Principal, checked: _Checked) -> WholeCanvas | None:
+    async def _create(self, who: Principal, checked: _Checked) -> CanvasSnapshot | None:
         draft = checked.draft
         agent_id = MAIN if draft.agent_id is None else draft.agent_id
         spec = NEW_SPEC if checked.spec is None else checked.spec
@@ -187,9 +187,9 @@ class CanvasLibrary:
         self._changes.ring(made)
         return made
 
-    async def _replace(self, who: Principal, there: Canvas, checked: _Checked) -> WholeCanvas:
+    async def _replace(self, who: Principal, there: Canvas, checked: _Checked) -> CanvasSnapshot:
         draft, canvas_id = checked.draft, checked.canvas_id
-        expect(there, draft.expected_revision)  # before a byte is written; the lock looks again
+        check_revision(there, draft.expected_revision)  # before a byte is written; the lock looks again
         if draft.agent_id not in (None, there.agent_id):
             raise BadInput(problem=f"agentId: this canvas belongs to {there.agent_id}.")
         title = None if draft.title is None else checked_title(draft.title, canvas_id)
@@ -200,9 +200,9 @@ class CanvasLibrary:
         )
         events = events_of(who, canvas_id)
 
-        def decide(whole: WholeCanvas) -> Change | None:
+        def decide(whole: CanvasSnapshot) -> Change | None:
             canvas = whole.canvas
-            expect(canvas, draft.expected_revision)
+            check_revision(canvas, draft.expected_revision)
             gone = _not_among(whole, assets)
             spec = _other(canvas, checked.spec)
             # What an agent declares works in its own folder; one that only gives a title takes nothing over.
@@ -253,7 +253,7 @@ class CanvasLibrary:
         spec: Mapping[str, Any] | None,
         title: str | None,
         expected_revision: int | None,
-    ) -> WholeCanvas:
+    ) -> CanvasSnapshot:
         """All of it or nothing, on the state as it is when it is its turn. CV-25, CV-44"""
         operations = checked_patch(state_patch or [], "statePatch")
         check_patch_names(operations, "statePatch")
@@ -265,9 +265,9 @@ class CanvasLibrary:
         await self._artifacts.keep(who.user_id, [*moved, *moved_of_state])
         events = events_of(who, canvas_id)
 
-        def decide(whole: WholeCanvas) -> Change | None:
+        def decide(whole: CanvasSnapshot) -> Change | None:
             canvas = whole.canvas
-            expect(canvas, expected_revision)
+            check_revision(canvas, expected_revision)
             new_spec = _other(canvas, light_spec)
             declares = read is not None and (new_spec is not None or stands(who))
             accepted = acceptance(who, whole, has_all_assets=False) if declares else None
@@ -296,13 +296,13 @@ class CanvasLibrary:
         )  # what is added to a list would be added twice
         return (await self._changes.make(who, canvas_id, decide, is_repeatable=is_repeatable)).whole
 
-    async def accept(self, who: Principal, canvas_id: str, revision: int) -> WholeCanvas:
+    async def accept(self, who: Principal, canvas_id: str, revision: int) -> CanvasSnapshot:
         """A person stands for the spec that they have seen, as an agent wrote it. RS-59"""
         if not who.is_person:
             raise Forbidden(problem="Only a person can accept a spec; an agent never does.")
         events = events_of(who, canvas_id)
 
-        def decide(whole: WholeCanvas) -> Change | None:
+        def decide(whole: CanvasSnapshot) -> Change | None:
             canvas = whole.canvas
             if not canvas.spec_revision <= revision <= canvas.revision:
                 raise RevisionConflict(canvas=canvas_id, expected=revision, currentRevision=canvas.revision)
@@ -327,8 +327,8 @@ class CanvasLibrary:
         return told if stands_for is None or stands_for.is_accepted else [NOT_ACCEPTED, *told]
 
     async def delete(self, who: Principal, canvas_id: str, expected_revision: int | None = None) -> None:
-        def check(whole: WholeCanvas) -> None:
-            expect(whole.canvas, expected_revision)
+        def check(whole: CanvasSnapshot) -> None:
+            check_revision(whole.canvas, expected_revision)
 
         try:
             left = await self._canvases.delete(who.user_id, named(canvas_id), check)
@@ -352,7 +352,7 @@ class CanvasLibrary:
             )
         events = events_of(who, canvas_id)
 
-        def decide(whole: WholeCanvas) -> Change:
+        def decide(whole: CanvasSnapshot) -> Change:
             event = events.snapshot(
                 whole.canvas.revision,
                 artifact.artifact_id,
@@ -416,7 +416,7 @@ def _enabled(spec: CanvasSpec) -> list[Refresh]:
     return [refresh for refresh in spec.refreshes if refresh.is_enabled]
 
 
-def _not_among(whole: WholeCanvas, assets: list[Asset] | None) -> list[str]:
+def _not_among(whole: CanvasSnapshot, assets: list[Asset] | None) -> list[str]:
     """What a whole new set of assets leaves out."""
     if assets is None:
         return []

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import UnsetType
 
-from easel.core.canvas.canvas import Change, WholeCanvas, expect
+from easel.core.canvas.canvas import Change, CanvasSnapshot, check_revision
 from easel.core.canvas.inputs import entered
 from easel.core.canvas.spec import check_state_size
 from easel.core.principal import Principal
@@ -93,15 +93,15 @@ class CanvasPages:
         value: Any,
         was: Any | UnsetType,
         expected_revision: int | None,
-    ) -> WholeCanvas:
+    ) -> CanvasSnapshot:
         """One value at one place, on the state as it is when it is its turn. RS-41"""
         place = checked_pointer(path, "path")
         check_names(value, "value")
         light, moved = light_value(value)
         events = events_of(who, canvas_id)
 
-        def decide(whole: WholeCanvas) -> Change | None:
-            expect(whole.canvas, expected_revision)
+        def decide(whole: CanvasSnapshot) -> Change | None:
+            check_revision(whole.canvas, expected_revision)
             changed = entered(whole.canvas.spec, whole.canvas.state, place, light, was)
             if changed is None:
                 return None

@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Iterable
 
-from easel.core.canvas.canvas import Change, Decide, Outcome, WholeCanvas
+from easel.core.canvas.canvas import Change, Decide, Outcome, CanvasSnapshot
 from easel.core.canvas.events import CanvasEvents
 from easel.core.principal import Kind, Principal
 from easel.core.stream.notifications import CanvasGrew
@@ -19,7 +19,7 @@ class CanvasChanges:
         self._blobs = blobs
         self._bell = bell
 
-    async def find(self, who: Principal, canvas_id: str) -> WholeCanvas:
+    async def find(self, who: Principal, canvas_id: str) -> CanvasSnapshot:
         whole = await self._canvases.get(who.user_id, named(canvas_id))
         if whole is None:
             raise NotFound(what="canvas", id=canvas_id)
@@ -40,7 +40,7 @@ class CanvasChanges:
         """
         sent: list[Change] = []
 
-        def noted(whole: WholeCanvas) -> Change | None:
+        def noted(whole: CanvasSnapshot) -> Change | None:
             change = decide(whole)
             sent[:] = [] if change is None else [change]
             return change
@@ -57,10 +57,10 @@ class CanvasChanges:
             raise NotFound(what="canvas", id=canvas_id)
         if outcome.is_changed:
             self.ring(outcome.whole)
-            await self.drop(outcome.left)
+            await self.drop(outcome.orphaned_blobs)
         return outcome
 
-    def ring(self, whole: WholeCanvas) -> None:
+    def ring(self, whole: CanvasSnapshot) -> None:
         canvas = whole.canvas
         self._bell.ring(CanvasGrew(owned(canvas.user_id, canvas.canvas_id), canvas.last_seq))
 
@@ -91,7 +91,7 @@ def stands(who: Principal) -> bool:
     return who.kind is not Kind.AGENT
 
 
-def acceptance(who: Principal, there: WholeCanvas, *, has_all_assets: bool) -> bool | None:
+def acceptance(who: Principal, there: CanvasSnapshot, *, has_all_assets: bool) -> bool | None:
     """Whoever writes a spec stands for it, if they may; but not for a page that nobody has accepted, unless they bring all of it. RS-59"""
     if not stands(who):
         return False

@@ -9,7 +9,7 @@ import contextlib
 
 import structlog
 
-from easel.core.canvas.canvas import Change, View, WholeCanvas
+from easel.core.canvas.canvas import Change, View, CanvasSnapshot
 from easel.core.principal import Principal
 from easel.errors import NotFound, Unavailable
 from easel.host.canvases.transactions import CanvasChanges, events_of
@@ -32,11 +32,11 @@ class CanvasViews:
 
     async def open(
         self, who: Principal, canvas_id: str, client_id: str, connection_id: str
-    ) -> tuple[View, WholeCanvas]:
+    ) -> tuple[View, CanvasSnapshot]:
         view = View(new_view_id(), client_id, connection_id)
         events = events_of(who, canvas_id)
 
-        def decide(whole: WholeCanvas) -> Change:
+        def decide(whole: CanvasSnapshot) -> Change:
             left = [one for one in whole.views if _is_left(one, view)]
             count = sum(one not in left for one in whole.live_views)
             revision = whole.canvas.revision
@@ -78,7 +78,7 @@ class CanvasViews:
     async def _close(self, who: Principal, canvas_id: str, view: View, *, only_dead: bool = False) -> bool:
         events = events_of(who, canvas_id)
 
-        def decide(whole: WholeCanvas) -> Change | None:
+        def decide(whole: CanvasSnapshot) -> Change | None:
             there = next((one for one in whole.views if one.view_id == view.view_id), None)
             if there is None or (only_dead and there.is_live):
                 return None

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from easel.core.canvas.canvas import Canvas, Decide, NewCanvas, Outcome, View, WholeCanvas
+from easel.core.canvas.canvas import Canvas, Decide, NewCanvas, Outcome, View, CanvasSnapshot
 from easel.core.canvas.execution import Awaited, Execution
 from easel.core.canvas.execution import Status as ExecutionStatus
 from easel.core.canvas.refresh import Due, Job
@@ -17,11 +17,11 @@ from easel.ids import CanvasId, UserId
 class CanvasStore(LogSource, Protocol):
     """Canvases, their logs, and the rows of their assets and views."""
 
-    async def create(self, new: NewCanvas, event: Envelope) -> WholeCanvas | None:
+    async def create(self, new: NewCanvas, event: Envelope) -> CanvasSnapshot | None:
         """With the first event of its log. None: there is one already."""
         ...
 
-    async def get(self, user_id: UserId, canvas_id: CanvasId) -> WholeCanvas | None: ...
+    async def get(self, user_id: UserId, canvas_id: CanvasId) -> CanvasSnapshot | None: ...
 
     async def list_canvases(
         self, user_id: UserId, *, agent_id: str | None, after: str, limit: int

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from easel.core.canvas.assets import Asset
-from easel.core.canvas.canvas import Canvas, Change, Decide, NewCanvas, Outcome, View, WholeCanvas
+from easel.core.canvas.canvas import Canvas, Change, Decide, NewCanvas, Outcome, View, CanvasSnapshot
 from easel.core.canvas.execution import Overtaken, Repeated, Step
 from easel.core.canvas.retention import LogPlace, OldLogs
 from easel.core.canvas.spec import Refresh
@@ -30,7 +30,7 @@ class PostgresCanvases:
     def __init__(self, database: "PostgresDatabase") -> None:
         self._database = database
 
-    async def create(self, new: NewCanvas, event: Envelope) -> WholeCanvas | None:
+    async def create(self, new: NewCanvas, event: Envelope) -> CanvasSnapshot | None:
         stored = {"spec": to_json(new.spec), "state": to_json(new.state)}
         row = await self._database.row(
             SQL["create_canvas"],
@@ -48,9 +48,9 @@ class PostgresCanvases:
             **_columns(new.assets),
             **_jobs(new.refreshes),
         )
-        return WholeCanvas(canvas_of(row), sorted(new.assets, key=lambda one: one.path)) if row else None
+        return CanvasSnapshot(canvas_of(row), sorted(new.assets, key=lambda one: one.path)) if row else None
 
-    async def get(self, user_id: UserId, canvas_id: CanvasId) -> WholeCanvas | None:
+    async def get(self, user_id: UserId, canvas_id: CanvasId) -> CanvasSnapshot | None:
         row = await self._database.row(SQL["get_canvas"], user_id=user_id, canvas_id=canvas_id)
         return whole_of(row) if row else None
 
@@ -155,7 +155,7 @@ class PostgresCanvases:
         return events_of(rows)
 
 
-async def _locked(lent: "Connection", whose: dict[str, Any]) -> WholeCanvas | None:
+async def _locked(lent: "Connection", whose: dict[str, Any]) -> CanvasSnapshot | None:
     # A statement of its own: the next one must see what was committed while this one waited.
     await _row(lent, "lock_canvas", whose)
     row = await _row(lent, "get_canvas", whose)

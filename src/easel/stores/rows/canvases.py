@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from easel.core.canvas.assets import Asset
-from easel.core.canvas.canvas import Canvas, Change, Outcome, View, WholeCanvas
+from easel.core.canvas.canvas import Canvas, Change, Outcome, View, CanvasSnapshot
 from easel.core.canvas.execution import Execution, Status, Step
 from easel.core.canvas.refresh import Failing
 from easel.core.canvas.retention import OldLogs
@@ -17,14 +17,14 @@ from easel.ids import CanvasId, UserId
 from easel.stores.rows.runs import Row, Time, canvas_of
 
 
-def whole_of(row: Row, time: Time = None) -> WholeCanvas:
+def whole_of(row: Row, time: Time = None) -> CanvasSnapshot:
     assets = [Asset(*one) for one in msgspec.json.decode(row["assets"])]
     views = [
         View(view_id, client_id, held_by, bool(is_live))
         for view_id, client_id, held_by, is_live in msgspec.json.decode(row["views"])
     ]
     failing = [Failing(*one) for one in msgspec.json.decode(row["failing"])]
-    return WholeCanvas(canvas_of(row, time), assets, views, failing)
+    return CanvasSnapshot(canvas_of(row, time), assets, views, failing)
 
 
 def old_logs_of(rows: Sequence[Row], limit: int) -> OldLogs:
@@ -109,7 +109,7 @@ def execution_of(row: Row, time: Time = None) -> Execution:
 
 
 def changed(
-    whole: WholeCanvas,
+    whole: CanvasSnapshot,
     change: Change,
     *,
     revision: int,
@@ -138,18 +138,18 @@ def changed(
         updated_at=updated_at,
     )
     if not (change.put or change.removed or change.opened or change.closed):
-        return Outcome(WholeCanvas(canvas, whole.assets, whole.views), is_changed=True)
+        return Outcome(CanvasSnapshot(canvas, whole.assets, whole.views), is_changed=True)
     assets = {one.path: one for one in whole.assets if one.path not in change.removed}
     assets |= {one.path: one for one in change.put}
     views = [view for view in whole.views if view.view_id not in change.closed]
     kept = {one.blob_key for one in assets.values()}
     left = [one.blob_key for one in whole.assets if one.blob_key not in kept]
     return Outcome(
-        WholeCanvas(
+        CanvasSnapshot(
             canvas,
             [assets[path] for path in sorted(assets)],
             [*views, *([change.opened] if change.opened else [])],
         ),
         is_changed=True,
-        left=left,
+        orphaned_blobs=left,
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from easel.core.canvas.canvas import Canvas, Change, Decide, NewCanvas, Outcome, View, WholeCanvas
+from easel.core.canvas.canvas import Canvas, Change, Decide, NewCanvas, Outcome, View, CanvasSnapshot
 from easel.core.canvas.execution import Overtaken, Repeated, Step
 from easel.core.canvas.retention import LogPlace, OldLogs
 from easel.core.canvas.spec import Refresh
@@ -35,7 +35,7 @@ class SqliteCanvases:
     def __init__(self, database: "SqliteDatabase") -> None:
         self._database = database
 
-    async def create(self, new: NewCanvas, event: Envelope) -> WholeCanvas | None:
+    async def create(self, new: NewCanvas, event: Envelope) -> CanvasSnapshot | None:
         whose = {"user_id": new.user_id, "canvas_id": new.canvas_id}
         named = {
             "agent_id": new.agent_id,
@@ -46,7 +46,7 @@ class SqliteCanvases:
         stored = {"spec": to_json(new.spec), "state": to_json(new.state)}
         refers_to = event.refers_to | mentioned(stored["spec"]) | mentioned(stored["state"])
 
-        def work(connection: sqlite3.Connection) -> WholeCanvas | None:
+        def work(connection: sqlite3.Connection) -> CanvasSnapshot | None:
             now = self._database.clock()
             rows = _rows(connection, "create_canvas", now=now, **named, **stored, **whose)
             if not rows:
@@ -56,11 +56,11 @@ class SqliteCanvases:
             _log(connection, {**whose, "now": now}, [event], rows[0]["last_seq"], refers_to)
             for job in new.refreshes:
                 _rows(connection, "put_refresh", now=now, **whose, **_job(job))
-            return WholeCanvas(canvas_of(rows[0], time_of), sorted(new.assets, key=lambda one: one.path))
+            return CanvasSnapshot(canvas_of(rows[0], time_of), sorted(new.assets, key=lambda one: one.path))
 
         return await self._database.write(work)
 
-    async def get(self, user_id: UserId, canvas_id: CanvasId) -> WholeCanvas | None:
+    async def get(self, user_id: UserId, canvas_id: CanvasId) -> CanvasSnapshot | None:
         rows = await self._read(
             "get_canvas", user_id=user_id, canvas_id=canvas_id, now=self._database.clock()
         )
@@ -224,7 +224,7 @@ def _log(
         )
 
 
-def _whole(connection: sqlite3.Connection, whose: dict[str, Any], now: int) -> WholeCanvas | None:
+def _whole(connection: sqlite3.Connection, whose: dict[str, Any], now: int) -> CanvasSnapshot | None:
     rows = _rows(connection, "get_canvas", now=now, **whose)
     return whole_of(rows[0], time_of) if rows else None
 
