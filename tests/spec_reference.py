@@ -24,7 +24,7 @@ from easel.errors import BadInput
 NEEDED: Final = object()  # there is no default: it has to be there
 ABSENT: Final = object()  # left out, it says nothing
 ID = "an id: 1 to 128 letters, digits and `. _ : -`, a letter or digit first"
-DOT_PATH = f"a dot path: at most {paths.DEEPEST_PATH} parts of letters, digits, `_` and `-`"
+DOT_PATH = f"a dot path: at most {paths.MAX_PATH_DEPTH} parts of letters, digits, `_` and `-`"
 
 
 @dataclass(frozen=True)
@@ -48,20 +48,20 @@ LOOK = {"kind": "tool.call", "tool": "gsv__Clock"}
 SAVES = [
     Member("saveAs", DOT_PATH, ABSENT, "deploy.last", "Where the outcome goes in the state: `{ok, result, finishedAt}`. Left out: nowhere."),
     Member("saveMode", one_of(SaveMode), "replace", "append", "What happens to what is there. `merge` puts an object's members in; `append` adds to a list. Needs `saveAs`."),
-    Member("timeoutMs", f"whole number, 1 to {actions.LONGEST_TIMEOUT_MS:,}", ABSENT, 120_000, "How long it may take before it fails. Left out: the server's own limits."),
+    Member("timeoutMs", f"whole number, 1 to {actions.MAX_TIMEOUT_MS:,}", ABSENT, 120_000, "How long it may take before it fails. Left out: the server's own limits."),
 ]  # fmt: skip
 GROUPS: dict[str, tuple[str, list[Member]]] = {
     # a place in the spec: what stands there, and its members
     "": ("The spec", [
         Member("version", f"`{spec.VERSION}`", spec.VERSION, spec.VERSION, "Of this form; there is one."),
         Member("mode", one_of(Mode), "html", "html", "What its page is written in."),
-        Member("title", text(actions.LONGEST_TITLE), ABSENT, "Deploy Cockpit", "For people who read the spec; a canvas's own title is beside it."),
-        Member("description", text(actions.LONGEST_DESCRIPTION), ABSENT, "One page for a deploy.", "For people."),
-        Member("$schema", text(actions.LONGEST_TITLE), ABSENT, "https://example.org/canvas.json", "For editors; not read."),
+        Member("title", text(actions.MAX_TITLE_LENGTH), ABSENT, "Deploy Cockpit", "For people who read the spec; a canvas's own title is beside it."),
+        Member("description", text(actions.MAX_DESCRIPTION_LENGTH), ABSENT, "One page for a deploy.", "For people."),
+        Member("$schema", text(actions.MAX_TITLE_LENGTH), ABSENT, "https://example.org/canvas.json", "For editors; not read."),
         Member("toolPolicy", "object, [see below](#toolpolicy)", {}, {"allow": ["gsv__Clock"]}, "What its actions and its page may reach. Left out: nothing."),
         Member("state", f"object, at most {DEFAULT_LIMITS.state_bytes:,} bytes (`EASEL_MAX_STATE_BYTES`)", {}, {"service": "api"}, "What the canvas begins with. Later the state is its own, and a new spec does not set it back."),
         Member("actions", f"object of [actions](#actionsname) by name, at most {DEFAULT_LIMITS.actions} (`EASEL_MAX_CANVAS_ACTIONS`)", {}, {"look": LOOK}, f"What its buttons do. A name is {ID}."),
-        Member("bindings", f"object of names of actions by control, at most {DEFAULT_LIMITS.bindings:,} (`EASEL_MAX_CANVAS_BINDINGS`)", {}, {"buttons.deployNow": "look"}, f"Which action a control of the page runs: `<button data-gsv-control=\"buttons.deployNow\">`. So the page names a control, and what it does is said in the spec alone. A control's name is 1 to {spec.LONGEST_CONTROL} printable characters."),
+        Member("bindings", f"object of names of actions by control, at most {DEFAULT_LIMITS.bindings:,} (`EASEL_MAX_CANVAS_BINDINGS`)", {}, {"buttons.deployNow": "look"}, f"Which action a control of the page runs: `<button data-gsv-control=\"buttons.deployNow\">`. So the page names a control, and what it does is said in the spec alone. A control's name is 1 to {spec.MAX_CONTROL_LENGTH} printable characters."),
         Member("refresh", f"list of [jobs](#refresh), at most {DEFAULT_LIMITS.refreshes} (`EASEL_MAX_CANVAS_REFRESHES`)", [], [{"id": "poll", "everyMs": 30_000, "action": "look"}], "Actions that run by themselves."),
         Member("writable", f"list of dot paths, at most {DEFAULT_LIMITS.bindings:,}", ABSENT, ["service", "deploy.to"], "Where the page's fields (`data-gsv-model`) may write in the state. Left out: below every member of `state`; `[]`: nowhere."),
     ]),
@@ -71,28 +71,28 @@ GROUPS: dict[str, tuple[str, list[Member]]] = {
     ]),
     "action": ("actions.NAME", [
         Member("kind", one_of(Kind), NEEDED, "tool.call", "What it is; each kind has members of its own, below."),
-        Member("title", text(actions.LONGEST_TITLE, 1), ABSENT, "Deploy", "What its button says on a page that is made for the canvas, and what a person is asked about. Left out: its name."),
-        Member("description", text(actions.LONGEST_DESCRIPTION), ABSENT, "Rolls out the version above.", "For people who read the spec."),
+        Member("title", text(actions.MAX_TITLE_LENGTH, 1), ABSENT, "Deploy", "What its button says on a page that is made for the canvas, and what a person is asked about. Left out: its name."),
+        Member("description", text(actions.MAX_DESCRIPTION_LENGTH), ABSENT, "Rolls out the version above.", "For people who read the spec."),
         Member("confirm", one_of(Confirm), "auto", "always", "Whether a person is asked first. `auto`: unless the tool is read-only."),
     ]),
     "tool.call": ("tool.call", [
         Member("tool", "a tool's exact name", NEEDED, "gsv__Clock", "Has to be in `toolPolicy.allow`."),
-        Member("args", "object", {}, {"value": "Hello {{state.name}}"}, f"Its arguments. `{{{{state.path}}}}`, `{{{{input.path}}}}` and `{{{{runtime.now}}}}` in texts stand for values, at most {template.MOST_PLACEHOLDERS} in one text."),
+        Member("args", "object", {}, {"value": "Hello {{state.name}}"}, f"Its arguments. `{{{{state.path}}}}`, `{{{{input.path}}}}` and `{{{{runtime.now}}}}` in texts stand for values, at most {template.MAX_PLACEHOLDERS} in one text."),
         *SAVES,
         Member("missing", one_of(WhenMissing), "fail", "empty", "What a value that is not there does in an argument that a shell reads. Elsewhere it is the empty text."),
         Member("allowOptions", "`true` or `false`", False, True, "Whether a value in such an argument may begin with `-`."),
     ]),
     "session.send": ("session.send", [
-        Member("message", text(actions.LONGEST_MESSAGE, 1), NEEDED, "What of {{state.service}}?", "What is sent; with placeholders, as in `args`."),
+        Member("message", text(actions.MAX_MESSAGE_LENGTH, 1), NEEDED, "What of {{state.service}}?", "What is sent; with placeholders, as in `args`."),
         Member("sessionKey", "`agent:{agentId}:{name}`", ABSENT, "agent:main:main", "To which session. Left out: the canvas's own."),
         *SAVES,
     ]),
     "state.patch": ("state.patch", [
-        Member("patch", f"list of JSON Patch operations, at most {patch.MOST_OPERATIONS:,}: {one_of(patch.Op)}", NEEDED, [{"op": "replace", "path": "/status", "value": "idle"}], "What changes in the state, all of it or nothing."),
+        Member("patch", f"list of JSON Patch operations, at most {patch.MAX_OPERATIONS:,}: {one_of(patch.Op)}", NEEDED, [{"op": "replace", "path": "/status", "value": "idle"}], "What changes in the state, all of it or nothing."),
     ]),
     "refresh": ("refresh", [
         Member("id", ID, NEEDED, "pollLogs", "Its name, which no other job of the canvas has."),
-        Member("everyMs", f"whole number, {spec.SHORTEST_REFRESH_MS:,} to {spec.LONGEST_REFRESH_MS:,}", NEEDED, 30_000, "How often."),
+        Member("everyMs", f"whole number, {spec.MIN_REFRESH_MS:,} to {spec.MAX_REFRESH_MS:,}", NEEDED, 30_000, "How often."),
         Member("action", "the name of an action", NEEDED, "look", "What runs. What needs a person's consent cannot."),
         Member("enabled", "`true` or `false`", True, False, "Whether it runs at all."),
         Member("onlyWatched", "`true` or `false`", False, True, "Whether it rests while nobody looks at the canvas."),

@@ -44,7 +44,7 @@ from easel.core.run.status import MOVES, TERMINAL, Status
 from easel.core.stream.envelope import EVENT_TYPES, Envelope
 from easel.core.stream.json_text import to_json
 from easel.core.tool.definition import ToolDefinition
-from easel.core.validation import DEEPEST
+from easel.core.validation import MAX_DEPTH
 from easel.edges.http.calls import Access
 from easel.edges.http.openapi import document
 from easel.edges.http.routes import ROUTES, Row
@@ -383,7 +383,7 @@ def tool_shapes() -> str:
 def spec_text() -> str:
     limits = spec_reference.DEFAULT_LIMITS
     parts = [
-        f"Without its state a spec has at most {limits.spec_bytes:,} bytes (`EASEL_MAX_SPEC_BYTES`), nested at most {DEEPEST} levels deep."
+        f"Without its state a spec has at most {limits.spec_bytes:,} bytes (`EASEL_MAX_SPEC_BYTES`), nested at most {MAX_DEPTH} levels deep."
     ]
     for place, (heading, members) in GROUPS.items():
         rows = [

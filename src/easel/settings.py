@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from easel.errors import BadSettings
 
 PREFIX = "EASEL_"
-LEAST_TOKEN = (
+MIN_TOKEN_LENGTH = (
     16  # characters of the owner's token: a shorter one can be tried out by whoever reaches the port
 )
 OPTIONS = {"sandbox_mode": "--sandbox"}  # of a command; others have the name of their setting
@@ -257,7 +257,7 @@ class Settings:
 
     @property
     def has_weak_token(self) -> bool:
-        return 0 < len(self.token) < LEAST_TOKEN
+        return 0 < len(self.token) < MIN_TOKEN_LENGTH
 
 
 @dataclass(frozen=True, slots=True)

@@ -335,7 +335,7 @@ def test_a_folder_that_is_never_at_rest_is_taken_all_the_same(
         if author.look():
             break
     assert looks * watching.LOOK_SECONDS == pytest.approx(
-        watching.LONGEST_WAIT_SECONDS, abs=2 * watching.LOOK_SECONDS
+        watching.MAX_WAIT_SECONDS, abs=2 * watching.LOOK_SECONDS
     )
     assert content(server, folder.name)["assets"]["assets/log.txt"] == "x" * looks
 

@@ -654,7 +654,7 @@ def test_a_hostile_folder_is_refused_with_the_file_s_name_and_nothing_is_sent(
 
 
 def test_a_folder_of_countless_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MOST_FILES", 50)
+    monkeypatch.setattr(files, "MAX_FILES", 50)
     written(tmp_path / "cockpit", {f"assets/{n}": b"" for n in range(60)} | {"spec.json": SPEC})
     assert "more than 50 files" in refusal(
         easel_at(NOBODY, "token", "canvas", "import", tmp_path / "cockpit")

@@ -16,7 +16,7 @@ from easel.core.artifact.artifact import START
 from easel.core.principal import THE_OWNER, Principal
 from easel.core.stream.payload_limit import Moved
 from easel.errors import BadInput, Damaged, NotFound, TooLarge, Unavailable
-from easel.host.artifacts import LEAST_GRACE_SECONDS, SWEPT_AT_ONCE, Artifacts
+from easel.host.artifacts import MIN_GRACE_SECONDS, SWEPT_AT_ONCE, Artifacts
 from easel.ids import OWNER, UserId
 from easel.stores.blobs.bucket import PART
 from easel.stores.blobs.store import CHUNK, Blobs
@@ -492,9 +492,9 @@ async def test_a_sweep_goes_over_more_than_one_step_holds(at: Bench, monkeypatch
 async def test_the_grace_is_an_hour_at_least(at: Bench) -> None:
     hasty = Artifacts(at.database.artifacts, at.place.blobs, max_bytes=LIMIT, grace_seconds=0)
     await at.upload(PNG)
-    at.clock.ahead = LEAST_GRACE_SECONDS - 60
+    at.clock.ahead = MIN_GRACE_SECONDS - 60
     assert await hasty.sweep() == 0
-    at.clock.ahead = LEAST_GRACE_SECONDS + 60
+    at.clock.ahead = MIN_GRACE_SECONDS + 60
     assert await hasty.sweep() == 1
 
 

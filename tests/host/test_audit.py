@@ -202,7 +202,7 @@ async def test_notes_wait_for_a_store_that_is_away_and_lose_nothing(audit: Audit
 async def test_what_does_not_fit_is_logged_and_the_trail_says_how_much(
     audit: Audit, store: FaultyStore, monkeypatch: pytest.MonkeyPatch, logged: Sequence[Mapping[str, Any]]
 ) -> None:
-    monkeypatch.setattr(story, "MOST_WAITING", 10)
+    monkeypatch.setattr(story, "MAX_WAITING", 10)
     store.is_away = True
     for nth in range(25):
         audit.note(None, "worker.broke", subject=str(nth))

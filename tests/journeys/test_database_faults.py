@@ -45,7 +45,7 @@ DETECTION_SECONDS = 15.0
 # D4: a connection that is dead without a word is found out and replaced within this time.
 CRASHES = 20
 CHAOS_SECONDS = soak.either(60, soak.SECONDS)
-LEAST_RESTARTS = 4
+MIN_RESTARTS = 4
 CHAOS_PAUSE_SECONDS = soak.either(9, 40)  # the longest quiet time between two restarts
 PATIENCE_SECONDS = 120.0
 
@@ -190,7 +190,7 @@ async def test_restarts_at_random_leave_every_output_right_and_no_run_stuck(
     deadline = time.monotonic() + CHAOS_SECONDS
     restarts = 0
     async with Client(*apis) as client, Load(client, MESSAGE).going(16, pause=0.1) as load:
-        while (left := deadline - time.monotonic()) > 0 or restarts < LEAST_RESTARTS:
+        while (left := deadline - time.monotonic()) > 0 or restarts < MIN_RESTARTS:
             before = len(load.acknowledged)
             # The drill is defined by its times: 5 to 40 s up, 0 to 2 s down.
             await asyncio.sleep(min(max(left, 5), chance.uniform(5, CHAOS_PAUSE_SECONDS)))

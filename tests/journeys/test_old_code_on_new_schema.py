@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 RELEASE = Path(__file__).parents[1] / "releases" / "easel_host-0.1.0-1spine-py3-none-any.whl"
 PHASE_SECONDS = either(20, 120) / 4
 ACTORS = 6
-MOST_THREADS = 30
-MOST_TRIES = 50
+MAX_THREADS = 30
+MAX_ATTEMPTS = 50
 STOPPED_WITHIN_SECONDS = 30.0
 WATCHED_SECONDS = 120.0
 FOREVER = ticks(20_000, 30)
@@ -118,7 +118,7 @@ class Fleet:
     async def _held_by(self, worker: EaselProcess, ledger: Ledger) -> str:
         """A run that this worker surely holds: it goes on until it is cancelled. Those that the other one claims are."""
         worker_id = await _id_of(worker)
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_ATTEMPTS):
             run_id = await self._client.start(script(FOREVER), session_id=new_session(), at=self._one())
             self.ends[run_id] = "cancelled"
 
@@ -133,7 +133,7 @@ class Fleet:
             if owner_id == worker_id:
                 return run_id
             await self._cancel(run_id)
-        raise AssertionError(f"{worker.name} claimed none of {MOST_TRIES} runs")
+        raise AssertionError(f"{worker.name} claimed none of {MAX_ATTEMPTS} runs")
 
     async def _cancel(self, run_id: str) -> None:
         answer = await self._client.cancel(run_id, at=self._one())
@@ -214,7 +214,7 @@ class Fleet:
             "select session_id, last_thread_seq from sessions where last_thread_seq > 0 order by session_id"
         )
         assert threads
-        for session_id, newest in threads[:: len(threads) // MOST_THREADS + 1]:
+        for session_id, newest in threads[:: len(threads) // MAX_THREADS + 1]:
             chat = ChatFollower(
                 self._client.base_urls, session_id, self._client.token, debug=True
             )  # which minds every number

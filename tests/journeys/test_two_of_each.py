@@ -52,9 +52,9 @@ TIMED = 5
 FOREVER = ticks(20_000, 30)
 RACES, AT_ONCE = 200, 10
 # Ten cancels at a time leave both APIs some connections for everything else.
-MOST_ROUNDS = 2 * RACES // AT_ONCE
-LONGEST_PAUSE_SECONDS = 5.0
-MOST_BYTES = 2000
+MAX_ROUNDS = 2 * RACES // AT_ONCE
+MAX_PAUSE_SECONDS = 5.0
+MAX_BYTES = 2000
 # More than the whole answer for a run of four events has.
 A_STORY = script(say("First. "), call("gsv__Echo", value={"answer": 42}), ticks(8, 30), say("Last."))
 
@@ -153,15 +153,15 @@ async def test_a_stream_cut_after_any_byte_is_made_whole_by_the_other_instance(c
         log = await cluster.ledger.log(run_id)
         with Proxy.before(client.base_urls[0]) as network:
             through_proxy = [network.url(client.base_urls[0]), client.base_urls[1]]
-            network.cut_in_turn(range(1, MOST_BYTES))
-            followers = [Follower(through_proxy, run_id, client.token) for _ in range(1, MOST_BYTES)]
+            network.cut_in_turn(range(1, MAX_BYTES))
+            followers = [Follower(through_proxy, run_id, client.token) for _ in range(1, MAX_BYTES)]
             seen = await spread(
                 [functools.partial(one.read_to_end, within=60) for one in followers], at_once=20
             )
     for events in seen:
         check_delivery(events, log)
     resumed = [one for one in followers if one.connected + one.refused > 1]
-    assert 500 < len(resumed) < MOST_BYTES - 1, "the cuts do not reach from the first byte to the last"
+    assert 500 < len(resumed) < MAX_BYTES - 1, "the cuts do not reach from the first byte to the last"
 
 
 @case("E7")
@@ -318,7 +318,7 @@ async def test_a_cancel_that_races_the_end_gives_one_outcome(cluster: Cluster, f
     answers: Counter[int] = Counter()
     rounds, pause = 0, 0.3
     async with cluster.client() as client:
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             sessions = [new_session() for _ in range(AT_ONCE)]
             message = script(
                 wait_ms(round(pause * 1000))
@@ -330,7 +330,7 @@ async def test_a_cancel_that_races_the_end_gives_one_outcome(cluster: Cluster, f
             async with gate(cluster.ledger, sessions) as until_trying:
                 if set((await cluster.ledger.statuses(run_ids)).values()) & TERMINAL:
                     # Some had ended before the gate was closed: nobody is left for them to race with.
-                    pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                    pause = min(2 * pause, MAX_PAUSE_SECONDS)
                     continue
                 if first == "the end":
                     await until_trying(1)
@@ -361,7 +361,7 @@ async def test_a_cancel_that_races_the_end_gives_one_outcome(cluster: Cluster, f
                 if answer.status_code == 409
             } <= {"completed"}
             if not is_in_order:
-                pause = min(1.5 * pause, LONGEST_PAUSE_SECONDS)
+                pause = min(1.5 * pause, MAX_PAUSE_SECONDS)
                 continue
             answers.update(answer.status_code for answer in answered)
             rounds += 1

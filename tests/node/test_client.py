@@ -100,7 +100,7 @@ class Workshop:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Users wait up to half a minute between attempts."""
     monkeypatch.setattr(node_patience, "FIRST_SECONDS", 0.02)
-    monkeypatch.setattr(node_patience, "LONGEST_SECONDS", 0.1)
+    monkeypatch.setattr(node_patience, "MAX_SECONDS", 0.1)
     monkeypatch.setattr(node_calls, "GATHER_SECONDS", 0.02)
 
 
@@ -502,7 +502,7 @@ async def test_a_token_that_is_not_known_is_given_time(
 ) -> None:
     """It will not be known in a moment; a server that is busy may not be so in a moment."""
     monkeypatch.setattr(node_patience, "FIRST_SECONDS", 0.001)
-    monkeypatch.setattr(node_patience, "LONGEST_SECONDS", 0.4)
+    monkeypatch.setattr(node_patience, "MAX_SECONDS", 0.4)
 
     async def play(socket: ServerConnection) -> None:
         await socket.recv()

@@ -6,7 +6,7 @@ import pytest
 
 from easel.errors import BadSettings
 from easel.node.address import gateway_url, is_loopback
-from easel.node.backoff import FIRST_SECONDS, GOOD_SECONDS, LONGEST_SECONDS, Patience
+from easel.node.backoff import FIRST_SECONDS, GOOD_SECONDS, MAX_SECONDS, Patience
 
 ADDRESSES = [
     ("ws://127.0.0.1:8800/ws", "ws://127.0.0.1:8800/ws"),
@@ -55,7 +55,7 @@ def test_each_wait_is_longer_up_to_a_bound_and_half_of_it_is_luck() -> None:
         waits = [patience.next_wait(luck) for _ in range(1_000)]
         assert waits[:3] == [FIRST_SECONDS * share, FIRST_SECONDS * 2 * share, FIRST_SECONDS * 4 * share]
         assert waits == sorted(waits)
-        assert waits[-1] == LONGEST_SECONDS * share
+        assert waits[-1] == MAX_SECONDS * share
 
 
 def test_a_connection_that_held_makes_the_next_attempt_a_first_one() -> None:
@@ -63,8 +63,8 @@ def test_a_connection_that_held_makes_the_next_attempt_a_first_one() -> None:
     for _ in range(10):
         patience.next_wait(1)
     patience.held(GOOD_SECONDS - 1)
-    assert patience.next_wait(1) == LONGEST_SECONDS, "one that is dropped at once does not"
+    assert patience.next_wait(1) == MAX_SECONDS, "one that is dropped at once does not"
     patience.held(GOOD_SECONDS)
     assert patience.next_wait(1) == FIRST_SECONDS
     patience.give_time()
-    assert patience.next_wait(1) == LONGEST_SECONDS
+    assert patience.next_wait(1) == MAX_SECONDS

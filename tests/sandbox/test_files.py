@@ -107,7 +107,7 @@ async def test_some_lines_of_a_file_can_be_read(desk: Desk) -> None:
     (desk.folder / "long").write_text("".join(f"{number}\n" for number in range(1, 5_001)))
     read = await desk.use("Read", path="long", offset=4_000, limit=2)
     assert (read["text"], read["first_line"], read["lines"], read["more"]) == ("4000\n4001\n", 4_000, 2, True)
-    assert (await desk.use("Read", path="long"))["lines"] == files.MOST_LINES
+    assert (await desk.use("Read", path="long"))["lines"] == files.MAX_LINES
     assert (await desk.use("Read", path="long", offset=5_000))["more"] is False
     assert (await desk.use("Read", path="long", offset=9_000))["text"] == ""
 
@@ -119,7 +119,7 @@ async def test_long_lines_are_cut_and_answers_are_in_bounds(desk: Desk) -> None:
     (desk.folder / "much").write_text(("y" * 1_999 + "\n") * 500)
     read = await desk.use("Read", path="much")
     assert read["more"] is True
-    assert len(read["text"]) <= files.MOST_TEXT
+    assert len(read["text"]) <= files.MAX_TEXT_BYTES
     assert read["lines"] == 50
 
 

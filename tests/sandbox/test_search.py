@@ -113,7 +113,7 @@ async def test_lines_are_found_with_their_numbers(library: Library) -> None:
 
 async def test_what_is_no_text_or_too_large_is_passed_over_and_counted(library: Library) -> None:
     (library.folder / "picture").write_bytes(b"find\0me")
-    (library.folder / "large").write_bytes(b"find me\n" * (search.LARGEST_FILE // 8 + 1))
+    (library.folder / "large").write_bytes(b"find me\n" * (search.MAX_FILE_BYTES // 8 + 1))
     library.has(note="find me")
     found = await library.grep("find")
     assert [one["path"] for one in found["matches"]] == ["note"]
@@ -142,12 +142,12 @@ async def test_answers_are_in_bounds_and_say_so(library: Library, monkeypatch: p
     library.has(**{f"d{number}__file": "hit\n" * 10 for number in range(30)})
     found = await library.grep("hit", limit=25)
     assert (len(found["matches"]), found["truncated"]) == (25, True)
-    monkeypatch.setattr(search, "MOST_FOUND", 10)
+    monkeypatch.setattr(search, "MAX_FOUND", 10)
     found = await library.glob("**")
     assert (len(found["paths"]), found["truncated"]) == (10, True)
-    monkeypatch.setattr(search, "MOST_VISITED", 15)
+    monkeypatch.setattr(search, "MAX_VISITED", 15)
     assert (await library.glob("nothing"))["truncated"] is True
-    monkeypatch.setattr(search, "MOST_READ", 50)
+    monkeypatch.setattr(search, "MAX_READ_BYTES", 50)
     assert (await library.grep("nothing"))["truncated"] is True
 
 
@@ -193,7 +193,7 @@ def test_a_text_is_searched_in_pieces_as_it_would_be_line_by_line(
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "PIECE", piece)
-        patch.setattr(search, "LONGEST_PIECE", piece + 1)
+        patch.setattr(search, "MAX_PIECE_LENGTH", piece + 1)
         patch.setattr(search, "OVERLAP", 2)  # what these patterns need, at most
         found = search._lines(search.compiled(pattern, lines=True), text.encode(), threading.Event())  # pyright: ignore[reportPrivateUsage]
         assert [number for number, _ in found] == expected
@@ -212,10 +212,10 @@ async def test_a_long_line_is_searched_to_its_end(library: Library) -> None:
 
 @rule("SB-06")
 async def test_millions_of_lines_take_no_longer_than_their_bytes(library: Library) -> None:
-    (library.folder / "many").write_bytes(b"a\n" * (search.LARGEST_FILE // 2 - 4) + b"needle\n")
+    (library.folder / "many").write_bytes(b"a\n" * (search.MAX_FILE_BYTES // 2 - 4) + b"needle\n")
     began = time.process_time()
     [match] = (await library.grep("needle"))["matches"]
-    assert match == {"path": "many", "line": search.LARGEST_FILE // 2 - 3, "text": "needle"}
+    assert match == {"path": "many", "line": search.MAX_FILE_BYTES // 2 - 3, "text": "needle"}
     assert (await library.tools["Read"].use({"path": "many", "offset": match["line"]}, None))[
         "text"
     ] == "needle\n"
@@ -242,7 +242,7 @@ async def test_a_search_that_takes_too_long_tells_what_it_has(
 
     def content(place: Place, path: str) -> bytes | None:
         if path.endswith("dear"):
-            clock.ahead += 2 * search.MOST_SECONDS
+            clock.ahead += 2 * search.MAX_SECONDS
         return real(place, path)
 
     async def seconds_of(one: Library) -> tuple[float, Any]:
@@ -266,7 +266,7 @@ async def test_another_session_does_not_wait_for_the_searches_of_one(
 ) -> None:
     pattern, other = expensive(library), Library(tmp_path_factory.mktemp("other"))
     other.has(note="find me")
-    monkeypatch.setattr(search, "MOST_SECONDS", 600)
+    monkeypatch.setattr(search, "MAX_SECONDS", 600)
     hogs = [asyncio.create_task(library.grep(pattern)) for _ in range(12)]
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):

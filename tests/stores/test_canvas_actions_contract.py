@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from easel.core.action.output import Said, saying
-from easel.core.canvas.canvas import Change, NewCanvas, CanvasSnapshot
+from easel.core.canvas.canvas import CanvasSnapshot, Change, NewCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, Overtaken, Repeated, Status, Step
 from easel.core.stream.payload_limit import light_value

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.canvas.canvas import Change, NewCanvas, View, CanvasSnapshot
+from easel.core.canvas.canvas import CanvasSnapshot, Change, NewCanvas, View
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.spec import Refresh
 from easel.ids import OWNER, CanvasId, UserId

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.core.canvas.assets import Asset
-from easel.core.canvas.canvas import Canvas, Change, NewCanvas, View, CanvasSnapshot, check_revision
+from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, NewCanvas, View, check_revision
 from easel.core.canvas.events import CanvasEvents
 from easel.errors import RevisionConflict
 from easel.ids import OWNER, CanvasId, UserId

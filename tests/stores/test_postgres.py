@@ -17,7 +17,7 @@ from easel.ids import OWNER, RunId, SessionId, WorkerId, new_run_id
 from easel.stores import migrations
 from easel.stores.postgres import PostgresDatabase, open_postgres
 from easel.stores.postgres.batcher import Combiner
-from easel.stores.postgres.notifier import LONGEST_PAYLOAD, _packed  # pyright: ignore[reportPrivateUsage]
+from easel.stores.postgres.notifier import MAX_PAYLOAD_LENGTH, _packed  # pyright: ignore[reportPrivateUsage]
 from easel.stores.postgres.runs import SQL
 from tests.requirements import case, rule
 from tests.stores.harness import PATIENCE_SECONDS
@@ -104,7 +104,7 @@ def test_rings_are_packed_into_payloads_that_postgres_takes():
     texts = [f"g{n}.run_{n:026}" for n in range(1_000)]
     packed = _packed(texts)
     assert [text for payload in packed for text in payload.split(" ")] == texts
-    assert all(len(payload) < LONGEST_PAYLOAD for payload in packed)
+    assert all(len(payload) < MAX_PAYLOAD_LENGTH for payload in packed)
     assert len(packed) < 10
 
 

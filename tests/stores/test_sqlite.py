@@ -179,7 +179,7 @@ async def test_a_write_whose_asker_stopped_waiting_is_done_all_the_same(database
 async def test_more_than_the_lane_holds_is_refused_at_once(
     database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lanes, "MOST_WAITING", 5)
+    monkeypatch.setattr(lanes, "MAX_WAITING", 5)
     async with writer_at_work(database):
         waiting = asyncio.gather(*(database.write(add_user(f"u{nth}")) for nth in range(4)))
         await asyncio.sleep(0)

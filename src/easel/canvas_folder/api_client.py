@@ -18,7 +18,7 @@ from easel.settings import Settings
 
 TIMEOUT_SECONDS = 60.0
 ASK_SECONDS = 5.0  # to say how it is
-MOST_ANSWER_BYTES = 268_435_456
+MAX_ANSWER_BYTES = 268_435_456
 NOT_SIGNED_IN = "NOT_SIGNED_IN"
 
 
@@ -95,7 +95,7 @@ class Server:
             ):  # it may refuse a body before it has read it, and say why
                 connection.request(verb, path, body, self._headers)
             answer = connection.getresponse()
-            content = answer.read(MOST_ANSWER_BYTES)
+            content = answer.read(MAX_ANSWER_BYTES)
         except ConnectionRefusedError:
             raise NobodyThere(
                 f"No Easel listens at {self.url}; start one with `easel up`, or give its address with --url."

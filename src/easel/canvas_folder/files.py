@@ -15,16 +15,16 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from easel.core.canvas.assets import ENTRY, FOLDER, MOST_NAMES
+from easel.core.canvas.assets import ENTRY, FOLDER, MAX_NAMES
 from easel.core.canvas.folder import AGENTS, CANVASES, DESCRIPTOR, SPEC, STATE, Problem, identity, plain
 from easel.errors import BadInput
 from easel.ids import CanvasId
 
-MOST_JSON_BYTES = 8_388_608  # of one JSON file: beyond any spec or state that a server takes, spaces and all
-MOST_TOTAL_BYTES = 268_435_456  # of one canvas: it is held in memory
-MOST_FILES = 5_000  # of one canvas, beyond any server's limit
-MOST_CANVASES = 1_000
-MOST_LOOKS = 25  # at a folder that is being written to
+MAX_JSON_BYTES = 8_388_608  # of one JSON file: beyond any spec or state that a server takes, spaces and all
+MAX_TOTAL_BYTES = 268_435_456  # of one canvas: it is held in memory
+MAX_FILES = 5_000  # of one canvas, beyond any server's limit
+MAX_CANVASES = 1_000
+MAX_SCAN_ATTEMPTS = 25  # at a folder that is being written to
 LOOK_AGAIN_SECONDS = 0.2
 
 _FILE = (
@@ -87,9 +87,9 @@ def folders(folder: Path, agent_id: str | None = None) -> list[Path]:
         for canvas in _inside(agent / CANVASES)
         if _is_canvas(canvas)
     ]
-    if len(found) > MOST_CANVASES:
+    if len(found) > MAX_CANVASES:
         raise BadInput(
-            problem=f"{plain(str(folder))} holds more than {MOST_CANVASES} canvases; take them one by one."
+            problem=f"{plain(str(folder))} holds more than {MAX_CANVASES} canvases; take them one by one."
         )
     return found
 
@@ -133,7 +133,7 @@ def _read_one(folder: Path, path: str) -> bytes | None:
     """One file by itself; None if there is none."""
     with _opened(folder) as root:
         try:
-            return _read_below(root, path, MOST_JSON_BYTES)[0]
+            return _read_below(root, path, MAX_JSON_BYTES)[0]
         except FileNotFoundError:
             return None
 
@@ -181,7 +181,7 @@ def _walk(above: int, name: str, path: str, marks: dict[str, Mark], problems: li
                 if not entry.is_dir(follow_symlinks=False):
                     with contextlib.suppress(FileNotFoundError):  # gone already
                         _note(path + entry.name, entry.stat(follow_symlinks=False), marks, problems)
-                elif path.count("/") > MOST_NAMES:
+                elif path.count("/") > MAX_NAMES:
                     problems.append(Problem(path + entry.name, "lies too deep."))
                 else:
                     with contextlib.suppress(FileNotFoundError):
@@ -205,8 +205,8 @@ def _note(path: str, found: os.stat_result, marks: dict[str, Mark], problems: li
 
 
 def _check_room(count: int) -> None:
-    if count >= MOST_FILES:
-        raise BadInput(problem=f"There are more than {MOST_FILES} files in {FOLDER}; no canvas has so many.")
+    if count >= MAX_FILES:
+        raise BadInput(problem=f"There are more than {MAX_FILES} files in {FOLDER}; no canvas has so many.")
 
 
 def _mark(found: os.stat_result) -> Mark:
@@ -220,16 +220,16 @@ def read(folder: Path, seen: Scan, *, most_bytes: int) -> tuple[dict[str, bytes]
     """What these files hold, all of the moment of the scan; `Moving` if that moment has passed. What is too large is not read."""
     files: dict[str, bytes] = {}
     problems = list(seen.problems)
-    room = MOST_TOTAL_BYTES
+    room = MAX_TOTAL_BYTES
     with _opened(folder) as root:
         for path, mark in seen.marks.items():
-            limit = most_bytes if path.startswith(FOLDER) else MOST_JSON_BYTES
+            limit = most_bytes if path.startswith(FOLDER) else MAX_JSON_BYTES
             if mark[1] > limit:
                 problems.append(Problem(path, f"has {mark[1]} bytes; the limit is {limit}."))
                 continue
             room -= mark[1]
             if room < 0:
-                raise BadInput(problem=f"{plain(str(folder))} holds more than {MOST_TOTAL_BYTES} bytes.")
+                raise BadInput(problem=f"{plain(str(folder))} holds more than {MAX_TOTAL_BYTES} bytes.")
             try:
                 files[path], found = _read_below(root, path, limit)
             except (FileNotFoundError, BadInput):
@@ -244,7 +244,7 @@ def read(folder: Path, seen: Scan, *, most_bytes: int) -> tuple[dict[str, bytes]
 
 def read_settled(folder: Path, *, most_bytes: int) -> tuple[dict[str, bytes], list[Problem]]:
     """The same, of a moment at which nobody was writing."""
-    for _ in range(MOST_LOOKS):
+    for _ in range(MAX_SCAN_ATTEMPTS):
         seen = scan(folder)
         try:
             found = read(folder, seen, most_bytes=most_bytes)

@@ -17,7 +17,7 @@ from easel.core.canvas.assets import ENTRY, check_together
 from easel.core.canvas.folder import SPEC, STATE, FolderCanvas, from_view, heavy_in, is_same, plain
 from easel.errors import BadInput
 
-MOST_TRIES = 3  # at reading a canvas at one revision, while people work on it
+MAX_ATTEMPTS = 3  # at reading a canvas at one revision, while people work on it
 RECORDS_AT_ONCE = 200
 UPSERT = "canvas.upsert"
 TOO_LARGE, NOT_FOUND, CONFLICT = "TOO_LARGE", "NOT_FOUND", "REVISION_CONFLICT"
@@ -64,7 +64,7 @@ def held(server: Server, canvas_id: str) -> Held | None:
     On a canvas that changes all the time the last reading counts: what changes so fast is its state, which came in one piece.
     """
     view, assets = _look(server, canvas_id), dict[str, bytes]()
-    for _ in range(MOST_TRIES):
+    for _ in range(MAX_ATTEMPTS):
         if view is None:
             return None
         try:

@@ -21,7 +21,7 @@ from easel.canvas_folder.files import Mark, Moving, Place, Scan
 from easel.canvas_folder.parts import JSON_PARTS, part, speaks, with_all, with_part, without
 from easel.canvas_folder.sync import (
     CONFLICT,
-    MOST_TRIES,
+    MAX_ATTEMPTS,
     NOT_FOUND,
     Carried,
     accept,
@@ -37,11 +37,11 @@ from easel.core.canvas.folder import STATE, FolderCanvas, Problem, is_same, plai
 from easel.errors import BadInput
 
 LOOK_SECONDS = 0.2
-LONGEST_WAIT_SECONDS = 2.0  # for a folder that is never quiet; then it is taken as it is
+MAX_WAIT_SECONDS = 2.0  # for a folder that is never quiet; then it is taken as it is
 RETRY_SECONDS = 1.0
 FIND_SECONDS = 1.0  # how often to look for canvases that are new in the folder
 SHOWN_FILES = 4
-MOST_COMPARED = (
+MAX_COMPARED = (
     40  # assets that are looked at before all are sent at once; with more, what was saved goes file by file
 )
 ENDS_IT = frozenset({"NOT_SIGNED_IN", "FORBIDDEN"})  # no save will change that
@@ -131,7 +131,7 @@ class Watch:
         return True
 
     def _is_overdue(self) -> bool:
-        return self._changed_at is not None and self._now() >= self._changed_at + LONGEST_WAIT_SECONDS
+        return self._changed_at is not None and self._now() >= self._changed_at + MAX_WAIT_SECONDS
 
     # -- from the folder -------------------------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class Watch:
         news = self._news(canvas)
         if news == replace(self._nothing(), assets=self._sent.assets):
             return
-        for left in reversed(range(MOST_TRIES)):
+        for left in reversed(range(MAX_ATTEMPTS)):
             try:
                 view = self._server.call("canvas.get", canvasId=canvas.canvas_id)
             except Refused as problem:
@@ -228,7 +228,7 @@ class Watch:
         if revision == self._known or not any(map(is_all, planned)):
             return ()
         same = {path: content for path, content in there.assets.items() if news.assets.get(path) == content}
-        if len(same) > MOST_COMPARED:
+        if len(same) > MAX_COMPARED:
             return list(same)
         kept = changed_there(self._server, there.canvas_id, same)
         for path in kept:

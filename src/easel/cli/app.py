@@ -251,7 +251,7 @@ async def _serve(
     port = wanted.port if with_api else wanted.worker_port
     is_open = not _is_loopback(wanted.host)
     if with_api and is_open and wanted.has_weak_token:
-        problem = f"EASEL_TOKEN has fewer than {settings.LEAST_TOKEN} characters, and others can reach {wanted.host}; take a longer one."
+        problem = f"EASEL_TOKEN has fewer than {settings.MIN_TOKEN_LENGTH} characters, and others can reach {wanted.host}; take a longer one."
         raise BadSettings(problem=problem)
     listening = assembly.listening(wanted.host, port) if with_api or port else None
     async with contextlib.AsyncExitStack() as stack:
@@ -309,7 +309,7 @@ def _say_where(wanted: Settings, address: tuple[str, int], token: str, bash: str
         )
     if wanted.has_weak_token:
         typer.echo(
-            f"WARNING: EASEL_TOKEN has fewer than {settings.LEAST_TOKEN} characters, and whoever tries them all owns this Easel."
+            f"WARNING: EASEL_TOKEN has fewer than {settings.MIN_TOKEN_LENGTH} characters, and whoever tries them all owns this Easel."
         )
     typer.echo(f"Data is in {wanted.data_folder}" + (" and in Postgres" if wanted.on_postgres else ""))
     typer.echo(f"Bash: {bash}")

@@ -27,7 +27,7 @@ app = typer.Typer(
     The folder of a canvas is `agents/AGENT/canvases/CANVAS/`, with `spec.json`, `state/latest.json` and `assets/…` in it.""",
 )
 
-MOST_EVENTS = 1_000
+MAX_EVENTS = 1_000
 
 FolderArgument = Annotated[
     Path, typer.Argument(metavar="DIR", help="A canvas's own folder, or the one above agents/.")
@@ -74,7 +74,7 @@ def export_canvas(
         str | None,
         typer.Option("--agent", metavar="AGENT", help="Whose canvas it has to be; any, if not said."),
     ] = None,
-    events: EventsOption = MOST_EVENTS,
+    events: EventsOption = MAX_EVENTS,
     url: UrlOption = None,
     token: TokenOption = None,
     data: DataOption = None,

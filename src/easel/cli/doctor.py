@@ -15,9 +15,9 @@ from easel import settings
 from easel.assembly import resources as ground
 from easel.assembly import services as assembly
 from easel.errors import HostError
-from easel.settings import LEAST_TOKEN, Settings
+from easel.settings import MIN_TOKEN_LENGTH, Settings
 
-LEAST_FREE_BYTES = 500_000_000
+MIN_FREE_BYTES = 500_000_000
 
 
 class Verdict(Enum):
@@ -88,7 +88,7 @@ def _data_folder(wanted: Settings) -> Check:
         return bad(
             "Data folder", f"{folder} cannot be used ({problem.strerror}); choose another with --data."
         )
-    verdict = Verdict.GOOD if free >= LEAST_FREE_BYTES else Verdict.BAD
+    verdict = Verdict.GOOD if free >= MIN_FREE_BYTES else Verdict.BAD
     there = "" if folder.exists() else " (not there yet: the first start makes it)"
     return Check("Data folder", verdict, f"{folder}{there}, {free // 1_000_000} MB free")
 
@@ -97,7 +97,7 @@ def _token(wanted: Settings) -> Check:
     if wanted.has_weak_token:
         return bad(
             "Owner's token",
-            f"EASEL_TOKEN has fewer than {LEAST_TOKEN} characters; anyone who can reach the port can guess it.",
+            f"EASEL_TOKEN has fewer than {MIN_TOKEN_LENGTH} characters; anyone who can reach the port can guess it.",
         )
     if wanted.token:
         return good("Owner's token", "from EASEL_TOKEN")

@@ -15,7 +15,7 @@ from easel.errors import BadInput
 from easel.ids import OWNER, UserId
 
 PREFIX = "easel_"  # so that a token in a place where it should not be can be found
-LONGEST_NAME = 100
+MAX_NAME_LENGTH = 100
 
 _LOOKS_LIKE_ONE = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]{43}")
 
@@ -73,6 +73,6 @@ def is_token(text: str) -> bool:
 
 
 def checked_name(name: str) -> str:
-    if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
-        raise BadInput(problem=f"A token's name is 1 to {LONGEST_NAME} printable characters.")
+    if not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+        raise BadInput(problem=f"A token's name is 1 to {MAX_NAME_LENGTH} printable characters.")
     return name

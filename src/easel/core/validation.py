@@ -10,8 +10,8 @@ from typing import Any, NoReturn, TypeVar, cast
 
 from easel.errors import BadInput
 
-DEEPEST = 100  # levels of nesting in a value from outside
-LONGEST_SHOWN = 60
+MAX_DEPTH = 100  # levels of nesting in a value from outside
+MAX_SHOWN_LENGTH = 60
 NOTE = "x-"  # a member that begins like this is its author's own, and is kept unread
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
@@ -26,7 +26,7 @@ def shown(value: Any) -> str:
     """What was given, short enough for a message."""
     text = value if isinstance(value, str) else type(value).__name__
     text = text if text.isprintable() else ascii(text)
-    return f"`{text}`" if len(text) <= LONGEST_SHOWN else f"`{text[:LONGEST_SHOWN]}…`"
+    return f"`{text}`" if len(text) <= MAX_SHOWN_LENGTH else f"`{text[:MAX_SHOWN_LENGTH]}…`"
 
 
 def checked_object(value: Any, at: str, *, most: int | None = None) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def is_unsafe_name(name: str) -> bool:
     return name.startswith("__") or name in {"constructor", "prototype"}
 
 
-def is_too_deep(value: Any, deepest: int = DEEPEST) -> bool:
+def is_too_deep(value: Any, deepest: int = MAX_DEPTH) -> bool:
     """Looked at level by level, so that no depth can exhaust the stack."""
     level: list[Any] = [value]
     for _ in range(deepest + 1):

@@ -24,12 +24,12 @@ from easel.host.metrics import ARTIFACTS_SWEPT
 from easel.host.ports import ArtifactStore, Blobs, Keeper
 from easel.ids import ArtifactId, UserId, artifact_id, is_artifact_id, new_blob_name
 
-LEAST_GRACE_SECONDS = 3600.0
+MIN_GRACE_SECONDS = 3600.0
 # What was touched since is never swept, however short the setting: somebody may be about to refer to it.
-UPLOAD_SECONDS = LEAST_GRACE_SECONDS / 2
+UPLOAD_SECONDS = MIN_GRACE_SECONDS / 2
 # The longest that an upload may take: its row, touched when it began, must outlast it.
 PUTS_AT_ONCE = 8
-MOST_TRIES = 5
+MAX_ATTEMPTS = 5
 SWEPT_AT_ONCE = 500
 SWEEP_SECONDS = 3600.0
 
@@ -41,7 +41,7 @@ class Artifacts:
         self._store = store
         self._blobs = blobs
         self.max_bytes = max_bytes
-        self._grace = max(grace_seconds, LEAST_GRACE_SECONDS)
+        self._grace = max(grace_seconds, MIN_GRACE_SECONDS)
         self._puts = asyncio.Semaphore(PUTS_AT_ONCE)
 
     # -- keeping ---------------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ class Artifacts:
     async def keep(self, user_id: UserId, moved: Sequence[Moved]) -> None:
         """Durable when it returns: what refers to these may now be stored. The same content twice is one artifact."""
         waiting = {one.artifact_id: one for one in moved}
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_ATTEMPTS):
             if not waiting:
                 return
             claimed = await self._store.claim(user_id, [_new(user_id, one) for one in waiting.values()])

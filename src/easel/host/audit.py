@@ -30,8 +30,8 @@ GATHER_SECONDS = 0.1  # notes that come within this time share one commit
 RETRY_SECONDS = 0.5
 TALLY_SECONDS = 1.0
 CLOSE_SECONDS = 3.0  # how long a stopping process waits for its last notes to be stored
-MOST_WAITING = 2_000  # notes not yet stored; at 3 KB each a store that stays away costs 6 MB
-MOST_TOGETHER = 200
+MAX_WAITING = 2_000  # notes not yet stored; at 3 KB each a store that stays away costs 6 MB
+MAX_BATCH = 200
 PAGE = 1_000  # records that are verified between two looks at the store
 _FIRST = -(2**63)  # below any record, also below those that somebody has put before the first
 
@@ -164,7 +164,7 @@ class Audit:
     # -- storing what was noted ------------------------------------------------------------------------------------
 
     def _keep(self, one: Entry) -> None:
-        if len(self._waiting) >= MOST_WAITING or self._closing.is_set():
+        if len(self._waiting) >= MAX_WAITING or self._closing.is_set():
             self._overflowed += 1
             _only_log([one])
             return
@@ -176,7 +176,7 @@ class Audit:
         await self._pause(GATHER_SECONDS)
         try:
             while self._waiting:
-                batch, gap = list(islice(self._waiting, MOST_TOGETHER)), self._overflowed
+                batch, gap = list(islice(self._waiting, MAX_BATCH)), self._overflowed
                 try:
                     await self._store.append([*batch, *self._gap(gap)])
                 except Unavailable:
@@ -191,7 +191,7 @@ class Audit:
                     self._overflowed -= gap
                 for _ in batch:
                     self._waiting.popleft()
-                if 0 < len(self._waiting) < MOST_TOGETHER:  # what comes one by one goes together too
+                if 0 < len(self._waiting) < MAX_BATCH:  # what comes one by one goes together too
                     await self._pause(GATHER_SECONDS)
         finally:
             self._writer = None

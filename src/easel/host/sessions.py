@@ -12,7 +12,7 @@ from easel.host.ports import Bell, SessionStore
 from easel.host.runs.queue import NO_SESSION_NAME, RunQueue
 from easel.ids import SessionId, is_name, new_session_id, owned
 
-LONGEST_SEARCH = 200
+MAX_SEARCH_LENGTH = 200
 
 
 class Sessions:
@@ -43,8 +43,8 @@ class Sessions:
     async def list_sessions(
         self, who: Principal, search: str, before: tuple[datetime, SessionId] | None, limit: int
     ) -> list[Session]:
-        if len(search) > LONGEST_SEARCH or "\x00" in search:
-            raise BadInput(problem=f"search is at most {LONGEST_SEARCH} characters.")
+        if len(search) > MAX_SEARCH_LENGTH or "\x00" in search:
+            raise BadInput(problem=f"search is at most {MAX_SEARCH_LENGTH} characters.")
         return await self._sessions.list_sessions(who.user_id, search=search, before=before, limit=limit)
 
     async def rename(self, who: Principal, session_id: str, title: str) -> Session:

@@ -13,12 +13,12 @@ import msgspec
 
 from easel.core.run.conversation import Conversation, Part, Text, Thought, ToolCall, ToolResult
 from easel.core.tool.definition import ToolDefinition
-from easel.core.validation import DEEPEST, is_too_deep
+from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.errors import ModelFailed
 from easel.ids import CallId
 
-LONGEST_WAIT_MS = 3_600_000
-MOST_TICKS = 1_000_000
+MAX_WAIT_MS = 3_600_000
+MAX_TICKS = 1_000_000
 _REFERENCE = re.compile(r"\$(last|[1-9]\d{0,5})((?:\.[^.]+)*)")
 
 
@@ -53,10 +53,10 @@ async def _play(step: dict[str, Any], results: list[ToolResult]) -> AsyncIterato
             CallId(f"call_{len(results) + 1}"), str(step["call"]), _filled(step.get("args", {}), results)
         )
     elif "wait_ms" in step:
-        await asyncio.sleep(_number(step, "wait_ms", LONGEST_WAIT_MS) / 1000)
+        await asyncio.sleep(_number(step, "wait_ms", MAX_WAIT_MS) / 1000)
     elif "ticks" in step:
-        pause = _number(step, "every_ms", LONGEST_WAIT_MS) / 1000 if "every_ms" in step else 0
-        for tick in range(1, int(_number(step, "ticks", MOST_TICKS)) + 1):
+        pause = _number(step, "every_ms", MAX_WAIT_MS) / 1000 if "every_ms" in step else 0
+        for tick in range(1, int(_number(step, "ticks", MAX_TICKS)) + 1):
             yield Text(f"tick {tick}\n")
             await asyncio.sleep(pause)
     elif "fail" in step:
@@ -82,7 +82,7 @@ def _script(message: str) -> list[dict[str, Any]] | None:
         return None
     steps = cast("list[Any]", script)
     if is_too_deep(steps):
-        raise ModelFailed(reason=f"the script is nested deeper than {DEEPEST} levels.")
+        raise ModelFailed(reason=f"the script is nested deeper than {MAX_DEPTH} levels.")
     for number, step in enumerate(steps, 1):
         if not isinstance(step, dict):
             raise ModelFailed(reason=f"step {number} of the script is not an object.")

@@ -6,7 +6,7 @@ A server that comes back finds its nodes spread over time, not all at its door i
 from dataclasses import dataclass
 
 FIRST_SECONDS = 0.5
-LONGEST_SECONDS = 30.0
+MAX_SECONDS = 30.0
 GOOD_SECONDS = 10.0  # a connection that held for so long was a good one, and the next attempt is a first one
 
 
@@ -16,7 +16,7 @@ class Patience:
 
     def next_wait(self, luck: float) -> float:
         """`luck` from 0 to 1: half of the wait is left to it."""
-        longest = min(FIRST_SECONDS * 2**self.failures, LONGEST_SECONDS)
+        longest = min(FIRST_SECONDS * 2**self.failures, MAX_SECONDS)
         self.failures = min(self.failures + 1, 16)
         return longest * (0.5 + luck / 2)
 

@@ -15,14 +15,14 @@ import msgspec
 import structlog
 
 from easel.core.tool.definition import ToolDefinition
-from easel.core.validation import DEEPEST, is_too_deep
+from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.errors import HostError, ToolFailed
 
 RESULT, PROGRESS = "tool.result", "tool.progress"
 AT_ONCE = 64
 NO_ROOM = "this node does {} things at once, and no more."
 GATHER_SECONDS = 0.1  # what a command prints within this time is one frame
-MOST_GATHERED = 16_384  # characters of it; of more, the end
+MAX_GATHERED = 16_384  # characters of it; of more, the end
 ROOM = 1_024  # what a frame has around its result
 
 Say = Callable[[str, Mapping[str, Any]], Awaitable[None]]
@@ -109,7 +109,7 @@ class Calls:
                 tool=name, reason=f"this node has no such tool; it has {', '.join(sorted(self._tools))}."
             )
         if is_too_deep(args):
-            raise ToolFailed(tool=name, reason=f"arguments are nested deeper than {DEEPEST} levels.")
+            raise ToolFailed(tool=name, reason=f"arguments are nested deeper than {MAX_DEPTH} levels.")
         if (wrong := next(self._checks[name].iter_errors(dict(args)), None)) is not None:
             raise ToolFailed(tool=name, reason=wrong.message)
         return await tool.use(args, None, on_output=hear)
@@ -134,7 +134,7 @@ class _Printed:
         self._is_last = asyncio.Event()
 
     def hear(self, text: str) -> None:
-        self._text = (self._text + text)[-MOST_GATHERED:]
+        self._text = (self._text + text)[-MAX_GATHERED:]
         if self._telling is None or self._telling.done():
             self._telling = asyncio.create_task(self._tell())
 

@@ -30,7 +30,7 @@ HEARTBEAT_SECONDS = (
 )
 OPEN_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
-MOST_BYTES = 16_777_216  # of one frame
+MAX_BYTES = 16_777_216  # of one frame
 NEVER = frozenset({102, 103, 400, 403, 404, 413})  # refusals of what we are, not of the moment
 NOT_SIGNED_IN = 401
 DONE, REPLACED = 1000, "Replaced"
@@ -121,7 +121,7 @@ class NodeClient:
             close_timeout=CLOSE_SECONDS,
             ping_interval=self.heartbeat_seconds,
             ping_timeout=self.heartbeat_seconds,
-            max_size=MOST_BYTES,
+            max_size=MAX_BYTES,
             user_agent_header=f"easel-node/{__version__}",
             proxy=None if is_loopback(self.url) else True,
         )

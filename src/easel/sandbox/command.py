@@ -29,7 +29,7 @@ CHUNK = 64 * 1024
 BIRTH_SECONDS = 1.0  # how long bubblewrap may take to tell of its child when we want to end it
 END_SECONDS = 5.0  # how long what was killed may take to be gone; longer only in a kernel that hangs
 KILLED = 128 + signal.SIGKILL
-MOST_ROUNDS = 50  # of killing what multiplies meanwhile
+MAX_ROUNDS = 50  # of killing what multiplies meanwhile
 
 
 class NotStarted(Exception):
@@ -270,7 +270,7 @@ class _Running:
 
     def _kill_marked(self) -> None:
         """What a keeper left that was killed itself: a command of the same user can do that."""
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             if not (left := marked(self._mark)):
                 return
             for one in left:

@@ -5,11 +5,11 @@ from typing import Any
 
 from easel.core.tool.definition import X_SHELL, ToolDefinition
 from easel.sandbox import files, search
-from easel.sandbox.workspace import LONGEST_PATH
+from easel.sandbox.workspace import MAX_PATH_LENGTH
 
-LONGEST_COMMAND = 100_000  # bytes; the kernel takes no argument of more than 128 KiB
+MAX_COMMAND_LENGTH = 100_000  # bytes; the kernel takes no argument of more than 128 KiB
 TIMEOUT_MS = 300_000
-LONGEST_TIMEOUT_MS = 3_600_000
+MAX_TIMEOUT_MS = 3_600_000
 NETWORK = "x-network"  # on a tool that may use the network, where those it works for may. RS-54
 
 
@@ -23,7 +23,7 @@ def _takes(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
 
 
 def _path(says: str) -> Mapping[str, Any]:
-    return {"type": "string", "minLength": 1, "maxLength": LONGEST_PATH, "description": says}
+    return {"type": "string", "minLength": 1, "maxLength": MAX_PATH_LENGTH, "description": says}
 
 
 def _text(says: str, **more: Any) -> Mapping[str, Any]:
@@ -38,10 +38,12 @@ def definitions(prefix: str, *, has_shell: bool, network: bool) -> list[ToolDefi
     """Named `{prefix}__Bash` and so on; with an empty prefix, as a node names its own, `Bash`."""
     bash = _takes(
         {
-            "command": _text("The command line.", minLength=1, maxLength=LONGEST_COMMAND, **{X_SHELL: True}),
+            "command": _text(
+                "The command line.", minLength=1, maxLength=MAX_COMMAND_LENGTH, **{X_SHELL: True}
+            ),
             "workdir": _path("The folder it starts in."),
             "timeout": {
-                **_number("Milliseconds after which it is stopped.", 1, LONGEST_TIMEOUT_MS),
+                **_number("Milliseconds after which it is stopped.", 1, MAX_TIMEOUT_MS),
                 "default": TIMEOUT_MS,
             },
         },
@@ -61,7 +63,7 @@ def definitions(prefix: str, *, has_shell: bool, network: bool) -> list[ToolDefi
                 {
                     "path": _path("The file."),
                     "offset": _number("The first line; 1 if left out.", 1, 1_000_000_000),
-                    "limit": _number(f"How many lines; {files.MOST_LINES} if left out.", 1, files.MOST_LINES),
+                    "limit": _number(f"How many lines; {files.MAX_LINES} if left out.", 1, files.MAX_LINES),
                 },
                 "path",
             ),
@@ -95,7 +97,7 @@ def definitions(prefix: str, *, has_shell: bool, network: bool) -> list[ToolDefi
             "Finds files by their names: `*` and `?` within a folder, `**` through folders, `[…]` and `{a,b}` choose.",
             _takes(
                 {
-                    "pattern": _text("Such as `**/*.py`.", minLength=1, maxLength=search.LONGEST_PATTERN),
+                    "pattern": _text("Such as `**/*.py`.", minLength=1, maxLength=search.MAX_PATTERN_LENGTH),
                     "path": _path("The folder to look in."),
                 },
                 "pattern",
@@ -107,13 +109,13 @@ def definitions(prefix: str, *, has_shell: bool, network: bool) -> list[ToolDefi
             "Finds lines of text files that an expression (RE2) matches.",
             _takes(
                 {
-                    "pattern": _text("The expression.", minLength=1, maxLength=search.LONGEST_PATTERN),
+                    "pattern": _text("The expression.", minLength=1, maxLength=search.MAX_PATTERN_LENGTH),
                     "path": _path("The folder, or the file, to look in."),
                     "glob": _text(
-                        "Only files with such names.", minLength=1, maxLength=search.LONGEST_PATTERN
+                        "Only files with such names.", minLength=1, maxLength=search.MAX_PATTERN_LENGTH
                     ),
                     "ignore_case": {"type": "boolean"},
-                    "limit": _number("How many lines; 100 if left out.", 1, search.MOST_FOUND),
+                    "limit": _number("How many lines; 100 if left out.", 1, search.MAX_FOUND),
                 },
                 "pattern",
             ),

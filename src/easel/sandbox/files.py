@@ -11,12 +11,12 @@ from typing import IO, Any
 from easel.sandbox import safe_open as beneath
 from easel.sandbox.workspace import Place
 
-MOST_LINES = 2_000
-MOST_TEXT = 100_000  # characters of one answer
-LONGEST_LINE = 2_000  # characters; what is longer is cut, with a mark
-MOST_SCANNED = 64 * 1024 * 1024  # bytes that are passed over to get to a line
+MAX_LINES = 2_000
+MAX_TEXT_BYTES = 100_000  # characters of one answer
+MAX_LINE_LENGTH = 2_000  # characters; what is longer is cut, with a mark
+MAX_SCANNED = 64 * 1024 * 1024  # bytes that are passed over to get to a line
 COUNTED_AT_ONCE = 64 * 1024  # bytes of those
-MOST_EDITED = 10 * 1024 * 1024  # bytes of a file that is edited
+MAX_EDITED_BYTES = 10 * 1024 * 1024  # bytes of a file that is edited
 EDIT_TRIES = 10  # of a file that others write while it is edited
 LOOKED_AT = 8_192  # bytes at the beginning that show whether it is text
 
@@ -26,14 +26,14 @@ class Refused(Exception):
 
 
 def read(place: Place, args: Mapping[str, Any]) -> Any:
-    first, most = args.get("offset", 1), args.get("limit", MOST_LINES)
+    first, most = args.get("offset", 1), args.get("limit", MAX_LINES)
     with beneath.opened_file(place, args["path"]) as file:
         if is_binary(file.read(LOOKED_AT)):
             raise Refused(f"{args['path']} is no text.")
         file.seek(0)
         _pass_over(file, first - 1)
         lines: list[str] = []
-        room, more = MOST_TEXT, False
+        room, more = MAX_TEXT_BYTES, False
         while line := next_line(file):
             if len(lines) == most or len(line) > room:
                 more = True
@@ -63,7 +63,7 @@ def edit(place: Place, args: Mapping[str, Any]) -> Any:
         with beneath.held(place, path) as spot:
             with beneath.opened_file(place, path) as file:
                 seen = os.fstat(file.fileno())
-                content = file.read(MOST_EDITED + 1)
+                content = file.read(MAX_EDITED_BYTES + 1)
             count = _replaceable(path, content, old, new, everywhere=args.get("replace_all", False))
             with suppress(beneath.Changed):
                 spot.put(content.replace(old, new), instead_of=seen)
@@ -75,8 +75,8 @@ def edit(place: Place, args: Mapping[str, Any]) -> Any:
 
 def _replaceable(path: str, content: bytes, old: bytes, new: bytes, *, everywhere: bool) -> int:
     """How often it will be replaced."""
-    if len(content) > MOST_EDITED:
-        raise Refused(f"{path} is larger than {MOST_EDITED} bytes.")
+    if len(content) > MAX_EDITED_BYTES:
+        raise Refused(f"{path} is larger than {MAX_EDITED_BYTES} bytes.")
     count = content.count(old)
     if count == 0:
         raise Refused(f"old_string is not in {path}; read it again, and mind blanks and line ends.")
@@ -87,8 +87,8 @@ def _replaceable(path: str, content: bytes, old: bytes, new: bytes, *, everywher
         raise Refused(
             f"old_string is in {path} {times}; give more of what stands around it, or set replace_all."
         )
-    if len(content) + count * (len(new) - len(old)) > MOST_EDITED:
-        raise Refused(f"{path} would be larger than {MOST_EDITED} bytes.")
+    if len(content) + count * (len(new) - len(old)) > MAX_EDITED_BYTES:
+        raise Refused(f"{path} would be larger than {MAX_EDITED_BYTES} bytes.")
     return count
 
 
@@ -98,17 +98,17 @@ def is_binary(beginning: bytes) -> bool:
 
 def next_line(file: IO[bytes]) -> str:
     """With its end; one that is too long is cut. Empty at the end of the file."""
-    line = file.readline(4 * LONGEST_LINE)
+    line = file.readline(4 * MAX_LINE_LENGTH)
     is_whole, left_out = line.endswith(b"\n"), 0
     while line and not is_whole and (more := file.readline(1024 * 1024)):
         left_out += len(more)
         is_whole = more.endswith(b"\n")
-        if left_out > MOST_SCANNED:
+        if left_out > MAX_SCANNED:
             raise Refused("There is a line of more than 64 MB; use Bash to look at a part of it.")
     text = line.decode(errors="replace")
-    if left_out or len(text) > LONGEST_LINE + 1:
-        cut = len(line) + left_out - len(text[:LONGEST_LINE].encode())
-        return f"{text[:LONGEST_LINE]}… [{cut} bytes left out]\n"
+    if left_out or len(text) > MAX_LINE_LENGTH + 1:
+        cut = len(line) + left_out - len(text[:MAX_LINE_LENGTH].encode())
+        return f"{text[:MAX_LINE_LENGTH]}… [{cut} bytes left out]\n"
     return text
 
 
@@ -125,7 +125,7 @@ def _pass_over(file: IO[bytes], lines: int) -> None:
             return
         lines -= here
         begin += len(part)
-        if begin > MOST_SCANNED:
+        if begin > MAX_SCANNED:
             raise Refused("That line is more than 64 MB into the file; use Bash to look at a part of it.")
 
 

@@ -12,7 +12,7 @@ import structlog
 
 HEAD_BYTES = 32 * 1024
 TAIL_BYTES = 32 * 1024  # the end is where errors stand
-MOST_ENCODED = (
+MAX_ENCODED = (
     160 * 1024
 )  # as JSON: control characters are six bytes each there, and a result has a limit of its own
 
@@ -69,7 +69,7 @@ class Output:
                 )
             else:
                 whole = (head + tail).decode(errors="replace")
-            if len(msgspec.json.encode(whole)) <= MOST_ENCODED:
+            if len(msgspec.json.encode(whole)) <= MAX_ENCODED:
                 return whole, missing > 0
             head, tail = head[: len(head) // 2], tail[len(tail) - len(tail) // 2 :]
 

@@ -16,21 +16,21 @@ from typing import IO, Any, Protocol
 import re2
 
 from easel.sandbox import safe_open as beneath
-from easel.sandbox.files import LONGEST_LINE, LOOKED_AT, Refused, is_binary
+from easel.sandbox.files import LOOKED_AT, MAX_LINE_LENGTH, Refused, is_binary
 from easel.sandbox.workspace import Outside, Place
 
 LEFT_OUT = frozenset({".git"})
-MOST_FOUND = 1_000  # paths, or lines
-MOST_VISITED = 100_000  # entries of folders
-MOST_TEXT = 100_000  # characters of one answer
-MOST_READ = 64 * 1024 * 1024  # bytes of all files together
-LARGEST_FILE = 8 * 1024 * 1024  # larger ones are passed over, and counted
-DEEPEST = 64
-MOST_SECONDS = 10.0  # then what was found is told, as cut
+MAX_FOUND = 1_000  # paths, or lines
+MAX_VISITED = 100_000  # entries of folders
+MAX_TEXT_BYTES = 100_000  # characters of one answer
+MAX_READ_BYTES = 64 * 1024 * 1024  # bytes of all files together
+MAX_FILE_BYTES = 8 * 1024 * 1024  # larger ones are passed over, and counted
+MAX_DEPTH = 64
+MAX_SECONDS = 10.0  # then what was found is told, as cut
 PIECE = 64 * 1024  # bytes that are matched at once: between two, there is a look at the time
-LONGEST_PIECE = 256 * 1024  # of a line that is longer; one that is longer than this is taken in pieces too
+MAX_PIECE_LENGTH = 256 * 1024  # of a line that is longer; one that is longer than this is taken in pieces too
 OVERLAP = 4 * 1024  # of the pieces of a line: what fits is found across them if it is not longer than this
-LONGEST_PATTERN = 1_000
+MAX_PATTERN_LENGTH = 1_000
 SHOWN = 400  # characters of a line that are shown around what was found
 
 _NEW_LINE = 0x0A
@@ -48,7 +48,7 @@ class Patience:
 
     def __init__(self, stop: Stop) -> None:
         self._stop = stop
-        self._until = time.monotonic() + MOST_SECONDS
+        self._until = time.monotonic() + MAX_SECONDS
 
     def is_set(self) -> bool:
         return self._stop.is_set() or time.monotonic() > self._until
@@ -79,7 +79,7 @@ class Walk:
                     if not is_folder:
                         yield inside
                     elif name not in LEFT_OUT:
-                        if inside.count("/") >= DEEPEST:
+                        if inside.count("/") >= MAX_DEPTH:
                             self.was_cut = True
                         else:
                             inner.append(inside + "/")
@@ -96,7 +96,7 @@ class Walk:
             with os.scandir(opened) as entries:
                 for entry in entries:
                     self._visited += 1
-                    if self._visited > MOST_VISITED or self._stop.is_set():
+                    if self._visited > MAX_VISITED or self._stop.is_set():
                         self.was_cut = True
                         break
                     if not _can_be_told(entry.name):
@@ -116,13 +116,13 @@ def glob(place: Place, args: Mapping[str, Any], stop: Stop) -> Any:
     fits = compiled(as_expression(args["pattern"]))
     walk = Walk(place, path, Patience(stop))
     paths: list[str] = []
-    room = MOST_TEXT
+    room = MAX_TEXT_BYTES
     for inside in walk:
         if fits.fullmatch(os.fsencode(inside)) is None:
             continue
         shown = shown_path(path, inside)
         room -= len(shown)
-        if len(paths) == MOST_FOUND or room < 0:
+        if len(paths) == MAX_FOUND or room < 0:
             walk.was_cut = True
             break
         paths.append(shown)
@@ -136,7 +136,7 @@ def grep(place: Place, args: Mapping[str, Any], stop: Stop) -> Any:
     stop = Patience(stop)
     walk, passed_over = Walk(place, path, stop), 0
     matches: list[dict[str, Any]] = []
-    budget, room = MOST_READ, MOST_TEXT
+    budget, room = MAX_READ_BYTES, MAX_TEXT_BYTES
     for inside in _one_file(place, path) or walk:
         if names is not None and names.fullmatch(os.fsencode(inside)) is None:
             continue
@@ -166,8 +166,8 @@ def grep(place: Place, args: Mapping[str, Any], stop: Stop) -> Any:
 
 def compiled(expression: str, *, ignore_case: bool = False, lines: bool = False) -> "re2.Regexp":
     """`lines`: it is matched against a whole text, and what fits is within a line."""
-    if len(expression) > LONGEST_PATTERN:
-        raise Refused(f"A pattern has at most {LONGEST_PATTERN} characters.")
+    if len(expression) > MAX_PATTERN_LENGTH:
+        raise Refused(f"A pattern has at most {MAX_PATTERN_LENGTH} characters.")
     options = re2.Options()
     options.log_errors = False
     options.case_sensitive = not ignore_case
@@ -246,8 +246,8 @@ def _text_of(file: IO[bytes]) -> bytes | None:
     beginning = file.read(LOOKED_AT)
     if is_binary(beginning):
         return None
-    content = beginning + file.read(LARGEST_FILE + 1)
-    return None if len(content) > LARGEST_FILE else content
+    content = beginning + file.read(MAX_FILE_BYTES + 1)
+    return None if len(content) > MAX_FILE_BYTES else content
 
 
 def _lines(fits: "re2.Regexp", content: bytes, stop: Stop) -> Iterator[tuple[int, str]]:
@@ -273,12 +273,12 @@ def _piece_end(content: bytes, at: int) -> int:
     """After whole lines, as many as a piece has room for, or else after one."""
     if at + PIECE >= len(content):
         return len(content)
-    whole = content.rfind(b"\n", at, at + PIECE) + 1 or content.find(b"\n", at, at + LONGEST_PIECE) + 1
-    return whole or min(at + LONGEST_PIECE, len(content))
+    whole = content.rfind(b"\n", at, at + PIECE) + 1 or content.find(b"\n", at, at + MAX_PIECE_LENGTH) + 1
+    return whole or min(at + MAX_PIECE_LENGTH, len(content))
 
 
 def _shown(line: bytes, at: int) -> str:
-    if len(line) <= LONGEST_LINE:
+    if len(line) <= MAX_LINE_LENGTH:
         return line.decode(errors="replace").rstrip("\r")
     start = max(0, at - SHOWN // 2)
     return f"… {line[start : start + SHOWN].decode(errors='replace')} …"

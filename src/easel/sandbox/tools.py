@@ -34,7 +34,7 @@ from easel.sandbox import files, search
 from easel.sandbox import safe_open as beneath
 from easel.sandbox.command import KILLED, NotStarted, Ran, Shell
 from easel.sandbox.concurrency import Threads
-from easel.sandbox.definitions import LONGEST_COMMAND, NETWORK, TIMEOUT_MS, definitions
+from easel.sandbox.definitions import MAX_COMMAND_LENGTH, NETWORK, TIMEOUT_MS, definitions
 from easel.sandbox.files import Refused
 from easel.sandbox.limits import Limits, Stopped
 from easel.sandbox.output import Hear
@@ -111,9 +111,9 @@ class MachineTool:
     async def _run(self, args: Args, place: Place, context: ToolContext | None, hear: Hear | None) -> Any:
         assert self.shell is not None
         command: str = args["command"]
-        if "\0" in command or len(command.encode(errors="replace")) > LONGEST_COMMAND:
+        if "\0" in command or len(command.encode(errors="replace")) > MAX_COMMAND_LENGTH:
             raise self._failed(
-                f"a command has at most {LONGEST_COMMAND} bytes, and none that is zero; write a script to a file."
+                f"a command has at most {MAX_COMMAND_LENGTH} bytes, and none that is zero; write a script to a file."
             )
         try:
             ran = await self.shell.run(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 WORKSPACE = "/workspace"
 TEMPORARY = ".tmp"  # in a session's folder: what its commands call /tmp
-LONGEST_PATH = 4_096
+MAX_PATH_LENGTH = 4_096
 
 
 class Outside(Exception):
@@ -44,7 +44,7 @@ class Place:
 
     def find(self, path: str) -> tuple[Root, str]:
         """The root that a path lies in, and the way from there. Links are not looked at here."""
-        if "\0" in path or len(path) > LONGEST_PATH:
+        if "\0" in path or len(path) > MAX_PATH_LENGTH:
             raise Outside
         whole = posixpath.normpath(posixpath.join(self.roots[0].at, path))
         if self.temporary and (whole == "/tmp" or whole.startswith("/tmp/")):  # noqa: S108 - the name inside, not a place here

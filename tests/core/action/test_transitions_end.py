@@ -17,7 +17,7 @@ from tests.core.canvas.button import ANN, NOW, READS, STATE, acting, actions, ca
 from tests.requirements import rule
 
 if TYPE_CHECKING:
-    from easel.core.canvas.canvas import Change, CanvasSnapshot
+    from easel.core.canvas.canvas import CanvasSnapshot, Change
 
 
 def ending(result: Any, whole: CanvasSnapshot, state_bytes: int = 100_000, **saving: Any) -> Change:

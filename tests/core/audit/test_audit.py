@@ -25,7 +25,7 @@ from easel.core.audit.chain import (
     known_place,
     link_hash,
 )
-from easel.core.audit.record import ACTIONS, EASEL, LONGEST_NAME, Entry, StorageClass, entry, said
+from easel.core.audit.record import ACTIONS, EASEL, MAX_NAME_LENGTH, Entry, StorageClass, entry, said
 from easel.core.audit.redaction import HIDDEN, Redaction, is_secret_name
 from easel.core.principal import THE_OWNER, Principal
 from easel.core.stream.envelope import EVENT_TYPES, Stream
@@ -368,7 +368,7 @@ def test_nothing_in_a_record_begins_a_line_or_speaks_to_a_terminal(text: str) ->
 def test_a_title_of_a_megabyte_is_cut() -> None:
     made = an_entry(subject="t" * 1_000_000, details={"title": "\r\n" * 500_000})
     assert len(made.rest) < 3 * LIMIT
-    assert len(record_of(made)["subject"]) < LONGEST_NAME + 50
+    assert len(record_of(made)["subject"]) < MAX_NAME_LENGTH + 50
 
 
 # --- the chain --------------------------------------------------------------------------------------------------------

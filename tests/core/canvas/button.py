@@ -9,7 +9,7 @@ import msgspec
 
 from easel.core.action.transitions import Begun, Press, Rules, pressed
 from easel.core.canvas.actions import Confirm
-from easel.core.canvas.canvas import Canvas, Change, CanvasSnapshot
+from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change
 from easel.core.canvas.execution import actor_of
 from easel.core.canvas.spec import checked_spec
 from easel.core.principal import Principal

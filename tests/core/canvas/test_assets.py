@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from easel.core.canvas.assets import Asset, asset_key, asset_made_at, check_together, checked_asset_path
-from easel.core.canvas.events import MOST_PATH_BYTES, CanvasEvents, few, spread
+from easel.core.canvas.events import MAX_PATH_BYTES, CanvasEvents, few, spread
 from easel.core.stream.json_text import to_json
 from easel.errors import BadInput
 from easel.ids import OWNER, CanvasId, new_blob_name
@@ -119,7 +119,7 @@ def test_changed_paths_are_exact_where_they_are_few_and_never_say_less_than_what
     wide = [f"/key{n}" for n in range(1_000)]
     assert list(few([*wide, "$assets/a", "$assets/b"])) == ["", "$assets"]
     for paths in (deep, wide, ["/" + "\x01" * 4_000], [f"$assets/{n}{'é' * 90}" for n in range(500)]):
-        assert len(to_json(list(few(paths))).encode()) <= MOST_PATH_BYTES
+        assert len(to_json(list(few(paths))).encode()) <= MAX_PATH_BYTES
 
 
 @rule("CC-08")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from easel.core.run.boards import (
     GLOBAL,
     LAST_VERSION,
-    LONGEST_NAME,
+    MAX_NAME_LENGTH,
     Ask,
     Board,
     BoardWrite,
@@ -27,7 +27,7 @@ from easel.core.run.boards import (
 from easel.core.run.status import TERMINAL, Status
 from easel.core.stream.envelope import Provenance, Visibility, seal
 from easel.core.stream.json_text import to_json
-from easel.core.stream.marker import SMALLEST_MARKER
+from easel.core.stream.marker import MIN_MARKER_BYTES
 from easel.core.stream.payload_limit import LIMIT
 from easel.errors import BadInput, BoardFull, HostError, RunFinished, TooLarge, VersionConflict
 from easel.ids import OWNER, RunId
@@ -304,7 +304,7 @@ def test_whatever_is_written_its_event_is_light_and_names_key_edge_and_node_in_f
 
 
 def test_no_name_is_longer_than_the_marker_that_would_stand_for_it() -> None:
-    assert len(to_json("x" * LONGEST_NAME)) < SMALLEST_MARKER
+    assert len(to_json("x" * MAX_NAME_LENGTH)) < MIN_MARKER_BYTES
 
 
 @rule("RS-35", "CC-23")

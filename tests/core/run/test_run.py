@@ -15,7 +15,7 @@ from easel.core.run.events import RunEvents
 from easel.core.run.progress import progress
 from easel.core.run.status import Status
 from easel.core.tool.definition import ToolDefinition
-from easel.core.validation import DEEPEST, is_too_deep
+from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.ids import CallId, MessageId, RunId, answer_id, is_made_here, is_name, new_run_id
 from tests.requirements import rule
 
@@ -173,7 +173,8 @@ def nested(depth: int, value: object = 0) -> object:
 
 
 @pytest.mark.parametrize(
-    "depth, deep", [(0, False), (DEEPEST - 1, False), (DEEPEST, False), (DEEPEST + 1, True), (100_000, True)]
+    "depth, deep",
+    [(0, False), (MAX_DEPTH - 1, False), (MAX_DEPTH, False), (MAX_DEPTH + 1, True), (100_000, True)],
 )
 def test_a_value_may_be_nested_a_hundred_levels_and_no_depth_exhausts_the_stack(depth: int, deep: bool):
     assert is_too_deep(nested(depth, "leaf")) is deep

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from easel.core.shell import template as shell
-from easel.core.shell.template import LONGEST_COMMAND, is_shell, understood
+from easel.core.shell.template import MAX_COMMAND_LENGTH, is_shell, understood
 from easel.core.values.template import Template, parsed
 from easel.errors import BadInput
 from tests.core.stream.costs import least_seconds
@@ -219,8 +219,8 @@ def test_a_hostile_template_is_refused_quickly() -> None:
         f"{'case a in a) ' * 1_000}show {{{{state.x}}}}",
     ]
     long = [
-        "show {{state.x}} " + "a" * LONGEST_COMMAND,
-        "show {{state.x}} " + "a" * (LONGEST_COMMAND - 20),
+        "show {{state.x}} " + "a" * MAX_COMMAND_LENGTH,
+        "show {{state.x}} " + "a" * (MAX_COMMAND_LENGTH - 20),
         "${" * 9_000 + "{{state.x}}",
     ]
     many = [

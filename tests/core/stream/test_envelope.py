@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from easel.core.stream.envelope import EVENT_TYPES, LONGEST_ID, Envelope, Provenance, Stream, Visibility, seal
+from easel.core.stream.envelope import (
+    EVENT_TYPES,
+    MAX_ID_LENGTH,
+    Envelope,
+    Provenance,
+    Stream,
+    Visibility,
+    seal,
+)
 from easel.core.stream.json_text import to_json
 from easel.core.stream.payload_limit import LIMIT, markers_in, restored
 from easel.errors import BadInput
@@ -117,7 +125,7 @@ MISSING = [
     ("CC-16", "a line break", Provenance("main", "n\nadmin", "r")),
     ("CC-16", "what nobody sees", Provenance("main\x00", "n", "r")),
     ("CC-16", "half a pair", Provenance("main", "n\ud800", "r")),
-    ("CC-16", "no end", Provenance("main", "n" * (LONGEST_ID + 1), "r")),
+    ("CC-16", "no end", Provenance("main", "n" * (MAX_ID_LENGTH + 1), "r")),
 ]
 
 
@@ -166,7 +174,7 @@ def test_no_event_is_over_2_kb_and_what_was_moved_is_not_lost(event_type: str, w
 @rule("RS-35")
 @every_type
 def test_visibility_and_provenance_do_not_count_and_are_never_moved(event_type: str):
-    who = Provenance("a" * LONGEST_ID, "n" * LONGEST_ID, "r" * LONGEST_ID, "e" * LONGEST_ID)
+    who = Provenance("a" * MAX_ID_LENGTH, "n" * MAX_ID_LENGTH, "r" * MAX_ID_LENGTH, "e" * MAX_ID_LENGTH)
     data = {"t": "x" * (LIMIT - 8)}
     sealed = seal(event_type, data, who)
     assert given_part(sealed) == data
@@ -175,7 +183,7 @@ def test_visibility_and_provenance_do_not_count_and_are_never_moved(event_type: 
     assert len(sealed.moved) == 1
     assert sealed.data["visibility"] == EVENT_TYPES[event_type].visibility.value
     if event_type in STATEFUL:
-        assert sealed.data["provenance"]["node_id"] == "n" * LONGEST_ID
+        assert sealed.data["provenance"]["node_id"] == "n" * MAX_ID_LENGTH
 
 
 @rule("CC-26")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from easel.core.tool.call import CALL_MOVES, LOST, Answer, CallStatus
 from easel.core.tool.node import checked_node_id, parts_of, where, whole_name
-from easel.core.tool.offer import MOST_PARTS, OfferLimits, checked_offer
+from easel.core.tool.offer import MAX_PARTS, OfferLimits, checked_offer
 from easel.errors import BadInput, TooLarge
 from tests.requirements import rule
 
@@ -98,7 +98,7 @@ def test_a_schema_is_as_large_as_it_is_written_out() -> None:
             "properties": {"x": {"$ref": f"#/$defs/a{times}"}},
         }
 
-    assert 2**10 < MOST_PARTS < 2**20
+    assert 2**10 < MAX_PARTS < 2**20
     checked_offer("laptop", [{"name": "A", "inputSchema": doubling(8)}], LIMITS)
     with pytest.raises(BadInput, match="parts when its references are written out"):
         checked_offer("laptop", [{"name": "A", "inputSchema": doubling(30)}], LIMITS)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easel.core.validation import DEEPEST
-from easel.core.values.patch import MOST_OPERATIONS, applied, checked_patch
+from easel.core.validation import MAX_DEPTH
+from easel.core.values.patch import MAX_OPERATIONS, applied, checked_patch
 from easel.errors import BadInput
 from tests.core.stream.costs import least_seconds
 from tests.core.values.test_paths import json_values, names, states
@@ -119,7 +119,7 @@ def test_what_cannot_be_done_changes_nothing(state: Any, operations: list[Any], 
 
 
 @rule("CV-25")
-@pytest.mark.parametrize("raw", [None, {}, "[]", 7, [add("/a", 1)] * (MOST_OPERATIONS + 1)], ids=repr)
+@pytest.mark.parametrize("raw", [None, {}, "[]", 7, [add("/a", 1)] * (MAX_OPERATIONS + 1)], ids=repr)
 def test_a_patch_is_a_list_of_reasonable_length(raw: Any) -> None:
     with pytest.raises(BadInput, match=r"^actions\.x\.patch: "):
         checked_patch(raw, "actions.x.patch")
@@ -128,9 +128,9 @@ def test_a_patch_is_a_list_of_reasonable_length(raw: Any) -> None:
 @case("X7")
 def test_depth_has_an_end() -> None:
     deep: Any = 1
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         deep = {"a": deep}
-    for operation in (add("/a", deep), add("/a" * (DEEPEST + 1), 1), add("/a" * 10_000, 1)):
+    for operation in (add("/a", deep), add("/a" * (MAX_DEPTH + 1), 1), add("/a" * 10_000, 1)):
         with pytest.raises(BadInput, match=r"patch\[0\]"):
             checked_patch([operation])
     assert checked_patch([add("/a", deep["a"])])

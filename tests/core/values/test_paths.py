@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easel.core.validation import DEEPEST, is_too_deep, is_unsafe_name
+from easel.core.validation import MAX_DEPTH, is_too_deep, is_unsafe_name
 from easel.core.values.paths import (
-    DEEPEST_PATH,
+    MAX_PATH_DEPTH,
     MISSING,
     Changed,
     SaveMode,
@@ -37,7 +37,7 @@ paths = st.lists(names, min_size=1, max_size=4).map(tuple)
 REFUSED_PATHS = [
     "", ".", "a.", ".a", "a..b", "a b", "a/b", "../a", "..", "a.[0]", "a[0]", "{{state.x}}", "a\n", "a\0", "a.b$", "'a'",
     "__proto__", "__proto__.x", "a.__proto__.x", "a.constructor", "prototype.a", "a.__class__", "__init__.__globals__", "__x",
-    ".".join("a" * (DEEPEST_PATH + 1)), ".".join(["a"] * 10_000), "a" * 129, None, 7, ["a"], {"a": 1},
+    ".".join("a" * (MAX_PATH_DEPTH + 1)), ".".join(["a"] * 10_000), "a" * 129, None, 7, ["a"], {"a": 1},
 ]  # fmt: skip
 
 
@@ -51,7 +51,15 @@ def test_what_is_no_path_is_refused_where_it_stands(text: Any) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["logsTail", "assistant.plan", "a.0.b-c_d", "Größe.漢字", ".".join("a" * DEEPEST_PATH), "proto", "my__x"],
+    [
+        "logsTail",
+        "assistant.plan",
+        "a.0.b-c_d",
+        "Größe.漢字",
+        ".".join("a" * MAX_PATH_DEPTH),
+        "proto",
+        "my__x",
+    ],
 )
 def test_a_path_is_its_parts(text: str) -> None:
     assert ".".join(checked_path(text, "saveAs")) == text
@@ -155,7 +163,7 @@ def test_nothing_is_put_into_what_is_no_object(there: Any) -> None:
 @case("X7")
 def test_a_state_does_not_get_deeper_than_its_readers_expect() -> None:
     deep: Any = 1
-    for _ in range(DEEPEST - 2):
+    for _ in range(MAX_DEPTH - 2):
         deep = [deep]
     assert not is_too_deep(put({}, ("a", "b"), deep).state)
     with pytest.raises(BadInput, match="deeper"):

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from easel.core.stream.marker import markers_in, move
 from easel.core.stream.payload_limit import light_value
-from easel.core.values.paths import DEEPEST_PATH
+from easel.core.values.paths import MAX_PATH_DEPTH
 from easel.core.values.template import (
-    MOST_PLACEHOLDERS,
+    MAX_PLACEHOLDERS,
     Filler,
     NeedsValues,
     Template,
@@ -180,7 +180,7 @@ def test_text_between_placeholders_is_kept_letter_by_letter(text: str) -> None:
         "{{state.__proto__.x}}",
         "{{state.a.constructor}}",
         "{{input.__class__}}",
-        "{{state" + ".a" * (DEEPEST_PATH + 1) + "}}",
+        "{{state" + ".a" * (MAX_PATH_DEPTH + 1) + "}}",
     ],
 )
 def test_a_path_that_no_state_should_have_is_refused(text: str) -> None:
@@ -200,7 +200,7 @@ def test_a_value_named_often_does_not_grow_without_bound() -> None:
     with pytest.raises(TooLarge):
         Filler(VALUES, limit=10_000).filled_tree(tree, no_shell)
     with pytest.raises(BadInput, match="more than 200 placeholders"):
-        parsed("{{state.n}}" * (MOST_PLACEHOLDERS + 1), "t")
+        parsed("{{state.n}}" * (MAX_PLACEHOLDERS + 1), "t")
 
 
 def test_braces_without_end_are_read_quickly() -> None:

@@ -186,7 +186,7 @@ def test_a_refusal_without_an_id_says_null() -> None:
 
 def test_an_id_is_of_any_text_up_to_its_longest() -> None:
     """What a client calls its request is told back to it, so it has a bound."""
-    longest = "ü" * frames.LONGEST_ID
+    longest = "ü" * frames.MAX_ID_LENGTH
     assert frames.read(json.dumps({"type": "req", "id": longest, "method": "x"})).id == longest
     with pytest.raises(frames.BadFrame, match="text of 1 to 200 characters") as bad:
         frames.read(json.dumps({"type": "req", "id": longest + "ü", "method": "x"}))

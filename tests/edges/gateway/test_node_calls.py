@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.core.tool.node import parts_of
-from easel.edges.gateway.node_side import LONGEST_ERROR
+from easel.edges.gateway.node_side import MAX_ERROR_LENGTH
 from easel.errors import ToolFailed
 from tests.edges.gateway.node_peer import NodePeer, a_tool, names_of, using
 from tests.edges.http.live import LiveEasel as Live
@@ -318,7 +318,7 @@ async def test_of_an_error_so_much_is_told_on_and_no_more(place: tuple[LiveEasel
     name = new_session()
     async with NodePeer.connected(easel, name) as node:
         for error, told in (
-            ("x" * LONGEST_ERROR, "x" * 4_000),
+            ("x" * MAX_ERROR_LENGTH, "x" * 4_000),
             ("x" * 100_000, "x" * 4_000),
             ("", "failed."),
         ):

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easel.edges.http import artifacts as edge
-from easel.edges.http.multipart import MOST_BESIDE, MOST_HEADERS, file_in
+from easel.edges.http.multipart import MAX_BESIDE, MAX_HEADERS, file_in
 from easel.errors import BadInput
 from easel.stores.blobs.store import CHUNK
 from tests.core.artifact.test_media_type import BYTES, LIES
@@ -140,7 +140,7 @@ def test_a_form_with_a_file_is_taken_like_the_file_itself(easel: LiveEasel) -> N
 def test_what_is_too_large_is_refused_and_leaves_nothing(
     narrow_easel: LiveEasel, declared: bool, as_form: bool
 ) -> None:
-    content = os.urandom(SMALL_LIMIT + MOST_BESIDE + 1)
+    content = os.urandom(SMALL_LIMIT + MAX_BESIDE + 1)
     if as_form:
         boundary, content = (
             "xyz",
@@ -254,15 +254,15 @@ BAD_FORMS = [
     ("half an end", FORM, START + b"a\r\n--xy"),
     ("no end after the last boundary", FORM, START + b"a\r\n--xyz"),
     ("headers without an end", FORM, b"--xyz\r\nContent-Disposition: form-data"),
-    ("long headers", FORM, b"--xyz\r\nx: " + b"y" * (MOST_HEADERS * 2)),
-    ("many headers", FORM, b"--xyz\r\n" + b"x: y\r\n" * MOST_HEADERS + b"\r\n\r\na\r\n--xyz--"),
+    ("long headers", FORM, b"--xyz\r\nx: " + b"y" * (MAX_HEADERS * 2)),
+    ("many headers", FORM, b"--xyz\r\n" + b"x: y\r\n" * MAX_HEADERS + b"\r\n\r\na\r\n--xyz--"),
     ("only fields", FORM, FIELD + b"a\r\n--xyz--"),
     ("no parts", FORM, b"--xyz--"),
     ("a part without a name", FORM, b"--xyz\r\n\r\na\r\n--xyz--"),
     ("two files", FORM, START + b"a\r\n" + START + b"b\r\n--xyz--"),
-    ("a large field in front", FORM, FIELD + bytes(MOST_BESIDE + 1) + b"\r\n" + START + b"a\r\n--xyz--"),
-    ("a large field behind", FORM, START + b"a\r\n" + FIELD + bytes(MOST_BESIDE + 1) + b"\r\n--xyz--"),
-    ("much in front of the first boundary", FORM, bytes(MOST_BESIDE + 1) + b"\r\n" + START + b"a\r\n--xyz--"),
+    ("a large field in front", FORM, FIELD + bytes(MAX_BESIDE + 1) + b"\r\n" + START + b"a\r\n--xyz--"),
+    ("a large field behind", FORM, START + b"a\r\n" + FIELD + bytes(MAX_BESIDE + 1) + b"\r\n--xyz--"),
+    ("much in front of the first boundary", FORM, bytes(MAX_BESIDE + 1) + b"\r\n" + START + b"a\r\n--xyz--"),
     ("bytes for a boundary", "multipart/form-data; boundary*=utf-8''%ff%fe", START + b"a\r\n--xyz--"),
     ("nothing", FORM, b""),
 ]

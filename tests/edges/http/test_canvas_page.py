@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from easel.core.principal import THE_OWNER, Principal
-from easel.edges.http.canvas_html import MOST_INLINE, hashed, ready
+from easel.edges.http.canvas_html import MAX_INLINE, hashed, ready
 from easel.edges.http.routes import ROUTES
 from easel.host.auth.tokens import Tokens
 from easel.ids import UserId
@@ -302,7 +302,7 @@ def test_scripts_that_came_with_the_page_are_known_by_their_hashes() -> None:
     assert made.hashes == [hashed("one\n&amp;&&"), hashed("two")]
     assert "<script crossorigin=anonymous src=x.js>" in made.html
     assert "<script src='y.js' CrossOrigin>" in made.html
-    assert len(ready(b"<script>x</script>" * 500, "/gsv.js").hashes) == MOST_INLINE
+    assert len(ready(b"<script>x</script>" * 500, "/gsv.js").hashes) == MAX_INLINE
     assert "<p>wide" in ready("<p>wide".encode("utf-16"), "/gsv.js").html
 
 

@@ -24,7 +24,7 @@ EVENTS = 500
 AT_ONCE = 8
 STALL_SECONDS = 0.6
 FOR_EVER = 60.0  # seconds; who waits longer has found a hang
-MOST_HELPING_BYTES = 1_500_000  # several of the largest events; a slow reader may cost 5 MB
+MAX_CHUNK_BYTES = 1_500_000  # several of the largest events; a slow reader may cost 5 MB
 # Some 8 MB of log in events of less than 2 KB: more than the kernel takes off a server's hands.
 BULKY = script(
     {"say": "so many words " * 570_000}, *({"think": "hm"} if n % 2 else {"say": "on. "} for n in range(200))
@@ -296,7 +296,7 @@ async def test_a_reader_of_a_long_log_is_served_in_helpings_that_cost_little(pat
     helpings: list[int] = []
     await read_bytes(patient, 0, f"/api/runs/{run_id}/events?debug=1", helpings=helpings)
     assert sum(helpings) > 8_000_000
-    assert max(helpings) < MOST_HELPING_BYTES
+    assert max(helpings) < MAX_CHUNK_BYTES
 
 
 async def test_a_reader_that_waits_on_a_quiet_run_is_never_taken_for_stalled(impatient: LiveEasel) -> None:

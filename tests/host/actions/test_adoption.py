@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.canvas.canvas import Change, CanvasSnapshot
+from easel.core.canvas.canvas import CanvasSnapshot, Change
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, Status, Step
 from easel.core.principal import THE_OWNER

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.canvas.refresh import LONGEST_BACK_OFF_MS, next_delay
+from easel.core.canvas.refresh import MAX_BACKOFF_MS, next_delay
 from easel.core.principal import THE_OWNER, Kind, Principal
 from easel.errors import BadInput
 from easel.host.canvases.views import NO_CONNECTION
@@ -306,5 +306,5 @@ def test_the_next_time_is_never_early_and_no_failure_makes_it_later_than_an_hour
     assert next_delay(1_000, 0, 0.0) == 1.0
     assert next_delay(1_000, 0, 1.0) == pytest.approx(1.1)
     assert [next_delay(1_000, failures, 0.0) for failures in (1, 2, 6, 7, 100)] == [2, 4, 64, 64, 64]
-    assert next_delay(600_000, 50, 0.0) == LONGEST_BACK_OFF_MS / 1000
+    assert next_delay(600_000, 50, 0.0) == MAX_BACKOFF_MS / 1000
     assert next_delay(7_200_000, 3, 0.0) == 7_200, "what is slow by itself does not get faster"

@@ -233,7 +233,7 @@ async def test_a_token_has_no_browser_to_sign_out(door: SignIn) -> None:
 async def test_only_so_many_are_remembered(
     bench: Bench, door: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sign_outs_module, "MOST_KNOWN", 3)
+    monkeypatch.setattr(sign_outs_module, "MAX_KNOWN", 3)
     cookies = [door.new_cookie(NOW) for _ in range(8)]
     for cookie in cookies:
         await door.sign_out(await let_in(door, cookie))

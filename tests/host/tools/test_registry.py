@@ -10,7 +10,7 @@ from easel.core.principal import THE_OWNER
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import ToolFailed
-from easel.host.tools.registry import MOST_CHECKING, Toolbox
+from easel.host.tools.registry import MAX_CONCURRENT_CHECKS, Toolbox
 from tests.requirements import case
 
 if TYPE_CHECKING:
@@ -59,4 +59,4 @@ async def test_a_long_list_against_a_plain_schema_is_checked_to_its_end(bench: B
     with pytest.raises(ToolFailed, match="list/200000: -1 is less than the minimum"):
         await tools.call("node__Tool", {"list": [*long, -1]}, CONTEXT)
     with pytest.raises(ToolFailed, match="too much to check"):
-        await tools.call("node__Tool", {"list": [0] * (MOST_CHECKING // 5)}, CONTEXT)
+        await tools.call("node__Tool", {"list": [0] * (MAX_CONCURRENT_CHECKS // 5)}, CONTEXT)

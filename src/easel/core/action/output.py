@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from easel.core.audit.redaction import unfinished
-from easel.core.canvas.canvas import Change, CanvasSnapshot
+from easel.core.canvas.canvas import CanvasSnapshot, Change
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, Status, Step
 from easel.core.run.deltas import DELTA_BYTES, Flow

@@ -7,7 +7,7 @@ every step leads out of one status.
 from collections.abc import Callable
 from dataclasses import replace
 
-from easel.core.canvas.canvas import Change, CanvasSnapshot
+from easel.core.canvas.canvas import CanvasSnapshot, Change
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, Status, Step
 from easel.core.principal import Kind, Principal

@@ -20,7 +20,7 @@ from easel.core.canvas.actions import (
     resolved_call,
     resolved_message,
 )
-from easel.core.canvas.canvas import Canvas, Change, CanvasSnapshot, check_revision
+from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, check_revision
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Awaited, Execution, Status, Step, Waiting
 from easel.core.canvas.spec import CanvasSpec, check_state_size
@@ -155,7 +155,9 @@ def _begun(canvas: Canvas, execution: Execution, action: Action, press: Press, r
     return _started(canvas, Step(execution), action, work, press=press, state_bytes=rules.state_bytes)
 
 
-def agreed(whole: CanvasSnapshot, spec: CanvasSpec, execution: Execution, press: Press, rules: Rules) -> Begun:
+def agreed(
+    whole: CanvasSnapshot, spec: CanvasSpec, execution: Execution, press: Press, rules: Rules
+) -> Begun:
     """A person agreed to exactly this. It runs as it was shown, if the canvas still allows what it is. X6"""
     canvas = whole.canvas
     action = spec.actions.get(execution.action_id)

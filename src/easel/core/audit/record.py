@@ -69,20 +69,20 @@ ACTIONS: Mapping[str, StorageClass] = {
 
 EASEL = Principal(UserId("easel"), "easel", kind=Kind.SERVICE)  # what the host does by itself
 
-LONGEST_NAME = 200  # characters of a subject, of a name and of a key
-LONGEST_TEXTS = (
+MAX_NAME_LENGTH = 200  # characters of a subject, of a name and of a key
+MAX_TEXT_LENGTHS = (
     1_400,
     700,
     350,
     100,
 )  # characters of one text: the first length with which the details are light enough
-MOST_READ = (
+MAX_READ_BYTES = (
     16_384  # characters of one text that are looked at for secrets; the middle of a longer one is cut before
 )
-MOST_ITEMS = 50  # of one list or mapping
-DEEPEST = 6
+MAX_ITEMS = 50  # of one list or mapping
+MAX_DEPTH = 6
 
-LONGEST_PLAIN = 700  # characters of a record that is taken as it is: so that no text in it has to be cut
+MAX_PLAIN_LENGTH = 700  # characters of a record that is taken as it is: so that no text in it has to be cut
 _METADATA = {"visibility": Visibility.SYSTEM.value}
 _encode = msgspec.json.Encoder().encode
 
@@ -158,13 +158,13 @@ def _plain(
     except (TypeError, ValueError, OverflowError, RecursionError):  # something that is not JSON by itself
         return None
     are_short = all(
-        len(name) <= LONGEST_NAME for name in (who.user_id, who.name, subject or "", *(details or ()))
+        len(name) <= MAX_NAME_LENGTH for name in (who.user_id, who.name, subject or "", *(details or ()))
     )
     is_small = (
         are_short
-        and len(text) <= LONGEST_PLAIN
-        and text.count("{") + text.count("[") <= DEEPEST
-        and text.count(",") < MOST_ITEMS
+        and len(text) <= MAX_PLAIN_LENGTH
+        and text.count("{") + text.count("[") <= MAX_DEPTH
+        and text.count(",") < MAX_ITEMS
     )
     if (
         not is_small
@@ -198,8 +198,8 @@ def light(details: Mapping[str, Any], redact: Redact) -> Mapping[str, Any]:
     What is too heavy even so becomes its marker, by the law that holds for every event (RS-35). A record's marker has no
     `uri`: what operators read refers to nothing that has an owner, can be swept away, or would have to be kept for it.
     """
-    clean, tidy = _mapping(details, redact, DEEPEST), dict[str, Any]()
-    for longest in LONGEST_TEXTS:
+    clean, tidy = _mapping(details, redact, MAX_DEPTH), dict[str, Any]()
+    for longest in MAX_TEXT_LENGTHS:
         tidy = {name: _shortened(value, longest) for name, value in clean.items()}
         if len(to_json(tidy).encode()) <= LIMIT:
             break
@@ -209,7 +209,7 @@ def light(details: Mapping[str, Any], redact: Redact) -> Mapping[str, Any]:
 
 def _mapping(value: Mapping[Any, Any], redact: Redact, depth: int) -> dict[str, Any]:
     kept: dict[str, Any] = {}
-    for key, item in list(value.items())[:MOST_ITEMS]:
+    for key, item in list(value.items())[:MAX_ITEMS]:
         name = _line(key, redact)
         kept[name] = HIDDEN if is_secret_name(name) and item else _clean(item, redact, depth - 1)
     return kept
@@ -226,8 +226,8 @@ def _clean(value: Any, redact: Redact, depth: int) -> Any:
     if isinstance(value, Mapping):
         return _mapping(cast("Mapping[Any, Any]", value), redact, depth)
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_clean(item, redact, depth - 1) for item in list(cast("list[Any]", value))[:MOST_ITEMS]]
-    return redact(_cut(value if isinstance(value, str) else str(value), MOST_READ))
+        return [_clean(item, redact, depth - 1) for item in list(cast("list[Any]", value))[:MAX_ITEMS]]
+    return redact(_cut(value if isinstance(value, str) else str(value), MAX_READ_BYTES))
 
 
 def _shortened(value: Any, longest: int) -> Any:
@@ -241,7 +241,7 @@ def _shortened(value: Any, longest: int) -> Any:
 
 
 def _line(value: object, redact: Redact) -> str:
-    return _escaped(_cut(redact(_cut(str(value), MOST_READ)), LONGEST_NAME))
+    return _escaped(_cut(redact(_cut(str(value), MAX_READ_BYTES)), MAX_NAME_LENGTH))
 
 
 def _cut(text: str, longest: int) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from urllib.parse import quote
 
 HIDDEN = "[redacted]"
-SHORTEST_KNOWN = 6  # a secret of fewer characters would blank out ordinary words
+MIN_KNOWN = 6  # a secret of fewer characters would blank out ordinary words
 
 _NAMES = (
     r"(?:pass(?:word|wd|phrase)|pwd|secret|token|tkn|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key|secret[-_ ]?key|"
@@ -78,7 +78,7 @@ _SIGNS_OF_SHAPES = (
 
 _KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
 _KEY_ENDS = re.compile(r"-----END [A-Z ]{0,40}PRIVATE KEY-----")
-LONGEST_UNFINISHED = 1_000  # characters of a line that whatever follows it is looked at with
+MAX_UNFINISHED_LENGTH = 1_000  # characters of a line that whatever follows it is looked at with
 
 
 def unfinished(text: str) -> str:
@@ -86,7 +86,7 @@ def unfinished(text: str) -> str:
     begun = list(_KEY_BEGINS.finditer(text)) if "-----BEGIN" in text else []
     if begun and not _KEY_ENDS.search(text, begun[-1].end()):
         return begun[-1].group()
-    last = text[-LONGEST_UNFINISHED:]
+    last = text[-MAX_UNFINISHED_LENGTH:]
     words = last.rstrip()
     return last[max(words.rfind("\n"), words.rfind("\r")) + 1 :]
 
@@ -101,10 +101,7 @@ class Redaction:
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         forms = {
-            form
-            for secret in known
-            if len(secret) >= SHORTEST_KNOWN
-            for form in (secret, quote(secret, safe=""))
+            form for secret in known if len(secret) >= MIN_KNOWN for form in (secret, quote(secret, safe=""))
         }
         # The longest first: a secret that begins with another one goes as a whole.
         self._known = (

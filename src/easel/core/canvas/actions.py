@@ -28,12 +28,20 @@ from easel.core.validation import (
 )
 from easel.core.values.patch import Patch, checked_patch
 from easel.core.values.paths import Path, SaveMode, checked_path
-from easel.core.values.template import LARGEST_FILLED, Filler, Template, Values, leaves, parsed, parsed_tree
+from easel.core.values.template import (
+    MAX_FILLED_LENGTH,
+    Filler,
+    Template,
+    Values,
+    leaves,
+    parsed,
+    parsed_tree,
+)
 
-LONGEST_MESSAGE = 32_000  # characters of a message to a session, before its placeholders are filled
-LONGEST_TITLE = 200
-LONGEST_DESCRIPTION = 2_000
-LONGEST_TIMEOUT_MS = 3_600_000
+MAX_MESSAGE_LENGTH = 32_000  # characters of a message to a session, before its placeholders are filled
+MAX_TITLE_LENGTH = 200
+MAX_DESCRIPTION_LENGTH = 2_000
+MAX_TIMEOUT_MS = 3_600_000
 _TOOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,299}")
 
 
@@ -117,10 +125,12 @@ def checked_action(action_id: str, raw: Any) -> Action:
     kind = checked_choice(given.get("kind"), Kind, f"{at}.kind")
     check_members(given, _KNOWN[kind], at)
     confirm = checked_choice(given.get("confirm", Confirm.AUTO), Confirm, f"{at}.confirm")
-    title = checked_text(given["title"], f"{at}.title", longest=LONGEST_TITLE) if "title" in given else None
+    title = (
+        checked_text(given["title"], f"{at}.title", longest=MAX_TITLE_LENGTH) if "title" in given else None
+    )
     if "description" in given:
         checked_text(
-            given["description"], f"{at}.description", longest=LONGEST_DESCRIPTION, may_be_empty=True
+            given["description"], f"{at}.description", longest=MAX_DESCRIPTION_LENGTH, may_be_empty=True
         )
     match kind:
         case Kind.TOOL_CALL:
@@ -140,7 +150,7 @@ def checked_action(action_id: str, raw: Any) -> Action:
                 title=title,
             )
         case Kind.SESSION_SEND:
-            message = checked_text(given.get("message"), f"{at}.message", longest=LONGEST_MESSAGE)
+            message = checked_text(given.get("message"), f"{at}.message", longest=MAX_MESSAGE_LENGTH)
             return SendMessage(
                 action_id=action_id,
                 message=parsed(message, f"{at}.message"),
@@ -191,7 +201,7 @@ def _saving(given: Mapping[str, Any], at: str) -> Saving | None:
 
 def _timeout(given: Mapping[str, Any], at: str) -> int | None:
     return (
-        checked_number(given["timeoutMs"], f"{at}.timeoutMs", lowest=1, highest=LONGEST_TIMEOUT_MS)
+        checked_number(given["timeoutMs"], f"{at}.timeoutMs", lowest=1, highest=MAX_TIMEOUT_MS)
         if "timeoutMs" in given
         else None
     )
@@ -226,7 +236,7 @@ def resolved_call(
     values: Values,
     session_key: str,
     *,
-    limit: int = LARGEST_FILLED,
+    limit: int = MAX_FILLED_LENGTH,
 ) -> ResolvedCall:
     """Held to the definition in force now: a template that it makes unsafe is refused here too. CV-26, CV-27, RS-16, RS-45"""
     filler = Filler(values, limit=limit)
@@ -253,7 +263,7 @@ def read_by_shell(args: Any, definition: ToolDefinition) -> tuple[str, ...]:
     )
 
 
-def resolved_message(action: SendMessage, values: Values, *, limit: int = LARGEST_FILLED) -> str:
+def resolved_message(action: SendMessage, values: Values, *, limit: int = MAX_FILLED_LENGTH) -> str:
     return Filler(values, limit=limit).filled(action.message)
 
 

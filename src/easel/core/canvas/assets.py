@@ -18,9 +18,9 @@ from easel.ids import made_at as name_made_at
 
 FOLDER = "assets/"
 ENTRY = "assets/index.html"
-LONGEST_PATH = 512  # bytes, so that a whole blob key has room for it
-LONGEST_NAME = 200  # bytes of one name in it, less than any file system allows
-MOST_NAMES = 16
+MAX_PATH_LENGTH = 512  # bytes, so that a whole blob key has room for it
+MAX_NAME_LENGTH = 200  # bytes of one name in it, less than any file system allows
+MAX_NAMES = 16
 
 # Signs that some reader of a path (a shell, a browser, another file system) takes for something else than themselves.
 _UNSAFE = frozenset(
@@ -55,8 +55,8 @@ def checked_asset_path(path: str) -> str:
     """The path itself, if it names one file below `assets/` to every reader."""
     if not path.startswith(FOLDER):
         raise BadInput(problem=f"path: an asset lies in {FOLDER}, such as {ENTRY}.")
-    if len(path.encode("utf-8", "surrogatepass")) > LONGEST_PATH or path.count("/") > MOST_NAMES:
-        raise BadInput(problem=f"path: at most {LONGEST_PATH} bytes and {MOST_NAMES} names.")
+    if len(path.encode("utf-8", "surrogatepass")) > MAX_PATH_LENGTH or path.count("/") > MAX_NAMES:
+        raise BadInput(problem=f"path: at most {MAX_PATH_LENGTH} bytes and {MAX_NAMES} names.")
     if not path.isprintable() or not _UNSAFE.isdisjoint(path):
         raise BadInput(
             problem=f"path: printable characters without {' '.join(sorted(_UNSAFE)[:11])} and look-alikes of slashes; no escapes are understood."
@@ -70,8 +70,8 @@ def checked_asset_path(path: str) -> str:
             raise BadInput(
                 problem="path: a name in it is not empty, does not begin with a dot, `~`, `-` or space, and does not end with a dot or space."
             )
-        if len(name.encode()) > LONGEST_NAME:
-            raise BadInput(problem=f"path: a name in it has at most {LONGEST_NAME} bytes.")
+        if len(name.encode()) > MAX_NAME_LENGTH:
+            raise BadInput(problem=f"path: a name in it has at most {MAX_NAME_LENGTH} bytes.")
     return path
 
 

@@ -20,8 +20,8 @@ from easel.core.stream.envelope import Envelope
 from easel.errors import BadInput, RevisionConflict
 from easel.ids import CanvasId, UserId, is_name
 
-LONGEST_TITLE = 200
-LONGEST_SESSION_KEY = 200
+MAX_TITLE_LENGTH = 200
+MAX_SESSION_KEY_LENGTH = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,9 @@ class Outcome:
 def check_revision(canvas: Canvas, expected_revision: int | None) -> None:
     """Refuses before anything happens, and says where the canvas stands. CV-45"""
     if expected_revision is not None and expected_revision != canvas.revision:
-        raise RevisionConflict(canvas=canvas.canvas_id, expected=expected_revision, currentRevision=canvas.revision)
+        raise RevisionConflict(
+            canvas=canvas.canvas_id, expected=expected_revision, currentRevision=canvas.revision
+        )
 
 
 def checked_canvas_id(value: str) -> CanvasId:
@@ -147,8 +149,8 @@ def checked_agent_id(value: str) -> str:
 def checked_title(value: str | None, canvas_id: CanvasId) -> str:
     """One line; a canvas without a title is called by its id."""
     title = " ".join((value or "").split()) or canvas_id
-    if len(title) > LONGEST_TITLE or not title.isprintable():
-        raise BadInput(problem=f"title is at most {LONGEST_TITLE} printable characters.")
+    if len(title) > MAX_TITLE_LENGTH or not title.isprintable():
+        raise BadInput(problem=f"title is at most {MAX_TITLE_LENGTH} printable characters.")
     return title
 
 
@@ -156,8 +158,8 @@ def checked_session_key(value: str | None) -> str | None:
     """`agent:{agentId}:{name}`."""
     if value is None:
         return None
-    if not is_session_key(value) or len(value) > LONGEST_SESSION_KEY:
+    if not is_session_key(value) or len(value) > MAX_SESSION_KEY_LENGTH:
         raise BadInput(
-            problem=f"ownerSessionKey is agent:AGENT:NAME, at most {LONGEST_SESSION_KEY} characters."
+            problem=f"ownerSessionKey is agent:AGENT:NAME, at most {MAX_SESSION_KEY_LENGTH} characters."
         )
     return value

@@ -10,7 +10,7 @@ from easel.core.values.paths import pointer
 from easel.ids import ArtifactId, CanvasId
 
 WHOLE_STATE = ""  # the pointer of all of it
-MOST_PATH_BYTES = 1_000  # of `changedPaths`, so that an event is light by itself
+MAX_PATH_BYTES = 1_000  # of `changedPaths`, so that an event is light by itself
 
 
 class CanvasEvents:
@@ -77,10 +77,10 @@ SPEC_MARK, TITLE_MARK, ACCEPTED_MARK = "$spec", "$title", "$accepted"
 
 def few(paths: Sequence[str]) -> Sequence[str]:
     """These places, or the members of the state that they lie in, or all of it: never less than what has changed."""
-    if _size(paths) <= MOST_PATH_BYTES:
+    if _size(paths) <= MAX_PATH_BYTES:
         return paths
     tops = dict.fromkeys(_top(path) for path in paths)
-    if _size(list(tops)) <= MOST_PATH_BYTES:
+    if _size(list(tops)) <= MAX_PATH_BYTES:
         return list(tops)
     kinds = dict.fromkeys(
         ("$assets" if path.startswith("$assets/") else path) if path.startswith("$") else WHOLE_STATE

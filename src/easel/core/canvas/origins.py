@@ -17,13 +17,13 @@ _NUMBER = re.compile(
 _LOCAL = frozenset(
     {"localhost", "local", "localdomain", "internal", "intranet", "private", "lan", "home", "corp", "arpa"}
 )
-LONGEST_HOST = 253
+MAX_HOST_LENGTH = 253
 LAST_PORT = 65_535
 
 
 def checked_origin(value: Any, at: str) -> str:
     found = _ORIGIN.fullmatch(value) if isinstance(value, str) else None
-    if found is None or len(found["host"]) > LONGEST_HOST or int(found["port"] or 1) > LAST_PORT:
+    if found is None or len(found["host"]) > MAX_HOST_LENGTH or int(found["port"] or 1) > LAST_PORT:
         refuse(
             at,
             f"{shown(value)} is no origin, such as https://api.example.com (https or wss, a full name, no path, no *).",

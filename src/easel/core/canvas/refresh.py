@@ -6,8 +6,8 @@ from typing import Any
 
 from easel.ids import CanvasId, UserId
 
-MOST_DOUBLINGS = 6  # a job that fails and fails is tried 64 times as rarely
-LONGEST_BACK_OFF_MS = 3_600_000
+MAX_DOUBLINGS = 6  # a job that fails and fails is tried 64 times as rarely
+MAX_BACKOFF_MS = 3_600_000
 JITTER = 0.1  # of the interval: many canvases that were made together do not stay together
 
 
@@ -50,6 +50,6 @@ class Failing:
 
 def next_delay(every_ms: int, failures: int, dice: float) -> float:
     """Seconds until a job's next time. `dice` is between 0 and 1: it is never early, and up to a tenth of its interval late."""
-    slowed = every_ms * 2 ** min(failures, MOST_DOUBLINGS)
-    wait = max(every_ms, min(slowed, LONGEST_BACK_OFF_MS))
+    slowed = every_ms * 2 ** min(failures, MAX_DOUBLINGS)
+    wait = max(every_ms, min(slowed, MAX_BACKOFF_MS))
     return wait * (1 + JITTER * dice) / 1000

@@ -16,10 +16,16 @@ from typing import Any
 
 import msgspec
 
-from easel.core.canvas.actions import LONGEST_DESCRIPTION, LONGEST_TITLE, Action, checked_action, checked_tool
+from easel.core.canvas.actions import (
+    MAX_DESCRIPTION_LENGTH,
+    MAX_TITLE_LENGTH,
+    Action,
+    checked_action,
+    checked_tool,
+)
 from easel.core.canvas.origins import checked_origin
 from easel.core.validation import (
-    DEEPEST,
+    MAX_DEPTH,
     check_members,
     checked_choice,
     checked_flag,
@@ -37,9 +43,9 @@ from easel.core.values.paths import Path, checked_path
 from easel.errors import BadInput, TooLarge
 
 VERSION = 1
-SHORTEST_REFRESH_MS = 1_000  # X9
-LONGEST_REFRESH_MS = 7 * 24 * 3_600_000
-LONGEST_CONTROL = 200
+MIN_REFRESH_MS = 1_000  # X9
+MAX_REFRESH_MS = 7 * 24 * 3_600_000
+MAX_CONTROL_LENGTH = 200
 KNOWN = frozenset(
     {
         "$schema",
@@ -118,9 +124,9 @@ def checked_spec(raw: Any, limits: SpecLimits = DEFAULT_LIMITS) -> CanvasSpec:
             f"is {VERSION}; {shown(version) if isinstance(version, str) else version!r:.20} is not supported.",
         )
     for name, longest in (
-        ("$schema", LONGEST_TITLE),
-        ("title", LONGEST_TITLE),
-        ("description", LONGEST_DESCRIPTION),
+        ("$schema", MAX_TITLE_LENGTH),
+        ("title", MAX_TITLE_LENGTH),
+        ("description", MAX_DESCRIPTION_LENGTH),
     ):
         if name in given:
             checked_text(given[name], name, longest=longest, may_be_empty=True)
@@ -146,7 +152,7 @@ def check_state_size(state: Any, limit: int) -> None:
     if _size(state, "state") > limit:
         raise TooLarge(what="state", limit=limit)
     if is_too_deep(state):
-        refuse("state", f"is nested deeper than {DEEPEST} levels.")
+        refuse("state", f"is nested deeper than {MAX_DEPTH} levels.")
 
 
 def _check_sizes(given: Mapping[str, Any], limits: SpecLimits) -> None:
@@ -156,14 +162,14 @@ def _check_sizes(given: Mapping[str, Any], limits: SpecLimits) -> None:
     if _size(rest, "spec") > limits.spec_bytes:
         raise TooLarge(what="spec without its state", limit=limits.spec_bytes)
     if is_too_deep(rest):
-        refuse("spec", f"is nested deeper than {DEEPEST} levels.")
+        refuse("spec", f"is nested deeper than {MAX_DEPTH} levels.")
 
 
 def _size(value: Any, at: str) -> int:
     try:
         return len(msgspec.json.encode(value))
     except RecursionError:
-        refuse(at, f"is nested deeper than {DEEPEST} levels.")
+        refuse(at, f"is nested deeper than {MAX_DEPTH} levels.")
     except (TypeError, UnicodeEncodeError):
         raise BadInput(problem=f"{at}: is not JSON that can be stored.") from None
 
@@ -186,13 +192,13 @@ def _checked_bindings(raw: Any, actions: Mapping[str, Action], limits: SpecLimit
     bindings = checked_object(raw, "bindings", most=limits.bindings)
     for control, action_id in bindings.items():
         if (
-            not 0 < len(control) <= LONGEST_CONTROL
+            not 0 < len(control) <= MAX_CONTROL_LENGTH
             or not control.isprintable()
             or any(map(is_unsafe_name, control.split(".")))
         ):
             refuse(
                 "bindings",
-                f"{shown(control)} is no control's name: 1 to {LONGEST_CONTROL} printable characters, such as buttons.deployNow.",
+                f"{shown(control)} is no control's name: 1 to {MAX_CONTROL_LENGTH} printable characters, such as buttons.deployNow.",
             )
         _check_declared(action_id, actions, f"bindings.{control}")
     return bindings
@@ -213,7 +219,7 @@ def _checked_refresh(raw: Any, actions: Mapping[str, Action], at: str) -> Refres
     return Refresh(
         refresh_id=checked_id(given.get("id"), f"{at}.id"),
         every_ms=checked_number(
-            given.get("everyMs"), f"{at}.everyMs", lowest=SHORTEST_REFRESH_MS, highest=LONGEST_REFRESH_MS
+            given.get("everyMs"), f"{at}.everyMs", lowest=MIN_REFRESH_MS, highest=MAX_REFRESH_MS
         ),
         action_id=_check_declared(given.get("action"), actions, f"{at}.action"),
         is_enabled=checked_flag(given.get("enabled", True), f"{at}.enabled"),

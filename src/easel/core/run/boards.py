@@ -15,7 +15,7 @@ from easel.core.run.status import Status, is_terminal
 from easel.core.stream.envelope import Envelope, Provenance, seal
 from easel.core.stream.json_text import to_json
 from easel.core.stream.payload_limit import Moved, light_value, mentioned
-from easel.core.validation import DEEPEST, is_too_deep
+from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.errors import BadInput, BoardFull, RunFinished, TooLarge, VersionConflict
 from easel.ids import ArtifactId, RunId, UserId
 
@@ -26,7 +26,7 @@ class Board(StrEnum):
 
 
 GLOBAL = "global"  # the edge of the whiteboard, which has none
-LONGEST_NAME = 200  # bytes of a key, an edge or a node
+MAX_NAME_LENGTH = 200  # bytes of a key, an edge or a node
 # Shorter than a marker, and three of them leave room for one: whatever the value is, its event names them in full.
 LAST_VERSION = 2**63 - 1
 
@@ -66,8 +66,8 @@ def edge_of(board: Board, edge_id: str | None) -> str:
 
 
 def checked_name(what: str, name: str) -> str:
-    if not name or not name.isprintable() or len(to_json(name).encode()) - len('""') > LONGEST_NAME:
-        raise BadInput(problem=f"{what} is printable text of 1 to {LONGEST_NAME} bytes.")
+    if not name or not name.isprintable() or len(to_json(name).encode()) - len('""') > MAX_NAME_LENGTH:
+        raise BadInput(problem=f"{what} is printable text of 1 to {MAX_NAME_LENGTH} bytes.")
     return name
 
 
@@ -176,7 +176,7 @@ def prepare(ask: Ask, limits: Limits, *, user_id: UserId, run_id: RunId, agent_i
     at = place(ask.board, ask.key, ask.edge_id)
     node_id = checked_name("source_node_id", ask.node_id)
     if is_too_deep(ask.value):
-        raise BadInput(problem=f"value is nested deeper than {DEEPEST} levels.")
+        raise BadInput(problem=f"value is nested deeper than {MAX_DEPTH} levels.")
     if len(to_json(ask.value).encode()) > limits.value_bytes:
         raise TooLarge(what="value", limit=limits.value_bytes)
     light, moved = light_value(ask.value)
@@ -204,7 +204,7 @@ def prepare(ask: Ask, limits: Limits, *, user_id: UserId, run_id: RunId, agent_i
     )
 
 
-_MOST_DIGITS = len(str(LAST_VERSION))
+_MAX_DIGITS = len(str(LAST_VERSION))
 
 
 def by_digits(sealed: Callable[[int], Envelope]) -> tuple[Envelope, ...]:
@@ -216,4 +216,4 @@ def by_digits(sealed: Callable[[int], Envelope]) -> tuple[Envelope, ...]:
     longest = sealed(LAST_VERSION)
     if not longest.moved or longest.moved == sealed(1).moved:
         return (longest,)
-    return tuple(sealed(10**digits) for digits in range(_MOST_DIGITS))
+    return tuple(sealed(10**digits) for digits in range(_MAX_DIGITS))

@@ -6,7 +6,7 @@ from datetime import datetime
 from easel.errors import BadInput
 from easel.ids import RunId, SessionId, UserId, is_name
 
-LONGEST_TITLE = 200
+MAX_TITLE_LENGTH = 200
 MADE_TITLE = 80  # of a title that we make
 _MAIN = "agent:main:"
 
@@ -55,6 +55,6 @@ def title_from(message: str) -> str:
 def checked_title(title: str) -> str:
     """A title given by a person: one line of printable characters."""
     plain = " ".join(title.split())
-    if not plain or len(plain) > LONGEST_TITLE or not plain.isprintable():
-        raise BadInput(problem=f"title is 1 to {LONGEST_TITLE} printable characters.")
+    if not plain or len(plain) > MAX_TITLE_LENGTH or not plain.isprintable():
+        raise BadInput(problem=f"title is 1 to {MAX_TITLE_LENGTH} printable characters.")
     return plain

@@ -13,7 +13,7 @@ from typing import NoReturn
 from easel.errors import BadInput
 
 HOLE = "\0"
-DEEPEST_NESTING = 20
+MAX_NESTING = 20
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 BLANKS = " \t"
 ENDS_WORD = " \t\n;&|<>()"

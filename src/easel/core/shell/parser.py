@@ -8,7 +8,7 @@ one runs nothing; what it must never do is take for a plain word what is more th
 import re
 from dataclasses import dataclass
 
-from easel.core.shell.lexer import DEEPEST_NESTING, NAME, Word, Words
+from easel.core.shell.lexer import MAX_NESTING, NAME, Word, Words
 
 SEPARATORS = frozenset({"\n", ";", "&", "&&", "||", "|", "|&"})
 PIPES = frozenset({"|", "|&"})
@@ -51,8 +51,8 @@ class Script(Words):
     def _list(self, ends: frozenset[str]) -> str:
         """Commands up to one of these ends, and which one it was."""
         self._nesting += 1
-        if self._nesting > DEEPEST_NESTING:
-            self.refuse(f"commands are nested deeper than {DEEPEST_NESTING} levels.")
+        if self._nesting > MAX_NESTING:
+            self.refuse(f"commands are nested deeper than {MAX_NESTING} levels.")
         while True:
             lexeme = self.token()
             keyword = lexeme if isinstance(lexeme, str) else lexeme.keyword

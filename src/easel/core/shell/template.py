@@ -32,7 +32,7 @@ from easel.core.tool.definition import X_SHELL
 from easel.core.values.template import Placeholder, Template
 from easel.errors import BadInput
 
-LONGEST_COMMAND = 20_000  # characters of a template
+MAX_COMMAND_LENGTH = 20_000  # characters of a template
 _ACTIVE_IN_DOUBLE = frozenset('"$`\\!')
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # all but tab and line end
 _HALF_PAIRS = re.compile("[\ud800-\udfff]")
@@ -114,9 +114,9 @@ def understood(template: Template, at: str, *, allows_options: bool = False) -> 
 @lru_cache(maxsize=256)
 def _understood(template: Template, allows_options: bool) -> ShellTemplate:
     literal = "".join(part for part in template.parts if isinstance(part, str))
-    if len(literal) > LONGEST_COMMAND:
+    if len(literal) > MAX_COMMAND_LENGTH:
         raise BadInput(
-            problem=f"a command with placeholders has at most {LONGEST_COMMAND} characters; put it into a script."
+            problem=f"a command with placeholders has at most {MAX_COMMAND_LENGTH} characters; put it into a script."
         )
     if control := _CONTROLS.search(literal):
         raise BadInput(
@@ -173,14 +173,14 @@ def _schemas(root: Mapping[str, Any], path: Sequence[str | int]) -> list[Mapping
 
 _BRANCHES = ("allOf", "anyOf", "oneOf")
 _CONDITIONS = ("then", "else", "not", "if")
-_MOST_ALTERNATIVES = 1_000
+_MAX_ALTERNATIVES = 1_000
 
 
 def _alternatives(root: Mapping[str, Any], schemas: list[Any]) -> list[Mapping[str, Any]]:
     """The schemas, with all that they combine or refer to."""
     found: dict[int, Mapping[str, Any]] = {}
     waiting = list(schemas)
-    while waiting and len(found) < _MOST_ALTERNATIVES:
+    while waiting and len(found) < _MAX_ALTERNATIVES:
         one = waiting.pop()
         if not isinstance(one, Mapping) or id(cast(Any, one)) in found:
             continue

@@ -20,8 +20,8 @@ from easel.core.stream.marker import LIMIT
 
 _WINDOW = 512  # bytes judged at a time
 _BLOCK = 32 * LIMIT  # bytes looked at closely at a time
-_LONGEST_GLUE = 16  # characters of a token that is no piece
-_LONGEST_BETWEEN = 64  # characters between two pieces that are compared
+_MAX_GLUE_LENGTH = 16  # characters of a token that is no piece
+_MAX_BETWEEN_LENGTH = 64  # characters between two pieces that are compared
 _KINDS_BETWEEN = (
     3  # so few ways to divide one piece from the next: brackets around pairs of them, commas in those
 )
@@ -171,7 +171,7 @@ def _read(tokens: list[bytes], gaps: list[bytes]) -> _Reading:
     gap, gap_before, is_after_long = b"", b"", False
     for at, plain in enumerate(plains):
         is_glue = plain in glue
-        if len(gap) < _LONGEST_BETWEEN:
+        if len(gap) < _MAX_BETWEEN_LENGTH:
             gap += gaps[at] + plain if is_glue else gaps[at]
         if is_glue:
             continue
@@ -196,12 +196,12 @@ def _read(tokens: list[bytes], gaps: list[bytes]) -> _Reading:
 
 
 def _spaced(gap: bytes) -> bytes:
-    return b" ".join(gap[:_LONGEST_BETWEEN].translate(_ALIKE).split())
+    return b" ".join(gap[:_MAX_BETWEEN_LENGTH].translate(_ALIKE).split())
 
 
 def _glue(plains: list[bytes]) -> set[bytes]:
     """Tokens that recur, with any digits in them, and all numbers."""
-    times = Counter(plain for plain in plains if len(plain) <= _LONGEST_GLUE)
+    times = Counter(plain for plain in plains if len(plain) <= _MAX_GLUE_LENGTH)
     often = max(3, len(plains) // 20)
     return {plain for plain, count in times.items() if count >= often or not plain.strip(b"0")}
 

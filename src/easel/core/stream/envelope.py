@@ -130,11 +130,11 @@ def _checked(provenance: Provenance) -> tuple[dict[str, str], str]:
     if provenance.edge_id is not None:
         said["edge_id"] = provenance.edge_id
     for name, value in said.items():
-        if not value or not value.isprintable() or len(value) > LONGEST_ID:
+        if not value or not value.isprintable() or len(value) > MAX_ID_LENGTH:
             raise BadInput(
-                problem=f"{name} is 1 to {LONGEST_ID} printable characters: whoever changes something says who, where and in which run."
+                problem=f"{name} is 1 to {MAX_ID_LENGTH} printable characters: whoever changes something says who, where and in which run."
             )
     return said, to_json(said)
 
 
-LONGEST_ID = 200
+MAX_ID_LENGTH = 200

@@ -23,8 +23,8 @@ from collections.abc import Sequence, Set
 
 _FEWEST = 8  # of which anything can be said
 _LONGEST = 100  # a digest of 64 bytes in Base64, with its name
-_LONGEST_ODD = 24  # of those that only their length tells from pieces
-_MOST_LENGTHS = 3  # of identifiers side by side, as in a table with some columns of them
+_MAX_ODD_LENGTH = 24  # of those that only their length tells from pieces
+_MAX_LENGTHS = 3  # of identifiers side by side, as in a table with some columns of them
 _SAMPLE = 8_192  # characters that tell how frequent each is
 _TYPED = re.compile(rb"[A-Za-z]{2,12}[0-9]{0,4}[-_:](?=[A-Za-z0-9])")
 _SPARE_BITS = {2: b"AQgw", 3: b"AEIMQUYcgkosw048"}
@@ -43,7 +43,7 @@ def are_identifiers(tokens: Sequence[bytes]) -> bool:
     if HEAD.match(tokens[0]) and sum(1 for token in tokens if HEAD.match(token)) == 1:
         return False  # a picture, and the rest of it
     lengths = Counter(map(len, tokens))
-    common = [length for length, times in lengths.most_common(_MOST_LENGTHS) if times * 20 >= len(tokens)]
+    common = [length for length, times in lengths.most_common(_MAX_LENGTHS) if times * 20 >= len(tokens)]
     if sum(lengths[length] for length in common) * 10 < len(tokens) * 9:
         return False
     has_rest = len(common) == 1 and len(tokens[-1]) < common[0] and lengths[common[0]] == len(tokens) - 1
@@ -76,7 +76,7 @@ def _is_class(tokens: Sequence[bytes], length: int, *, has_rest: bool) -> bool:
         return True
     if b"-" not in joined and b"_" not in joined:
         return len(joined) >= 300  # of so many characters in Base64 some are signs
-    return length % 4 != 0 and length <= _LONGEST_ODD and not has_rest
+    return length % 4 != 0 and length <= _MAX_ODD_LENGTH and not has_rest
 
 
 def ends_whole(token: bytes, padding: int | None = None) -> bool:

@@ -24,7 +24,7 @@ import msgspec
 from easel.core.artifact.artifact import SERVED_AT
 from easel.ids import ArtifactId, artifact_id
 
-MOST_MENTIONED = 1_000  # in one moved value: whoever writes a book of names has not read them
+MAX_MENTIONED = 1_000  # in one moved value: whoever writes a book of names has not read them
 LIMIT = 2_048  # bytes of UTF-8: of an event's data, and of Base64 anywhere
 
 REDACTED = "redacted"
@@ -60,10 +60,10 @@ def move(value: Any) -> tuple[dict[str, Any], Moved]:
 
 def marker_size(original_size: int, *, is_text: bool) -> int:
     """What the marker of so many bytes takes in JSON."""
-    return SMALLEST_MARKER - 1 + len(str(original_size)) + (0 if is_text else len(_AS_JSON))
+    return MIN_MARKER_BYTES - 1 + len(str(original_size)) + (0 if is_text else len(_AS_JSON))
 
 
-SMALLEST_MARKER = len(to_bytes(move("")[0]))
+MIN_MARKER_BYTES = len(to_bytes(move("")[0]))
 
 
 # --- ours and theirs --------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def mentioned(text: str, moved: tuple[Moved, ...] = ()) -> frozenset[ArtifactId]
     for one in moved:
         if b"art_" in one.content:
             found |= frozenset(
-                ArtifactId(name.decode()) for name in islice(_found_in(one.content), MOST_MENTIONED)
+                ArtifactId(name.decode()) for name in islice(_found_in(one.content), MAX_MENTIONED)
             )
     return found
 

@@ -14,7 +14,7 @@ from easel.core.stream.json_text import to_json
 from easel.core.stream.marker import (
     LIMIT,
     MAY_BE_FORGED,
-    SMALLEST_MARKER,
+    MIN_MARKER_BYTES,
     Moved,
     escaped_key,
     from_bytes,
@@ -169,7 +169,7 @@ class _Event:
 
 def _gain(leaf: Any, written: int, size: int) -> int:
     """How much smaller an event gets when a leaf of so many bytes is moved: nothing, if its marker is no smaller."""
-    if size < SMALLEST_MARKER:
+    if size < MIN_MARKER_BYTES:
         return 0
     is_text = isinstance(leaf, str)
     return max(0, size - marker_size(len(leaf.encode()) if is_text else written, is_text=is_text))

@@ -15,7 +15,7 @@ from easel.ids import CallId, UserId, is_name
 SEPARATOR = "__"
 LOCAL = "local"  # the node that is always there: the machine that Easel itself runs on
 RESERVED = frozenset({"gsv", LOCAL})  # our own tools are gsv's
-LONGEST_ABOUT = 100  # characters of a node's version and platform
+MAX_ABOUT_LENGTH = 100  # characters of a node's version and platform
 
 _SHOWN = re.compile(r"[^\x20-\x7e]")
 
@@ -82,7 +82,7 @@ def where(name: str) -> str:
 
 def about(value: str) -> str:
     """What a node says of its version and platform: for people, on one line."""
-    return _SHOWN.sub("?", value)[:LONGEST_ABOUT]
+    return _SHOWN.sub("?", value)[:MAX_ABOUT_LENGTH]
 
 
 def _shown(value: str) -> str:

@@ -15,7 +15,7 @@ from easel.core.stream.payload_limit import light_value
 from easel.core.tool.definition import X_SHELL, ToolDefinition
 from easel.core.tool.node import whole_name
 from easel.core.validation import (
-    DEEPEST,
+    MAX_DEPTH,
     check_members,
     checked_flag,
     checked_list,
@@ -30,14 +30,14 @@ HINTS = {"readOnlyHint": "read_only", "idempotentHint": "idempotent", "destructi
 # Of the Model Context Protocol's annotations: for people, or of no use to us.
 FLAGS = frozenset({*HINTS, "openWorldHint"})
 KNOWN_NOTES = FLAGS | {"title"}
-LONGEST_TITLE = 200
+MAX_TITLE_LENGTH = 200
 KNOWN = frozenset({"name", "description", "inputSchema", "annotations"})
 DIALECTS = (
     "https://json-schema.org/draft/2020-12/schema",
     "https://json-schema.org/draft/2019-09/schema",
     "http://json-schema.org/draft-07/schema",
 )
-MOST_PARTS = (
+MAX_PARTS = (
     20_000  # of one schema, with every reference written out: so much does checking one value cost at most
 )
 _ELSEWHERE = (
@@ -78,7 +78,7 @@ def _checked(node_id: str, raw: Any, at: str, limits: OfferLimits) -> ToolDefini
     given = checked_object(raw, at)
     check_members(given, KNOWN, at)
     if is_too_deep(given):
-        refuse(at, f"is nested deeper than {DEEPEST} levels.")
+        refuse(at, f"is nested deeper than {MAX_DEPTH} levels.")
     if len(msgspec.json.encode(given)) > limits.bytes_of_one:
         raise TooLarge(what=at, limit=limits.bytes_of_one)
     if light_value(given)[1]:
@@ -105,7 +105,7 @@ def _hints(raw: Any, at: str) -> dict[str, bool]:
     given = checked_object(raw, at)
     check_members(given, KNOWN_NOTES, at)
     if "title" in given:
-        checked_text(given["title"], f"{at}.title", longest=LONGEST_TITLE, may_be_empty=True)
+        checked_text(given["title"], f"{at}.title", longest=MAX_TITLE_LENGTH, may_be_empty=True)
     hints = {name: checked_flag(value, f"{at}.{name}") for name, value in given.items() if name in FLAGS}
     return {field: hints.get(hint, False) for hint, field in HINTS.items()}
 
@@ -152,8 +152,8 @@ class _Unfolding:
             total += len(part)
             if isinstance(part, dict) and isinstance(part.get("$ref"), str):
                 total += self._target(part["$ref"])
-            if total > MOST_PARTS:
-                refuse(self._at, f"has more than {MOST_PARTS} parts when its references are written out.")
+            if total > MAX_PARTS:
+                refuse(self._at, f"has more than {MAX_PARTS} parts when its references are written out.")
         return total
 
     def _target(self, reference: str) -> int:
@@ -162,8 +162,8 @@ class _Unfolding:
                 self._at,
                 f"$ref {reference[:60]!r} leads back to itself; a tool's arguments have a finite shape.",
             )
-        if len(self._open) >= DEEPEST:
-            refuse(self._at, f"has more than {DEEPEST} references behind one another.")
+        if len(self._open) >= MAX_DEPTH:
+            refuse(self._at, f"has more than {MAX_DEPTH} references behind one another.")
         if reference not in self._counts:
             self._open.add(reference)
             self._counts[reference] = self.count(self._found(reference))

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
-from easel.core.validation import DEEPEST, is_unsafe_name
+from easel.core.validation import MAX_DEPTH, is_unsafe_name
 from easel.core.values.paths import MISSING, Changed, as_index, check_names, found, is_too_deep_at, pointer
 from easel.errors import BadInput
 
-MOST_OPERATIONS = 1_000
-LONGEST_POINTER = 4_096  # characters
+MAX_OPERATIONS = 1_000
+MAX_POINTER_LENGTH = 4_096  # characters
 END = "-"  # the place after an array's last element
 
 
@@ -48,8 +48,8 @@ def checked_patch(raw: Any, at: str = "patch") -> Patch:
     if not isinstance(raw, list):
         raise BadInput(problem=f"{at}: is a list of JSON Patch operations.")
     operations = cast("list[Any]", raw)
-    if len(operations) > MOST_OPERATIONS:
-        raise BadInput(problem=f"{at}: has {len(operations)} operations; {MOST_OPERATIONS} is the limit.")
+    if len(operations) > MAX_OPERATIONS:
+        raise BadInput(problem=f"{at}: has {len(operations)} operations; {MAX_OPERATIONS} is the limit.")
     return tuple(_checked(operation, f"{at}[{number}]") for number, operation in enumerate(operations))
 
 
@@ -92,7 +92,7 @@ def _checked(raw: Any, at: str) -> Operation:
     if not path and not isinstance(value, dict):
         raise BadInput(problem=f"{at}.value: a state is an object.")
     if is_too_deep_at(path, value):
-        raise BadInput(problem=f"{at}.value: the state would be nested deeper than {DEEPEST} levels.")
+        raise BadInput(problem=f"{at}.value: the state would be nested deeper than {MAX_DEPTH} levels.")
     return Operation(op, path, value)
 
 
@@ -100,9 +100,9 @@ def checked_pointer(text: Any, at: str) -> tuple[str, ...]:
     """A JSON pointer (RFC 6901) by its parts, unescaped."""
     if not isinstance(text, str) or (text and text[0] != "/"):
         raise BadInput(problem=f"{at}: is a JSON pointer such as `/deploy/status`.")
-    if len(text) > LONGEST_POINTER or text.count("/") > DEEPEST:
+    if len(text) > MAX_POINTER_LENGTH or text.count("/") > MAX_DEPTH:
         raise BadInput(
-            problem=f"{at}: a pointer has at most {LONGEST_POINTER} characters and {DEEPEST} parts."
+            problem=f"{at}: a pointer has at most {MAX_POINTER_LENGTH} characters and {MAX_DEPTH} parts."
         )
     parts = text.split("/")[1:]
     for part in parts:

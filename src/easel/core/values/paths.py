@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any, Final, cast
 
-from easel.core.validation import DEEPEST, is_too_deep, is_unsafe_name
+from easel.core.validation import MAX_DEPTH, is_too_deep, is_unsafe_name
 from easel.errors import BadInput
 
 Path = tuple[str, ...]
 
-DEEPEST_PATH = 32
-LONGEST_SHOWN = 100  # characters of a name in a refusal
-LONGEST_PATH = 1_000  # characters; a longer one is not even looked at
+MAX_PATH_DEPTH = 32
+MAX_SHOWN_LENGTH = 100  # characters of a name in a refusal
+MAX_PATH_LENGTH = 1_000  # characters; a longer one is not even looked at
 PART = r"[\w-]{1,128}"
 _PART = re.compile(PART)
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -78,21 +78,21 @@ def _place(steps: tuple[Any, ...] | None) -> str:
     while steps is not None:
         part, steps = steps
         parts.append(f"[{part}]" if isinstance(part, int) else f".{_short(part)}")
-    return _short("".join(reversed(parts)), 2 * LONGEST_SHOWN)
+    return _short("".join(reversed(parts)), 2 * MAX_SHOWN_LENGTH)
 
 
-def _short(text: str, most: int = LONGEST_SHOWN) -> str:
+def _short(text: str, most: int = MAX_SHOWN_LENGTH) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
 def checked_path(text: Any, at: str) -> Path:
-    if not isinstance(text, str) or not text or len(text) > LONGEST_PATH:
+    if not isinstance(text, str) or not text or len(text) > MAX_PATH_LENGTH:
         raise BadInput(
-            problem=f"{at}: is a dot path such as `deploy.last`, of at most {LONGEST_PATH} characters."
+            problem=f"{at}: is a dot path such as `deploy.last`, of at most {MAX_PATH_LENGTH} characters."
         )
     path = tuple(text.split("."))
-    if len(path) > DEEPEST_PATH:
-        raise BadInput(problem=f"{at}: a path has at most {DEEPEST_PATH} parts, this one has {len(path)}.")
+    if len(path) > MAX_PATH_DEPTH:
+        raise BadInput(problem=f"{at}: a path has at most {MAX_PATH_DEPTH} parts, this one has {len(path)}.")
     for part in path:
         if not _PART.fullmatch(part):
             raise BadInput(
@@ -141,7 +141,7 @@ def put(state: Mapping[str, Any], path: Path, value: Any) -> Changed:
     """The state with a value at a path. Missing objects on the way are made; whatever else is in the way stays. CV-21"""
     if is_too_deep_at(path, value):
         raise BadInput(
-            problem=f"{'.'.join(path)}: with this value the state would be nested deeper than {DEEPEST} levels."
+            problem=f"{'.'.join(path)}: with this value the state would be nested deeper than {MAX_DEPTH} levels."
         )
     return Changed(_put(dict(state), path, 0, value), (pointer(path),))
 

@@ -17,14 +17,14 @@ from typing import Any, cast
 from easel.core.stream.json_text import to_json
 from easel.core.stream.marker import REDACTED, is_marker, markers_in, moved_bytes, restored, unescaped
 from easel.core.validation import is_unsafe_name
-from easel.core.values.paths import DEEPEST_PATH, MISSING, PART, Missing, Path, found
+from easel.core.values.paths import MAX_PATH_DEPTH, MISSING, PART, Missing, Path, found
 from easel.errors import BadInput, TooLarge
 from easel.ids import ArtifactId
 
 STATE, INPUT, RUNTIME = "state", "input", "runtime"
 NOW: Path = ("now",)
-LARGEST_FILLED = 1_000_000  # characters that all templates of one action may grow to
-MOST_PLACEHOLDERS = 200  # of one string
+MAX_FILLED_LENGTH = 1_000_000  # characters that all templates of one action may grow to
+MAX_PLACEHOLDERS = 200  # of one string
 
 # Possessive: a text full of braces is looked at once.
 _PLACEHOLDER = re.compile(
@@ -58,8 +58,8 @@ def parsed(text: str, at: str) -> Template | str:
     parts: list[str | Placeholder] = []
     end = 0
     for count, match in enumerate(_PLACEHOLDER.finditer(text), 1):
-        if count > MOST_PLACEHOLDERS:
-            raise BadInput(problem=f"{at}: has more than {MOST_PLACEHOLDERS} placeholders.")
+        if count > MAX_PLACEHOLDERS:
+            raise BadInput(problem=f"{at}: has more than {MAX_PLACEHOLDERS} placeholders.")
         if match.start() > end:
             parts.append(text[end : match.start()])
         parts.append(_placeholder(match, at))
@@ -75,9 +75,9 @@ def _placeholder(match: re.Match[str], at: str) -> Placeholder:
     if match["now"]:
         return Placeholder(RUNTIME, NOW)
     path = tuple(match["path"].split("."))
-    if len(path) > DEEPEST_PATH:
+    if len(path) > MAX_PATH_DEPTH:
         raise BadInput(
-            problem=f"{at}: a path has at most {DEEPEST_PATH} parts, one in this template has {len(path)}."
+            problem=f"{at}: a path has at most {MAX_PATH_DEPTH} parts, one in this template has {len(path)}."
         )
     if unsafe := next(filter(is_unsafe_name, path), None):
         raise BadInput(problem=f"{at}: `{unsafe}` may not be part of a path.")
@@ -160,8 +160,8 @@ class Values:
             return value
         needed = markers_in(value)
         if lacking := needed - self.fetched.keys():
-            if moved_bytes(value) > LARGEST_FILLED:
-                raise TooLarge(what=f"{placeholder}: what it stands for", limit=LARGEST_FILLED)
+            if moved_bytes(value) > MAX_FILLED_LENGTH:
+                raise TooLarge(what=f"{placeholder}: what it stands for", limit=MAX_FILLED_LENGTH)
             raise NeedsValues(lacking)
         return restored(value, self.fetched)
 
@@ -176,7 +176,7 @@ def as_text(value: Any | Missing) -> str | None:
 class Filler:
     """Fills the templates of one action, and refuses to let a large value, named often, grow without bound."""
 
-    def __init__(self, values: Values, *, limit: int = LARGEST_FILLED) -> None:
+    def __init__(self, values: Values, *, limit: int = MAX_FILLED_LENGTH) -> None:
         self._values = values
         self._limit = limit
         self._left = limit

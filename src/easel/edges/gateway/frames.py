@@ -10,8 +10,8 @@ from easel.core.validation import is_too_deep
 from easel.edges.errors import all_keys_once, error_detail
 from easel.errors import BadInput, HostError
 
-LONGEST_ID = 200
-DEEPEST = (
+MAX_ID_LENGTH = 200
+MAX_DEPTH = (
     500  # levels: what a verb takes is shallower, and says so; this is so that no reader's stack decides
 )
 
@@ -44,10 +44,10 @@ def read(text: str | None) -> Request:
         )
     frame = cast("dict[str, Any]", decoded)
     named = frame.get("id")
-    id_ = named if isinstance(named, str) and 0 < len(named) <= LONGEST_ID else None
+    id_ = named if isinstance(named, str) and 0 < len(named) <= MAX_ID_LENGTH else None
     try:
-        if is_too_deep(frame, DEEPEST):
-            raise BadInput(problem=f"The frame is nested deeper than {DEEPEST} levels.")
+        if is_too_deep(frame, MAX_DEPTH):
+            raise BadInput(problem=f"The frame is nested deeper than {MAX_DEPTH} levels.")
         all_keys_once(text, frame)
         return _request(frame, id_)
     except BadInput as problem:
@@ -61,7 +61,7 @@ def _request(frame: dict[str, Any], id_: str | None) -> Request:
         raise BadInput(problem=f"A client sends frames of type req; this one is {told!r}.")
     if id_ is None:
         raise BadInput(
-            problem=f"id: a request has one, text of 1 to {LONGEST_ID} characters; its answer has the same."
+            problem=f"id: a request has one, text of 1 to {MAX_ID_LENGTH} characters; its answer has the same."
         )
     if not isinstance(method, str):
         raise BadInput(problem="method: a request names one.")

@@ -11,7 +11,7 @@ from easel.edges.methods import METHODS
 from easel.errors import BadInput, WrongMode, WrongProtocol
 
 PROTOCOL = 1
-LONGEST_CLIENT_ID = 128
+MAX_CLIENT_ID_LENGTH = 128
 ENDED = "canvas.unsubscribed"  # tells that a subscription has come to its end
 
 # What a connection can do beside the table of methods.
@@ -65,8 +65,8 @@ def check_mode(asked: Connect, who: Principal) -> None:
 
 
 def check_client(client: ClientInfo) -> None:
-    if not client.id or not client.id.isprintable() or len(client.id) > LONGEST_CLIENT_ID:
-        raise BadInput(problem=f"client.id is 1 to {LONGEST_CLIENT_ID} printable characters.")
+    if not client.id or not client.id.isprintable() or len(client.id) > MAX_CLIENT_ID_LENGTH:
+        raise BadInput(problem=f"client.id is 1 to {MAX_CLIENT_ID_LENGTH} printable characters.")
 
 
 def hello(connection_id: str) -> dict[str, Any]:

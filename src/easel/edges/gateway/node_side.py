@@ -19,10 +19,10 @@ from easel.errors import BadInput, NotInMode
 from easel.host.nodes.connection import ConnectedNode
 from easel.ids import CallId
 
-LONGEST_ERROR = 4_000  # characters of it that are told on
-LONGEST_PROGRESS = 65_536
+MAX_ERROR_LENGTH = 4_000  # characters of it that are told on
+MAX_PROGRESS_LENGTH = 65_536
 RECEIPT_SECONDS = 0.005
-MOST_RECEIPTS = 64
+MAX_RECEIPTS = 64
 
 
 class ToolResult(Struct, forbid_unknown_fields=True):
@@ -33,7 +33,7 @@ class ToolResult(Struct, forbid_unknown_fields=True):
 
 class ToolProgress(Struct, forbid_unknown_fields=True):
     callId: str  # noqa: N815
-    text: Annotated[str, Meta(max_length=LONGEST_PROGRESS)]
+    text: Annotated[str, Meta(max_length=MAX_PROGRESS_LENGTH)]
 
 
 class NodeSide:
@@ -61,7 +61,7 @@ class NodeSide:
         self._receipts.append(
             frames.answer(asked.id, {"ok": True} if is_wanted else {"ok": True, "dropped": True})
         )
-        if len(self._receipts) >= MOST_RECEIPTS:
+        if len(self._receipts) >= MAX_RECEIPTS:
             await self._give_receipts()
         elif self._giving is None or self._giving.done():
             self._giving = asyncio.create_task(self._give_soon())
@@ -99,6 +99,6 @@ class NodeSide:
         answer = (
             Answer(told.result)
             if isinstance(told.error, UnsetType)
-            else Answer(error=told.error[:LONGEST_ERROR] or "failed.")
+            else Answer(error=told.error[:MAX_ERROR_LENGTH] or "failed.")
         )
         return node.answered(CallId(told.callId), answer)

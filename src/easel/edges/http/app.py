@@ -60,7 +60,7 @@ SAFE_HEADERS = (
 )
 
 NOT_KEPT = (b"cache-control", b"no-store")  # what belongs to a person stays in no cache
-MOST_DISCARDED = 16_777_216
+MAX_DISCARDED = 16_777_216
 DISCARD_SECONDS = 2.0
 
 log = structlog.get_logger("http")
@@ -282,7 +282,7 @@ class _Reading:
 
     async def discard(self) -> None:
         """Take what is still being sent, within reason: many clients hear no answer before they have said everything."""
-        left = MOST_DISCARDED
+        left = MAX_DISCARDED
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DISCARD_SECONDS):
                 while self._has_more and left > 0:

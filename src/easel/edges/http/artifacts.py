@@ -18,7 +18,7 @@ from easel.core.artifact.artifact import Artifact
 from easel.core.artifact.media_type import shown
 from easel.edges.errors import CONNECTION
 from easel.edges.http.calls import Call, check_head, json_answer
-from easel.edges.http.multipart import MOST_BESIDE, file_in, is_form
+from easel.edges.http.multipart import MAX_BESIDE, file_in, is_form
 from easel.errors import HostError, OutOfRange
 
 STALL_SECONDS = 60.0  # a reader that takes nothing for so long is cut; it can come back with a range
@@ -60,7 +60,7 @@ async def incoming(request: Request, limit: int) -> tuple[str, AsyncIterator[byt
     if not is_form(declared_type):
         check_head(request, limit)
         return declared_type, request.stream()
-    check_head(request, limit + MOST_BESIDE)
+    check_head(request, limit + MAX_BESIDE)
     return await file_in(request.stream(), declared_type)
 
 

@@ -16,7 +16,7 @@ from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.services import Host
 
 COOKIE = "easel"
-MOST_STRUCTURE = (
+MAX_STRUCTURE = (
     1_048_576  # bytes of JSON beside its texts: many small values take far longer to read than one long text
 )
 
@@ -102,14 +102,14 @@ def _too_large(limit: int, setting: str | None) -> TooLarge:
 
 def check_mostly_text(body: bytes) -> None:
     """A large body may carry long texts, such as a file in Base64, and no more values beside them than a small one."""
-    if len(body) <= MOST_STRUCTURE:
+    if len(body) <= MAX_STRUCTURE:
         return
     unescaped = body.replace(rb"\\", b"").replace(rb"\"", b"")
     beside = unescaped.count(b'"')
-    if beside <= MOST_STRUCTURE:
+    if beside <= MAX_STRUCTURE:
         beside += sum(map(len, unescaped.split(b'"')[::2]))
-    if beside > MOST_STRUCTURE:
-        raise TooLarge(what="The JSON of the body, beside the texts in it,", limit=MOST_STRUCTURE)
+    if beside > MAX_STRUCTURE:
+        raise TooLarge(what="The JSON of the body, beside the texts in it,", limit=MAX_STRUCTURE)
 
 
 def shaped(body: bytes, shape: type[Any]) -> Any:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-MOST_INLINE = 50  # scripts in one page; each hash makes the header longer, and proxies cut long ones
+MAX_INLINE = 50  # scripts in one page; each hash makes the header longer, and proxies cut long ones
 
 _SPACE = " \t\n\f"
 _TAG = re.compile(r"<script(?=[\s/>])|<!--", re.IGNORECASE)
@@ -49,7 +49,7 @@ def ready(content: bytes, sdk: str) -> Ready:
     inline = [script.text for script in found if script.text is not None and not _is_data(script)]
     return Ready(
         f'{whole[:front]}<script src="{sdk}" crossorigin></script>{whole[front:]}',
-        [hashed(one) for one in inline[:MOST_INLINE]],
+        [hashed(one) for one in inline[:MAX_INLINE]],
     )
 
 

@@ -11,10 +11,10 @@ from email.utils import collapse_rfc2231_value
 from easel.errors import BadInput
 
 FILE = "file"  # the name of the part that is taken
-LONGEST_TYPE = 1_000
-LONGEST_BOUNDARY = 70  # RFC 2046
-MOST_HEADERS = 8_192  # bytes, of one part
-MOST_BESIDE = 65_536  # bytes of everything that is not the file
+MAX_TYPE_LENGTH = 1_000
+MAX_BOUNDARY_LENGTH = 70  # RFC 2046
+MAX_HEADERS = 8_192  # bytes, of one part
+MAX_BESIDE = 65_536  # bytes of everything that is not the file
 
 
 def is_form(content_type: str) -> bool:
@@ -69,7 +69,7 @@ class _Reading:
         if self._held.startswith(b"--"):
             return None
         while (end := self._held.find(b"\r\n\r\n")) < 0:
-            if len(self._held) > MOST_HEADERS:
+            if len(self._held) > MAX_HEADERS:
                 raise BadInput(problem="The headers of a part of the form are too long.")
             await self._more()
         lines = self._held[:end].split(b"\r\n")[1:]  # the first is what follows the boundary in its line
@@ -104,8 +104,8 @@ class _Reading:
 
     def _count(self, size: int) -> None:
         self._beside += size
-        if self._beside > MOST_BESIDE:
-            raise BadInput(problem=f"The form has more than {MOST_BESIDE} bytes beside the file.")
+        if self._beside > MAX_BESIDE:
+            raise BadInput(problem=f"The form has more than {MAX_BESIDE} bytes beside the file.")
 
     async def _more(self) -> None:
         piece = await anext(self._body, None)
@@ -115,10 +115,10 @@ class _Reading:
 
 
 def _boundary(content_type: str) -> bytes:
-    if len(content_type) > LONGEST_TYPE:
+    if len(content_type) > MAX_TYPE_LENGTH:
         raise BadInput(problem="The content type is too long.")
     boundary = _parameter(content_type, "boundary")
-    if not 0 < len(boundary) <= LONGEST_BOUNDARY:
+    if not 0 < len(boundary) <= MAX_BOUNDARY_LENGTH:
         raise BadInput(problem="A form says in its content type where its parts end: boundary=…")
     return boundary.encode("latin-1", "replace")
 

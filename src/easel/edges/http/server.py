@@ -18,7 +18,7 @@ from websockets.http11 import Request
 from easel.edges.errors import CONNECTION
 from easel.errors import BadSettings
 
-MOST_HEADER_BYTES = 65_536
+MAX_HEADER_BYTES = 65_536
 # What a frame over the limit is closed with, in the 123 bytes that there are for it.
 TOO_LARGE = (
     "A frame has at most {limit} bytes (EASEL_MAX_FRAME_BYTES); POST /api/rpc takes EASEL_MAX_BODY_BYTES."
@@ -79,7 +79,7 @@ class _BoundedHttp(HttpToolsProtocol):
             self._waiting_since = self.loop.time()
         if self._is_in_head:
             self._head_bytes += len(data)
-            if self._head_bytes > MOST_HEADER_BYTES + len(
+            if self._head_bytes > MAX_HEADER_BYTES + len(
                 data
             ):  # what came before this piece was all head already
                 self.send_400_response("Headers too large.")

@@ -18,7 +18,7 @@ HEADERS = {
     "x-accel-buffering": "no",
 }
 RETRY = b"retry: 1000\n\n"  # a browser comes back after a second
-MOST_IN_THE_AIR = 262_144
+MAX_UNSENT_BYTES = 262_144
 LAST_LOOK_SECONDS = 0.05
 SIGN_OF_LIFE = b": still here\n\n"
 
@@ -81,7 +81,7 @@ def _helpings(events: list[LoggedEvent]) -> Iterator[bytes]:
     helping, size = list[bytes](), 0
     for event in events:
         bytes_ = frame(event)
-        if helping and size + len(bytes_) > MOST_IN_THE_AIR:
+        if helping and size + len(bytes_) > MAX_UNSENT_BYTES:
             yield b"".join(helping)
             helping, size = [], 0
         helping.append(bytes_)

@@ -15,7 +15,7 @@ from easel.host.metrics import OVERDUE
 
 GRACE_SECONDS = 2.0
 # What ends when it is told to has ended by then: a command with all that it started. A person who pressed "stop" waits no longer.
-LEAST_MS = 1_000  # an answer that is there already is read, however late somebody is found to take it
+MIN_MS = 1_000  # an answer that is there already is read, however late somebody is found to take it
 
 log = structlog.get_logger("actions")
 
@@ -34,7 +34,7 @@ class Deadlines:
         self, milliseconds: float, what: str, work: Coroutine[Any, Any, Any], *, already_ms: float = 0
     ) -> Any:
         """What it gives. What takes longer, or whose waiting is cancelled, is told to end, and what it gives all the same is not heard."""
-        left_ms = max(milliseconds - already_ms, LEAST_MS) if already_ms else milliseconds
+        left_ms = max(milliseconds - already_ms, MIN_MS) if already_ms else milliseconds
         task = asyncio.create_task(work)
         try:
             done, _ = await asyncio.wait([task], timeout=left_ms / 1000)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import structlog
 
 from easel.core.action.output import GATHER_SECONDS, LiveText, Said, after_saying, saying
-from easel.core.canvas.canvas import Change, CanvasSnapshot
+from easel.core.canvas.canvas import CanvasSnapshot, Change
 from easel.core.canvas.execution import Execution, Overtaken
 from easel.core.principal import Principal
 from easel.core.run.deltas import HELD_SECONDS

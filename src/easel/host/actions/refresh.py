@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from easel.core.canvas.canvas import Change, CanvasSnapshot
+from easel.core.canvas.canvas import CanvasSnapshot, Change
 from easel.core.canvas.refresh import Due, Job, next_delay
 from easel.core.principal import Kind, Principal
 from easel.core.run.deltas import shortened
@@ -27,9 +27,9 @@ from easel.host.metrics import REFRESHES
 from easel.host.ports import CanvasActionStore
 
 REFRESH = "refresh"  # what presses the button
-SHORTEST_WAIT = 0.01  # seconds between two looks for what is due
+MIN_WAIT = 0.01  # seconds between two looks for what is due
 BROKE = "Something broke inside Easel; its log knows more."
-LONGEST_REASON = 300  # characters, so that the event is light by itself whatever they are
+MAX_REASON_LENGTH = 300  # characters, so that the event is light by itself whatever they are
 
 log = structlog.get_logger("refresh")
 
@@ -99,7 +99,7 @@ class CanvasRefresh:
         most = self._limits.poll_seconds
         while (due_in := await self._jobs.next_refresh(unwatched=self._limits.unwatched)) is not None:
             if due_in > 0:
-                return min(most, max(SHORTEST_WAIT, due_in))
+                return min(most, max(MIN_WAIT, due_in))
             if not await self.once():
                 break  # there is no room, or another instance was faster
         return most
@@ -175,7 +175,7 @@ class CanvasRefresh:
         return None
 
     def _told(self, problem: HostError) -> dict[str, Any]:
-        message = shortened(self._audit.redacted(problem.message), LONGEST_REASON)
+        message = shortened(self._audit.redacted(problem.message), MAX_REASON_LENGTH)
         return {"code": problem.gateway, "name": problem.code, "message": message}
 
     async def _tell(self, who: Principal, due: Due, failures: int, error: Mapping[str, Any] | None) -> None:

@@ -7,12 +7,12 @@ from easel.core.action.transitions import Press
 from easel.core.canvas.actions import fingerprint
 from easel.core.canvas.execution import actor_of
 from easel.core.principal import Principal
-from easel.core.validation import DEEPEST, is_too_deep
+from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.errors import BadInput
 from easel.host.canvases.transactions import now_ms
 from easel.ids import new_event_id
 
-LONGEST_REQUEST_ID = 200
+MAX_REQUEST_ID_LENGTH = 200
 CLIENT = "client"
 
 
@@ -30,10 +30,10 @@ class Ask:
 
     def check(self) -> None:
         name = self.request_id
-        if name is not None and (not 0 < len(name) <= LONGEST_REQUEST_ID or not name.isprintable()):
-            raise BadInput(problem=f"requestId is 1 to {LONGEST_REQUEST_ID} printable characters.")
+        if name is not None and (not 0 < len(name) <= MAX_REQUEST_ID_LENGTH or not name.isprintable()):
+            raise BadInput(problem=f"requestId is 1 to {MAX_REQUEST_ID_LENGTH} printable characters.")
         if is_too_deep(self.input):
-            raise BadInput(problem=f"input: is nested deeper than {DEEPEST} levels.")
+            raise BadInput(problem=f"input: is nested deeper than {MAX_DEPTH} levels.")
 
     @property
     def digest(self) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from easel.core.action.transitions import Begun, NeedsTools, Rules, Sent, may_be_awaited
 from easel.core.canvas.actions import Confirm
-from easel.core.canvas.canvas import Canvas, Change, CanvasSnapshot
+from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change
 from easel.core.canvas.execution import Execution, Overtaken, Status, Waiting
 from easel.core.canvas.spec import CanvasSpec, SpecLimits, checked_spec
 from easel.core.principal import Principal
@@ -28,7 +28,7 @@ from easel.ids import ArtifactId, CanvasId
 if TYPE_CHECKING:
     from easel.core.action.policy import Definitions
 
-MOST_SPECS = 256  # read specs that are remembered
+MAX_SPECS = 256  # read specs that are remembered
 ANY_SIZE = SpecLimits(
     **{limit.name: sys.maxsize for limit in fields(SpecLimits)}
 )  # what is stored was held to the limits of then
@@ -208,7 +208,7 @@ class CanvasSteps:
         spec = self._specs.get(key)
         if spec is None:
             spec = self._specs[key] = checked_spec(canvas.spec, ANY_SIZE)
-            while len(self._specs) > MOST_SPECS:
+            while len(self._specs) > MAX_SPECS:
                 self._specs.popitem(last=False)
         return spec
 

@@ -15,7 +15,7 @@ from easel.host.ports import Bell, SignInStore
 from easel.ids import UserId
 
 HEARD_SECONDS = 10.0  # how long the bell alone is relied on
-MOST_KNOWN = 10_000  # sign-ins of each kind that are remembered; of any other the store knows
+MAX_KNOWN = 10_000  # sign-ins of each kind that are remembered; of any other the store knows
 MARGIN_SECONDS = 86_400.0  # the clocks of an instance and of the store may differ
 
 _T = TypeVar("_T")
@@ -84,6 +84,6 @@ class SignOuts:
 def _remember(known: dict[str, _T], key: str, value: _T) -> None:
     """The oldest go where there are too many."""
     known.pop(key, None)
-    for old in list(islice(known, max(0, len(known) + 1 - MOST_KNOWN))):
+    for old in list(islice(known, max(0, len(known) + 1 - MAX_KNOWN))):
         del known[old]
     known[key] = value

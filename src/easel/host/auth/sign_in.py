@@ -25,7 +25,7 @@ from easel.ids import new_sign_in_id
 
 COOKIE_SECONDS = 30 * 24 * 3600
 RECHECK_SECONDS = 1.0
-MOST_KNOWN = 1_000  # tokens that are remembered between two looks
+MAX_KNOWN = 1_000  # tokens that are remembered between two looks
 SIGN_IN = "sign_"  # how the id of a sign-in begins
 
 log = structlog.get_logger("sign_in")
@@ -191,7 +191,7 @@ class SignIn:
         found = await (self._tokens.of_digest(key) if by_digest else self._tokens.of_id(key))
         if found is None or (not by_digest and found.principal.kind is not Kind.USER):
             return None
-        if len(self._known) >= MOST_KNOWN:
+        if len(self._known) >= MAX_KNOWN:
             self._known.clear()
         self._known[key] = _Known(found.principal, time.monotonic())
         return found.principal

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from easel.core.run.boards import LAST_VERSION, LONGEST_NAME, Ask, Board, BoardValue
+from easel.core.run.boards import LAST_VERSION, MAX_NAME_LENGTH, Ask, Board, BoardValue
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.host.boards.service import Boards
@@ -18,7 +18,7 @@ from easel.host.tools.native import Args, NativeTool
 
 
 def _name(says: str) -> Mapping[str, Any]:
-    return {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME, "description": says}
+    return {"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH, "description": says}
 
 
 _KEY = _name("Under which name the value stands.")

@@ -25,11 +25,11 @@ from easel.host.ports import CanvasStore, RunStore, Tool
 from easel.host.tools.native import Args, NativeTool
 from easel.ids import CanvasId, RunId, SessionId, is_made_here, owned
 
-MOST_LISTED = 200
-MOST_LINES = 500
+MAX_LISTED = 200
+MAX_LINES = 500
 USUAL_LINES = 80  # as `journalctl -n 80`
 NEWEST_RUNS = 10  # whose logs are read when none is named
-LONGEST_LINE = 500
+MAX_LINE_LENGTH = 500
 
 _CANVAS_ID = {"type": "string", "description": "The canvas's id: letters, digits and . _ : -"}
 _REVISION = {
@@ -88,7 +88,7 @@ LOGS = ToolDefinition(
             "runId": {"type": "string"},
             "canvasId": _CANVAS_ID,
             "sessionKey": {"type": "string", "description": "agent:{agentId}:{name}"},
-            "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LINES, "default": USUAL_LINES},
+            "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LINES, "default": USUAL_LINES},
         },
         "additionalProperties": False,
         "maxProperties": 2,
@@ -120,7 +120,7 @@ class _Author:
                 return _shown(await self._library.get(who, args["canvasId"]))
             case "list":
                 found = await self._library.list_canvases(
-                    who, agent_id=args.get("agentId"), after=None, limit=MOST_LISTED
+                    who, agent_id=args.get("agentId"), after=None, limit=MAX_LISTED
                 )
                 return {"canvases": [_named(canvas) for canvas in found]}
             case "open":
@@ -266,4 +266,4 @@ def _line(event: LoggedEvent) -> str:
         data.pop(name, None)
     at = event.at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     line = f"{at} {event.type} {msgspec.json.encode(data).decode()}"
-    return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"
+    return line if len(line) <= MAX_LINE_LENGTH else line[: MAX_LINE_LENGTH - 1] + "…"

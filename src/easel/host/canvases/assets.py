@@ -12,7 +12,7 @@ from datetime import datetime
 import structlog
 
 from easel.core.canvas.assets import Asset, asset_key, asset_made_at, check_together, checked_asset_path
-from easel.core.canvas.canvas import Change, CanvasSnapshot, check_revision
+from easel.core.canvas.canvas import CanvasSnapshot, Change, check_revision
 from easel.core.canvas.events import asset_mark
 from easel.core.principal import Principal
 from easel.errors import BadInput, Damaged, HostError, NotFound, TooLarge, Unavailable
@@ -21,7 +21,7 @@ from easel.host.ports import Blobs, CanvasStore
 from easel.ids import CanvasId, UserId, new_blob_name
 
 PUTS_AT_ONCE = 8
-MOST_LOOKS = 3  # an asset may be replaced while it is read, but hardly each time
+MAX_SCAN_ATTEMPTS = 3  # an asset may be replaced while it is read, but hardly each time
 GRACE_SECONDS = 3600.0
 # A blob without a row that is older than this belongs to nobody: no put takes so long.
 PUT_SECONDS = GRACE_SECONDS / 4
@@ -135,7 +135,7 @@ class CanvasAssets:
     async def read(self, who: Principal, canvas_id: str, path: str) -> tuple[Asset, bytes, int]:
         """The asset, its bytes, and the revision of the canvas that it was an asset of."""
         checked_asset_path(path)
-        for _ in range(MOST_LOOKS):
+        for _ in range(MAX_SCAN_ATTEMPTS):
             whole = await self._changes.find(who, canvas_id)
             asset = _found(whole, path)
             try:

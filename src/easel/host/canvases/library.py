@@ -11,14 +11,14 @@ from easel.core.canvas.actions import Confirm, PatchState, fingerprint
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import (
     Canvas,
+    CanvasSnapshot,
     Change,
     NewCanvas,
-    CanvasSnapshot,
+    check_revision,
     checked_agent_id,
     checked_canvas_id,
     checked_session_key,
     checked_title,
-    check_revision,
 )
 from easel.core.canvas.events import ACCEPTED_MARK, SPEC_MARK, TITLE_MARK, asset_mark, spread
 from easel.core.canvas.spec import CanvasSpec, Refresh, SpecLimits, check_state_size, checked_spec
@@ -48,7 +48,7 @@ MAIN = "main"
 NEW_SPEC: Mapping[str, Any] = {"version": 1, "mode": "html"}
 NOT_ACCEPTED = "Nobody has accepted the page that lies there, so the canvas asks before it does anything: look at it, and accept it there."
 CANNOT_ACCEPT = "accepted: this canvas is not accepted by what you send; look at it and use `canvas.accept`, or send its spec and all assets."
-MOST_TRIES = 5  # of an upsert whose canvas comes and goes meanwhile
+MAX_ATTEMPTS = 5  # of an upsert whose canvas comes and goes meanwhile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ class CanvasLibrary:
     async def upsert(self, who: Principal, draft: Draft) -> CanvasSnapshot:
         """A new canvas, or this one in the place of what there is, which keeps what the draft does not speak of. RS-40"""
         checked = await self._checked(who, draft)
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_ATTEMPTS):
             there = await self._canvases.get(who.user_id, checked.canvas_id)
             try:
                 if there is not None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import UnsetType
 
-from easel.core.canvas.canvas import Change, CanvasSnapshot, check_revision
+from easel.core.canvas.canvas import CanvasSnapshot, Change, check_revision
 from easel.core.canvas.inputs import entered
 from easel.core.canvas.spec import check_state_size
 from easel.core.principal import Principal

@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Iterable
 
-from easel.core.canvas.canvas import Change, Decide, Outcome, CanvasSnapshot
+from easel.core.canvas.canvas import CanvasSnapshot, Change, Decide, Outcome
 from easel.core.canvas.events import CanvasEvents
 from easel.core.principal import Kind, Principal
 from easel.core.stream.notifications import CanvasGrew

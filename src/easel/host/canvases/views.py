@@ -9,7 +9,7 @@ import contextlib
 
 import structlog
 
-from easel.core.canvas.canvas import Change, View, CanvasSnapshot
+from easel.core.canvas.canvas import CanvasSnapshot, Change, View
 from easel.core.principal import Principal
 from easel.errors import NotFound, Unavailable
 from easel.host.canvases.transactions import CanvasChanges, events_of

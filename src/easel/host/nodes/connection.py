@@ -17,7 +17,7 @@ from easel.core.tool.node import Node, parts_of
 from easel.host.ports import NodeLink
 from easel.ids import CallId
 
-MOST_OUTPUT = 1_048_576  # characters of a call's output that are passed on while it runs; its result has what matters of the rest
+MAX_OUTPUT = 1_048_576  # characters of a call's output that are passed on while it runs; its result has what matters of the rest
 
 OnOutput = Callable[[str], None]
 
@@ -28,7 +28,7 @@ log = structlog.get_logger("nodes")
 class _UnderWay:
     answer: "asyncio.Future[Answer]"
     on_output: OnOutput | None
-    output_left: int = MOST_OUTPUT
+    output_left: int = MAX_OUTPUT
 
 
 class ConnectedNode:

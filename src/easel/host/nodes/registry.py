@@ -31,7 +31,7 @@ from easel.host.ports import Bell, Keeper, NodeLink, NodeStore, Tool
 from easel.host.tools.schema import check_is_schema
 from easel.ids import CallId, UserId, new_instance_id, owned
 
-MOST_KNOWN = 1_000  # users whose nodes are remembered between two looks
+MAX_KNOWN = 1_000  # users whose nodes are remembered between two looks
 SWEEP_SECONDS = 60.0
 LONG_AGO = float("-inf")
 
@@ -159,7 +159,7 @@ class Nodes:
                 raise
             return known.nodes
         found = {node.node_id: node for node in nodes if node.instance_id != self.instance_id}
-        if len(self._known) >= MOST_KNOWN:
+        if len(self._known) >= MAX_KNOWN:
             self._known.clear()
         self._known[user_id] = _Known(found, time.monotonic() if changes == self._changes else LONG_AGO)
         return found

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from easel.core.canvas.canvas import Canvas, Decide, NewCanvas, Outcome, View, CanvasSnapshot
+from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Decide, NewCanvas, Outcome, View
 from easel.core.canvas.execution import Awaited, Execution
 from easel.core.canvas.execution import Status as ExecutionStatus
 from easel.core.canvas.refresh import Due, Job

@@ -25,7 +25,7 @@ from easel.host.ports import Bell, Keeper, RunStore
 from easel.ids import MessageId, answer_id, owned
 
 AGENT, NODE = "main", "tool_loop"  # who acts in a run
-MOST_PENDING = 1_000  # events not yet durable; a writer that is ahead by more has to wait
+MAX_PENDING = 1_000  # events not yet durable; a writer that is ahead by more has to wait
 RETRY_SECONDS = 0.05
 
 Answer = TypeVar("Answer")
@@ -98,7 +98,7 @@ class RunLog:
 
     async def breathe(self) -> None:
         """Wait only when far ahead of the store, or when it refused something."""
-        if len(self._pending) > MOST_PENDING or self._failure is not None:
+        if len(self._pending) > MAX_PENDING or self._failure is not None:
             await self.flush()
 
     async def end(self, text: str, status: Status, error: str | None) -> None:

@@ -20,7 +20,7 @@ from easel.host.ports import Bell, Keeper, RunStore
 from easel.host.runs.history import read_progress
 from easel.ids import RunId, SessionId, answer_id, is_made_here, is_name, new_run_id, owned
 
-LONGEST_KEY = 200
+MAX_KEY_LENGTH = 200
 SHOWN_BEGINNING = 200  # characters of a message that is kept elsewhere
 NO_SESSION_NAME = "session_id is 1 to 128 characters: letters, digits and . _ : - (a letter or digit first)."
 
@@ -65,8 +65,8 @@ class RunQueue:
             raise TooLarge(what="message", limit=self._max_message)
         if not text or "\x00" in text:
             raise BadInput(problem="message is some text, without NUL characters.")
-        if key is not None and (not 0 < len(key) <= LONGEST_KEY or not key.isprintable()):
-            raise BadInput(problem=f"idempotency_key is 1 to {LONGEST_KEY} printable characters.")
+        if key is not None and (not 0 < len(key) <= MAX_KEY_LENGTH or not key.isprintable()):
+            raise BadInput(problem=f"idempotency_key is 1 to {MAX_KEY_LENGTH} printable characters.")
         digest = hashlib.sha256(f"{session_id}\x00{text}".encode()).hexdigest() if key is not None else None
         run_id = new_run_id()
         asked = question(run_id, text)

@@ -16,7 +16,7 @@ from easel.core.stream.json_text import to_json
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.offer import parts_of_schema, values_in
-from easel.core.validation import DEEPEST, is_too_deep
+from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.errors import HostError, ToolFailed
 from easel.host.audit import Audit
 from easel.host.ports import Tool, ToolSource
@@ -26,8 +26,8 @@ from easel.ids import UserId
 if TYPE_CHECKING:
     import jsonschema_rs
 
-MOST_CHECKS = 10_000  # schemas that are kept ready; nodes come and go under many names
-MOST_CHECKING = 5_000_000  # parts of a schema for each value of a call's arguments: a tenth of a second, in which nobody else is served
+MAX_CHECKS = 10_000  # schemas that are kept ready; nodes come and go under many names
+MAX_CONCURRENT_CHECKS = 5_000_000  # parts of a schema for each value of a call's arguments: a tenth of a second, in which nobody else is served
 
 log = structlog.get_logger("tools")
 
@@ -116,7 +116,7 @@ class Toolbox:
         except Exception as problem:
             raise self._broken(name, context, problem) from problem
         if is_too_deep(value):
-            raise ToolFailed(tool=name, reason=f"its result is nested deeper than {DEEPEST} levels.")
+            raise ToolFailed(tool=name, reason=f"its result is nested deeper than {MAX_DEPTH} levels.")
         if (size := len(to_json(value).encode())) > self._most:
             raise ToolFailed(
                 tool=name,
@@ -135,16 +135,16 @@ class Toolbox:
     def _check(self, definition: ToolDefinition, args: Mapping[str, Any]) -> None:
         if is_too_deep(args):
             raise ToolFailed(
-                tool=definition.name, reason=f"its arguments are nested deeper than {DEEPEST} levels."
+                tool=definition.name, reason=f"its arguments are nested deeper than {MAX_DEPTH} levels."
             )
         check = self._checks.get(definition.name)
         if (
             check is None or check.schema != definition.schema
         ):  # a node may come back with another version of its tool
-            if len(self._checks) >= MOST_CHECKS:
+            if len(self._checks) >= MAX_CHECKS:
                 self._checks.clear()
             check = self._checks[definition.name] = _Check.of(definition.schema)
-        if check.parts * (values := values_in(args)) > MOST_CHECKING:
+        if check.parts * (values := values_in(args)) > MAX_CONCURRENT_CHECKS:
             reason = f"its arguments have {values} values, which is too much to check against its schema of {check.parts} parts; send less."
             raise ToolFailed(tool=definition.name, reason=reason)
         if wrong := next(check.validator.iter_errors(args), None):

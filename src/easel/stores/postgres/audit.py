@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from easel.stores.postgres.database import PostgresDatabase
 
 SQL = named_sql.load("postgres", "audit")
-MOST_BATCHES = 64  # that share one commit
+MAX_BATCHES = 64  # that share one commit
 LANES = 1  # the chain has one end: a second transaction would only wait for the first one's lock
 
 
 class PostgresAudit:
     def __init__(self, database: "PostgresDatabase") -> None:
         self._database = database
-        self._appends = Combiner(self._append_all, most=MOST_BATCHES, lanes=LANES)
+        self._appends = Combiner(self._append_all, most=MAX_BATCHES, lanes=LANES)
 
     async def close(self) -> None:
         await self._appends.close()

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from easel.core.canvas.assets import Asset
-from easel.core.canvas.canvas import Canvas, Change, Decide, NewCanvas, Outcome, View, CanvasSnapshot
+from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, Decide, NewCanvas, Outcome, View
 from easel.core.canvas.execution import Overtaken, Repeated, Step
 from easel.core.canvas.retention import LogPlace, OldLogs
 from easel.core.canvas.spec import Refresh

@@ -17,8 +17,8 @@ from easel.core.stream.notifications import Grew, Ring, from_text, to_text
 from easel.stores.postgres.database import is_passing
 
 CHANNEL = "easel"
-MOST_WAITING = 10_000  # rings kept while the bell is out of order; beyond that the poll serves
-LONGEST_PAYLOAD = 7_900  # Postgres refuses 8,000 bytes
+MAX_WAITING = 10_000  # rings kept while the bell is out of order; beyond that the poll serves
+MAX_PAYLOAD_LENGTH = 7_900  # Postgres refuses 8,000 bytes
 CHECK_SECONDS = 5.0  # how often a quiet connection is asked whether it still lives
 LAST_RING_SECONDS = 1.0
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 5.0
@@ -46,7 +46,7 @@ class PostgresBell:
 
     def ring(self, ring: Ring) -> None:
         self._tell(ring)  # who waits in this process need not wait for the round trip
-        if len(self._outbox) < MOST_WAITING:
+        if len(self._outbox) < MAX_WAITING:
             self._outbox[(type(ring), ring.key) if isinstance(ring, Grew) else ring] = (
                 ring  # of a growing log only the newest matters
             )
@@ -127,9 +127,9 @@ class PostgresBell:
 def _packed(texts: Iterable[str]) -> list[str]:
     """As many rings in one notification as fit."""
     packed: list[str] = []
-    size = LONGEST_PAYLOAD
+    size = MAX_PAYLOAD_LENGTH
     for text in texts:
-        if size + len(text) >= LONGEST_PAYLOAD:
+        if size + len(text) >= MAX_PAYLOAD_LENGTH:
             packed.append(text)
             size = len(text)
         else:

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
 
 SQL = named_sql.load("postgres", "runs")
-MOST_BATCHES = 128  # runs that share one commit
+MAX_BATCHES = 128  # runs that share one commit
 LANES = 2  # one transaction is prepared while the other waits for its fsync
 
 
 class PostgresRuns:
     def __init__(self, database: "PostgresDatabase") -> None:
         self._database = database
-        self._appends = Combiner(self._append_all, most=MOST_BATCHES, lanes=LANES)
+        self._appends = Combiner(self._append_all, most=MAX_BATCHES, lanes=LANES)
 
     async def close(self) -> None:
         await self._appends.close()

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from easel.core.canvas.assets import Asset
-from easel.core.canvas.canvas import Canvas, Change, Outcome, View, CanvasSnapshot
+from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, Outcome, View
 from easel.core.canvas.execution import Execution, Status, Step
 from easel.core.canvas.refresh import Failing
 from easel.core.canvas.retention import OldLogs

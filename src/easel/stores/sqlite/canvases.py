@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from easel.core.canvas.canvas import Canvas, Change, Decide, NewCanvas, Outcome, View, CanvasSnapshot
+from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, Decide, NewCanvas, Outcome, View
 from easel.core.canvas.execution import Overtaken, Repeated, Step
 from easel.core.canvas.retention import LogPlace, OldLogs
 from easel.core.canvas.spec import Refresh

@@ -22,7 +22,7 @@ from easel.stores.sqlite.connection import is_passing
 Answer = TypeVar("Answer")
 Work = Callable[[sqlite3.Connection], Answer]
 
-MOST_WAITING = 10_000  # more than that and the disk does not keep up: who asks is told at once instead of waiting in vain
+MAX_WAITING = 10_000  # more than that and the disk does not keep up: who asks is told at once instead of waiting in vain
 CLOSE_SECONDS = 30.0  # how long a thread may take to end what it began
 
 log = structlog.get_logger("sqlite")
@@ -60,7 +60,7 @@ class _Lane(ABC):
 
     async def do(self, work: Work[Answer]) -> Answer:
         """Cancelling the wait does not undo the work: it belongs to the lane."""
-        if self._is_closed or self._waiting >= MOST_WAITING:
+        if self._is_closed or self._waiting >= MAX_WAITING:
             raise Unavailable(what="The database")
         answer: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting += 1
