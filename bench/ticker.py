@@ -16,7 +16,7 @@ from bench import our_store
 from easel.core.run.status import Status
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
-from easel.host.runs.log_writer import RunLog
+from easel.host.runs.log_writer import RunLogWriter
 from easel.ids import answer_id
 from easel.stores.blobs.store import open_blobs
 from easel.stores.postgres import open_postgres
@@ -29,7 +29,7 @@ async def tick(database_url: str, wait_ms: int, ticks: int, every_ms: int) -> No
         message_id = answer_id(claim.run_id)
         blobs = open_blobs(tempfile.mkdtemp(prefix="easel-bench-blobs-"))
         keeper = Artifacts(database.artifacts, blobs, max_bytes=1_000_000, grace_seconds=3600)
-        log = RunLog(
+        log = RunLogWriter(
             claim, database.runs, keeper, database.bell, Audit(database.audit), cancel_asked=lambda: None
         )
         await asyncio.sleep(wait_ms / 1000)

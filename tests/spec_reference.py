@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from easel.core.canvas import actions, spec
-from easel.core.canvas.actions import Confirm, Kind, WhenMissing
+from easel.core.canvas.actions import Confirm, ActionKind, WhenMissing
 from easel.core.canvas.spec import DEFAULT_LIMITS, CanvasSpec, Mode, checked_spec
 from easel.core.values import patch, paths, template
 from easel.core.values.paths import SaveMode
@@ -70,7 +70,7 @@ GROUPS: dict[str, tuple[str, list[Member]]] = {
         Member("connect", f"list of origins, at most {DEFAULT_LIMITS.tools}", [], ["https://status.example.com"], "What its page may reach by itself: public `https://` and `wss://` names, without a path."),
     ]),
     "action": ("actions.NAME", [
-        Member("kind", one_of(Kind), NEEDED, "tool.call", "What it is; each kind has members of its own, below."),
+        Member("kind", one_of(ActionKind), NEEDED, "tool.call", "What it is; each kind has members of its own, below."),
         Member("title", text(actions.MAX_TITLE_LENGTH, 1), ABSENT, "Deploy", "What its button says on a page that is made for the canvas, and what a person is asked about. Left out: its name."),
         Member("description", text(actions.MAX_DESCRIPTION_LENGTH), ABSENT, "Rolls out the version above.", "For people who read the spec."),
         Member("confirm", one_of(Confirm), "auto", "always", "Whether a person is asked first. `auto`: unless the tool is read-only."),

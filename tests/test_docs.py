@@ -30,7 +30,7 @@ from easel import errors, settings
 from easel.cli import app as cli
 from easel.core.action.output import Said, events_of
 from easel.core.action.stopping import lapsed
-from easel.core.action.transitions import Press, Rules, completed, failed, pressed, refused
+from easel.core.action.transitions import Press, Rules, completed, failed, start_execution, reject_execution
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot
 from easel.core.canvas.events import CanvasEvents
@@ -132,10 +132,10 @@ def errors_table() -> str:
 def sample_events() -> list[Envelope]:
     """One of every event there is; two where it can look two ways."""
     make, message = RunEvents(RunId("run_1"), agent_id="main", node_id="tool_loop"), MessageId("msg_1")
-    limits = boards.Limits(100, 1, 100)
+    limits = boards.BoardLimits(100, 1, 100)
     on_boards = [
-        boards.Ask(boards.Board.WHITEBOARD, "k", 1, "n"),
-        boards.Ask(boards.Board.BLACKBOARD, "k", 1, "n", "a-b"),
+        boards.BoardWriteRequest(boards.Board.WHITEBOARD, "k", 1, "n"),
+        boards.BoardWriteRequest(boards.Board.BLACKBOARD, "k", 1, "n", "a-b"),
     ]
     on_canvas, picture = (
         CanvasEvents(CanvasId("cockpit"), agent_id="owner", event_id="evt_1"),
@@ -210,7 +210,7 @@ def action_events() -> Iterator[Envelope]:
     )
     for action_id in actions | {"ask": None}:
         press = Press(who=who, actor=actor, action_id=action_id, event_id="evt_1", owner_id="wrk_1", now_ms=1)
-        begun = pressed(whole, spec, press, rules)
+        begun = start_execution(whole, spec, press, rules)
         yield from begun.change.events
         if action_id == "say":
             decide, _ = completed("x", begun, who, now_ms=2, state_bytes=10_000)
@@ -220,7 +220,7 @@ def action_events() -> Iterator[Envelope]:
                 whole
             ).events
         if action_id == "ask":
-            yield from refused(whole, begun.execution, press).events
+            yield from reject_execution(whole, begun.execution, press).events
             yield from lapsed(begun.execution, 2)(whole).events
 
 

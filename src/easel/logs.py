@@ -38,7 +38,7 @@ def set_up(wish: str) -> None:
             structlog.processors.JSONRenderer() if as_json else _readable(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Patient())),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _BestEffortStream())),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[_Bridge()], force=True)
@@ -71,7 +71,7 @@ def warn_of(unknown: Mapping[str, str | None]) -> None:
         )
 
 
-class _Patient:
+class _BestEffortStream:
     """A stream to log on that never fails: a full disk under the log must not stop the work."""
 
     def write(self, text: str) -> int:

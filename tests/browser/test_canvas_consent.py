@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.async_api import Page, expect
 
-from easel.core.principal import THE_OWNER, Kind
+from easel.core.principal import THE_OWNER, PrincipalKind
 from easel.host.canvases.library import Draft
 from tests.browser.canvas import COCKPIT, MINIMAL, Desk, promised, show, the_frame
 from tests.edges.http.live import LiveEasel, new_session
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 PAUSE_MS = 700  # of canvas_consent.js
-AGENT = replace(THE_OWNER, name="agent", kind=Kind.AGENT)
+AGENT = replace(THE_OWNER, name="agent", kind=PrincipalKind.AGENT)
 ECHO = {"kind": "tool.call", "tool": "gsv__Echo"}
 TWO: dict[str, Any] = {
     **{name: part for name, part in COCKPIT.items() if name != "bindings"},

@@ -15,7 +15,7 @@ import pytest
 from easel.canvas_folder import files
 from easel.canvas_folder import watcher as watching
 from easel.canvas_folder.api_client import Server
-from easel.canvas_folder.watcher import Limits, Watch, Watches
+from easel.canvas_folder.watcher import WatchLimits, Watch, FolderWatcher
 from tests.edges.http.live import new_session
 from tests.requirements import rule
 from tests.support.canvas_folders import (
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 SECOND = 1.0
 FOR_EVER = 60.0  # seconds; who waits longer has found a hang
 TRIES = 10  # on a machine that does other things too, a promise that can be kept is kept now and then
-LIMITS = Limits(asset_bytes=1_000_000, request_bytes=1_000_000)
+LIMITS = WatchLimits(asset_bytes=1_000_000, request_bytes=1_000_000)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ class Author:
     """A watched folder whose looks the test makes itself, one by one, with a clock of its own."""
 
     def __init__(
-        self, server: EaselProcess, folder: Path, limits: Limits = LIMITS, *, is_accepted: bool = True
+        self, server: EaselProcess, folder: Path, limits: WatchLimits = LIMITS, *, is_accepted: bool = True
     ) -> None:
         self.said: list[str] = []
         self.clock = 0.0
@@ -446,7 +446,7 @@ def test_an_asset_that_cannot_be_taken_holds_up_nothing_and_removes_nothing(
 
 
 TOO_LARGE = b"\xff" * 6_000_000  # for the server, and not for who watches
-ABOVE = Limits(asset_bytes=20_000_000, request_bytes=20_000_000)
+ABOVE = WatchLimits(asset_bytes=20_000_000, request_bytes=20_000_000)
 
 
 def test_what_the_server_refuses_of_a_new_canvas_holds_up_nothing_else(
@@ -526,7 +526,7 @@ def test_of_many_canvases_one_with_a_file_too_many_keeps_no_other_from_being_wat
     ):
         written(tmp_path, {f"agents/main/canvases/{name}/assets/{path}": value})
     said: list[str] = []
-    watches = Watches(
+    watches = FolderWatcher(
         tmp_path, None, Server(server.base_url, server.token), ABOVE, said.append, is_accepted=True
     )
     assert [place.canvas_id for place in watches.start()] == [one, two]
@@ -737,7 +737,7 @@ def test_canvases_that_are_made_in_a_watched_folder_are_served_too(
     said: list[str] = []
     one, two = new_session(), new_session()
     written(tmp_path, {f"agents/main/canvases/{one}/spec.json": SPEC})
-    watches = Watches(
+    watches = FolderWatcher(
         tmp_path, None, Server(server.base_url, server.token), LIMITS, said.append, is_accepted=True
     )
     assert [place.canvas_id for place in watches.start()] == [one]

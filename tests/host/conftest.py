@@ -17,7 +17,7 @@ from easel.host.runs.queue import RunQueue
 from easel.host.runs.tool_loop import ToolLoop
 from easel.host.runs.worker import RunWorker
 from easel.host.tools.native import native_tools
-from easel.host.tools.registry import Toolbox
+from easel.host.tools.registry import ToolRegistry
 from easel.ids import new_worker_id
 from easel.llm.scripted import ScriptedModel
 from easel.stores.blobs.store import open_blobs
@@ -91,7 +91,7 @@ class Bench:
         self, *tools: Tool, model: Model | None = None, runs: RunStore | None = None, **changed: Any
     ) -> RunWorker:
         sources = changed.pop("sources", ())
-        toolbox = Toolbox(
+        toolbox = ToolRegistry(
             [*native_tools(), *tools],
             audit=self.audit,
             timeout_seconds=30,

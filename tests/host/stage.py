@@ -9,25 +9,25 @@ import msgspec
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.spec import SpecLimits
 from easel.core.principal import THE_OWNER
-from easel.host.actions.executor import CanvasWork
+from easel.host.actions.executor import ActionExecutor
 from easel.host.actions.live_output import LiveOutputs
-from easel.host.actions.refresh import CanvasRefresh, RefreshLimits
-from easel.host.actions.request import Ask
-from easel.host.actions.service import ActionLimits, CanvasActions
+from easel.host.actions.refresh import RefreshScheduler, RefreshLimits
+from easel.host.actions.request import ActionRequest
+from easel.host.actions.service import ActionLimits, ActionService
 from easel.host.canvases.agent_tools import canvas_tools
 from easel.host.canvases.assets import AssetLimits, CanvasAssets
 from easel.host.canvases.library import CanvasLibrary, Draft
-from easel.host.canvases.transactions import CanvasChanges
+from easel.host.canvases.transactions import CanvasTransactions
 from easel.host.canvases.views import CanvasViews
-from easel.host.streams import RUNS, Room, Tails
+from easel.host.streams import RUNS, StreamQuota, Tails
 from easel.host.tools.native import native_tools
-from easel.host.tools.registry import Toolbox
+from easel.host.tools.registry import ToolRegistry
 from easel.ids import new_worker_id
 from easel.stores.blobs.store import open_blobs
 
 if TYPE_CHECKING:
     from easel.core.principal import Principal
-    from easel.host.actions.outcomes import Answer
+    from easel.host.actions.outcomes import ActionResult
     from easel.host.ports import Tool
     from tests.host.conftest import Bench
 
@@ -50,8 +50,8 @@ class Stage:
         database = bench.database
         bell, audit, instance = database.bell, bench.audit, new_worker_id()
         blobs = open_blobs(str(database.path.parent / "blobs"))
-        changes = CanvasChanges(database.canvases, blobs, bell)
-        self.tools = Toolbox(
+        changes = CanvasTransactions(database.canvases, blobs, bell)
+        self.tools = ToolRegistry(
             [*native_tools(), *tools], audit=audit, timeout_seconds=TOOL_SECONDS, max_result_bytes=100_000
         )
         self.assets = assets = CanvasAssets(database.canvases, changes, blobs, AssetLimits(10_000, 10))
@@ -69,12 +69,12 @@ class Stage:
         self.views = CanvasViews(database.canvases, changes, view_seconds=60)
         self.tools.add(canvas_tools(self.library, self.views, database.runs, database.canvases))
         times = {"poll_seconds": 0.05, "heartbeat_seconds": 15, "stall_seconds": 30}
-        self.runs = Tails(RUNS, database.runs, bell, room=Room(100), window=100, **times)
-        self.work = work = CanvasWork(
+        self.runs = Tails(RUNS, database.runs, bell, room=StreamQuota(100), window=100, **times)
+        self.work = work = ActionExecutor(
             self.tools, bench.queue, self.runs, bench.artifacts, answer_seconds=TOOL_SECONDS
         )
         action_limits = ActionLimits(at_once, 100_000, LEASE_SECONDS, 0.05, 900, Confirm.NEVER)
-        self.actions = CanvasActions(
+        self.actions = ActionService(
             database.canvas_actions,
             changes,
             work,
@@ -87,7 +87,7 @@ class Stage:
             is_alone=False,
         )
         refresh_limits = RefreshLimits(10, LEASE_SECONDS, poll_seconds, unwatched)
-        self.refresh = CanvasRefresh(
+        self.refresh = RefreshScheduler(
             database.canvas_actions,
             self.actions,
             changes,
@@ -100,10 +100,10 @@ class Stage:
     async def create(self, spec: dict[str, Any], who: Principal = THE_OWNER, canvas_id: str = "c") -> None:
         await self.library.create(who, Draft(canvas_id=canvas_id, spec={"version": 1, **spec}))
 
-    async def press(self, action_id: str, **more: Any) -> Answer:
-        return await self.actions.press(
+    async def press(self, action_id: str, **more: Any) -> ActionResult:
+        return await self.actions.execute(
             THE_OWNER,
-            Ask(action_id=action_id, **{"canvas_id": "c", "input": {}, "client_id": "test", **more}),
+            ActionRequest(action_id=action_id, **{"canvas_id": "c", "input": {}, "client_id": "test", **more}),
         )
 
     async def state(self) -> Any:

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from easel.core.artifact.artifact import START
 from easel.core.principal import THE_OWNER, Principal
-from easel.core.stream.payload_limit import Moved
+from easel.core.stream.payload_limit import OffloadedValue
 from easel.errors import BadInput, Damaged, NotFound, TooLarge, Unavailable
 from easel.host.artifacts import MIN_GRACE_SECONDS, SWEPT_AT_ONCE, Artifacts
 from easel.ids import OWNER, UserId
@@ -116,7 +116,7 @@ async def at(tmp_path: Path, kept: Kept, clock: TurnableClock) -> AsyncIterator[
 
 async def test_a_kept_value_is_named_by_its_bytes_and_closer_by_who_moved_it(at: Bench) -> None:
     await at.story.keep(
-        OWNER, [Moved(id_of(b'{"a":1}'), b'{"a":1}', "application/json"), *moved(b"[1]", b"<script>")]
+        OWNER, [OffloadedValue(id_of(b'{"a":1}'), b'{"a":1}', "application/json"), *moved(b"[1]", b"<script>")]
     )
     types = {
         row["artifact_id"]: row["media_type"]

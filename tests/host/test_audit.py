@@ -17,7 +17,7 @@ from easel.core.tool.context import ToolContext
 from easel.errors import BadInput, ModelFailed, ToolFailed, Unavailable
 from easel.host import audit as story
 from easel.host.audit import Audit, agent_of, verify
-from easel.host.tools.registry import Toolbox
+from easel.host.tools.registry import ToolRegistry
 from easel.ids import OWNER, CallId
 from tests.host.conftest import TestTool
 from tests.host.runs.workers import PATIENCE_SECONDS, until
@@ -358,7 +358,7 @@ async def test_a_secret_that_becomes_known_later_is_hidden_from_then_on(audit: A
 async def use(bench: Bench, audit: Audit, tool: TestTool) -> Any:
     await bench.start("noop")
     [claim] = await bench.runs.claim_queued(bench.worker().worker_id, 1, 60, 0)
-    box = Toolbox([tool], audit=audit, timeout_seconds=5, max_result_bytes=10_000)
+    box = ToolRegistry([tool], audit=audit, timeout_seconds=5, max_result_bytes=10_000)
     return claim, await box.use(ToolCall(CallId("call_1"), tool.name, {}), ToolContext.of_run(claim))
 
 

@@ -13,10 +13,10 @@ from easel.core.principal import THE_OWNER, Principal
 from easel.core.run.batch import Batch
 from easel.core.run.events import RunEvents
 from easel.core.run.status import Status
-from easel.core.stream.filter import WHOLE_RUN, View
-from easel.core.stream.notifications import RunGrew
+from easel.core.stream.filter import WHOLE_RUN, EventFilter
+from easel.core.stream.notifications import RunAppended
 from easel.errors import CursorGone, NotFound, TooMany, Unavailable
-from easel.host.streams import RUNS, Room, Subscription, Tails
+from easel.host.streams import RUNS, StreamQuota, Subscription, Tails
 from easel.ids import MessageId, RunId, UserId, WorkerId
 from tests.host.runs.workers import PATIENCE_SECONDS, soon, until
 from tests.requirements import case, rule
@@ -76,7 +76,7 @@ class Writer:
         answer = await self._bench.runs.append(Batch(self._claim, self._batch, events, status))
         assert answer is not None
         if ring:
-            self._bench.database.bell.ring(RunGrew(self.run_id, answer.last_seq))
+            self._bench.database.bell.ring(RunAppended(self.run_id, answer.last_seq))
         return answer.last_seq
 
 
@@ -92,7 +92,7 @@ def tails_of(bench: Bench, store: Counting | None = None, **changed: Any) -> Tai
         "poll_seconds": NEVER,
         "heartbeat_seconds": NEVER,
         "stall_seconds": NEVER,
-        "room": Room(2_000),
+        "room": StreamQuota(2_000),
         "window": 100,
         **changed,
     }
@@ -106,7 +106,7 @@ async def tails(bench: Bench) -> AsyncIterator[Tails]:
     await made.close()
 
 
-async def opened(tails: Tails, run_id: RunId, cursor: int = 0, view: View = WHOLE_RUN) -> Subscription:
+async def opened(tails: Tails, run_id: RunId, cursor: int = 0, view: EventFilter = WHOLE_RUN) -> Subscription:
     viewer = await tails.open(THE_OWNER, run_id, cursor, view)
     assert viewer is not None
     return viewer
@@ -307,7 +307,7 @@ async def test_closing_ends_every_stream_and_opens_no_new_one(bench: Bench, writ
 
 
 async def test_the_number_of_streams_has_a_limit_and_places_come_free(bench: Bench, writer: Writer):
-    tails = tails_of(bench, room=Room(2))
+    tails = tails_of(bench, room=StreamQuota(2))
     first, _ = await opened(tails, writer.run_id), await opened(tails, writer.run_id)
     with pytest.raises(TooMany):
         await tails.open(THE_OWNER, writer.run_id, 0, WHOLE_RUN)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from easel.core.run.batch import Batch
 from easel.core.run.events import RunEvents
 from easel.core.run.status import Status
-from easel.core.stream.notifications import RunGrew
+from easel.core.stream.notifications import RunAppended
 from easel.ids import answer_id, new_worker_id
 from easel.stores.postgres import PostgresDatabase, open_postgres
 
@@ -61,4 +61,4 @@ class Pen:
         self._batches += 1
         answer = await self._database.runs.append(Batch(self._claim, self._batches, events, ends_as))
         assert answer is not None
-        self._database.bell.ring(RunGrew(self._claim.run_id, answer.last_seq))
+        self._database.bell.ring(RunAppended(self._claim.run_id, answer.last_seq))

@@ -10,7 +10,7 @@ import pytest
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import ToolFailed
 from easel.node import calls as node_calls
-from easel.node.calls import Calls, Limits
+from easel.node.calls import Calls, CallLimits
 from tests.requirements import rule
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Desk:
     def __init__(self) -> None:
         self.said: list[tuple[str, Any]] = []
         self.printer = Printer()
-        self.calls = Calls([self.printer], self._say, Limits())
+        self.calls = Calls([self.printer], self._say, CallLimits())
         self._has_answered = asyncio.Event()
 
     async def _say(self, method: str, params: Mapping[str, Any]) -> None:
@@ -102,7 +102,7 @@ async def test_it_does_so_much_at_once_and_no_more(monkeypatch: pytest.MonkeyPat
     async def say(_: str, params: Mapping[str, Any]) -> None:
         answers.put_nowait(params)
 
-    calls = Calls([Printer()], say, Limits())
+    calls = Calls([Printer()], say, CallLimits())
     for name in ("first", "second", "third"):
         calls.begin(name, "Print", {"lines": [], "end": "never"})
     async with asyncio.timeout(SECONDS):

@@ -6,7 +6,7 @@ import pytest
 
 from easel.errors import BadSettings
 from easel.node.address import gateway_url, is_loopback
-from easel.node.backoff import FIRST_SECONDS, GOOD_SECONDS, MAX_SECONDS, Patience
+from easel.node.backoff import FIRST_SECONDS, GOOD_SECONDS, MAX_SECONDS, Backoff
 
 ADDRESSES = [
     ("ws://127.0.0.1:8800/ws", "ws://127.0.0.1:8800/ws"),
@@ -51,7 +51,7 @@ def test_a_proxy_is_not_asked_for_this_machine() -> None:
 
 def test_each_wait_is_longer_up_to_a_bound_and_half_of_it_is_luck() -> None:
     for luck, share in ((0.0, 0.5), (1.0, 1.0)):
-        patience = Patience()
+        patience = Backoff()
         waits = [patience.next_wait(luck) for _ in range(1_000)]
         assert waits[:3] == [FIRST_SECONDS * share, FIRST_SECONDS * 2 * share, FIRST_SECONDS * 4 * share]
         assert waits == sorted(waits)
@@ -59,7 +59,7 @@ def test_each_wait_is_longer_up_to_a_bound_and_half_of_it_is_luck() -> None:
 
 
 def test_a_connection_that_held_makes_the_next_attempt_a_first_one() -> None:
-    patience = Patience()
+    patience = Backoff()
     for _ in range(10):
         patience.next_wait(1)
     patience.held(GOOD_SECONDS - 1)

@@ -11,7 +11,7 @@ from easel.core.principal import Principal
 from easel.core.tool.context import ToolContext
 from easel.ids import OWNER, UserId
 from easel.sandbox.bubblewrap import Bubblewrap
-from easel.sandbox.limits import MB, Limits
+from easel.sandbox.limits import MB, CommandLimits
 from easel.sandbox.modes import Choice, choose
 from easel.sandbox.session_dirs import SessionFolders
 from easel.sandbox.tools import MachineTool, machine_tools
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-SMALL = Limits(
+SMALL = CommandLimits(
     cpu_seconds=20, memory_bytes=256 * MB, processes=48, output_bytes=MB, file_bytes=64 * MB, free_bytes=0
 )
 
@@ -37,7 +37,7 @@ class Machine:
 
     root: Path
     choice: Choice
-    limits: Limits = SMALL
+    limits: CommandLimits = SMALL
     network: bool = False  # of the sessions
     tool_network: bool = True  # of the tool
     notes: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)

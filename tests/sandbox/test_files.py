@@ -16,7 +16,7 @@ from easel.errors import BadSettings, ToolFailed
 from easel.sandbox import files
 from easel.sandbox import safe_open as beneath
 from easel.sandbox.tools import MachineTool, machine_tools
-from easel.sandbox.workspace import FixedRoots, Place, Root
+from easel.sandbox.workspace import FixedRoots, Workspace, Root
 from tests.requirements import rule
 from tests.sandbox.processes import PATIENCE_SECONDS
 
@@ -34,7 +34,7 @@ class Desk:
         self.outside.mkdir()
         (self.outside / "secret").write_text("of the host")
         self.notes: list[tuple[str, Mapping[str, Any]]] = []
-        self.place = Place((Root("/workspace", self.folder),), "s", temporary="/workspace/.tmp")
+        self.place = Workspace((Root("/workspace", self.folder),), "s", temporary="/workspace/.tmp")
         self.tools: dict[str, MachineTool] = {
             one.bare_name: one for one in machine_tools("", Fixed(self.place), None, note=self._note)
         }
@@ -52,7 +52,7 @@ class Desk:
 
 
 class Fixed(FixedRoots):
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Workspace) -> None:
         self._place = place
 
 
@@ -330,7 +330,7 @@ async def test_a_link_that_is_swapped_in_all_the_time_leads_nobody_out(desk: Des
 
 
 def beneath_text(desk: Desk, path: str) -> str:
-    place = Place((Root("/workspace", desk.folder),), "s")
+    place = Workspace((Root("/workspace", desk.folder),), "s")
     try:
         return files.read(place, {"path": path})["text"]
     except (OSError, beneath.Outside):

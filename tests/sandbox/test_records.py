@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from easel.core.audit.record import ACTIONS, StorageClass
-from easel.core.principal import Kind, Principal
+from easel.core.principal import PrincipalKind, Principal
 from easel.core.run.run import Claim
 from easel.core.tool.context import ToolContext
 from easel.errors import ToolFailed
@@ -63,7 +63,7 @@ async def test_every_command_is_recorded_with_where_and_how_it_ended(machine: Ma
 
 @rule("SB-16")
 async def test_in_a_run_it_is_the_runs_own_worker_that_is_named(machine: Machine) -> None:
-    context = ToolContext(Principal(OWNER, "agent", kind=Kind.AGENT), "agent:main:main", CLAIM)
+    context = ToolContext(Principal(OWNER, "agent", kind=PrincipalKind.AGENT), "agent:main:main", CLAIM)
     await machine.tools["Bash"].use({"command": "true"}, context)
     [(_, told)] = machine.notes
     assert (told["subject"], told["worker_id"], told["session_id"]) == (

@@ -25,7 +25,7 @@ from tests.requirements import rule
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from easel.sandbox.workspace import Place
+    from easel.sandbox.workspace import Workspace
 
 
 PATIENCE_SECONDS = 30.0  # for what takes no time, on a machine that may have none
@@ -240,7 +240,7 @@ async def test_a_search_that_takes_too_long_tells_what_it_has(
     library.has(cheap="a" + "b" * 800 + "q")
     clock, real = HandClock(), search._content  # pyright: ignore[reportPrivateUsage]
 
-    def content(place: Place, path: str) -> bytes | None:
+    def content(place: Workspace, path: str) -> bytes | None:
         if path.endswith("dear"):
             clock.ahead += 2 * search.MAX_SECONDS
         return real(place, path)

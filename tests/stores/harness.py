@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from easel.core.stream.envelope import Envelope
     from easel.core.stream.log import LoggedEvent
-    from easel.host.ports import Bell, RunStore
+    from easel.host.ports import Notifier, RunStore
 
 KINDS = ("sqlite", "postgres")
 # What a database says to a row that must not be.
@@ -61,7 +61,7 @@ class Store:
     database: SqliteDatabase | PostgresDatabase
     hand: asyncpg.Connection[Any] | None = None
     runs: RunStore = field(init=False)
-    bell: Bell = field(init=False)
+    bell: Notifier = field(init=False)
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.audit.chain import Place, known_place
+from easel.core.audit.chain import ChainPosition, known_place
 from easel.core.audit.record import ACTIONS, Entry, StorageClass, entry
 from easel.core.audit.redaction import Redaction
 from easel.core.principal import THE_OWNER, Principal
@@ -50,7 +50,7 @@ async def chain(own_store: Store) -> AuditStore:
     return own_store.database.audit
 
 
-async def outcome(store: AuditStore, *known: Place) -> Reached:
+async def outcome(store: AuditStore, *known: ChainPosition) -> Reached:
     return [reached async for reached in verify(store, known)][-1]
 
 
@@ -177,7 +177,7 @@ async def test_a_batch_that_is_refused_leaves_nothing_behind(own_store: Store) -
     with pytest.raises(Exception, match=r"(?i)unique|constraint"):
         await chain.append([an_entry(subject="second"), an_entry(subject="third")])
     assert await subjects(chain) == ["first"]
-    assert (await chain.end()).head == Place(0, "")
+    assert (await chain.end()).head == ChainPosition(0, "")
 
 
 async def test_without_a_head_nothing_is_appended_and_it_is_said(own_store: Store) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from easel.core.run.boards import Ask, Board, BoardValue, BoardWrite, Limits, Place, Written, prepare
+from easel.core.run.boards import BoardWriteRequest, Board, BoardValue, BoardWrite, BoardLimits, BoardKey, Written, prepare
 from easel.core.run.status import Status
 from easel.core.stream.envelope import Visibility
 from easel.errors import BoardFull, RunFinished, VersionConflict
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from easel.core.run.run import Claim
     from easel.host.ports import BoardStore, RunStore
 
-LIMITS = Limits(value_bytes=100_000, keys=1_000, run_bytes=1_000_000)
+LIMITS = BoardLimits(value_bytes=100_000, keys=1_000, run_bytes=1_000_000)
 WRITERS = 50
 ROUNDS = 10
 LONGEST = 60.0  # seconds that a race may take before it counts as stuck
@@ -57,16 +57,16 @@ def on_whiteboard(
     *,
     expected: int | None = None,
     user: UserId = OWNER,
-    limits: Limits = LIMITS,
+    limits: BoardLimits = LIMITS,
 ) -> BoardWrite:
-    ask = Ask(Board.WHITEBOARD, key, value, "planner", expected_version=expected)
+    ask = BoardWriteRequest(Board.WHITEBOARD, key, value, "planner", expected_version=expected)
     return prepare(ask, limits, user_id=user, run_id=run_id, agent_id="main")
 
 
 def on_blackboard(
     run_id: RunId, edge_id: str, key: str = "k", value: Any = 1, *, expected: int | None = None
 ) -> BoardWrite:
-    ask = Ask(Board.BLACKBOARD, key, value, "planner", edge_id, expected)
+    ask = BoardWriteRequest(Board.BLACKBOARD, key, value, "planner", edge_id, expected)
     return prepare(ask, LIMITS, user_id=OWNER, run_id=run_id, agent_id="main")
 
 
@@ -109,7 +109,7 @@ async def test_a_write_is_a_value_and_an_event_of_the_runs_log(runs: RunStore, b
         "provenance": {"agent_id": "main", "node_id": "planner", "run_id": claim.run_id},
     }
     [found] = await whole(boards, claim.run_id, Board.WHITEBOARD)
-    assert found.place == Place(Board.WHITEBOARD, "global", "plan")
+    assert found.place == BoardKey(Board.WHITEBOARD, "global", "plan")
     assert (msgspec.json.decode(found.value), found.version, found.agent_id, found.node_id) == (
         {"steps": [1, 2]},
         1,

@@ -12,7 +12,7 @@ import pytest
 from easel.core.action.output import Said, saying
 from easel.core.canvas.canvas import CanvasSnapshot, Change, NewCanvas
 from easel.core.canvas.events import CanvasEvents
-from easel.core.canvas.execution import Execution, Overtaken, Repeated, Status, Step
+from easel.core.canvas.execution import Execution, StaleTransition, DuplicateRequest, ExecutionStatus, Transition
 from easel.core.stream.payload_limit import light_value
 from easel.ids import OWNER, CanvasId, UserId, new_event_id
 from tests.requirements import case, rule
@@ -46,7 +46,7 @@ async def made(canvases: CanvasStore, name: str = NAME, user: UserId = OWNER) ->
     assert await canvases.create(new, EVENTS.created(1, "Cockpit")) is not None
 
 
-def an_execution(status: Status = Status.RUNNING, **more: Any) -> Execution:
+def an_execution(status: ExecutionStatus = ExecutionStatus.RUNNING, **more: Any) -> Execution:
     given: dict[str, Any] = {
         "user_id": OWNER,
         "canvas_id": NAME,
@@ -55,12 +55,12 @@ def an_execution(status: Status = Status.RUNNING, **more: Any) -> Execution:
         "status": status,
         "actor": {"clientId": "laptop", "name": "Ann ü"},
         "tool": "server-a__Bash",
-        "owner_id": None if status is Status.ASKED else HERE,
+        "owner_id": None if status is ExecutionStatus.ASKED else HERE,
     }
     return Execution(**given | more)
 
 
-async def take(canvases: CanvasStore, step: Step, *, seconds: float = LEASE, **state: Any) -> None:
+async def take(canvases: CanvasStore, step: Transition, *, seconds: float = LEASE, **state: Any) -> None:
     """A step with one event, and with a change of the state where one is given."""
     one = step.execution
 
@@ -73,7 +73,7 @@ async def take(canvases: CanvasStore, step: Step, *, seconds: float = LEASE, **s
             events=[event],
             is_mutation=bool(state),
             state={**canvas.state, **state} if state else None,
-            step=step,
+            transition=step,
         )
 
     assert await canvases.change(one.user_id, one.canvas_id, decide, seconds=seconds) is not None
@@ -83,16 +83,16 @@ async def begin(
     canvases: CanvasStore, execution: Execution | None = None, *, seconds: float = LEASE
 ) -> Execution:
     execution = execution or an_execution()
-    await take(canvases, Step(execution), seconds=seconds)
+    await take(canvases, Transition(execution), seconds=seconds)
     return execution
 
 
-def ending(execution: Execution, status: Status = Status.COMPLETED, **more: Any) -> Step:
-    return Step(replace(execution, status=status, answer={"result": 1}, **more), out_of=Status.RUNNING)
+def ending(execution: Execution, status: ExecutionStatus = ExecutionStatus.COMPLETED, **more: Any) -> Transition:
+    return Transition(replace(execution, status=status, answer={"result": 1}, **more), from_status=ExecutionStatus.RUNNING)
 
 
-def agreeing(execution: Execution, owner: str = HERE, status: Status = Status.RUNNING) -> Step:
-    return Step(replace(execution, status=status, owner_id=owner, confirmed_by="Ann"), out_of=Status.ASKED)
+def agreeing(execution: Execution, owner: str = HERE, status: ExecutionStatus = ExecutionStatus.RUNNING) -> Transition:
+    return Transition(replace(execution, status=status, owner_id=owner, confirmed_by="Ann"), from_status=ExecutionStatus.ASKED)
 
 
 async def found(actions: CanvasActionStore, execution: Execution) -> Execution:
@@ -118,7 +118,7 @@ async def test_a_record_has_who_what_when_and_how_it_went(
     execution = await begin(canvases, an_execution(request_id="r1"))
     running = await found(actions, execution)
     assert (running.status, running.actor, running.tool) == (
-        Status.RUNNING,
+        ExecutionStatus.RUNNING,
         {"clientId": "laptop", "name": "Ann ü"},
         "server-a__Bash",
     )
@@ -133,7 +133,7 @@ async def test_a_record_has_who_what_when_and_how_it_went(
     assert running.started_at >= running.created_at
     await take(canvases, ending(execution), done=True)
     over = await found(actions, execution)
-    assert (over.status, over.answer, over.revision) == (Status.COMPLETED, {"result": 1}, 2)
+    assert (over.status, over.answer, over.revision) == (ExecutionStatus.COMPLETED, {"result": 1}, 2)
     assert over.ended_at is not None
     assert over.started_at is not None
     assert over.ended_at >= over.started_at
@@ -142,20 +142,20 @@ async def test_a_record_has_who_what_when_and_how_it_went(
 
 @rule("CV-22", "CV-48")
 @pytest.mark.parametrize(
-    "status, starts", [(Status.RUNNING, True), (Status.COMPLETED, True), (Status.REFUSED, False)]
+    "status, starts", [(ExecutionStatus.RUNNING, True), (ExecutionStatus.COMPLETED, True), (ExecutionStatus.REFUSED, False)]
 )
 async def test_what_was_asked_begins_when_it_was_agreed_to(
-    canvases: CanvasStore, actions: CanvasActionStore, status: Status, starts: bool
+    canvases: CanvasStore, actions: CanvasActionStore, status: ExecutionStatus, starts: bool
 ) -> None:
     """A patch of the state is completed by the same step; what is refused never began."""
     await made(canvases)
-    execution = await begin(canvases, an_execution(Status.ASKED, resolved={"kind": "tool.call"}))
+    execution = await begin(canvases, an_execution(ExecutionStatus.ASKED, resolved={"kind": "tool.call"}))
     asked = await found(actions, execution)
     assert (asked.started_at, asked.owner_id, asked.resolved) == (None, None, {"kind": "tool.call"})
     await take(canvases, agreeing(execution, status=status))
     after = await found(actions, execution)
     assert (after.started_at is not None, after.confirmed_by) == (starts, "Ann")
-    assert (after.ended_at is not None) == status.is_over
+    assert (after.ended_at is not None) == status.is_terminal
     assert after.created_at == asked.created_at
 
 
@@ -167,7 +167,7 @@ async def test_what_was_asked_comes_back_exactly_as_it_was(
     await made(canvases)
     text = '{"z":1,"a":[1.0,1e2,12345678901234567890,-0.0,0.1],"é":"\\u2028\\"","b":{"y":null,"x":""}}'
     resolved = msgspec.json.decode(text)
-    execution = await begin(canvases, an_execution(Status.ASKED, resolved=resolved))
+    execution = await begin(canvases, an_execution(ExecutionStatus.ASKED, resolved=resolved))
     back = (await found(actions, execution)).resolved
     assert msgspec.json.encode(back) == msgspec.json.encode(resolved), "its order and its numbers too"
 
@@ -186,8 +186,8 @@ async def test_a_request_has_one_execution_and_its_second_stores_nothing(
     first = await begin(canvases, an_execution(request_id="r1"))
     before = await whole(canvases)
     again = an_execution(request_id="r1")
-    with pytest.raises(Repeated):
-        await take(canvases, Step(again), lost="update")
+    with pytest.raises(DuplicateRequest):
+        await take(canvases, Transition(again), lost="update")
     assert await whole(canvases) == before, "neither its event nor its change"
     assert await actions.get(OWNER, again.event_id) is None
     stored = await actions.of_request(OWNER, NAME, "r1")
@@ -205,7 +205,7 @@ async def test_a_request_that_comes_many_times_at_once_begins_once(
     canvases: CanvasStore, store: Store
 ) -> None:
     await made(canvases)
-    tries = [take(canvases, Step(an_execution(request_id="r1")), n=number) for number in range(20)]
+    tries = [take(canvases, Transition(an_execution(request_id="r1")), n=number) for number in range(20)]
     ends = await asyncio.gather(*tries, return_exceptions=True)
     assert sorted(type(end).__name__ for end in ends) == ["NoneType"] + ["Repeated"] * 19
     assert len(await store.sql("select event_id from canvas_actions")) == 1
@@ -218,10 +218,10 @@ async def test_a_confirmation_is_used_once_however_many_agree_at_once(
     canvases: CanvasStore, actions: CanvasActionStore
 ) -> None:
     await made(canvases)
-    execution = await begin(canvases, an_execution(Status.ASKED))
+    execution = await begin(canvases, an_execution(ExecutionStatus.ASKED))
     ends = await asyncio.gather(
         *(take(canvases, agreeing(execution, f"ins_{number}")) for number in range(10)),
-        *(take(canvases, agreeing(execution, f"ins_{number}", Status.REFUSED)) for number in range(10, 20)),
+        *(take(canvases, agreeing(execution, f"ins_{number}", ExecutionStatus.REFUSED)) for number in range(10, 20)),
         return_exceptions=True,
     )
     assert sorted(type(end).__name__ for end in ends) == ["NoneType"] + ["Overtaken"] * 19
@@ -236,7 +236,7 @@ async def test_an_execution_ends_once_and_what_comes_late_is_not_stored(
     await made(canvases)
     execution = await begin(canvases)
     tries = [
-        take(canvases, ending(execution, (Status.COMPLETED, Status.FAILED)[n % 2]), **{f"k{n}": n})
+        take(canvases, ending(execution, (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED)[n % 2]), **{f"k{n}": n})
         for n in range(20)
     ]
     ends = await asyncio.gather(*tries, return_exceptions=True)
@@ -245,7 +245,7 @@ async def test_an_execution_ends_once_and_what_comes_late_is_not_stored(
     assert await whole(canvases) == (2, {"n": 0, f"k{winner}": winner}, 3), (
         "its change, its event, and no other"
     )
-    assert (await found(actions, execution)).status is (Status.COMPLETED, Status.FAILED)[winner % 2]
+    assert (await found(actions, execution)).status is (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED)[winner % 2]
 
 
 @rule("CV-23")
@@ -266,7 +266,7 @@ async def test_a_step_that_does_not_lead_out_of_where_it_is_changes_nothing(
     await made(canvases, user=ANN)
     execution = await begin(canvases)
     before = await whole(canvases), await found(actions, execution)
-    with pytest.raises(Overtaken):
+    with pytest.raises(StaleTransition):
         await take(canvases, step(execution), stolen=True)
     after = await whole(canvases), await found(actions, execution)
     assert (after[0], replace(after[1], age_seconds=0)) == (before[0], replace(before[1], age_seconds=0))
@@ -282,7 +282,7 @@ async def test_what_is_not_renewed_is_lost_when_its_time_is_over(
     await made(canvases)
     kept, dropped, ended, asked = [
         await begin(canvases, an_execution(status))
-        for status in (Status.RUNNING, Status.RUNNING, Status.RUNNING, Status.ASKED)
+        for status in (ExecutionStatus.RUNNING, ExecutionStatus.RUNNING, ExecutionStatus.RUNNING, ExecutionStatus.ASKED)
     ]
     await take(canvases, ending(ended))
     assert await actions.lost([], LEASE, 10) == [], "their time has not come"
@@ -295,10 +295,10 @@ async def test_what_is_not_renewed_is_lost_when_its_time_is_over(
         "named, so it can be told in its name"
     )
     await take(
-        canvases, Step(replace(lost, status=Status.FAILED, answer={"error": {}}), out_of=Status.RUNNING)
+        canvases, Transition(replace(lost, status=ExecutionStatus.FAILED, answer={"error": {}}), from_status=ExecutionStatus.RUNNING)
     )
     assert await actions.lost([], LEASE, 10) == []
-    assert (await found(actions, kept)).status is Status.RUNNING
+    assert (await found(actions, kept)).status is ExecutionStatus.RUNNING
 
 
 @rule("CV-22", "CV-48")
@@ -306,24 +306,24 @@ async def test_a_question_that_nobody_answered_is_found_when_its_time_is_over(
     canvases: CanvasStore, actions: CanvasActionStore, store: Store
 ) -> None:
     await made(canvases)
-    late, early, answered = [await begin(canvases, an_execution(Status.ASKED)) for _ in range(3)]
+    late, early, answered = [await begin(canvases, an_execution(ExecutionStatus.ASKED)) for _ in range(3)]
     await take(canvases, agreeing(answered))
     await store.sql(
         f"update canvas_actions set created_at = {store.ago(300)} where event_id <> '{early.event_id}'"
     )
     assert await actions.lost([], 400, 10) == []
     [lost] = await actions.lost([], 200, 10)
-    assert (lost.event_id, lost.status, lost.actor) == (late.event_id, Status.ASKED, late.actor)
-    await take(canvases, Step(replace(lost, status=Status.REFUSED), out_of=Status.ASKED))
+    assert (lost.event_id, lost.status, lost.actor) == (late.event_id, ExecutionStatus.ASKED, late.actor)
+    await take(canvases, Transition(replace(lost, status=ExecutionStatus.REFUSED), from_status=ExecutionStatus.ASKED))
     assert await actions.lost([], 200, 10) == []
     over = await found(actions, late)
     assert (over.status, over.confirmed_by, over.started_at, over.ended_at is not None) == (
-        Status.REFUSED,
+        ExecutionStatus.REFUSED,
         None,
         None,
         True,
     )
-    with pytest.raises(Overtaken):
+    with pytest.raises(StaleTransition):
         await take(canvases, agreeing(late))
 
 
@@ -341,13 +341,13 @@ async def test_what_is_said_is_told_only_while_it_runs(
         )
 
     await say(execution, "one")
-    with pytest.raises(Overtaken):
+    with pytest.raises(StaleTransition):
         await say(replace(execution, owner_id=THERE), "not mine")
     running = await found(actions, execution)
-    assert (running.status, running.ended_at, running.answer) == (Status.RUNNING, None, None)
+    assert (running.status, running.ended_at, running.answer) == (ExecutionStatus.RUNNING, None, None)
     assert await actions.lost([], LEASE, 10) == [], "and its hold is as it was, or longer"
     await take(canvases, ending(execution))
-    with pytest.raises(Overtaken):
+    with pytest.raises(StaleTransition):
         await say(execution, "late")
     events = await canvases.events_after(f"{OWNER}/{NAME}", 0, 100)
     assert [event.type for event in events] == [
@@ -372,7 +372,7 @@ async def test_what_another_instance_left_can_be_told_at_once(
 ) -> None:
     await made(canvases)
     mine, theirs = await begin(canvases), await begin(canvases, an_execution(owner_id=THERE))
-    await begin(canvases, an_execution(Status.ASKED))
+    await begin(canvases, an_execution(ExecutionStatus.ASKED))
     assert await actions.others_at_work(HERE) == [THERE]
     assert [one.event_id for one in await actions.lost([THERE], LEASE, 10)] == [theirs.event_id]
     assert {one.event_id for one in await actions.lost([HERE, THERE], LEASE, 10)} == {
@@ -408,7 +408,7 @@ async def test_what_waits_for_a_run_is_taken_up_by_one_when_its_instance_is_gone
     )
     assert (await found(actions, sent)).owner_id == owner
     assert sent.event_id not in [one.event_id for one in await actions.lost([], LEASE, 10)]
-    with pytest.raises(Overtaken):
+    with pytest.raises(StaleTransition):
         await take(canvases, ending(sent))
     again = await actions.take_up(sent, [owner], THERE, LEASE)
     assert again is not None, "who has taken it up may die, too, and be known to"
@@ -426,7 +426,7 @@ async def test_with_its_canvas_an_execution_is_gone_and_a_new_canvas_of_that_nam
     assert await actions.get(OWNER, execution.event_id) is None
     await made(canvases)
     before = await whole(canvases)
-    with pytest.raises(Overtaken):
+    with pytest.raises(StaleTransition):
         await take(canvases, ending(execution), late=True)
     assert await whole(canvases) == before
     assert await actions.of_request(OWNER, NAME, "r1") is None
@@ -444,13 +444,13 @@ async def test_records_are_listed_newest_first_by_canvas_and_status_and_for_thei
     await store.add_user(ANN)
     await made(canvases, user=ANN)
     named = [f"evt_{number:026}" for number in range(5)]
-    statuses = [Status.ASKED, Status.RUNNING, Status.COMPLETED, Status.FAILED, Status.REFUSED]
+    statuses = [ExecutionStatus.ASKED, ExecutionStatus.RUNNING, ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.REFUSED]
     for event_id, status in zip(named, statuses, strict=True):
         await begin(canvases, an_execution(status, event_id=event_id))
     await begin(canvases, an_execution(canvas_id=CanvasId("other")))
 
     async def listed(
-        statuses: list[Status], before: str | None = None, limit: int = 10, user: UserId = OWNER
+        statuses: list[ExecutionStatus], before: str | None = None, limit: int = 10, user: UserId = OWNER
     ) -> list[str]:
         return [
             one.event_id
@@ -461,7 +461,7 @@ async def test_records_are_listed_newest_first_by_canvas_and_status_and_for_thei
 
     assert await listed([]) == named[::-1]
     assert await listed([], named[3], 2) == [named[2], named[1]]
-    assert await listed([Status.ASKED, Status.FAILED]) == [named[3], named[0]]
+    assert await listed([ExecutionStatus.ASKED, ExecutionStatus.FAILED]) == [named[3], named[0]]
     assert await listed([], user=ANN) == []
     assert await actions.get(ANN, named[0]) is None
 
@@ -472,10 +472,10 @@ async def test_old_records_go_and_what_is_not_over_stays(
     await made(canvases)
     old, running, asked = [
         await begin(canvases, an_execution(status))
-        for status in (Status.FAILED, Status.RUNNING, Status.ASKED)
+        for status in (ExecutionStatus.FAILED, ExecutionStatus.RUNNING, ExecutionStatus.ASKED)
     ]
     await store.sql(f"update canvas_actions set ended_at = {store.ago(100)} where status = 'failed'")
-    young = await begin(canvases, an_execution(Status.COMPLETED))
+    young = await begin(canvases, an_execution(ExecutionStatus.COMPLETED))
     await actions.prune(50)
     assert await actions.get(OWNER, old.event_id) is None
     assert all([await actions.get(OWNER, one.event_id) for one in (running, asked, young)])
@@ -505,9 +505,9 @@ async def test_a_row_that_must_not_be_is_refused_by_the_database(
         await store.sql(f"update canvas_actions set {change}")
 
 
-@pytest.mark.parametrize("status", [*Status])
+@pytest.mark.parametrize("status", [*ExecutionStatus])
 async def test_the_database_knows_the_statuses_that_there_are(
-    canvases: CanvasStore, actions: CanvasActionStore, status: Status
+    canvases: CanvasStore, actions: CanvasActionStore, status: ExecutionStatus
 ) -> None:
     await made(canvases)
     execution = await begin(canvases, an_execution(status))
@@ -527,7 +527,7 @@ async def test_what_an_execution_speaks_of_is_kept_with_its_canvas(
     execution = await begin(canvases)
     await take(
         canvases,
-        Step(replace(execution, status=Status.COMPLETED, answer={"result": light}), out_of=Status.RUNNING),
+        Transition(replace(execution, status=ExecutionStatus.COMPLETED, answer={"result": light}), from_status=ExecutionStatus.RUNNING),
     )
     refs = await store.sql(f"select canvas_id from artifact_refs where artifact_id = '{moved.artifact_id}'")
     assert [row["canvas_id"] for row in refs] == [NAME]

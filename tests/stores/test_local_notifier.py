@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from easel.core.stream.notifications import CancelAsked, Ring, RunGrew, RunReady
+from easel.core.stream.notifications import CancelRequested, Notification, RunAppended, RunReady
 from easel.ids import RunId
-from easel.stores.sqlite.bell import LocalBell
+from easel.stores.sqlite.bell import LocalNotifier
 from tests.stores.harness import PATIENCE_SECONDS
 
 
 async def test_a_ring_is_heard_soon_and_never_inside_the_call_that_rang() -> None:
-    bell, heard = LocalBell(), asyncio.Queue[Ring]()
+    bell, heard = LocalNotifier(), asyncio.Queue[Notification]()
     bell.listen(heard.put_nowait)
-    rings: list[Ring] = [RunGrew(RunId("run_1"), 7), RunReady(anywhere=True), CancelAsked(RunId("run_1"))]
+    rings: list[Notification] = [RunAppended(RunId("run_1"), 7), RunReady(anywhere=True), CancelRequested(RunId("run_1"))]
     for ring in rings:
         bell.ring(ring)
         assert heard.empty()
@@ -23,17 +23,17 @@ async def test_a_ring_is_heard_soon_and_never_inside_the_call_that_rang() -> Non
 
 
 async def test_of_many_rings_in_a_row_each_is_heard_once_and_of_a_growing_log_the_newest() -> None:
-    bell, heard = LocalBell(), asyncio.Queue[Ring]()
+    bell, heard = LocalNotifier(), asyncio.Queue[Notification]()
     bell.listen(heard.put_nowait)
     for seq in range(1, 100):
-        bell.ring(RunGrew(RunId("run_1"), seq))
+        bell.ring(RunAppended(RunId("run_1"), seq))
         bell.ring(RunReady())
-        bell.ring(RunGrew(RunId("run_2"), 5))
+        bell.ring(RunAppended(RunId("run_2"), 5))
     async with asyncio.timeout(PATIENCE_SECONDS):
         assert [await heard.get() for _ in range(3)] == [
-            RunGrew(RunId("run_1"), 99),
+            RunAppended(RunId("run_1"), 99),
             RunReady(),
-            RunGrew(RunId("run_2"), 5),
+            RunAppended(RunId("run_2"), 5),
         ]
         bell.ring(RunReady())
         assert await heard.get() == RunReady()
@@ -41,11 +41,11 @@ async def test_of_many_rings_in_a_row_each_is_heard_once_and_of_a_growing_log_th
 
 
 async def test_a_listener_that_fails_keeps_no_other_from_hearing() -> None:
-    bell, heard = LocalBell(), asyncio.Queue[Ring]()
+    bell, heard = LocalNotifier(), asyncio.Queue[Notification]()
     problems: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
 
-    def fails(_: Ring) -> None:
+    def fails(_: Notification) -> None:
         raise LookupError
 
     bell.listen(fails)

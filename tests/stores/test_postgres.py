@@ -11,12 +11,12 @@ import pytest
 import pytest_asyncio
 
 from easel.core.run.run import NewRun
-from easel.core.stream.notifications import CancelAsked, Ring, RunGrew, RunReady
+from easel.core.stream.notifications import CancelRequested, Notification, RunAppended, RunReady
 from easel.errors import BadSettings, Unavailable
 from easel.ids import OWNER, RunId, SessionId, WorkerId, new_run_id
 from easel.stores import migrations
 from easel.stores.postgres import PostgresDatabase, open_postgres
-from easel.stores.postgres.batcher import Combiner
+from easel.stores.postgres.batcher import AppendBatcher
 from easel.stores.postgres.notifier import MAX_PAYLOAD_LENGTH, _packed  # pyright: ignore[reportPrivateUsage]
 from easel.stores.postgres.runs import SQL
 from tests.requirements import case, rule
@@ -47,10 +47,10 @@ class Heard:
     """What one instance hears, in order."""
 
     def __init__(self, database: PostgresDatabase) -> None:
-        self.rings: asyncio.Queue[Ring] = asyncio.Queue()
+        self.rings: asyncio.Queue[Notification] = asyncio.Queue()
         database.bell.listen(self.rings.put_nowait)
 
-    async def next(self) -> Ring:
+    async def next(self) -> Notification:
         async with asyncio.timeout(PATIENCE_SECONDS):
             return await self.rings.get()
 
@@ -60,7 +60,7 @@ async def test_a_ring_is_heard_on_every_instance_and_once_on_its_own(
 ):
     here, there = Heard(two[0]), Heard(two[1])
     await connected(two)
-    for ring in (RunGrew(RunId("run_1"), 7), RunReady(anywhere=True), CancelAsked(RunId("run_1"))):
+    for ring in (RunAppended(RunId("run_1"), 7), RunReady(anywhere=True), CancelRequested(RunId("run_1"))):
         two[0].bell.ring(ring)
         assert await here.next() == ring
         assert await there.next() == ring
@@ -74,8 +74,8 @@ async def test_rings_of_one_log_that_wait_together_are_one_ring(
     two[0].bell.listen(lambda _: None)
     await connected(two)
     for seq in range(1, 1_001):
-        two[0].bell.ring(RunGrew(RunId("run_1"), seq))
-    assert await there.next() == RunGrew(RunId("run_1"), 1_000)
+        two[0].bell.ring(RunAppended(RunId("run_1"), seq))
+    assert await there.next() == RunAppended(RunId("run_1"), 1_000)
     assert there.rings.empty()
 
 
@@ -92,7 +92,7 @@ async def test_a_bell_whose_connection_was_ended_mends_itself(
         await axe.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and application_name = 'easel bell'"
         )
-        heard = RunGrew(RunId("run_1"), round_number)
+        heard = RunAppended(RunId("run_1"), round_number)
         async with asyncio.timeout(PATIENCE_SECONDS):
             while there.rings.empty() or there.rings.get_nowait() != heard:
                 two[0].bell.ring(heard)  # as the next event of the log would
@@ -118,7 +118,7 @@ async def test_what_is_asked_while_a_call_is_under_way_goes_into_the_next_togeth
         await go_on.wait()
         return [item * 10 for item in items]
 
-    combiner = Combiner(serve, most=4, lanes=1)
+    combiner = AppendBatcher(serve, most=4, lanes=1)
     asked = [asyncio.create_task(combiner.submit(n)) for n in range(6)]
     async with asyncio.timeout(PATIENCE_SECONDS):
         await first_is_in.wait()
@@ -136,7 +136,7 @@ async def test_a_call_that_fails_is_told_to_those_in_it_and_the_combiner_goes_on
             raise Unavailable(what="It")
         return list(items)
 
-    combiner = Combiner(serve, most=1, lanes=1)
+    combiner = AppendBatcher(serve, most=1, lanes=1)
     answers = await asyncio.gather(*[combiner.submit(n) for n in range(3)], return_exceptions=True)
     assert [answers[0], answers[2]] == [0, 2]
     assert isinstance(answers[1], Unavailable)
@@ -148,7 +148,7 @@ async def test_one_bad_item_harms_no_other():
             raise ValueError("this one cannot be stored")
         return list(items)
 
-    combiner = Combiner(serve, most=8, lanes=1)
+    combiner = AppendBatcher(serve, most=8, lanes=1)
     answers = await asyncio.gather(*[combiner.submit(n) for n in range(4)], return_exceptions=True)
     assert [answers[0], *answers[2:]] == [0, 2, 3]
     assert isinstance(answers[1], ValueError)

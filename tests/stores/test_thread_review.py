@@ -17,11 +17,11 @@ from easel.core.run.events import never_begun
 from easel.core.run.status import Status
 from easel.core.session.message import message
 from easel.core.stream.filter import CHAT
-from easel.core.stream.notifications import LogGone
+from easel.core.stream.notifications import LogDeleted
 from easel.errors import CursorGone
 from easel.host.audit import Audit
 from easel.host.runs.queue import RunQueue
-from easel.host.streams import THREADS, Room, Tails
+from easel.host.streams import THREADS, StreamQuota, Tails
 from easel.ids import OWNER, CallId, SessionId, answer_id, owned
 from tests.requirements import rule
 from tests.stores.harness import LONG, PATIENCE_SECONDS, A, Store, closing, events_of, says
@@ -43,7 +43,7 @@ async def tails(store: Store) -> AsyncIterator[Tails]:
         "poll_seconds": NEVER,
         "heartbeat_seconds": NEVER,
         "stall_seconds": NEVER,
-        "room": Room(10),
+        "room": StreamQuota(10),
         "window": 100,
     }
     made = Tails(THREADS, store.database.sessions, store.bell, **options)  # pyright: ignore[reportArgumentType]
@@ -71,7 +71,7 @@ async def test_a_thread_that_was_deleted_shows_nothing_of_itself_in_one_of_the_s
     await tails.poll()
     assert texts(await slow.next()) == ["old 1", "old 2"]
     await store.database.sessions.delete(OWNER, TALK)
-    store.bell.ring(LogGone("session", owned(OWNER, "talk")))
+    store.bell.ring(LogDeleted("session", owned(OWNER, "talk")))
     await ask(store, "new")
     fresh = await tails.open(THE_OWNER, "talk", None, CHAT)
     assert fresh is not None
@@ -144,7 +144,7 @@ async def test_a_poll_that_breaks_is_not_given_up(store: Store, monkeypatch: pyt
         "poll_seconds": 0.02,
         "heartbeat_seconds": NEVER,
         "stall_seconds": NEVER,
-        "room": Room(10),
+        "room": StreamQuota(10),
         "window": 100,
     }
     tails = Tails(THREADS, sessions, store.bell, **options)  # pyright: ignore[reportArgumentType]

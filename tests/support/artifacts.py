@@ -6,7 +6,7 @@ import hashlib
 import time
 
 from easel.core.artifact.artifact import NewArtifact, blob_key
-from easel.core.stream.payload_limit import Moved
+from easel.core.stream.payload_limit import OffloadedValue
 from easel.ids import OWNER, ArtifactId, UserId, artifact_id, new_blob_name
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -32,5 +32,5 @@ def new(content: bytes, *, user_id: UserId = OWNER) -> NewArtifact:
     return NewArtifact(id_of(content), len(content), "text/plain", aged_key(user_id=user_id))
 
 
-def moved(*contents: bytes) -> list[Moved]:
-    return [Moved(id_of(content), content) for content in contents]
+def moved(*contents: bytes) -> list[OffloadedValue]:
+    return [OffloadedValue(id_of(content), content) for content in contents]

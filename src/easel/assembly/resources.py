@@ -24,12 +24,12 @@ from easel.host.actions.live_output import LiveOutputs
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit, Reached, verify
 from easel.host.auth.tokens import Tokens
-from easel.host.canvases.transactions import CanvasChanges
-from easel.host.nodes.registry import NodeLimits, Nodes
+from easel.host.canvases.transactions import CanvasTransactions
+from easel.host.nodes.registry import NodeLimits, NodeRegistry
 from easel.host.ports import (
     ArtifactStore,
     AuditStore,
-    Bell,
+    Notifier,
     Blobs,
     BoardStore,
     CanvasActionStore,
@@ -44,14 +44,14 @@ from easel.settings import Settings
 
 __all__ = [
     "Database",
-    "Ground",
+    "Resources",
     "Reached",
-    "Seen",
+    "DatabaseInfo",
     "blob_folder",
     "database_place",
-    "desk",
-    "ground",
-    "look_at_database",
+    "open_token_admin",
+    "open_resources",
+    "inspect_database",
     "open_blobs",
     "open_database",
     "owner_token",
@@ -99,7 +99,7 @@ class Database(Protocol):
     def sign_ins(self) -> SignInStore: ...
 
     @property
-    def bell(self) -> Bell: ...
+    def bell(self) -> Notifier: ...
 
     async def migrate(self) -> list[str]: ...
 
@@ -190,7 +190,7 @@ async def database(
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class DatabaseInfo:
     """A database as it is found, by somebody who changes nothing."""
 
     version: int  # of its schema; 0: it has none
@@ -199,7 +199,7 @@ class Seen:
     holder: str | None = None  # the process that has it to itself
 
 
-async def look_at_database(settings: Settings) -> Seen | None:
+async def inspect_database(settings: Settings) -> DatabaseInfo | None:
     """None: there is none yet, and the first start would make it."""
     from easel.stores import migrations
 
@@ -213,14 +213,14 @@ async def look_at_database(settings: Settings) -> Seen | None:
             )
         except Unavailable as problem:
             raise _away(settings, problem) from problem
-        return Seen(version, newest, is_read_only)
+        return DatabaseInfo(version, newest, is_read_only)
     from easel.stores.sqlite.inspect import look as look_at_file
 
     found = await asyncio.to_thread(look_at_file, settings.data_folder / "easel.db")
     return (
         None
         if found is None
-        else Seen(found.version, migrations.available("sqlite")[-1].version, holder=found.holder)
+        else DatabaseInfo(found.version, migrations.available("sqlite")[-1].version, holder=found.holder)
     )
 
 
@@ -259,7 +259,7 @@ async def verified(settings: Settings, known: Sequence[str]) -> AsyncGenerator[R
         await opened.close()
 
 
-class Desk(Protocol):
+class TokenAdminStore(Protocol):
     """Where tokens are made and revoked."""
 
     @property
@@ -274,15 +274,15 @@ class Desk(Protocol):
 
 
 @contextlib.asynccontextmanager
-async def desk(settings: Settings) -> AsyncGenerator[Tokens]:
+async def open_token_admin(settings: Settings) -> AsyncGenerator[Tokens]:
     """Beside a running Easel too, on SQLite as well."""
     async with contextlib.AsyncExitStack() as stack:
-        opened: Desk | None = None
+        opened: TokenAdminStore | None = None
         path = settings.data_folder / "easel.db"
         if not settings.on_postgres and path.exists():
-            from easel.stores.sqlite.shared_access import SqliteBeside
+            from easel.stores.sqlite.shared_access import SharedSqlite
 
-            beside = SqliteBeside(path)
+            beside = SharedSqlite(path)
             stack.push_async_callback(beside.close)
             if await beside.schema_version() >= TOKENS_VERSION:
                 opened = beside
@@ -296,7 +296,7 @@ async def desk(settings: Settings) -> AsyncGenerator[Tokens]:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class Resources:
     """What all parts of one process stand on."""
 
     settings: Settings
@@ -305,11 +305,11 @@ class Ground:
     blobs: Blobs
     audit: Audit
     outputs: LiveOutputs  # what tools say while actions run
-    nodes: Nodes  # one registry for all parts: a call to a node that is connected here does not leave the process
+    nodes: NodeRegistry  # one registry for all parts: a call to a node that is connected here does not leave the process
 
 
 @contextlib.asynccontextmanager
-async def ground(settings: Settings) -> AsyncGenerator[Ground]:
+async def open_resources(settings: Settings) -> AsyncGenerator[Resources]:
     """Open, up to date, and closed again; the last notes of the audit trail are stored before the database is closed."""
     async with database(settings) as opened:
         password = urlsplit(settings.database_url).password
@@ -319,11 +319,11 @@ async def ground(settings: Settings) -> AsyncGenerator[Ground]:
         grace = settings.artifact_days * 86_400
         blobs = open_blobs(settings)
         kept = Artifacts(opened.artifacts, blobs, max_bytes=settings.max_artifact_bytes, grace_seconds=grace)
-        changes = CanvasChanges(opened.canvases, blobs, opened.bell)
+        changes = CanvasTransactions(opened.canvases, blobs, opened.bell)
         outputs = LiveOutputs(changes, audit, settings.max_live_output_bytes, settings.claim_seconds)
-        nodes = Nodes(opened.nodes, kept, opened.bell, audit, node_limits(settings), outputs=outputs)
+        nodes = NodeRegistry(opened.nodes, kept, opened.bell, audit, node_limits(settings), outputs=outputs)
         try:
-            yield Ground(settings, opened, kept, blobs, audit, outputs, nodes)
+            yield Resources(settings, opened, kept, blobs, audit, outputs, nodes)
         finally:
             await nodes.close()
             await audit.close()

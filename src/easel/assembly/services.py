@@ -13,10 +13,10 @@ from pathlib import Path
 from easel import __version__, demo
 from easel.assembly.resources import (
     Database,
-    Ground,
+    Resources,
     Reached,
-    desk,
-    ground,
+    open_token_admin,
+    open_resources,
     open_blobs,
     open_database,
     owner_token,
@@ -25,7 +25,7 @@ from easel.assembly.resources import (
 from easel.core.action.policy import APPROVAL_MODES
 from easel.core.canvas.spec import SpecLimits
 from easel.core.principal import THE_OWNER
-from easel.core.run.boards import Limits
+from easel.core.run.boards import BoardLimits
 from easel.core.tool.node import LOCAL, LocalNode, checked_node_id
 from easel.edges.gateway import gateway as gateways
 from easel.edges.gateway.gateway import Gateway, GatewayLimits
@@ -34,11 +34,11 @@ from easel.edges.http.routes import OPS, ROUTES, SOCKETS
 from easel.edges.http.server import HttpServer, listen_on
 from easel.edges.http.sockets import SocketRow
 from easel.errors import AlreadyThere, BadInput
-from easel.host.actions.executor import CanvasWork
-from easel.host.actions.outcomes import Records
-from easel.host.actions.refresh import CanvasRefresh, RefreshLimits
-from easel.host.actions.service import ActionLimits, CanvasActions
-from easel.host.auth.revoked_sign_ins import SignOuts
+from easel.host.actions.executor import ActionExecutor
+from easel.host.actions.outcomes import RecordRetention
+from easel.host.actions.refresh import RefreshScheduler, RefreshLimits
+from easel.host.actions.service import ActionLimits, ActionService
+from easel.host.auth.revoked_sign_ins import RevokedSignIns
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.boards.service import Boards
 from easel.host.boards.tools import board_tools
@@ -47,7 +47,7 @@ from easel.host.canvases.assets import AssetLimits, CanvasAssets
 from easel.host.canvases.library import CanvasLibrary, Draft
 from easel.host.canvases.log_retention import CanvasLogs
 from easel.host.canvases.pages import CanvasPages
-from easel.host.canvases.transactions import CanvasChanges
+from easel.host.canvases.transactions import CanvasTransactions
 from easel.host.canvases.views import CanvasViews
 from easel.host.metrics import SANDBOX_CLEANED, SANDBOX_NOT_CLEANED
 from easel.host.ports import LogSource, Tool
@@ -55,18 +55,18 @@ from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
 from easel.host.runs.tool_loop import ToolLoop
 from easel.host.runs.worker import RunWorker
-from easel.host.services import Host
+from easel.host.services import Services
 from easel.host.sessions import Sessions
-from easel.host.streams import CANVASES, RUNS, THREADS, Kind, Room, Tails
+from easel.host.streams import CANVASES, RUNS, THREADS, LogKind, StreamQuota, Tails
 from easel.host.tools.native import native_tools
-from easel.host.tools.registry import Toolbox
+from easel.host.tools.registry import ToolRegistry
 from easel.ids import new_worker_id
 from easel.llm.scripted import ScriptedModel
 from easel.node.address import gateway_url
 from easel.node.client import NodeClient, Tell
 from easel.sandbox import modes
 from easel.sandbox.limits import MB
-from easel.sandbox.limits import Limits as CommandLimits
+from easel.sandbox.limits import CommandLimits as CommandLimits
 from easel.sandbox.modes import Choice
 from easel.sandbox.session_dirs import SessionFolders
 from easel.sandbox.tools import machine_tools
@@ -75,10 +75,10 @@ from easel.settings import Settings
 
 __all__ = [  # with what a command needs of the ground, so that it knows this module alone
     "Database",
-    "Ground",
+    "Resources",
     "Reached",
-    "desk",
-    "ground",
+    "open_token_admin",
+    "open_resources",
     "host",
     "listening",
     "load_demo",
@@ -93,27 +93,27 @@ __all__ = [  # with what a command needs of the ground, so that it knows this mo
 ]
 
 
-def boards(on: Ground) -> Boards:
-    limits = Limits(
+def boards(on: Resources) -> Boards:
+    limits = BoardLimits(
         on.settings.max_board_bytes, on.settings.max_board_keys, on.settings.max_board_total_bytes
     )
     return Boards(on.database.boards, on.artifacts, on.database.bell, limits)
 
 
-def canvas_assets(on: Ground) -> CanvasAssets:
+def canvas_assets(on: Resources) -> CanvasAssets:
     limits = AssetLimits(on.settings.max_asset_bytes, on.settings.max_canvas_assets)
     return CanvasAssets(on.database.canvases, canvas_changes(on), on.blobs, limits)
 
 
-def canvas_changes(on: Ground) -> CanvasChanges:
-    return CanvasChanges(on.database.canvases, on.blobs, on.database.bell)
+def canvas_changes(on: Resources) -> CanvasTransactions:
+    return CanvasTransactions(on.database.canvases, on.blobs, on.database.bell)
 
 
-def canvas_views(on: Ground) -> CanvasViews:
+def canvas_views(on: Resources) -> CanvasViews:
     return CanvasViews(on.database.canvases, canvas_changes(on), view_seconds=on.settings.view_seconds)
 
 
-def canvas_library(on: Ground, tools: Toolbox) -> CanvasLibrary:
+def canvas_library(on: Resources, tools: ToolRegistry) -> CanvasLibrary:
     return CanvasLibrary(
         on.database.canvases,
         canvas_changes(on),
@@ -155,7 +155,7 @@ def session_folders(settings: Settings, owner: int | None = None) -> SessionFold
     )
 
 
-def local_tools(on: Ground, in_force: Choice) -> Sequence[Tool]:
+def local_tools(on: Resources, in_force: Choice) -> Sequence[Tool]:
     """The node that is there by default: this machine, where each session has a folder of its own."""
     return machine_tools(
         LOCAL,
@@ -167,14 +167,14 @@ def local_tools(on: Ground, in_force: Choice) -> Sequence[Tool]:
     )
 
 
-def toolbox(on: Ground, more: Sequence[Tool] = (), in_force: Choice | None = None) -> Toolbox:
+def toolbox(on: Resources, more: Sequence[Tool] = (), in_force: Choice | None = None) -> ToolRegistry:
     in_force = in_force or sandbox(on.settings)
     local = local_tools(on, in_force)
     names = [tool.definition.name for tool in local]
     on.nodes.local = LocalNode(
         version=__version__, platform=platform.system().lower(), tools=names, bash=in_force.says
     )
-    tools = Toolbox(
+    tools = ToolRegistry(
         [*native_tools(), *board_tools(boards(on)), *local, *more],
         audit=on.audit,
         timeout_seconds=on.settings.tool_timeout_seconds,
@@ -203,7 +203,7 @@ def node(
     return NodeClient(gateway_url(url), checked_node_id(node_id), tools, tell, token)
 
 
-def worker(on: Ground, tools: Toolbox) -> RunWorker:
+def worker(on: Resources, tools: ToolRegistry) -> RunWorker:
     settings = on.settings
     return RunWorker(
         new_worker_id(),
@@ -222,7 +222,7 @@ def worker(on: Ground, tools: Toolbox) -> RunWorker:
         retention_seconds=settings.retention_days * 86_400,
         audit=on.audit,
         also=[
-            Records(on.database.canvas_actions, settings.retention_days * 86_400).prune_forever,
+            RecordRetention(on.database.canvas_actions, settings.retention_days * 86_400).prune_forever,
             CanvasLogs(on.database.canvases, settings.retention_days * 86_400).shorten_forever,
             on.artifacts.sweep_forever,
             canvas_assets(on).sweep_forever,
@@ -232,18 +232,18 @@ def worker(on: Ground, tools: Toolbox) -> RunWorker:
     )
 
 
-def host(on: Ground, tools: Toolbox) -> Host:
+def host(on: Resources, tools: ToolRegistry) -> Services:
     settings, opened, bell = on.settings, on.database, on.database.bell
     token = owner_token(settings)
     on.audit.hide(token)
-    sign_outs = SignOuts(opened.sign_ins, bell, keep_seconds=max(COOKIE_SECONDS, settings.view_token_seconds))
+    sign_outs = RevokedSignIns(opened.sign_ins, bell, keep_seconds=max(COOKIE_SECONDS, settings.view_token_seconds))
     sign_in = SignIn(token, opened.tokens, sign_outs)
     limits = {"max_attempts": settings.max_attempts, "max_message_bytes": settings.max_message_bytes}
     queue = RunQueue(opened.runs, on.artifacts, bell, on.audit, **limits)
-    room = Room(settings.max_streams)
+    room = StreamQuota(settings.max_streams)
     changes, assets = canvas_changes(on), canvas_assets(on)
 
-    def tails(kind: Kind, source: LogSource) -> Tails:
+    def tails(kind: LogKind, source: LogSource) -> Tails:
         return Tails(
             kind,
             source,
@@ -257,10 +257,10 @@ def host(on: Ground, tools: Toolbox) -> Host:
 
     runs = tails(RUNS, opened.runs)
     instance_id = new_worker_id()
-    actions = CanvasActions(
+    actions = ActionService(
         opened.canvas_actions,
         changes,
-        CanvasWork(tools, queue, runs, on.artifacts, answer_seconds=settings.run_timeout_seconds),
+        ActionExecutor(tools, queue, runs, on.artifacts, answer_seconds=settings.run_timeout_seconds),
         on.artifacts,
         outputs=on.outputs,
         bell=bell,
@@ -269,7 +269,7 @@ def host(on: Ground, tools: Toolbox) -> Host:
         instance_id=instance_id,
         is_alone=not settings.on_postgres,
     )
-    return Host(
+    return Services(
         sign_in=sign_in,
         audit=on.audit,
         artifacts=on.artifacts,
@@ -278,7 +278,7 @@ def host(on: Ground, tools: Toolbox) -> Host:
         sessions=Sessions(opened.sessions, queue, bell, on.audit),
         canvases=canvas_library(on, tools),
         actions=actions,
-        refresh=CanvasRefresh(
+        refresh=RefreshScheduler(
             opened.canvas_actions,
             actions,
             changes,
@@ -337,7 +337,7 @@ def refresh_limits(settings: Settings) -> RefreshLimits:
     )
 
 
-def gateway(settings: Settings, stories: Host) -> Gateway:
+def gateway(settings: Settings, stories: Services) -> Gateway:
     limits = GatewayLimits(
         connections=settings.max_streams,
         requests=settings.gateway_requests,
@@ -351,7 +351,7 @@ def gateway(settings: Settings, stories: Host) -> Gateway:
     return Gateway(stories, limits)
 
 
-def edge(settings: Settings, stories: Host, connections: Gateway | None) -> HttpEdge:
+def edge(settings: Settings, stories: Services, connections: Gateway | None) -> HttpEdge:
     """The HTTP edge, and behind one of its addresses the gateway, where there is one; without it, a worker's health alone."""
     names = frozenset(name.strip().lower() for name in settings.allowed_hosts.split(",") if name.strip())
     return HttpEdge(
@@ -371,7 +371,7 @@ def gateway_row(connections: Gateway) -> SocketRow:
     )
 
 
-async def load_demo(stories: Host) -> list[str]:
+async def load_demo(stories: Services) -> list[str]:
     """The canvases for newcomers, those of them that are not there yet; which ones."""
     loaded: list[str] = []
     for one in reversed(
@@ -395,7 +395,7 @@ def listening(host: str, port: int) -> socket.socket:
 
 @contextlib.asynccontextmanager
 async def serving(
-    settings: Settings, stories: Host, on: socket.socket, *, is_api: bool = True
+    settings: Settings, stories: Services, on: socket.socket, *, is_api: bool = True
 ) -> AsyncGenerator[HttpServer]:
     """The API on its socket, or a worker's health alone; at the end streams close first, so that their viewers go elsewhere at once."""
     connections = gateway(settings, stories) if is_api else None

@@ -31,7 +31,7 @@ class Refused(Exception):
         self.message = message
 
 
-class NobodyThere(Exception):
+class ServerUnreachable(Exception):
     """No server answers, or none of ours. What was asked may have been done all the same."""
 
 
@@ -64,7 +64,7 @@ class Server:
             self._answer(*self._ask("GET", "/api/tools", None))
         except Refused as problem:  # anybody has a health page that says ok; so refuses an Easel alone
             if problem.name != NOT_SIGNED_IN:
-                raise NobodyThere(f"{self.url} answers, but not as an Easel does.") from None
+                raise ServerUnreachable(f"{self.url} answers, but not as an Easel does.") from None
         status, body = self._ask("GET", "/readyz", None)
         return (status, body) == (200, b"ok\n")
 
@@ -80,7 +80,7 @@ class Server:
                     message = f"{self.url} does not know this token; set EASEL_TOKEN to the one that `easel up` printed there, or to another of its own."
                 raise Refused(name, message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
-            raise NobodyThere(
+            raise ServerUnreachable(
                 f"{self.url} answers, but not as an Easel does (HTTP {status}); give the address with --url."
             ) from None
         return answer
@@ -97,11 +97,11 @@ class Server:
             answer = connection.getresponse()
             content = answer.read(MAX_ANSWER_BYTES)
         except ConnectionRefusedError:
-            raise NobodyThere(
+            raise ServerUnreachable(
                 f"No Easel listens at {self.url}; start one with `easel up`, or give its address with --url."
             ) from None
         except (OSError, http.client.HTTPException) as problem:
-            raise NobodyThere(f"{self.url} does not answer ({problem or type(problem).__name__}).") from None
+            raise ServerUnreachable(f"{self.url} does not answer ({problem or type(problem).__name__}).") from None
         finally:
             connection.close()
         return answer.status, content
@@ -123,7 +123,7 @@ def ready_there(settings: Settings) -> bool | None:
     """Whether the Easel that `easel up` would meet at its own address is ready; None: there is none. It is told nothing but the question."""
     try:
         return Server(own_address(settings), None, ASK_SECONDS).is_ready() if settings.port else None
-    except (BadInput, NobodyThere):
+    except (BadInput, ServerUnreachable):
         return None
 
 

@@ -43,7 +43,7 @@ class Moving(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CanvasDir:
     """The folder of one canvas."""
 
     folder: Path
@@ -62,7 +62,7 @@ class Scan:
 # --- finding ------------------------------------------------------------------------------------------------------------
 
 
-def find(folder: Path, agent_id: str | None = None) -> list[Place]:
+def find(folder: Path, agent_id: str | None = None) -> list[CanvasDir]:
     """The canvases in this folder: it is a canvas's own, or the one above `agents/`."""
     if not folder.is_dir():
         raise BadInput(problem=f"{plain(str(folder))} is no folder.")
@@ -94,7 +94,7 @@ def folders(folder: Path, agent_id: str | None = None) -> list[Path]:
     return found
 
 
-def placed(folder: Path, agent_id: str | None = None) -> Place:
+def placed(folder: Path, agent_id: str | None = None) -> CanvasDir:
     """Whose canvas this folder is and which, as its place says, or its descriptor, or its name."""
     whole = folder.resolve()
     try:
@@ -103,7 +103,7 @@ def placed(folder: Path, agent_id: str | None = None) -> Place:
         )
     except BadInput as problem:
         raise BadInput(problem=f"{plain(str(folder))}: {problem.message}") from None
-    return Place(folder, agent, canvas)
+    return CanvasDir(folder, agent, canvas)
 
 
 def _is_canvas(folder: Path) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from easel.canvas_folder.api_client import NobodyThere, Refused, Server
+from easel.canvas_folder.api_client import ServerUnreachable, Refused, Server
 from easel.core.canvas.assets import ENTRY, check_together
 from easel.core.canvas.folder import SPEC, STATE, FolderCanvas, from_view, heavy_in, is_same, plain
 from easel.errors import BadInput
@@ -44,7 +44,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class SyncResult:
     """What was done: by the calls' own answer the revision, and warnings where the server has some."""
 
     revision: int
@@ -78,7 +78,7 @@ def held(server: Server, canvas_id: str) -> Held | None:
     if view is None:
         return None
     if assets.keys() != set(view["assets"]):
-        raise NobodyThere(
+        raise ServerUnreachable(
             f"The assets of {plain(canvas_id)} are being changed all the time; try again in a moment."
         )
     fetched = {name: server.artifact(name) for name in heavy_in(view)}
@@ -296,7 +296,7 @@ def carry(
     others: Sequence[str] = (),
     is_accepted: bool = True,
     revision: int | None = None,
-) -> Carried | None:
+) -> SyncResult | None:
     """All of it or nothing; None if there is nothing to do."""
     planned = steps(
         old, new, most_bytes=most_bytes, others=others, is_accepted=is_accepted, revision=revision
@@ -312,7 +312,7 @@ def carry(
 
 def _done(
     server: Server, old: FolderCanvas | None, new: FolderCanvas, planned: Sequence[Step]
-) -> Carried | None:
+) -> SyncResult | None:
     done: list[Step] = []
     answer: Any = {}
     warnings: list[str] = []
@@ -323,10 +323,10 @@ def _done(
             if step.method == "canvas.asset.delete" and problem.name == NOT_FOUND:
                 continue  # gone already
             raise Refused(problem.name, _told_of(step, problem) + _taken_back(server, done)) from None
-        except NobodyThere as problem:
+        except ServerUnreachable as problem:
             if not done:
                 raise
-            raise NobodyThere(
+            raise ServerUnreachable(
                 f"{problem} Some of {new.canvas_id} is there already; do the same again when the server is back."
             ) from None
         warnings += answer.get("warnings", [])
@@ -335,7 +335,7 @@ def _done(
         return None
     gone = [path for path in _assets(old) if path not in new.assets]
     about = dict.fromkeys(path for step in done for path in step.about if path not in gone)
-    return Carried(answer["revision"], list(about), gone, old is None, warnings, len(done))
+    return SyncResult(answer["revision"], list(about), gone, old is None, warnings, len(done))
 
 
 def accept(server: Server, canvas_id: str) -> tuple[int, int]:
@@ -354,7 +354,7 @@ def _taken_back(server: Server, done: Sequence[Step]) -> str:
             if step.undo is not None:
                 method, params = step.undo
                 server.call(method, **params)
-    except (Refused, NobodyThere) as problem:
+    except (Refused, ServerUnreachable) as problem:
         return f" What had been sent before could not be taken back ({problem})."
     return ""
 

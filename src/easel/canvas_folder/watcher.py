@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from easel.canvas_folder import files
-from easel.canvas_folder.api_client import NobodyThere, Refused, Server
-from easel.canvas_folder.files import Mark, Moving, Place, Scan
+from easel.canvas_folder.api_client import ServerUnreachable, Refused, Server
+from easel.canvas_folder.files import Mark, Moving, CanvasDir, Scan
 from easel.canvas_folder.parts import JSON_PARTS, part, speaks, with_all, with_part, without
 from easel.canvas_folder.sync import (
     CONFLICT,
     MAX_ATTEMPTS,
     NOT_FOUND,
-    Carried,
+    SyncResult,
     accept,
     carry,
     changed_there,
@@ -49,7 +49,7 @@ LEFTOVERS = ("~", "___jb_tmp___", "___jb_old___")  # of editors, beside the file
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WatchLimits:
     asset_bytes: int
     request_bytes: int
 
@@ -59,9 +59,9 @@ class Watch:
 
     def __init__(
         self,
-        place: Place,
+        place: CanvasDir,
         server: Server,
-        limits: Limits,
+        limits: WatchLimits,
         tell: Callable[[str], None],
         *,
         is_accepted: bool = False,
@@ -123,7 +123,7 @@ class Watch:
             self._deal(seen)
         except (Moving, OSError):
             return False  # it is being written to: the next look will see more
-        except NobodyThere as problem:
+        except ServerUnreachable as problem:
             self._retry_at = now + RETRY_SECONDS
             self._say_once(f"{problem} What is saved is sent when it answers.")
             return False
@@ -292,7 +292,7 @@ class Watch:
         news: FolderCanvas,
         others: Sequence[str] = (),
         revision: int | None = None,
-    ) -> Carried | None:
+    ) -> SyncResult | None:
         before, self._known = self._known, None
         carried = carry(
             self._server,
@@ -336,7 +336,7 @@ class Watch:
 
     # -- in words --------------------------------------------------------------------------------------------------
 
-    def _say(self, carried: Carried | None) -> None:
+    def _say(self, carried: SyncResult | None) -> None:
         if carried is not None:
             self._tell(in_words(carried))
             for warning in carried.warnings:
@@ -348,7 +348,7 @@ class Watch:
             self._tell(text)
 
 
-class Watches:
+class FolderWatcher:
     """All canvases in a folder, those that are made in it later too."""
 
     def __init__(
@@ -356,7 +356,7 @@ class Watches:
         folder: Path,
         agent_id: str | None,
         server: Server,
-        limits: Limits,
+        limits: WatchLimits,
         tell: Callable[[str], None],
         *,
         is_accepted: bool,
@@ -371,7 +371,7 @@ class Watches:
         self._find_at = 0.0
         self._said = ""
 
-    def start(self) -> list[Place]:
+    def start(self) -> list[CanvasDir]:
         """Those that are there now; what is wrong with one of them is raised."""
         found = files.find(self._folder, self._agent_id)
         for place in found:
@@ -392,10 +392,10 @@ class Watches:
             if problem.name in ENDS_IT:
                 raise
             self._say_once(problem.message)
-        except (BadInput, NobodyThere, OSError) as problem:
+        except (BadInput, ServerUnreachable, OSError) as problem:
             self._say_once(_said(problem))
 
-    def _add(self, place: Place) -> None:
+    def _add(self, place: CanvasDir) -> None:
         def tell(text: str) -> None:
             self._tell(f"{place.canvas_id}: {text}")
 
@@ -414,7 +414,7 @@ def is_leftover(path: str) -> bool:
     return path.startswith(FOLDER) and path.endswith(LEFTOVERS)
 
 
-def in_words(carried: Carried) -> str:
+def in_words(carried: SyncResult) -> str:
     if carried.is_new:
         return f"made of {_few(carried.sent) or 'nothing yet'}; revision {carried.revision}"
     done = [
@@ -434,5 +434,5 @@ def _about(file: str, message: str) -> str:
     return message if message.startswith(file) else f"{plain(file)}: {message}"
 
 
-def _said(problem: OSError | BadInput | NobodyThere) -> str:
+def _said(problem: OSError | BadInput | ServerUnreachable) -> str:
     return problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)

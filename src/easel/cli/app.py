@@ -88,14 +88,14 @@ def demo(host: HostOption = None, port: PortOption = None, data: DataOption = No
 
     Example: `easel demo`
     """
-    from easel.canvas_folder.api_client import NobodyThere, Refused, reached
+    from easel.canvas_folder.api_client import ServerUnreachable, Refused, reached
     from easel.demo import CANVASES
 
     wanted = settings_for(host=host, port=port, data=data)
     try:
         server = reached(wanted, None, None)
         server.call("canvas.list")
-    except (BadSettings, NobodyThere):
+    except (BadSettings, ServerUnreachable):
         run(lambda stop: _serve_demo(wanted, stop))
         return
     except Refused as problem:
@@ -255,7 +255,7 @@ async def _serve(
         raise BadSettings(problem=problem)
     listening = assembly.listening(wanted.host, port) if with_api or port else None
     async with contextlib.AsyncExitStack() as stack:
-        ground = await unless_stopped(stop, stack.enter_async_context(assembly.ground(wanted)))
+        ground = await unless_stopped(stop, stack.enter_async_context(assembly.open_resources(wanted)))
         in_force = assembly.sandbox(wanted)
         tools = assembly.toolbox(ground, in_force=in_force)
         if listening is not None:

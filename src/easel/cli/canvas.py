@@ -15,7 +15,7 @@ from easel.errors import BadInput, HostError
 
 if TYPE_CHECKING:
     from easel.canvas_folder.api_client import Server
-    from easel.canvas_folder.files import Place
+    from easel.canvas_folder.files import CanvasDir
     from easel.core.canvas.folder import FolderCanvas
     from easel.settings import Settings
 
@@ -177,7 +177,7 @@ def watch_canvas(
     Example: `easel canvas watch ./agents/main/canvases/cockpit --accept`
     """
     from easel.canvas_folder import files
-    from easel.canvas_folder.watcher import LOOK_SECONDS, Limits, Watches
+    from easel.canvas_folder.watcher import LOOK_SECONDS, WatchLimits, FolderWatcher
 
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -185,8 +185,8 @@ def watch_canvas(
             wanted = settings_for(data=data)
             files.find(folder, agent)  # what is wrong with it is told before what is wrong with the server
             server = _server(wanted, url, token)
-            limits = Limits(wanted.max_asset_bytes, wanted.max_body_bytes)
-            watches = Watches(folder, agent, server, limits, _say_now, is_accepted=accept)
+            limits = WatchLimits(wanted.max_asset_bytes, wanted.max_body_bytes)
+            watches = FolderWatcher(folder, agent, server, limits, _say_now, is_accepted=accept)
             for place in watches.start():
                 say(
                     f"Watching {place.folder} as {place.canvas_id}; open {server.page_of(place.agent_id, place.canvas_id)}"
@@ -205,7 +205,7 @@ def watch_canvas(
         signal.signal(signal.SIGTERM, before)
 
 
-def _read_all(places: "list[Place]", most_bytes: int) -> "list[FolderCanvas]":
+def _read_all(places: "list[CanvasDir]", most_bytes: int) -> "list[FolderCanvas]":
     from easel.canvas_folder import files
     from easel.core.canvas.folder import plain, read
 
@@ -251,14 +251,14 @@ def _count(number: int, what: str) -> str:
 @contextlib.contextmanager
 def _in_plain_words() -> Generator[None]:
     """Whatever goes wrong is one sentence and exit 2."""
-    from easel.canvas_folder.api_client import NobodyThere, Refused
+    from easel.canvas_folder.api_client import ServerUnreachable, Refused
     from easel.core.canvas.folder import plain
 
     try:
         yield
     except HostError as problem:
         refuse(problem)
-    except (Refused, NobodyThere) as problem:
+    except (Refused, ServerUnreachable) as problem:
         refuse(BadInput(problem=plain(str(problem))))
     except OSError as problem:
         refuse(BadInput(problem=plain(f"{problem.filename or 'A file'}: {problem.strerror or problem}.")))

@@ -133,7 +133,7 @@ async def _database(wanted: Settings, is_ready: bool | None) -> Check:
     place = ground.database_place(wanted)
     kind = f"Postgres at {place}" if wanted.on_postgres else "SQLite"
     try:
-        seen = await ground.look_at_database(wanted)
+        seen = await ground.inspect_database(wanted)
     except HostError as problem:
         return bad("Database", problem.message if place in problem.message else f"{kind}: {problem.message}")
     if seen is None and (problem := _problem_with(wanted.data_folder)):
@@ -164,7 +164,7 @@ async def _database(wanted: Settings, is_ready: bool | None) -> Check:
 
 async def holder(wanted: Settings) -> str | None:
     """The process that has the database of the data folder to itself, if one has."""
-    seen = None if wanted.on_postgres else await ground.look_at_database(wanted)
+    seen = None if wanted.on_postgres else await ground.inspect_database(wanted)
     return None if seen is None else seen.holder
 
 

@@ -127,7 +127,7 @@ def create_token(
     wanted = settings_for(data=data)
 
     async def go() -> None:
-        async with assembly.desk(wanted) as tokens:
+        async with assembly.open_token_admin(wanted) as tokens:
             try:
                 made, secret = await tokens.create(user, kind, name=name, node_id=node)
             except BadInput as problem:
@@ -159,7 +159,7 @@ def list_tokens(
     wanted = settings_for(data=data)
 
     async def go() -> None:
-        async with assembly.desk(wanted) as tokens:
+        async with assembly.open_token_admin(wanted) as tokens:
             for one in await tokens.list_tokens(user):
                 only = f" (only as {one.node_id})" if one.node_id else ""
                 ended = f"  revoked {one.revoked_at:%Y-%m-%d %H:%M} UTC" if one.revoked_at else ""
@@ -186,7 +186,7 @@ def revoke_token(
     wanted = settings_for(data=data)
 
     async def go() -> None:
-        async with assembly.desk(wanted) as tokens:
+        async with assembly.open_token_admin(wanted) as tokens:
             revoked = await tokens.revoke(token_id)
         typer.echo(f"Revoked {revoked.token_id} ({revoked.name}).")
 

@@ -11,7 +11,7 @@ class Scope(StrEnum):
     ADMIN = "admin"  # may read metrics and the audit trail
 
 
-class Kind(StrEnum):
+class PrincipalKind(StrEnum):
     """What acts for a user. Only a person confirms and accepts; a node can do nothing but be one. RS-59"""
 
     USER = "user"
@@ -25,7 +25,7 @@ class Principal:
     user_id: UserId
     name: str
     scopes: frozenset[Scope] = frozenset()
-    kind: Kind = Kind.USER
+    kind: PrincipalKind = PrincipalKind.USER
     token_id: str | None = None  # of the token that they came with, where it can be revoked
     only_node: str | None = None  # the one node that they may be
     sign_in_id: str | None = None  # of the browser that they came with, until they sign out
@@ -40,7 +40,7 @@ class Principal:
 
     @property
     def is_person(self) -> bool:
-        return self.kind is Kind.USER
+        return self.kind is PrincipalKind.USER
 
 
 THE_OWNER = Principal(OWNER, "owner", frozenset(Scope))

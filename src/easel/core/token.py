@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from easel.core.principal import Kind, Principal, Scope
+from easel.core.principal import PrincipalKind, Principal, Scope
 from easel.errors import BadInput
 from easel.ids import OWNER, UserId
 
@@ -46,7 +46,7 @@ class Token:
             self.user_id,
             self.name,
             scopes,
-            Kind(self.kind.value),
+            PrincipalKind(self.kind.value),
             token_id=self.token_id,
             only_node=self.node_id,
         )

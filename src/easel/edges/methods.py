@@ -44,9 +44,9 @@ from easel.edges.views import (
     tool_view,
 )
 from easel.errors import BadInput, NotFound
-from easel.host.actions.request import Ask
+from easel.host.actions.request import ActionRequest
 from easel.host.canvases.views import NO_CONNECTION
-from easel.host.services import Host
+from easel.host.services import Services
 
 # They need a connection that stays, which a single request is not.
 OF_A_CONNECTION = frozenset(
@@ -58,7 +58,7 @@ OF_A_CONNECTION = frozenset(
 class Caller:
     """Who calls a verb, and from where."""
 
-    host: Host
+    host: Services
     who: Principal
     client_id: str = "http"
     connection_id: str = NO_CONNECTION
@@ -161,7 +161,7 @@ async def close_canvas(caller: Caller, asked: CloseCanvas) -> Any:
 
 
 async def run_action(caller: Caller, asked: RunAction) -> Any:
-    ask = Ask(
+    ask = ActionRequest(
         canvas_id=asked.canvasId,
         action_id=asked.actionId,
         input=asked.input,
@@ -169,7 +169,7 @@ async def run_action(caller: Caller, asked: RunAction) -> Any:
         expected_revision=asked.expectedRevision,
         request_id=asked.requestId,
     )
-    return answer_view(await caller.host.actions.press(caller.who, ask))
+    return answer_view(await caller.host.actions.execute(caller.who, ask))
 
 
 async def confirm_action(caller: Caller, asked: Confirmation) -> Any:

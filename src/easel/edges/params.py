@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, to_builtins
 
 from easel.core.canvas.assets import content_of, decoded
-from easel.core.canvas.execution import Status
+from easel.core.canvas.execution import ExecutionStatus
 from easel.core.stream.log import LAST_CURSOR
 from easel.errors import BadInput
 from easel.host.canvases.library import Draft
@@ -92,7 +92,7 @@ class AcceptSpec(Params):
 
 class ListRecords(Params):
     canvasId: str
-    status: Status | None = None
+    status: ExecutionStatus | None = None
     before: str | None = None
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from easel.core.canvas.assets import ENTRY, Asset
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot
-from easel.core.canvas.execution import Execution, Status
+from easel.core.canvas.execution import Execution, ExecutionStatus
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import LOCAL, LocalNode, Node
-from easel.host.actions.outcomes import Answer
+from easel.host.actions.outcomes import ActionResult
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -44,17 +44,17 @@ def canvas_view(whole: CanvasSnapshot) -> dict[str, Any]:
     }
 
 
-def answer_view(answer: Answer) -> dict[str, Any]:
+def answer_view(answer: ActionResult) -> dict[str, Any]:
     match answer.status:
-        case Status.ASKED:
+        case ExecutionStatus.ASKED:
             return {
                 "status": "needs_confirmation",
                 "confirmationId": answer.event_id,
                 "resolved": answer.resolved,
             }
-        case Status.REFUSED:
+        case ExecutionStatus.REFUSED:
             return {"status": "refused", "eventId": answer.event_id, "revision": answer.revision}
-        case Status.FAILED:
+        case ExecutionStatus.FAILED:
             return {"status": "cancelled", "eventId": answer.event_id, "revision": answer.revision}
         case _:
             result = {"result": answer.result} if answer.has_result else {}

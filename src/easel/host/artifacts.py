@@ -18,10 +18,10 @@ import structlog
 from easel.core.artifact.artifact import FOLDER, START, Artifact, NewArtifact, blob_key, made_at
 from easel.core.artifact.media_type import BINARY, HEAD, media_type
 from easel.core.principal import Principal
-from easel.core.stream.payload_limit import Moved, markers_in, restored
+from easel.core.stream.payload_limit import OffloadedValue, markers_in, restored
 from easel.errors import BadInput, Damaged, NotFound, TooLarge, Unavailable
 from easel.host.metrics import ARTIFACTS_SWEPT
-from easel.host.ports import ArtifactStore, Blobs, Keeper
+from easel.host.ports import ArtifactStore, Blobs, ArtifactAccess
 from easel.ids import ArtifactId, UserId, artifact_id, is_artifact_id, new_blob_name
 
 MIN_GRACE_SECONDS = 3600.0
@@ -46,7 +46,7 @@ class Artifacts:
 
     # -- keeping ---------------------------------------------------------------------------------------------------
 
-    async def keep(self, user_id: UserId, moved: Sequence[Moved]) -> None:
+    async def keep(self, user_id: UserId, moved: Sequence[OffloadedValue]) -> None:
         """Durable when it returns: what refers to these may now be stored. The same content twice is one artifact."""
         waiting = {one.artifact_id: one for one in moved}
         for _ in range(MAX_ATTEMPTS):
@@ -224,7 +224,7 @@ class _Incoming:
             )
 
 
-def _new(user_id: UserId, moved: Moved) -> NewArtifact:
+def _new(user_id: UserId, moved: OffloadedValue) -> NewArtifact:
     kind = media_type(moved.content[:HEAD], moved.media_type)
     return NewArtifact(moved.artifact_id, len(moved.content), kind, blob_key(user_id, new_blob_name()))
 
@@ -261,7 +261,7 @@ def _damaged(artifact: Artifact, found: str) -> Damaged:
     return Damaged(what="artifact", id=artifact.artifact_id)
 
 
-async def restore(keeper: Keeper, user_id: UserId, value: Any) -> Any:
+async def restore(keeper: ArtifactAccess, user_id: UserId, value: Any) -> Any:
     """Return a stored value with every offloaded value put back in its place."""
     fetched = {artifact_id: await keeper.read(user_id, artifact_id) for artifact_id in markers_in(value)}
     return restored(value, fetched)

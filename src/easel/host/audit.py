@@ -17,10 +17,10 @@ from typing import Any
 
 import structlog
 
-from easel.core.audit.chain import START, Break, Link, Place, check_end, follow
+from easel.core.audit.chain import START, Break, Link, ChainPosition, check_end, follow
 from easel.core.audit.record import ACTIONS, EASEL, Entry, StorageClass, entry
 from easel.core.audit.redaction import Redaction
-from easel.core.principal import Kind, Principal
+from easel.core.principal import PrincipalKind, Principal
 from easel.errors import BadInput, HostError, Unavailable
 from easel.host.metrics import AUDIT_ONLY_LOGGED
 from easel.host.ports import AuditStore
@@ -42,7 +42,7 @@ log = structlog.get_logger("audit")
 
 def agent_of(user_id: UserId) -> Principal:
     """Who acts in a user's run: the agent, for that user."""
-    return Principal(user_id, "agent", kind=Kind.AGENT)
+    return Principal(user_id, "agent", kind=PrincipalKind.AGENT)
 
 
 @dataclass(slots=True)
@@ -260,12 +260,12 @@ class Reached:
 
     seq: int
     last: int
-    place: Place | None = None
+    place: ChainPosition | None = None
     is_end: bool = False
     problem: str | None = None
 
 
-async def verify(store: AuditStore, known: Iterable[Place] = ()) -> AsyncIterator[Reached]:
+async def verify(store: AuditStore, known: Iterable[ChainPosition] = ()) -> AsyncIterator[Reached]:
     """Follows the chain page by page from its first record to where it ended when this began; others may append meanwhile.
 
     What it gives last is the end or the first break. `known` are places that were noted elsewhere: the chain has to pass them.

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from easel.host.actions.refresh import CanvasRefresh
-from easel.host.actions.service import CanvasActions
+from easel.host.actions.refresh import RefreshScheduler
+from easel.host.actions.service import ActionService
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.auth.sign_in import SignIn
@@ -12,23 +12,23 @@ from easel.host.canvases.assets import CanvasAssets
 from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.pages import CanvasPages
 from easel.host.canvases.views import CanvasViews
-from easel.host.nodes.registry import Nodes
+from easel.host.nodes.registry import NodeRegistry
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
 from easel.host.sessions import Sessions
 from easel.host.streams import Tails
-from easel.host.tools.registry import Toolbox
+from easel.host.tools.registry import ToolRegistry
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class Services:
     sign_in: SignIn
     audit: Audit
     queue: RunQueue
     sessions: Sessions
     canvases: CanvasLibrary
-    actions: CanvasActions
-    refresh: CanvasRefresh
+    actions: ActionService
+    refresh: RefreshScheduler
     assets: CanvasAssets  # of canvases
     views: CanvasViews
     pages: CanvasPages  # of canvases
@@ -38,5 +38,5 @@ class Host:
     boards: Boards
     artifacts: Artifacts
     readiness: Readiness
-    tools: Toolbox
-    nodes: Nodes
+    tools: ToolRegistry
+    nodes: NodeRegistry

@@ -5,10 +5,10 @@ from datetime import datetime
 from easel.core.principal import Principal
 from easel.core.session.message import StoredMessage
 from easel.core.session.session import Session, checked_title
-from easel.core.stream.notifications import CancelAsked, LogGone
+from easel.core.stream.notifications import CancelRequested, LogDeleted
 from easel.errors import AlreadyThere, BadInput, NotFound, RunFinished
 from easel.host.audit import Audit
-from easel.host.ports import Bell, SessionStore
+from easel.host.ports import Notifier, SessionStore
 from easel.host.runs.queue import NO_SESSION_NAME, RunQueue
 from easel.ids import SessionId, is_name, new_session_id, owned
 
@@ -16,7 +16,7 @@ MAX_SEARCH_LENGTH = 200
 
 
 class Sessions:
-    def __init__(self, sessions: SessionStore, queue: RunQueue, bell: Bell, audit: Audit) -> None:
+    def __init__(self, sessions: SessionStore, queue: RunQueue, bell: Notifier, audit: Audit) -> None:
         self._sessions = sessions
         self._queue = queue
         self._bell = bell
@@ -66,10 +66,10 @@ class Sessions:
         if gone is None:
             raise NotFound(what="session", id=session_id)
         await self._audit.record(who, "session.deleted", subject=session_id, details={"runs": len(gone)})
-        self._bell.ring(LogGone("session", owned(who.user_id, session_id)))
+        self._bell.ring(LogDeleted("session", owned(who.user_id, session_id)))
         for run_id in gone:
-            self._bell.ring(CancelAsked(run_id))
-            self._bell.ring(LogGone("run", run_id))
+            self._bell.ring(CancelRequested(run_id))
+            self._bell.ring(LogDeleted("run", run_id))
 
     async def messages(
         self, who: Principal, session_id: str, before: int | None, limit: int

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import structlog
 
 from easel.core.principal import Principal
-from easel.core.stream.filter import View
+from easel.core.stream.filter import EventFilter
 from easel.core.stream.log import Bounds, LoggedEvent, check_cursor
-from easel.core.stream.notifications import CanvasGrew, LogGone, Ring, RunGrew, ThreadGrew
+from easel.core.stream.notifications import CanvasAppended, LogDeleted, Notification, RunAppended, ThreadAppended
 from easel.errors import NotFound, TooMany, Unavailable
 from easel.host.metrics import EVENTS_SENT, STALLED, SUBSCRIBERS, WATCHED_LOGS
-from easel.host.ports import Bell, LogSource
+from easel.host.ports import Notifier, LogSource
 from easel.ids import UserId, is_made_here, is_name, owned
 
 PAGE = 100  # RX-36
@@ -31,19 +31,19 @@ log = structlog.get_logger("tails")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class LogKind:
     """What tells one kind of log from another: its word, its names, its keys and its rings."""
 
     what: str
     is_name: Callable[[str], bool]
     key: Callable[[UserId, str], str]
-    grew: type[RunGrew] | type[ThreadGrew] | type[CanvasGrew]
+    grew: type[RunAppended] | type[ThreadAppended] | type[CanvasAppended]
     is_there: bool = True  # whether a log that nobody has written to yet is an error
 
 
-RUNS = Kind("run", is_made_here, lambda _, name: name, RunGrew)
-THREADS = Kind("session", is_name, owned, ThreadGrew, is_there=False)
-CANVASES = Kind("canvas", is_name, owned, CanvasGrew)
+RUNS = LogKind("run", is_made_here, lambda _, name: name, RunAppended)
+THREADS = LogKind("session", is_name, owned, ThreadAppended, is_there=False)
+CANVASES = LogKind("canvas", is_name, owned, CanvasAppended)
 
 
 class LogTail:
@@ -82,7 +82,7 @@ class LogTail:
 class Subscription:
     """One viewer's place in a log."""
 
-    def __init__(self, tails: "Tails", tail: LogTail, view: View) -> None:
+    def __init__(self, tails: "Tails", tail: LogTail, view: EventFilter) -> None:
         self._tails = tails
         self._tail = tail
         self._cursor = 0
@@ -161,7 +161,7 @@ class Subscription:
         self._tails.leave(self._tail, self)
 
 
-class Room:
+class StreamQuota:
     """How many streams an instance may have open, of all kinds together."""
 
     def __init__(self, limit: int) -> None:
@@ -176,14 +176,14 @@ class Room:
 class Tails:
     def __init__(
         self,
-        kind: Kind,
+        kind: LogKind,
         source: LogSource,
-        bell: Bell,
+        bell: Notifier,
         *,
         poll_seconds: float,
         heartbeat_seconds: float,
         stall_seconds: float,
-        room: "Room",
+        room: "StreamQuota",
         window: int,
     ) -> None:
         self._kind = kind
@@ -202,7 +202,7 @@ class Tails:
         self._duties: list[asyncio.Task[None]] = []
         bell.listen(self._hear)
 
-    async def open(self, who: Principal, name: str, cursor: int | None, view: View) -> Subscription | None:
+    async def open(self, who: Principal, name: str, cursor: int | None, view: EventFilter) -> Subscription | None:
         """A place after `cursor`, or before the oldest event that is kept; None when there is nothing more to come.
 
         Raises for a foreign log or a cursor outside the log.
@@ -269,12 +269,12 @@ class Tails:
 
     # -- growing ---------------------------------------------------------------------------------------------------
 
-    def _hear(self, ring: Ring) -> None:
+    def _hear(self, ring: Notification) -> None:
         if isinstance(ring, self._kind.grew):
             if tail := self._tails.get(ring.key):
                 self._note(tail, ring.seq)
         elif (
-            isinstance(ring, LogGone) and ring.what == self._kind.what and (tail := self._tails.get(ring.key))
+            isinstance(ring, LogDeleted) and ring.what == self._kind.what and (tail := self._tails.get(ring.key))
         ):
             self._end(tail)
 

@@ -11,7 +11,7 @@ GOOD_SECONDS = 10.0  # a connection that held for so long was a good one, and th
 
 
 @dataclass(slots=True)
-class Patience:
+class Backoff:
     failures: int = 0
 
     def next_wait(self, luck: float) -> float:

@@ -40,7 +40,7 @@ class MachineTool(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CallLimits:
     """What the server takes, as it said when it let us in."""
 
     frame_bytes: int = 1_048_576
@@ -48,7 +48,7 @@ class Limits:
 
 
 class Calls:
-    def __init__(self, tools: Sequence[MachineTool], say: Say, limits: Limits) -> None:
+    def __init__(self, tools: Sequence[MachineTool], say: Say, limits: CallLimits) -> None:
         self._tools = {tool.definition.name: tool for tool in tools}
         self._checks = {
             name: jsonschema_rs.validator_for(dict(tool.definition.schema))

@@ -22,8 +22,8 @@ from easel import __version__
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadSettings
 from easel.node.address import is_loopback
-from easel.node.backoff import Patience
-from easel.node.calls import Calls, Limits, MachineTool
+from easel.node.backoff import Backoff
+from easel.node.calls import Calls, CallLimits, MachineTool
 
 HEARTBEAT_SECONDS = (
     5.0  # more often than any proxy's idle limit; a connection without an answer for as long is dead
@@ -64,7 +64,7 @@ class NodeClient:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set. Raises `BadSettings` where trying again is of no use."""
-        patience = Patience()
+        patience = Backoff()
         stopping = asyncio.create_task(stop.wait())
         try:
             while not stop.is_set():
@@ -77,7 +77,7 @@ class NodeClient:
         finally:
             stopping.cancel()
 
-    async def _once(self, stopping: "asyncio.Task[Any]", patience: Patience) -> str:
+    async def _once(self, stopping: "asyncio.Task[Any]", patience: Backoff) -> str:
         """One connection from its beginning to its end; why it ended."""
         now = asyncio.get_running_loop().time
         began = now()
@@ -126,7 +126,7 @@ class NodeClient:
             proxy=None if is_loopback(self.url) else True,
         )
 
-    async def _greeted(self, socket: ClientConnection) -> Limits:
+    async def _greeted(self, socket: ClientConnection) -> CallLimits:
         params = {
             "minProtocol": 1,
             "maxProtocol": 1,
@@ -154,13 +154,13 @@ class NodeClient:
         sizes = {
             known[name]: value for name, value in given.items() if name in known and isinstance(value, int)
         }
-        return Limits(**sizes)
+        return CallLimits(**sizes)
 
 
 class _Connection:
     """Frames in, frames out, and the calls between them."""
 
-    def __init__(self, socket: ClientConnection, tools: Sequence[MachineTool], limits: Limits) -> None:
+    def __init__(self, socket: ClientConnection, tools: Sequence[MachineTool], limits: CallLimits) -> None:
         self._socket = socket
         self._numbers = count(1)
         self._calls = Calls(tools, self._say, limits)

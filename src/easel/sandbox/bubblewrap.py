@@ -23,8 +23,8 @@ from pathlib import Path
 from types import TracebackType
 
 from easel.sandbox import seccomp
-from easel.sandbox.limits import Limits
-from easel.sandbox.workspace import WORKSPACE, Place, Root
+from easel.sandbox.limits import CommandLimits
+from easel.sandbox.workspace import WORKSPACE, Workspace, Root
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 MARK = "EASEL_COMMAND"
@@ -65,7 +65,7 @@ shift 4
 """
 
 
-def limited(limits: Limits, *, processes: bool) -> str:
+def limited(limits: CommandLimits, *, processes: bool) -> str:
     """Without `processes` the kernel keeps no limit on them: it has none for root, and would count all that another user runs.
 
     Then only the watch does, and the command has the lowest priority, so that the watch comes to look before it is crowded out.
@@ -124,7 +124,7 @@ class Bubblewrap:
 
     name = "bwrap"
 
-    def launch(self, command: str, place: Place, cwd: str, limits: Limits, *, network: bool) -> Launch:
+    def launch(self, command: str, place: Workspace, cwd: str, limits: CommandLimits, *, network: bool) -> Launch:
         roots = place.roots
         before = ["/bin/sh", "-c", FIRST, "sh"]
         is_bound = os.geteuid() != 0
@@ -205,9 +205,9 @@ def _tried(one: Bubblewrap) -> Bubblewrap | str:
     with tempfile.TemporaryDirectory(prefix="easel-probe-") as folder:
         if one.uid is not None:
             os.chown(folder, one.uid, one.uid)
-        place = Place((Root(WORKSPACE, Path(folder)),), "probe", owner=one.uid)
+        place = Workspace((Root(WORKSPACE, Path(folder)),), "probe", owner=one.uid)
         with one.launch(
-            "echo works > probe && cat probe", place, WORKSPACE, Limits(), network=False
+            "echo works > probe && cat probe", place, WORKSPACE, CommandLimits(), network=False
         ) as launch:
             assert launch.status is not None
             try:
@@ -284,7 +284,7 @@ def _etc(files: Mapping[str, str]) -> list[str]:
     ]
 
 
-def stand_ins(limits: Limits) -> Mapping[str, bytes]:
+def stand_ins(limits: CommandLimits) -> Mapping[str, bytes]:
     """What `ps` and `free` read, saying nothing of the host."""
     processors = os.cpu_count() or 1
     kib = limits.memory_bytes // 1024
@@ -329,7 +329,7 @@ def _devices() -> list[str]:
     ]
 
 
-def _temporary(place: Place) -> list[str]:
+def _temporary(place: Workspace) -> list[str]:
     """A session's /tmp lies in its folder: so that folder is the only thing to be written, and outlasts the command."""
     if place.temporary is not None:
         return ["--symlink", place.temporary, "/tmp"]  # noqa: S108

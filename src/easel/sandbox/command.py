@@ -17,11 +17,11 @@ import msgspec
 
 from easel.sandbox.bubblewrap import MARK, PATH, Launch
 from easel.sandbox.concurrency import at_most, see_through
-from easel.sandbox.limits import Limits, Stopped
+from easel.sandbox.limits import CommandLimits, Stopped
 from easel.sandbox.output import Hear, Output
 from easel.sandbox.process import Child, ended, reader
 from easel.sandbox.usage import Seen, look_below, look_for, marked, proportional_bytes
-from easel.sandbox.workspace import Place
+from easel.sandbox.workspace import Workspace
 
 LOOK_SECONDS = 0.05  # how far a command can get beyond its limits before it is seen
 LOOKING_SHARE = 20  # looking at a command with many processes takes at most one part in so many of our time
@@ -40,7 +40,7 @@ class Launcher(Protocol):
     @property
     def name(self) -> str: ...
 
-    def launch(self, command: str, place: Place, cwd: str, limits: Limits, *, network: bool) -> Launch: ...
+    def launch(self, command: str, place: Workspace, cwd: str, limits: CommandLimits, *, network: bool) -> Launch: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Shell:
     """Runs commands in the one mode that is in force here."""
 
     launcher: Launcher
-    limits: Limits
+    limits: CommandLimits
 
     @property
     def mode(self) -> str:
@@ -68,7 +68,7 @@ class Shell:
     async def run(
         self,
         command: str,
-        place: Place,
+        place: Workspace,
         *,
         cwd: str,
         timeout_seconds: float,
@@ -96,7 +96,7 @@ class Shell:
 
 
 class _Running:
-    def __init__(self, place: Place, limits: Limits, output: Output) -> None:
+    def __init__(self, place: Workspace, limits: CommandLimits, output: Output) -> None:
         self.output = output
         self._place = place
         self._limits = limits
@@ -278,6 +278,6 @@ class _Running:
                     os.kill(one, signal.SIGKILL)
 
 
-def _free_bytes(place: Place) -> int:
+def _free_bytes(place: Workspace) -> int:
     found = os.statvfs(place.roots[0].folder)
     return found.f_bavail * found.f_frsize

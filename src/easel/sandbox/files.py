@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from easel.sandbox import safe_open as beneath
-from easel.sandbox.workspace import Place
+from easel.sandbox.workspace import Workspace
 
 MAX_LINES = 2_000
 MAX_TEXT_BYTES = 100_000  # characters of one answer
@@ -25,7 +25,7 @@ class Refused(Exception):
     """What was asked cannot be done; the message says why, and what to do."""
 
 
-def read(place: Place, args: Mapping[str, Any]) -> Any:
+def read(place: Workspace, args: Mapping[str, Any]) -> Any:
     first, most = args.get("offset", 1), args.get("limit", MAX_LINES)
     with beneath.opened_file(place, args["path"]) as file:
         if is_binary(file.read(LOOKED_AT)):
@@ -49,13 +49,13 @@ def read(place: Place, args: Mapping[str, Any]) -> Any:
     }
 
 
-def write(place: Place, args: Mapping[str, Any]) -> Any:
+def write(place: Workspace, args: Mapping[str, Any]) -> Any:
     content = _encoded(args["content"])
     beneath.replace(place, args["path"], content)
     return {"path": args["path"], "bytes": len(content)}
 
 
-def edit(place: Place, args: Mapping[str, Any]) -> Any:
+def edit(place: Workspace, args: Mapping[str, Any]) -> Any:
     path, old, new = args["path"], _encoded(args["old_string"]), _encoded(args["new_string"])
     if old == new:
         raise Refused("old_string and new_string are the same.")

@@ -7,7 +7,7 @@ MB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class CommandLimits:
     cpu_seconds: float = 600.0  # of all its processes together
     memory_bytes: int = 1024 * MB  # of all its processes together
     processes: int = 128  # threads among them

@@ -13,8 +13,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from easel.sandbox.bubblewrap import FIRST, MARK, PATH, Launch, limited
-from easel.sandbox.limits import Limits
-from easel.sandbox.workspace import Place
+from easel.sandbox.limits import CommandLimits
+from easel.sandbox.workspace import Workspace
 
 KEEPER = Path(__file__).with_name("keeper.py")
 
@@ -25,7 +25,7 @@ class Logical:
 
     name = "logical"
 
-    def launch(self, command: str, place: Place, cwd: str, limits: Limits, *, network: bool) -> Launch:  # noqa: ARG002 - it has one anyway
+    def launch(self, command: str, place: Workspace, cwd: str, limits: CommandLimits, *, network: bool) -> Launch:  # noqa: ARG002 - it has one anyway
         root, way = place.find(cwd)
         kept, lifeline = os.pipe()
         mark = uuid4().hex

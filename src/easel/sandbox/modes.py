@@ -9,7 +9,7 @@ from easel.errors import BadSettings
 from easel.sandbox import bubblewrap, logical
 from easel.sandbox.bubblewrap import Bubblewrap
 from easel.sandbox.command import Shell
-from easel.sandbox.limits import Limits
+from easel.sandbox.limits import CommandLimits
 from easel.sandbox.logical import Logical
 
 MODES = ("logical", "bwrap", "nsjail", "container")
@@ -35,7 +35,7 @@ class Choice:
         """Whom the folders of sessions have to belong to; None: whoever we are."""
         return self.launcher.uid if isinstance(self.launcher, Bubblewrap) else None
 
-    def shell(self, limits: Limits) -> Shell | None:
+    def shell(self, limits: CommandLimits) -> Shell | None:
         return None if self.launcher is None else Shell(self.launcher, limits)
 
 

@@ -16,7 +16,7 @@ from typing import IO
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
-from easel.sandbox.workspace import Outside, Place
+from easel.sandbox.workspace import Outside, Workspace
 
 _OPENAT2 = 437  # the same number on every machine
 _NO_LINKS, _NO_MAGIC_LINKS, _BENEATH = 0x04, 0x02, 0x08
@@ -46,7 +46,7 @@ except (AttributeError, OSError, TypeError):  # not Linux
 
 
 @contextmanager
-def opened(place: Place, path: str, flags: int, *, follow: bool = True) -> Generator[int]:
+def opened(place: Workspace, path: str, flags: int, *, follow: bool = True) -> Generator[int]:
     """Raises OSError, or `Outside` when the way leads out of the place."""
     root, way = place.find(path)
     top = os.open(root.folder, FOLDER)
@@ -61,7 +61,7 @@ def opened(place: Place, path: str, flags: int, *, follow: bool = True) -> Gener
 
 
 @contextmanager
-def opened_file(place: Place, path: str) -> Generator[IO[bytes]]:
+def opened_file(place: Workspace, path: str) -> Generator[IO[bytes]]:
     """A regular file, to be read. A pipe in its place holds nobody up."""
     with opened(place, path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
         _regular(os.fstat(descriptor))
@@ -69,14 +69,14 @@ def opened_file(place: Place, path: str) -> Generator[IO[bytes]]:
             yield file
 
 
-def replace(place: Place, path: str, content: bytes) -> None:
+def replace(place: Workspace, path: str, content: bytes) -> None:
     """The file has this content, or what it had: never a part of it. Folders on the way are made."""
     with held(place, path, make=True) as spot:
         spot.put(content)
 
 
 @contextmanager
-def held(place: Place, path: str, *, make: bool = False) -> Generator["Spot"]:
+def held(place: Workspace, path: str, *, make: bool = False) -> Generator["LockedPath"]:
     """A name in a folder, for one at a time in this process, by whatever way it is reached; `make`: and the folders on the way."""
     root, way = place.find(path)
     *folders, name = way.split("/")
@@ -91,13 +91,13 @@ def held(place: Place, path: str, *, make: bool = False) -> Generator["Spot"]:
         os.close(top)
     try:
         with _turn_at(folder, name):
-            yield Spot(folder, name, place.owner)
+            yield LockedPath(folder, name, place.owner)
     finally:
         os.close(folder)
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class LockedPath:
     folder: int
     name: str
     owner: int | None

@@ -17,7 +17,7 @@ import re2
 
 from easel.sandbox import safe_open as beneath
 from easel.sandbox.files import LOOKED_AT, MAX_LINE_LENGTH, Refused, is_binary
-from easel.sandbox.workspace import Outside, Place
+from easel.sandbox.workspace import Outside, Workspace
 
 LEFT_OUT = frozenset({".git"})
 MAX_FOUND = 1_000  # paths, or lines
@@ -60,7 +60,7 @@ class Walk:
     Names that are no UTF-8 cannot be told, and so not be asked for either: what has one is passed over, and counted.
     """
 
-    def __init__(self, place: Place, path: str, stop: Stop) -> None:
+    def __init__(self, place: Workspace, path: str, stop: Stop) -> None:
         self.was_cut = False
         self.passed_over = 0
         self._place = place
@@ -111,7 +111,7 @@ class Walk:
         return sorted(found)
 
 
-def glob(place: Place, args: Mapping[str, Any], stop: Stop) -> Any:
+def glob(place: Workspace, args: Mapping[str, Any], stop: Stop) -> Any:
     path = args.get("path", ".")
     fits = compiled(as_expression(args["pattern"]))
     walk = Walk(place, path, Patience(stop))
@@ -129,7 +129,7 @@ def glob(place: Place, args: Mapping[str, Any], stop: Stop) -> Any:
     return {"paths": paths, "truncated": walk.was_cut, "files_passed_over": walk.passed_over}
 
 
-def grep(place: Place, args: Mapping[str, Any], stop: Stop) -> Any:
+def grep(place: Workspace, args: Mapping[str, Any], stop: Stop) -> Any:
     path, most = args.get("path", "."), args.get("limit", 100)
     fits = compiled(args["pattern"], ignore_case=args.get("ignore_case", False), lines=True)
     names = compiled(as_expression(_anywhere(args["glob"]))) if "glob" in args else None
@@ -227,13 +227,13 @@ def _can_be_told(name: str) -> bool:
     return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)
 
 
-def _one_file(place: Place, path: str) -> list[str] | None:
+def _one_file(place: Workspace, path: str) -> list[str] | None:
     """Grep may be pointed at a file."""
     with beneath.opened(place, path, os.O_RDONLY | os.O_NONBLOCK) as opened:
         return [""] if stat.S_ISREG(os.fstat(opened).st_mode) else None
 
 
-def _content(place: Place, path: str) -> bytes | None:
+def _content(place: Workspace, path: str) -> bytes | None:
     """None: too large, no text, or gone."""
     try:
         with beneath.opened_file(place, path) as file:

@@ -24,7 +24,7 @@ from easel.core.tool.context import ToolContext
 from easel.errors import BadSettings, Unavailable
 from easel.ids import UserId
 from easel.sandbox.concurrency import see_through
-from easel.sandbox.workspace import TEMPORARY, WORKSPACE, Place, Root
+from easel.sandbox.workspace import TEMPORARY, WORKSPACE, Workspace, Root
 
 SLUG = 40  # characters of a name that are kept to be recognised
 DIGEST = 32  # hexadecimal digits that make it unique
@@ -85,14 +85,14 @@ class SessionFolders:
         return self.root / folder_name(user_id) / folder_name(session_key)
 
     @asynccontextmanager
-    async def enter(self, context: ToolContext | None) -> AsyncGenerator[Place]:
+    async def enter(self, context: ToolContext | None) -> AsyncGenerator[Workspace]:
         if context is None:
             raise ValueError("a session's folder needs a session")
         folder = self.folder_of(context.user_id, context.session_key)
         locks: list[int] = []
         try:
             await see_through(asyncio.to_thread(lambda: locks.append(self._take(folder))))
-            yield Place(
+            yield Workspace(
                 (Root(WORKSPACE, folder),),
                 context.session_key,
                 temporary=f"{WORKSPACE}/{TEMPORARY}",

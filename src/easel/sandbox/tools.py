@@ -36,12 +36,12 @@ from easel.sandbox.command import KILLED, NotStarted, Ran, Shell
 from easel.sandbox.concurrency import Threads
 from easel.sandbox.definitions import MAX_COMMAND_LENGTH, NETWORK, TIMEOUT_MS, definitions
 from easel.sandbox.files import Refused
-from easel.sandbox.limits import Limits, Stopped
+from easel.sandbox.limits import CommandLimits, Stopped
 from easel.sandbox.output import Hear
-from easel.sandbox.workspace import Outside, Place, Workplace
+from easel.sandbox.workspace import Outside, Workspace, WorkspaceProvider
 
 Args = Mapping[str, Any]
-Work = Callable[[Place, Args, Event], Any]
+Work = Callable[[Workspace, Args, Event], Any]
 
 # One file is soon done with; a search may take its time, and has threads of its own.
 FILES, SEARCHES = Threads("easel-files", 16, each=4), Threads("easel-search", 4, each=2)
@@ -72,7 +72,7 @@ def tell_nobody(
 @dataclass(frozen=True, slots=True)
 class MachineTool:
     definition: ToolDefinition
-    workplace: Workplace
+    workplace: WorkspaceProvider
     shell: Shell | None
     note: Note
     worker_id: str
@@ -95,7 +95,7 @@ class MachineTool:
         except OSError as problem:
             raise self._failed(_said(args, problem)) from problem
 
-    async def _work(self, args: Args, place: Place, context: ToolContext | None, hear: Hear | None) -> Any:
+    async def _work(self, args: Args, place: Workspace, context: ToolContext | None, hear: Hear | None) -> Any:
         try:
             if self.bare_name == "Bash":
                 return await self._run(args, place, context, hear)
@@ -108,7 +108,7 @@ class MachineTool:
                 f"{path} is outside of {_names(place)}; nothing there can be touched."
             ) from None
 
-    async def _run(self, args: Args, place: Place, context: ToolContext | None, hear: Hear | None) -> Any:
+    async def _run(self, args: Args, place: Workspace, context: ToolContext | None, hear: Hear | None) -> Any:
         assert self.shell is not None
         command: str = args["command"]
         if "\0" in command or len(command.encode(errors="replace")) > MAX_COMMAND_LENGTH:
@@ -134,19 +134,19 @@ class MachineTool:
             self._violated(context, place, "limit", {"limit": ran.stopped.value})
         return told(ran, self.shell.limits)
 
-    def _record(self, context: ToolContext | None, place: Place, how: Mapping[str, Any]) -> None:
+    def _record(self, context: ToolContext | None, place: Workspace, how: Mapping[str, Any]) -> None:
         details = {**self._where(context, place), **how}
         self.note(context and context.who, "sandbox.ran", subject=_subject(context, place), details=details)
 
     def _violated(
-        self, context: ToolContext | None, place: Place, kind: str, more: Mapping[str, Any]
+        self, context: ToolContext | None, place: Workspace, kind: str, more: Mapping[str, Any]
     ) -> None:
         details = {**self._where(context, place), "kind": kind, **more}
         self.note(
             context and context.who, "sandbox.violation", subject=_subject(context, place), details=details
         )
 
-    def _where(self, context: ToolContext | None, place: Place) -> Mapping[str, Any]:
+    def _where(self, context: ToolContext | None, place: Workspace) -> Mapping[str, Any]:
         return {
             "tool": self.definition.name,
             "sandbox_mode": self.shell.mode if self.shell else None,
@@ -161,7 +161,7 @@ class MachineTool:
 
 def machine_tools(
     prefix: str,
-    workplace: Workplace,
+    workplace: WorkspaceProvider,
     shell: Shell | None,
     *,
     network: bool = False,
@@ -175,7 +175,7 @@ def machine_tools(
     ]
 
 
-def told(ran: Ran, limits: Limits) -> Mapping[str, Any]:
+def told(ran: Ran, limits: CommandLimits) -> Mapping[str, Any]:
     """A command's result. `stopped` is there when we ended it, and `reason` says it in words."""
     result: dict[str, Any] = {"output": ran.output, "exit_code": ran.exit_code, "truncated": ran.truncated}
     if ran.stopped is not None:
@@ -183,7 +183,7 @@ def told(ran: Ran, limits: Limits) -> Mapping[str, Any]:
     return result
 
 
-def _reason(ran: Ran, limits: Limits) -> str:
+def _reason(ran: Ran, limits: CommandLimits) -> str:
     match ran.stopped:
         case Stopped.TIME:
             return f"It took longer than {ran.seconds:.1f} s and was stopped; `timeout` sets the limit."
@@ -201,18 +201,18 @@ def _reason(ran: Ran, limits: Limits) -> str:
             return ""
 
 
-def _folder(place: Place, workdir: str) -> str:
+def _folder(place: Workspace, workdir: str) -> str:
     """As the command knows it, after a look that it is a folder, and inside."""
     with beneath.opened(place, workdir, beneath.FOLDER):
         root, way = place.find(workdir)
     return posixpath.normpath(posixpath.join(root.at, way))
 
 
-def _names(place: Place) -> str:
+def _names(place: Workspace) -> str:
     return ", ".join(root.at for root in place.roots)
 
 
-def _subject(context: ToolContext | None, place: Place) -> str:
+def _subject(context: ToolContext | None, place: Workspace) -> str:
     return context.claim.run_id if context and context.claim else place.name
 
 

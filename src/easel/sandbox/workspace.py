@@ -33,7 +33,7 @@ class Root:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Workspace:
     roots: tuple[Root, ...]  # the first is where a relative path begins
     name: str  # whose it is: a session's key, or a node's root
     temporary: str | None = (
@@ -57,10 +57,10 @@ class Place:
         raise Outside
 
 
-class Workplace(Protocol):
+class WorkspaceProvider(Protocol):
     """Knows where whoever calls a tool works."""
 
-    def enter(self, context: ToolContext | None) -> AbstractAsyncContextManager[Place]:
+    def enter(self, context: ToolContext | None) -> AbstractAsyncContextManager[Workspace]:
         """The place is there, and stays there until the block ends."""
         ...
 
@@ -82,8 +82,8 @@ class FixedRoots:
 
     def __init__(self, roots: Sequence[Path], *, network: bool = False) -> None:
         found = [_checked(root) for root in roots]
-        self._place = Place(tuple(Root(str(root), root) for root in found), str(found[0]), network=network)
+        self._place = Workspace(tuple(Root(str(root), root) for root in found), str(found[0]), network=network)
 
     @asynccontextmanager
-    async def enter(self, context: ToolContext | None) -> "AsyncGenerator[Place]":  # noqa: ARG002 - whoever calls
+    async def enter(self, context: ToolContext | None) -> "AsyncGenerator[Workspace]":  # noqa: ARG002 - whoever calls
         yield self._place

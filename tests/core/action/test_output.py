@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from easel.core.action.output import MISSING, LiveText, Said, events_of
 from easel.core.audit.redaction import Redaction
-from easel.core.canvas.execution import Execution, Status
+from easel.core.canvas.execution import Execution, ExecutionStatus
 from easel.core.stream.marker import LIMIT
 from easel.ids import CanvasId, UserId
 from tests.requirements import rule
@@ -20,7 +20,7 @@ EXECUTION = Execution(
     canvas_id=CanvasId("c" * 128),
     event_id="evt_" + "1" * 26,
     action_id="a" * 128,
-    status=Status.RUNNING,
+    status=ExecutionStatus.RUNNING,
     actor={},
 )
 

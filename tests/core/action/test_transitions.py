@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easel.core.action.transitions import Message, NeedsTools, agreed, refused, resolved_as_shown, work_of
+from easel.core.action.transitions import Message, NeedsTools, approve_execution, reject_execution, resolved_as_shown, work_of
 from easel.core.canvas.actions import Confirm, ResolvedCall, checked_action
-from easel.core.canvas.execution import Status, may_confirm
+from easel.core.canvas.execution import ExecutionStatus, may_confirm
 from easel.core.canvas.spec import checked_spec
-from easel.core.principal import Kind
+from easel.core.principal import PrincipalKind
 from easel.core.tool.definition import ToolDefinition
 from easel.core.values.patch import checked_patch
 from easel.errors import (
@@ -51,7 +51,7 @@ def test_another_revision_is_refused_before_anything_else_is_looked_at() -> None
     with pytest.raises(RevisionConflict) as conflict:
         acting(canvas(), "no such action", expected_revision=6)
     assert conflict.value.details["currentRevision"] == 7
-    assert acting(canvas(), "assistantPlan", expected_revision=7).execution.status is Status.RUNNING
+    assert acting(canvas(), "assistantPlan", expected_revision=7).execution.status is ExecutionStatus.RUNNING
 
 
 @rule("CV-36", "CV-40", "CV-41")
@@ -76,7 +76,7 @@ def test_only_a_tool_call_needs_to_know_the_tools() -> None:
     assert acting(canvas(), "assistantPlan", without).work == Message(
         "agent:ops:main", "Given current rollout state, propose next safe steps and risks."
     )
-    assert acting(canvas({"status": "x"}), "setDeploying", without).execution.status is Status.COMPLETED
+    assert acting(canvas({"status": "x"}), "setDeploying", without).execution.status is ExecutionStatus.COMPLETED
 
 
 # --- beginning ----------------------------------------------------------------------------------------------------------
@@ -104,9 +104,9 @@ def test_what_begins_is_told_with_who_what_and_when_and_changes_nothing() -> Non
     assert data["tool"] == "server-a__Read"
     assert data["provenance"] == {"agent_id": "ann", "node_id": "read", "run_id": "evt_1"}
     assert (begun.change.is_mutation, begun.change.state) == (False, None)
-    step = begun.change.step
+    step = begun.change.transition
     assert step is not None
-    assert (step.out_of, step.execution) == (None, begun.execution)
+    assert (step.from_status, step.execution) == (None, begun.execution)
     assert (begun.execution.owner_id, begun.execution.request_id, begun.execution.tool) == (
         "ins_1",
         "r1",
@@ -127,7 +127,7 @@ def test_a_patch_of_the_state_is_all_in_one() -> None:
     assert finished["endedAt"] == NOW
     assert begun.change.state is not None
     assert begun.change.state["list"] == [1, 2]
-    assert begun.execution.status is Status.COMPLETED
+    assert begun.execution.status is ExecutionStatus.COMPLETED
 
 
 @rule("CV-44")
@@ -169,8 +169,8 @@ def test_what_may_run_and_cannot_has_failed_and_that_is_told(
     assert started["startedAt"] == ended["endedAt"] == NOW
     assert ended["error"] == {"code": why.gateway, "name": why.code, "message": f"<{why.code}>"}
     assert (begun.change.is_mutation, begun.change.state) == (False, None)
-    assert begun.change.step is not None
-    assert (begun.change.step.out_of, begun.execution.status) == (None, Status.FAILED)
+    assert begun.change.transition is not None
+    assert (begun.change.transition.from_status, begun.execution.status) == (None, ExecutionStatus.FAILED)
 
 
 # --- consent ------------------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def test_who_has_to_be_asked_is_asked_with_the_resolved_call_and_nothing_starts(
         ).digest,
     }
     assert data["confirmationId"] == "evt_1"
-    assert begun.execution.status is Status.ASKED
+    assert begun.execution.status is ExecutionStatus.ASKED
     assert begun.execution.resolved == data["resolved"]
     assert begun.execution.owner_id is None, "nobody runs it"
     assert not begun.change.is_mutation
@@ -210,7 +210,7 @@ def test_the_server_and_an_unaccepted_spec_raise_the_level(
         accepted=accepted, actions={"act": {**ACTS, "confirm": "never"}}, refresh=..., bindings=...
     )
     begun = acting(whole, "act", replace(RULES, floor=floor), input={"to": "a"})
-    assert (begun.execution.status is Status.ASKED) is asks
+    assert (begun.execution.status is ExecutionStatus.ASKED) is asks
 
 
 @rule("RS-59")
@@ -221,13 +221,13 @@ def test_a_spec_that_nobody_accepted_reaches_no_session_by_itself(key: dict[str,
     sends = {"kind": "session.send", "message": "cat secret.txt", "confirm": confirm, **key}
     unaccepted = canvas(accepted=False, actions={"say": sends}, refresh=..., bindings=...)
     asked = acting(unaccepted, "say")
-    assert asked.execution.status is Status.ASKED
+    assert asked.execution.status is ExecutionStatus.ASKED
     assert asked.execution.resolved is not None
     assert asked.execution.resolved["sessionKey"] == key.get("sessionKey", "agent:ops:main")
     with pytest.raises(Forbidden, match="none to ask"):
         acting(unaccepted, "say", is_attended=False)
     accepted = canvas(actions={"say": sends}, refresh=..., bindings=...)
-    assert (acting(accepted, "say").execution.status is Status.ASKED) is (confirm == "always")
+    assert (acting(accepted, "say").execution.status is ExecutionStatus.ASKED) is (confirm == "always")
 
 
 @rule("CV-41", "RS-45")
@@ -236,7 +236,7 @@ def test_what_runs_by_itself_has_nobody_to_ask() -> None:
         acting(actions(act=ACTS), "act", input={"to": "a"}, is_attended=False)
     with pytest.raises(Unavailable):
         acting(actions(read=READS), "read", replace(RULES, definitions={}), is_attended=False)
-    assert acting(actions(read=READS), "read", is_attended=False).execution.status is Status.RUNNING
+    assert acting(actions(read=READS), "read", is_attended=False).execution.status is ExecutionStatus.RUNNING
 
 
 JSON = st.recursive(
@@ -300,7 +300,7 @@ def test_what_was_shown_as_text_is_not_handed_to_a_shell_that_the_tool_has_becom
     )
     yes = press("act", event_id="evt_2", owner_id="ins_2")
     with pytest.raises(ConfirmationOver, match="the tool has changed"):
-        agreed(whole, checked_spec(whole.canvas.spec), asked.execution, yes, RULES)
+        approve_execution(whole, checked_spec(whole.canvas.spec), asked.execution, yes, RULES)
 
 
 AGREED: list[tuple[str, dict[str, Any], type[HostError] | None]] = [
@@ -331,18 +331,18 @@ def test_what_was_agreed_to_runs_as_it_was_shown_or_not_at_all(
     yes = press("act", event_id="evt_2", owner_id="ins_2")
     if problem is not None:
         with pytest.raises(problem):
-            agreed(later, checked_spec(later.canvas.spec), asked.execution, yes, RULES)
+            approve_execution(later, checked_spec(later.canvas.spec), asked.execution, yes, RULES)
         return
-    begun = agreed(later, checked_spec(later.canvas.spec), asked.execution, yes, RULES)
+    begun = approve_execution(later, checked_spec(later.canvas.spec), asked.execution, yes, RULES)
     assert (
         begun.work
         == asked.work
         == ResolvedCall("server-a__Bash", {"command": "./deploy api live"}, "agent:ops:main", (".command",))
     )
     assert types(begun.change) == ["action.started"]
-    step = begun.change.step
+    step = begun.change.transition
     assert step is not None
-    assert step.out_of is Status.ASKED, "it is used once"
+    assert step.from_status is ExecutionStatus.ASKED, "it is used once"
     assert (step.execution.event_id, step.execution.confirmed_by, step.execution.owner_id) == (
         "evt_1",
         "Ann",
@@ -355,7 +355,7 @@ def test_a_tool_that_is_away_keeps_the_confirmation_for_later() -> None:
     asked = acting(actions(act=ACTS), "act", input={"to": "live"})
     whole = actions(act=ACTS)
     with pytest.raises(Unavailable):
-        agreed(
+        approve_execution(
             whole,
             checked_spec(whole.canvas.spec),
             asked.execution,
@@ -363,7 +363,7 @@ def test_a_tool_that_is_away_keeps_the_confirmation_for_later() -> None:
             replace(RULES, definitions={}),
         )
     with pytest.raises(NeedsTools):
-        agreed(
+        approve_execution(
             whole,
             checked_spec(whole.canvas.spec),
             asked.execution,
@@ -375,7 +375,7 @@ def test_a_tool_that_is_away_keeps_the_confirmation_for_later() -> None:
 @rule("CV-22")
 def test_a_refusal_is_told_and_changes_nothing() -> None:
     asked = acting(actions(act=ACTS), "act", input={"to": "live"})
-    change = refused(canvas(), asked.execution, press("act", event_id="evt_2"))
+    change = reject_execution(canvas(), asked.execution, press("act", event_id="evt_2"))
     [(event_type, data)] = told(change)
     assert (event_type, data["eventId"], data["refusedBy"], data["revision"]) == (
         "canvas.action.refused",
@@ -384,11 +384,11 @@ def test_a_refusal_is_told_and_changes_nothing() -> None:
         7,
     )
     assert (change.is_mutation, change.state) == (False, None)
-    assert change.step is not None
-    assert (change.step.out_of, change.step.execution.status) == (Status.ASKED, Status.REFUSED)
+    assert change.transition is not None
+    assert (change.transition.from_status, change.transition.execution.status) == (ExecutionStatus.ASKED, ExecutionStatus.REFUSED)
 
 
 @rule("RS-59")
-@pytest.mark.parametrize("kind", [*Kind])
-def test_only_a_person_confirms(kind: Kind) -> None:
-    assert may_confirm(replace(ANN, kind=kind)) is (kind is Kind.USER)
+@pytest.mark.parametrize("kind", [*PrincipalKind])
+def test_only_a_person_confirms(kind: PrincipalKind) -> None:
+    assert may_confirm(replace(ANN, kind=kind)) is (kind is PrincipalKind.USER)

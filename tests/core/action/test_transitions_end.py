@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from easel.core.action.transitions import completed, failed
-from easel.core.canvas.execution import Status
+from easel.core.canvas.execution import ExecutionStatus
 from easel.core.stream.marker import is_marker
 from easel.errors import BadInput, TooLarge, ToolFailed
 from tests.core.canvas.button import ANN, NOW, READS, STATE, acting, actions, canvas, told, types
@@ -59,8 +59,8 @@ def test_a_result_goes_into_the_canvas_as_it_is_then() -> None:
         NOW + 5,
         "a.b",
     )
-    assert change.step is not None
-    assert (change.step.out_of, change.step.execution.status) == (Status.RUNNING, Status.COMPLETED)
+    assert change.transition is not None
+    assert (change.transition.from_status, change.transition.execution.status) == (ExecutionStatus.RUNNING, ExecutionStatus.COMPLETED)
 
 
 @rule("CV-44")
@@ -68,8 +68,8 @@ def test_without_save_as_nothing_changes_but_the_log() -> None:
     change = ending("r", canvas())
     assert types(change) == ["action.finished"]
     assert (change.is_mutation, change.state) == (False, None)
-    assert change.step is not None
-    assert change.step.execution.answer == {}
+    assert change.transition is not None
+    assert change.transition.execution.answer == {}
 
 
 @rule("CV-36", "CV-48")
@@ -81,7 +81,7 @@ def test_a_record_holds_a_result_only_where_its_request_can_be_asked_again(
     """A job that runs every second would keep all that it ever read, beside the state that has its latest."""
     begun = acting(actions(act={**READS, **saving}), "act", request_id=request_id)
     decide, _ = completed("r", begun, ANN, now_ms=NOW, state_bytes=100_000)
-    step = decide(canvas()).step
+    step = decide(canvas()).transition
     assert step is not None
     assert step.execution.answer == kept
 
@@ -125,8 +125,8 @@ def test_what_is_saved_always_has_its_own_shape_and_only_the_result_is_moved() -
     assert change.state is not None
     out = change.state["out"]
     assert (out["ok"], out["finishedAt"], is_marker(out["result"])) == (True, NOW, True)
-    assert change.step is not None
-    assert change.step.execution.answer == {"result": out["result"]}
+    assert change.transition is not None
+    assert change.transition.execution.answer == {"result": out["result"]}
     assert [one.content for one in moved] == [msgspec.json.encode(CUT)]
 
 
@@ -148,5 +148,5 @@ def test_a_failure_is_told_and_leaves_the_state_alone() -> None:
     assert data["error"] == {"code": 500, "name": "TOOL_FAILED", "message": "t: [redacted]"}
     assert (data["endedAt"], data["revision"], data["provenance"]["run_id"]) == (NOW + 9, 8, "evt_1")
     assert (change.is_mutation, change.state) == (False, None)
-    assert change.step is not None
-    assert (change.step.out_of, change.step.execution.status) == (Status.RUNNING, Status.FAILED)
+    assert change.transition is not None
+    assert (change.transition.from_status, change.transition.execution.status) == (ExecutionStatus.RUNNING, ExecutionStatus.FAILED)

@@ -18,7 +18,7 @@ from easel.core.audit.chain import (
     Break,
     End,
     Link,
-    Place,
+    ChainPosition,
     chained,
     check_end,
     follow,
@@ -381,10 +381,10 @@ def a_chain(count: int = 6) -> list[Link]:
 
 
 def end_of(links: list[Link]) -> End:
-    return End(Place(links[-1].seq, links[-1].hash), links[-1].seq)
+    return End(ChainPosition(links[-1].seq, links[-1].hash), links[-1].seq)
 
 
-def checked(links: list[Link], end: End) -> Place | Break:
+def checked(links: list[Link], end: End) -> ChainPosition | Break:
     place = follow(START, links)
     return place if isinstance(place, Break) else check_end(place, end) or place
 
@@ -400,22 +400,22 @@ def test_a_hash_covers_the_hash_before_it_and_the_record() -> None:
 @rule("CC-06")
 def test_a_chain_is_followed_to_its_end_in_pages_of_any_size() -> None:
     links = a_chain(7)
-    assert checked(links, end_of(links)) == Place(7, links[-1].hash)
+    assert checked(links, end_of(links)) == ChainPosition(7, links[-1].hash)
     for cut in range(8):
         half = follow(START, links[:cut])
-        assert isinstance(half, Place)
-        assert follow(half, links[cut:]) == Place(7, links[-1].hash)
+        assert isinstance(half, ChainPosition)
+        assert follow(half, links[cut:]) == ChainPosition(7, links[-1].hash)
     assert follow(START, []) == START
     assert check_end(START, End(START, 0)) is None
 
 
 def rehashed(links: list[Link], start: int) -> list[Link]:
     """What a forger does who knows how it works: every hash from here on is made anew."""
-    place = START if start == 0 else Place(links[start - 1].seq, links[start - 1].hash)
+    place = START if start == 0 else ChainPosition(links[start - 1].seq, links[start - 1].hash)
     fresh = list(links)
     for nth in range(start, len(links)):
         fresh[nth] = replace(links[nth], hash=link_hash(place.hash, links[nth].record))
-        place = Place(fresh[nth].seq, fresh[nth].hash)
+        place = ChainPosition(fresh[nth].seq, fresh[nth].hash)
     return fresh
 
 
@@ -477,10 +477,10 @@ def test_whatever_somebody_does_to_the_records_is_found(
 @rule("CC-06")
 @pytest.mark.parametrize(
     "head, found_at",
-    [(None, 7), (Place(5, "x" * 64), 6), (Place(6, "x" * 64), 6), (Place(7, "x" * 64), 7), (START, 1)],
+    [(None, 7), (ChainPosition(5, "x" * 64), 6), (ChainPosition(6, "x" * 64), 6), (ChainPosition(7, "x" * 64), 7), (START, 1)],
     ids=["gone", "moved back", "another hash", "moved on", "emptied"],
 )
-def test_whatever_somebody_does_to_the_head_is_found(head: Place | None, found_at: int) -> None:
+def test_whatever_somebody_does_to_the_head_is_found(head: ChainPosition | None, found_at: int) -> None:
     links = a_chain()
     found = checked(links, End(head, 6))
     assert isinstance(found, Break)
@@ -502,7 +502,7 @@ def test_no_byte_of_a_record_can_change_unseen(data: st.DataObject) -> None:
 
 
 def test_a_place_is_read_as_it_was_printed() -> None:
-    place = Place(12, "ab" * 32)
+    place = ChainPosition(12, "ab" * 32)
     assert known_place(f" {place}\n") == place
     for wrong in ("", "12", "12:xy", "0:" + "ab" * 32, f"-1:{'ab' * 32}", f"12:{'AB' * 32}"):
         with pytest.raises(BadInput):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from easel.core.action.transitions import Begun, Press, Rules, pressed
+from easel.core.action.transitions import StartedExecution, Press, Rules, start_execution
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change
 from easel.core.canvas.execution import actor_of
@@ -55,8 +55,8 @@ def press(action_id: str, **more: Any) -> Press:
     return Press(action_id=action_id, **given)
 
 
-def acting(whole: CanvasSnapshot, action_id: str, rules: Rules = RULES, **more: Any) -> Begun:
-    return pressed(whole, checked_spec(whole.canvas.spec), press(action_id, **more), rules)
+def acting(whole: CanvasSnapshot, action_id: str, rules: Rules = RULES, **more: Any) -> StartedExecution:
+    return start_execution(whole, checked_spec(whole.canvas.spec), press(action_id, **more), rules)
 
 
 def actions(**declared: Any) -> CanvasSnapshot:

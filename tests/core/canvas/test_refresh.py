@@ -9,7 +9,7 @@ import pytest
 
 from easel.core.action.policy import check_templates
 from easel.core.canvas.actions import Confirm
-from easel.core.canvas.execution import Status
+from easel.core.canvas.execution import ExecutionStatus
 from easel.core.canvas.spec import checked_spec
 from easel.errors import BadInput, Forbidden, Unavailable
 from tests.core.canvas.button import RULES, acting, canvas
@@ -64,7 +64,7 @@ def test_a_job_has_nobody_to_ask(
         with pytest.raises(BadInput, match=r"refresh\[0\]\.action: `act` needs a person's consent"):
             check_templates(checked_spec(whole.canvas.spec), TOOLS)
     if why_not is None:
-        assert acting(whole, "act", is_attended=False).execution.status in (Status.RUNNING, Status.COMPLETED)
+        assert acting(whole, "act", is_attended=False).execution.status in (ExecutionStatus.RUNNING, ExecutionStatus.COMPLETED)
     else:
         with pytest.raises(why_not):
             acting(whole, "act", is_attended=False)

@@ -13,12 +13,12 @@ from easel.core.run.boards import (
     GLOBAL,
     LAST_VERSION,
     MAX_NAME_LENGTH,
-    Ask,
+    BoardWriteRequest,
     Board,
     BoardWrite,
     Found,
-    Limits,
-    Place,
+    BoardLimits,
+    BoardKey,
     by_digits,
     edge_of,
     place,
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from easel.core.stream.envelope import Envelope
 
 RUN = RunId("run_1")
-LIMITS = Limits(value_bytes=100_000, keys=10, run_bytes=150_000)
+LIMITS = BoardLimits(value_bytes=100_000, keys=10, run_bytes=150_000)
 EMPTY = Found(Status.RUNNING, version=0, keys=0, other_bytes=0)
-WHITE = Ask(Board.WHITEBOARD, "plan", {"steps": 3}, "planner")
-BLACK = Ask(Board.BLACKBOARD, "draft", "text", "planner", "planner-writer")
+WHITE = BoardWriteRequest(Board.WHITEBOARD, "plan", {"steps": 3}, "planner")
+BLACK = BoardWriteRequest(Board.BLACKBOARD, "draft", "text", "planner", "planner-writer")
 
 
-def prepared(ask: Ask = WHITE, limits: Limits = LIMITS) -> BoardWrite:
+def prepared(ask: BoardWriteRequest = WHITE, limits: BoardLimits = LIMITS) -> BoardWrite:
     return prepare(ask, limits, user_id=OWNER, run_id=RUN, agent_id="main")
 
 
@@ -53,7 +53,7 @@ def prepared(ask: Ask = WHITE, limits: Limits = LIMITS) -> BoardWrite:
 @rule("CC-21", "CC-27")
 @pytest.mark.parametrize("edge_id", [None, "global"])
 def test_the_whiteboard_is_one_for_the_whole_run(edge_id: str | None) -> None:
-    assert place(Board.WHITEBOARD, "k", edge_id) == Place(Board.WHITEBOARD, GLOBAL, "k")
+    assert place(Board.WHITEBOARD, "k", edge_id) == BoardKey(Board.WHITEBOARD, GLOBAL, "k")
     assert place(Board.WHITEBOARD, "k", edge_id).edge is None
 
 
@@ -209,7 +209,7 @@ def test_a_run_that_has_ended_takes_no_more(status: Status) -> None:
 
 
 def test_a_value_has_a_limit_to_the_byte() -> None:
-    just = Limits(value_bytes=12, keys=1, run_bytes=100)
+    just = BoardLimits(value_bytes=12, keys=1, run_bytes=100)
     assert prepared(replace(WHITE, value="x" * 10), just).size == 12
     with pytest.raises(TooLarge):
         prepared(replace(WHITE, value="x" * 11), just)
@@ -295,7 +295,7 @@ def test_whatever_is_written_its_event_is_light_and_names_key_edge_and_node_in_f
     key: str, edge: str, node: str, value: Any
 ) -> None:
     try:
-        write = prepared(Ask(Board.BLACKBOARD, key, value, node, edge))
+        write = prepared(BoardWriteRequest(Board.BLACKBOARD, key, value, node, edge))
     except BadInput:
         return
     event = write.event(1)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from easel.core.shell import template as shell
-from easel.core.shell.template import MAX_COMMAND_LENGTH, is_shell, understood
+from easel.core.shell.template import MAX_COMMAND_LENGTH, is_shell, compile_template
 from easel.core.values.template import Template, parsed
 from easel.errors import BadInput
 from tests.core.stream.costs import least_seconds
@@ -147,7 +147,7 @@ REFUSED = [
 )
 def test_a_value_has_no_place_here(text: str, because: str) -> None:
     with pytest.raises(BadInput) as refusal:
-        understood(template(text), "actions.deploy.args.command")
+        compile_template(template(text), "actions.deploy.args.command")
     assert refusal.value.message.startswith("actions.deploy.args.command: ")
     assert because in refusal.value.message
 
@@ -184,13 +184,13 @@ ACCEPTED = [
 @rule("RS-16")
 @pytest.mark.parametrize("text", ACCEPTED)
 def test_what_people_write_is_understood(text: str) -> None:
-    understood(template(text), "command")
+    compile_template(template(text), "command")
 
 
 @rule("RS-16")
 def test_an_action_may_allow_its_values_to_be_options() -> None:
     assert (
-        understood(template("head -{{state.n}} f"), "c", allows_options=True).filled(
+        compile_template(template("head -{{state.n}} f"), "c", allows_options=True).filled(
             ["5"], "c", missing_is_empty=False
         )
         == "head -5 f"
@@ -200,14 +200,14 @@ def test_an_action_may_allow_its_values_to_be_options() -> None:
 @rule("RS-16")
 @case("X2")
 def test_values_together_cannot_make_an_option_either() -> None:
-    command = understood(template('show {{state.a}}"{{state.b}}"$HOME{{state.c}}'), "c")
+    command = compile_template(template('show {{state.a}}"{{state.b}}"$HOME{{state.c}}'), "c")
     with pytest.raises(BadInput, match=r"the value of {{state\.b}} begins with -"):
         command.filled(["", "-rf", "x"], "c", missing_is_empty=False)
     with pytest.raises(BadInput, match=r"the value of {{state\.c}} begins with -"):
         command.filled(["", "", "-rf"], "c", missing_is_empty=False)
     command.filled(["a", "-rf", "-x"], "c", missing_is_empty=False)
     with pytest.raises(BadInput, match="a file of arguments"):
-        understood(template("curl --data={{state.a}}"), "c").filled(
+        compile_template(template("curl --data={{state.a}}"), "c").filled(
             ["@/etc/passwd"], "c", missing_is_empty=False
         )
 
@@ -241,7 +241,7 @@ def test_a_hostile_template_is_refused_quickly() -> None:
         shell._understood.cache_clear()  # pyright: ignore[reportPrivateUsage] - else only the first time costs anything
         for text in (*signs, *chain, *nested, *long, *many):
             try:
-                understood(template(text), "c")
+                compile_template(template(text), "c")
             except BadInput:
                 continue
 

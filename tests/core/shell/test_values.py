@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from easel.core.shell.template import ShellTemplate, understood
+from easel.core.shell.template import ShellTemplate, compile_template
 from easel.core.values.template import Template, parsed
 from easel.errors import BadInput
 from tests.core.shell.hostile import EVALUATED, OPTIONS, PRELUDE, SHELLS, Place, corpus, only, prepared
@@ -27,7 +27,7 @@ def place(tmp_path: Path) -> Place:
 def command(text: str, *, allows_options: bool = True) -> ShellTemplate:
     template = parsed(text, "command")
     assert isinstance(template, Template)
-    return understood(template, "command", allows_options=allows_options)
+    return compile_template(template, "command", allows_options=allows_options)
 
 
 def filled(template: ShellTemplate, *values: str | None, missing_is_empty: bool = False) -> str:
@@ -210,7 +210,7 @@ def test_whatever_the_template_a_hostile_value_does_what_a_plain_one_does(
     assume(isinstance(template, Template) and "/" not in value and "\0" not in value)
     assert isinstance(template, Template)
     try:
-        accepted = understood(template, "command", allows_options=True)
+        accepted = compile_template(template, "command", allows_options=True)
     except BadInput:
         return
     assume(">" not in text or value not in {"", ".", ".."})  # no file can be called that

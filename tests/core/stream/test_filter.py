@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from easel.core.stream.envelope import EVENT_TYPES, Stream, Visibility
-from easel.core.stream.filter import CANVAS, CHAT, RUN_STATE, WHOLE_RUN, View
+from easel.core.stream.filter import CANVAS, CHAT, RUN_STATE, WHOLE_RUN, EventFilter
 from easel.core.stream.log import LoggedEvent
 from tests.requirements import case, rule
 
@@ -109,6 +109,6 @@ def test_each_stream_has_one_transport_of_its_own_and_the_system_has_none() -> N
 
 @rule("CC-13", "RS-06")
 def test_even_a_view_of_everything_has_no_system_events() -> None:
-    everything = View(frozenset(Stream), sees_internal=True)
+    everything = EventFilter(frozenset(Stream), sees_internal=True)
     assert {name for name in EVENT_TYPES if everything.shows(logged(name, Visibility.SYSTEM))} == set()
     assert all(everything.shows(logged(name, Visibility.INTERNAL)) for name in EVENT_TYPES)

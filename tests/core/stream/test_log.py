@@ -14,15 +14,15 @@ from easel.core.stream.log import LAST_CURSOR, Bounds, check_cursor, parse_curso
 from easel.core.stream.notifications import (
     ActionStopped,
     CallAnswered,
-    CallWaits,
-    CancelAsked,
-    CanvasGrew,
-    LogGone,
+    CallPending,
+    CancelRequested,
+    CanvasAppended,
+    LogDeleted,
     NodeChanged,
-    Ring,
-    RunGrew,
+    Notification,
+    RunAppended,
     RunReady,
-    ThreadGrew,
+    ThreadAppended,
     from_text,
     to_text,
 )
@@ -137,25 +137,25 @@ def test_a_cursor_outside_what_is_held_is_told_so(says: str, cursor: int, bounds
 
 
 RINGS = [
-    RunGrew(new_run_id(), 12),
-    ThreadGrew(owned(OWNER, "a.b:c-d_e"), 3),
-    CanvasGrew(owned(OWNER, "12.cockpit"), 2**40),
-    LogGone("canvas", owned(OWNER, "x.y")),
-    LogGone("run", new_run_id()),
+    RunAppended(new_run_id(), 12),
+    ThreadAppended(owned(OWNER, "a.b:c-d_e"), 3),
+    CanvasAppended(owned(OWNER, "12.cockpit"), 2**40),
+    LogDeleted("canvas", owned(OWNER, "x.y")),
+    LogDeleted("run", new_run_id()),
     RunReady(),
     RunReady(anywhere=True),
     RunReady(prefers=new_worker_id()),
     RunReady(anywhere=True, prefers=new_worker_id()),
-    CancelAsked(RunId("run_1")),
+    CancelRequested(RunId("run_1")),
     NodeChanged(owned(OWNER, "a.b:c-d_e"), new_connection_id()),
-    CallWaits(new_connection_id()),
+    CallPending(new_connection_id()),
     CallAnswered(new_call_id()),
     ActionStopped("evt_1"),
 ]
 
 
 @pytest.mark.parametrize("ring", RINGS)
-def test_a_ring_is_read_back_as_it_was_rung(ring: Ring):
+def test_a_ring_is_read_back_as_it_was_rung(ring: Notification):
     assert from_text(to_text(ring)) == ring
     assert " " not in to_text(ring)
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from easel.core.stream.json_text import to_json
 from easel.core.stream.payload_limit import (
     LIMIT,
-    Moved,
+    OffloadedValue,
     light_event,
     light_value,
     lightened,
@@ -52,7 +52,7 @@ def written_out(value: Any) -> Any:
     return [written_out(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def by_id(moved: tuple[Moved, ...]) -> dict[ArtifactId, bytes]:
+def by_id(moved: tuple[OffloadedValue, ...]) -> dict[ArtifactId, bytes]:
     assert len({one.artifact_id for one in moved}) == len(moved)
     return {one.artifact_id: one.content for one in moved}
 
@@ -68,7 +68,7 @@ def parts(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, .
             yield from parts(item, (*path, key))
 
 
-def assert_marks(marker: Any, value: Any, moved: tuple[Moved, ...]) -> None:
+def assert_marks(marker: Any, value: Any, moved: tuple[OffloadedValue, ...]) -> None:
     content = exact(value)
     digest = hashlib.sha256(content).hexdigest()
     assert marker == {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from easel.core.principal import THE_OWNER, Kind
+from easel.core.principal import THE_OWNER, PrincipalKind
 from easel.errors import Forbidden
 from easel.host.canvases.library import Draft
 from tests.edges.gateway.acting import Board, calls, inside, refused, sets, spec_of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.edges.gateway.acting import Bench
     from tests.support.gateway import GatewayClient
 
-AGENT = replace(THE_OWNER, name="agent", kind=Kind.AGENT)
+AGENT = replace(THE_OWNER, name="agent", kind=PrincipalKind.AGENT)
 
 
 async def asks(board: Board, action: str = "go") -> bool:

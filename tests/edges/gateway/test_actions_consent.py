@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.core.principal import THE_OWNER, Kind
+from easel.core.principal import THE_OWNER, PrincipalKind
 from easel.errors import Forbidden
-from easel.host.actions.request import Ask
+from easel.host.actions.request import ActionRequest
 from tests.edges.gateway.acting import Board, audited, calls, inside, refused, sets, spec_of
 from tests.edges.gateway.node_peer import NodePeer, a_tool
 from tests.edges.http.live import LiveEasel, new_session
@@ -23,7 +23,7 @@ from tests.support.gateway import GatewayClient, Refused, eventually
 if TYPE_CHECKING:
     from tests.edges.gateway.acting import Bench
 
-AGENT = replace(THE_OWNER, name="agent", kind=Kind.AGENT)
+AGENT = replace(THE_OWNER, name="agent", kind=PrincipalKind.AGENT)
 
 
 # --- when ---------------------------------------------------------------------------------------------------------------
@@ -309,9 +309,9 @@ async def test_a_heavy_call_is_shown_whole_kept_beside_and_runs_whole(
 
 
 @rule("RS-59", "CV-22", "RS-15")
-@pytest.mark.parametrize("kind", [Kind.AGENT, Kind.NODE, Kind.SERVICE])
+@pytest.mark.parametrize("kind", [PrincipalKind.AGENT, PrincipalKind.NODE, PrincipalKind.SERVICE])
 async def test_only_a_person_confirms_or_accepts(
-    presser: GatewayClient, bench: Bench, acting: LiveEasel, kind: Kind
+    presser: GatewayClient, bench: Bench, acting: LiveEasel, kind: PrincipalKind
 ) -> None:
     board = await Board.made(presser, {"go": calls(bench.act, confirm="always")})
     asked = await board.press("go")
@@ -336,8 +336,8 @@ async def test_what_an_agent_presses_a_person_is_asked_for(
     presser: GatewayClient, bench: Bench, acting: LiveEasel
 ) -> None:
     board = await Board.made(presser, {"go": calls(bench.act, confirm="auto")})
-    ask = Ask(canvas_id=board.name, action_id="go", input={}, client_id="agent:main:main")
-    answer = await inside(acting, acting.instances[0].stories.actions.press(AGENT, ask))
+    ask = ActionRequest(canvas_id=board.name, action_id="go", input={}, client_id="agent:main:main")
+    answer = await inside(acting, acting.instances[0].stories.actions.execute(AGENT, ask))
     [waiting] = await board.asked()
     assert (waiting["confirmationId"], waiting["actor"]["kind"]) == (answer.event_id, "agent")
     assert (await board.confirm(waiting))["status"] == "completed"

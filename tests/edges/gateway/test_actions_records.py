@@ -11,7 +11,7 @@ import pytest
 
 from easel.core.principal import THE_OWNER
 from easel.errors import NotFound
-from easel.host.actions.request import Ask
+from easel.host.actions.request import ActionRequest
 from easel.ids import UserId
 from tests.edges.gateway.acting import Board, audited, calls, refused, sets
 from tests.requirements import rule
@@ -97,9 +97,9 @@ async def test_another_users_canvas_is_not_found_and_neither_is_what_waits_there
     asked = await board.press("go", requestId="r")
     stranger = replace(THE_OWNER, user_id=UserId("stranger"), name="stranger")
     stories = acting.instances[0].stories
-    ask = Ask(canvas_id=board.name, action_id="patch", input={}, client_id="x", request_id="r")
+    ask = ActionRequest(canvas_id=board.name, action_id="patch", input={}, client_id="x", request_id="r")
     for attempt in (
-        stories.actions.press(stranger, ask),
+        stories.actions.execute(stranger, ask),
         stories.actions.confirm(stranger, asked["confirmationId"], "x", approve=True),
         stories.actions.confirm(stranger, asked["confirmationId"], "x", approve=False),
         stories.actions.waiting(stranger, board.name),

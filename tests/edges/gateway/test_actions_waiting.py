@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from easel.core.principal import THE_OWNER
 from easel.errors import TooMany
-from easel.host.actions.request import Ask
+from easel.host.actions.request import ActionRequest
 from easel.settings import Settings
 from tests.edges.gateway.acting import Board, audited, calls, inside, refused
 from tests.edges.http.live import LiveEasel, new_session
@@ -75,8 +75,8 @@ async def test_of_many_at_once_exactly_as_many_wait_as_may(
     board = await Board.made(presser, {"asks": calls(bench.act, confirm="always")})
 
     async def flood() -> list[Any]:
-        press = acting.instances[0].stories.actions.press
-        ask = Ask(canvas_id=board.name, action_id="asks", input={}, client_id="page")
+        press = acting.instances[0].stories.actions.execute
+        ask = ActionRequest(canvas_id=board.name, action_id="asks", input={}, client_id="page")
         return await asyncio.gather(*(press(THE_OWNER, ask) for _ in range(3 * MOST)), return_exceptions=True)
 
     answers = await inside(acting, flood())

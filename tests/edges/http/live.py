@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from easel.host.ports import Tool
-    from easel.host.services import Host
-    from easel.host.tools.registry import Toolbox
+    from easel.host.services import Services
+    from easel.host.tools.registry import ToolRegistry
 
 START_SECONDS = 30.0
 WAIT_SECONDS = 30.0
@@ -88,10 +88,10 @@ class Instance:
     """One HTTP edge: where it listens, and the stories and the store behind it."""
 
     base_url: str
-    stories: Host
+    stories: Services
     opened: assembly.Database
-    ground: assembly.Ground
-    tools: Toolbox
+    ground: assembly.Resources
+    tools: ToolRegistry
 
 
 @dataclass(repr=False)
@@ -152,7 +152,7 @@ class LiveEasel:
         )
         async with contextlib.AsyncExitStack() as stack:
             for _ in range(self.edges):
-                ground = await stack.enter_async_context(assembly.ground(settings))
+                ground = await stack.enter_async_context(assembly.open_resources(settings))
                 tools = assembly.toolbox(ground, self.tools)
                 stories = assembly.host(ground, tools)
                 server = await stack.enter_async_context(

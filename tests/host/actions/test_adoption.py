@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from easel.core.canvas.canvas import CanvasSnapshot, Change
 from easel.core.canvas.events import CanvasEvents
-from easel.core.canvas.execution import Execution, Status, Step
+from easel.core.canvas.execution import Execution, ExecutionStatus, Transition
 from easel.core.principal import THE_OWNER
 from easel.core.run.status import Status as RunStatus
 from easel.errors import ActionFailed, Cancelled, TimedOut
@@ -90,7 +90,7 @@ async def over(stage: Stage) -> Execution:
 
     async def is_over() -> bool:
         found[:] = await stage.actions.records(THE_OWNER, "c", before=None, limit=10)
-        return found[0].status.is_over
+        return found[0].status.is_terminal
 
     await until(is_over)
     return found[0]
@@ -123,7 +123,7 @@ async def test_who_finds_it_waits_on_for_its_run_and_settles_it_with_the_answer(
     assert await other.actions.once() == 0, "it is renewed as any other"
     await worked(bench, run)
     answer = await asyncio.wait_for(again, PATIENCE_SECONDS)
-    assert (answer.status, answer.result, answer.revision) == (Status.COMPLETED, "at last", 2)
+    assert (answer.status, answer.result, answer.revision) == (ExecutionStatus.COMPLETED, "at last", 2)
     assert await answers(other) == ["at last"]
     assert await told(other) == ["started", "finished"]
     assert len(await bench.queue.list_runs(THE_OWNER, None, [], None, 10)) == 1, "and nothing is sent twice"
@@ -138,7 +138,7 @@ async def test_an_instance_that_was_only_slow_answers_with_what_the_other_has_st
     bench.clock.ahead += LEASE_SECONDS + 1
     assert await other.actions.once() == 1
     await worked(bench, run)  # both hear of it
-    assert (await asyncio.wait_for(press, PATIENCE_SECONDS)).status is Status.COMPLETED
+    assert (await asyncio.wait_for(press, PATIENCE_SECONDS)).status is ExecutionStatus.COMPLETED
     await over(other)
     assert (await answers(other), await told(other)) == (["at last"], ["started", "finished"])
     await bench.audit.close()  # all that was noted is stored then
@@ -158,7 +158,7 @@ async def test_an_instance_that_hears_that_it_was_taken_up_stops_neither_it_nor_
     await asyncio.sleep(0)
     assert not press.done()
     await worked(bench, run)
-    assert (await asyncio.wait_for(press, PATIENCE_SECONDS)).status is Status.COMPLETED
+    assert (await asyncio.wait_for(press, PATIENCE_SECONDS)).status is ExecutionStatus.COMPLETED
     assert (await bench.run(run.run_id)).status is RunStatus.COMPLETED
 
 
@@ -169,7 +169,7 @@ async def begun(bench: Bench, action_id: str) -> Execution:
         canvas_id=CanvasId("c"),
         event_id=new_event_id(),
         action_id=action_id,
-        status=Status.RUNNING,
+        status=ExecutionStatus.RUNNING,
         actor={},
         request_id="r",
         owner_id="gone",
@@ -177,7 +177,7 @@ async def begun(bench: Bench, action_id: str) -> Execution:
     began = CanvasEvents(one.canvas_id, agent_id=OWNER, event_id=one.event_id).action("started", 1, one.named)
 
     def begin(whole: CanvasSnapshot) -> Change:
-        return Change(events=[began], is_mutation=False, step=Step(one))
+        return Change(events=[began], is_mutation=False, transition=Transition(one))
 
     await bench.database.canvases.change(OWNER, one.canvas_id, begin)
     return one
@@ -187,7 +187,7 @@ async def begun(bench: Bench, action_id: str) -> Execution:
 async def test_one_whose_run_was_never_started_has_failed(stage: Stage, bench: Bench) -> None:
     await begun(bench, "send")
     assert await stage.actions.tell_lost(["gone"]) == 1
-    assert (await over(stage)).status is Status.FAILED
+    assert (await over(stage)).status is ExecutionStatus.FAILED
     assert (await told(stage), await bench.queue.list_runs(THE_OWNER, None, [], None, 10)) == (
         ["started", "failed"],
         [],
@@ -201,7 +201,7 @@ async def test_one_that_only_sends_is_done_when_its_run_is_there(stage: Stage, b
     assert await stage.actions.tell_lost(["gone"]) == 1
     done = await over(stage)
     assert (done.status, done.answer) == (
-        Status.COMPLETED,
+        ExecutionStatus.COMPLETED,
         {"result": {"runId": run.run_id, "sessionKey": "agent:main:main"}},
     )
     assert await told(stage) == ["started", "finished"]
@@ -225,7 +225,7 @@ async def test_an_answer_that_is_there_is_taken_however_late_its_action_is_found
     await worked(bench, run)
     bench.clock.ahead += LEASE_SECONDS + 1
     await other.actions.once()
-    assert (await over(other)).status is Status.COMPLETED
+    assert (await over(other)).status is ExecutionStatus.COMPLETED
     assert await answers(other) == ["at last"]
 
 
@@ -246,7 +246,7 @@ async def test_an_answer_is_not_put_where_nobody_has_agreed_to(
     )
     bench.clock.ahead += LEASE_SECONDS + 1
     await other.actions.once()
-    assert (await over(other)).status is Status.FAILED
+    assert (await over(other)).status is ExecutionStatus.FAILED
     assert await told(other) == ["asked", "started", "failed"]
 
 

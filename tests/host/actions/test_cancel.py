@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.canvas.execution import Status
-from easel.core.principal import THE_OWNER, Kind, Principal
+from easel.core.canvas.execution import ExecutionStatus
+from easel.core.principal import THE_OWNER, PrincipalKind, Principal
 from easel.core.run.status import Status as RunStatus
 from easel.errors import Cancelled, ConfirmationOver, Forbidden, NotFound, NotRunning
-from easel.host.actions.request import Ask
+from easel.host.actions.request import ActionRequest
 from easel.ids import OWNER, UserId
 from tests.host.runs.workers import PATIENCE_SECONDS, soon
 from tests.host.stage import LEASE_SECONDS, Stage
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.host.conftest import Bench
 
-CI = Principal(OWNER, "ci", kind=Kind.SERVICE)
+CI = Principal(OWNER, "ci", kind=PrincipalKind.SERVICE)
 CONFIRM_SECONDS = 900.0  # as the stage has it
 
 
@@ -84,7 +84,7 @@ async def test_whoever_presses_stop_ends_it_and_whoever_waits_is_told(stage: Sta
     press, event_id = await started(stage, talker, request_id="r")
     talker.say("half done\n")
     answer = await cancel(stage, event_id)
-    assert (answer.status, answer.event_id, answer.revision) == (Status.FAILED, event_id, 1)
+    assert (answer.status, answer.event_id, answer.revision) == (ExecutionStatus.FAILED, event_id, 1)
     assert talker.outcomes == ["cancelled"], "when it is told, its tool is gone"
     with pytest.raises(Cancelled, match="owner stopped it") as problem:
         await press
@@ -97,7 +97,7 @@ async def test_whoever_presses_stop_ends_it_and_whoever_waits_is_told(stage: Sta
     with pytest.raises(Cancelled):
         await stage.press("go", request_id="r")
     [record] = await stage.actions.records(THE_OWNER, "c", before=None, limit=10)
-    assert record.status is Status.FAILED
+    assert record.status is ExecutionStatus.FAILED
     assert [one["eventId"] for one in await audited(stage, "canvas.cancelled")] == [event_id]
     assert [
         (one["status"], "owner stopped it" in one["problem"]) for one in await audited(stage, "canvas.action")
@@ -110,7 +110,7 @@ async def test_it_is_stopped_where_it_runs_when_somebody_stops_it_elsewhere(
 ) -> None:
     press, event_id = await started(stage, talker)
     await stage.actions.start()  # which hears the bell
-    assert (await cancel(other, event_id)).status is Status.FAILED
+    assert (await cancel(other, event_id)).status is ExecutionStatus.FAILED
     with pytest.raises(Cancelled):
         await asyncio.wait_for(press, PATIENCE_SECONDS)
     assert talker.outcomes == ["cancelled"]
@@ -169,7 +169,7 @@ async def test_of_its_own_end_and_many_stops_exactly_one_wins(bench: Bench) -> N
         if isinstance(how, BaseException):
             assert (type(how), len(won)) == (Cancelled, 1)
         else:
-            assert (how.status, won) == (Status.COMPLETED, [])
+            assert (how.status, won) == (ExecutionStatus.COMPLETED, [])
         canvas = (await stage.library.get(THE_OWNER, name)).canvas
         assert ("said" in canvas.state) == (not won)
         events = [event.type for event in await bench.database.canvases.events_after(f"owner/{name}", 0, 100)]
@@ -199,7 +199,7 @@ async def test_what_ends_by_itself_is_not_given_up_because_a_renewal_finds_it_en
     await stage.actions.once()
     let_go.set()
     answer = await asyncio.wait_for(press, PATIENCE_SECONDS)
-    assert (answer.status, answer.result) == (Status.COMPLETED, {"n": 1}), "with all that it gave"
+    assert (answer.status, answer.result) == (ExecutionStatus.COMPLETED, {"n": 1}), "with all that it gave"
     assert [one["status"] for one in await audited(stage, "canvas.action")] == ["completed"]
 
 
@@ -232,11 +232,11 @@ async def test_what_a_dead_instance_ran_can_be_stopped_at_once(
 @rule("RS-59")
 async def test_an_agent_stops_nothing_that_it_could_not_have_pressed(stage: Stage, talker: Talker) -> None:
     press, event_id = await started(stage, talker)
-    for kind in (Kind.AGENT, Kind.NODE):
+    for kind in (PrincipalKind.AGENT, PrincipalKind.NODE):
         with pytest.raises(Forbidden):
             await cancel(stage, event_id, Principal(OWNER, "agent", kind=kind))
     assert not press.done()
-    assert (await cancel(stage, event_id, Principal(OWNER, "ci", kind=Kind.SERVICE))).status is Status.FAILED
+    assert (await cancel(stage, event_id, Principal(OWNER, "ci", kind=PrincipalKind.SERVICE))).status is ExecutionStatus.FAILED
     with pytest.raises(Cancelled, match="ci stopped it"):
         await press
 
@@ -262,8 +262,8 @@ async def test_what_waits_for_a_person_is_refused_by_them(stage: Stage) -> None:
     with pytest.raises(Forbidden, match="by a person, or by whoever pressed it"):
         await cancel(stage, asked.event_id, CI)
     with pytest.raises(Forbidden, match="An agent presses no buttons"):
-        await cancel(stage, asked.event_id, Principal(OWNER, "agent", kind=Kind.AGENT))
-    assert (await cancel(stage, asked.event_id)).status is Status.REFUSED
+        await cancel(stage, asked.event_id, Principal(OWNER, "agent", kind=PrincipalKind.AGENT))
+    assert (await cancel(stage, asked.event_id)).status is ExecutionStatus.REFUSED
     with pytest.raises(NotRunning, match="it is refused"):
         await cancel(stage, asked.event_id)
     assert await ends(stage) == ["asked", "refused"]
@@ -271,13 +271,13 @@ async def test_what_waits_for_a_person_is_refused_by_them(stage: Stage) -> None:
 
 @rule("CV-22", "RS-59")
 async def test_a_program_withdraws_its_own_question_and_cannot_confirm_it(stage: Stage) -> None:
-    asked = await stage.actions.press(CI, Ask(canvas_id="c", action_id="ask", input={}, client_id="test"))
-    for who in (Principal(OWNER, "cd", kind=Kind.SERVICE), Principal(OWNER, "ci", kind=Kind.AGENT)):
+    asked = await stage.actions.execute(CI, ActionRequest(canvas_id="c", action_id="ask", input={}, client_id="test"))
+    for who in (Principal(OWNER, "cd", kind=PrincipalKind.SERVICE), Principal(OWNER, "ci", kind=PrincipalKind.AGENT)):
         with pytest.raises(Forbidden):
             await cancel(stage, asked.event_id, who)
     with pytest.raises(Forbidden):
         await stage.actions.confirm(CI, asked.event_id, "test", approve=True)
-    assert (await cancel(stage, asked.event_id, CI)).status is Status.REFUSED
+    assert (await cancel(stage, asked.event_id, CI)).status is ExecutionStatus.REFUSED
     assert await ends(stage) == ["asked", "refused"]
     [(_, told)] = await stage.log("canvas.action.refused")
     assert told["refusedBy"] == "ci"
@@ -300,7 +300,7 @@ async def test_a_stop_that_finds_the_question_just_confirmed_stops_what_runs(
         return found
 
     monkeypatch.setattr(bench.database.canvas_actions, "get", get_and_agree)
-    assert (await cancel(stage, asked.event_id)).status is Status.FAILED
+    assert (await cancel(stage, asked.event_id)).status is ExecutionStatus.FAILED
     with pytest.raises(Cancelled):
         await confirms[0]
     assert talker.outcomes == ["cancelled"]
@@ -320,7 +320,7 @@ async def test_a_question_whose_time_is_over_is_over_for_everybody_who_asks(
         if look == "cancel":
             with pytest.raises(NotRunning, match="it is refused"):
                 await cancel(stage, asked.event_id, canvas_id=name)
-        assert (await stage.press("ask", canvas_id=name, request_id="r")).status is Status.REFUSED, look
+        assert (await stage.press("ask", canvas_id=name, request_id="r")).status is ExecutionStatus.REFUSED, look
         events = [event.type for event in await bench.database.canvases.events_after(f"owner/{name}", 1, 100)]
         assert events == ["canvas.action.asked", "canvas.action.refused"]
     assert await stage.actions.once() == 0, "it is told once"
@@ -365,14 +365,14 @@ async def test_a_question_that_nobody_answers_is_over_when_its_time_is_and_is_to
     assert await stage.actions.once() == 0
     [record] = await stage.actions.records(THE_OWNER, "c", before=None, limit=10)
     assert (record.status, record.confirmed_by, record.ended_at is not None) == (
-        Status.REFUSED,
+        ExecutionStatus.REFUSED,
         None,
         True,
     ), "so it is pruned one day"
     assert await stage.actions.waiting(THE_OWNER, "c") == []
     with pytest.raises(ConfirmationOver):
         await stage.actions.confirm(THE_OWNER, asked.event_id, "test", approve=True)
-    assert (await stage.press("ask", request_id="r")).status is Status.REFUSED
+    assert (await stage.press("ask", request_id="r")).status is ExecutionStatus.REFUSED
     assert [(one["status"], one["problem"]) for one in await audited(stage, "canvas.action")] == [
         ("refused", "Nobody answered in time.")
     ]

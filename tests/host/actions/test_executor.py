@@ -13,7 +13,7 @@ from easel.core.tool.definition import ToolDefinition
 from easel.errors import ActionFailed, Cancelled, TimedOut, ToolFailed, TooMany, Unavailable
 from easel.host.actions import service as canvas_actions
 from easel.host.actions.deadlines import Deadlines
-from easel.host.actions.outcomes import Records
+from easel.host.actions.outcomes import RecordRetention
 from easel.host.metrics import OVERDUE
 from tests.host.runs.workers import PATIENCE_SECONDS, soon, until
 from tests.host.stage import Stage
@@ -181,14 +181,14 @@ async def test_records_that_are_old_go_all_of_them_in_one_round(bench: Bench) ->
     )
     for _ in range(26):
         await asyncio.gather(*(stage.press("set") for _ in range(20)))  # more than one statement takes
-    pruning = asyncio.create_task(Records(bench.database.canvas_actions, 1e-6).prune_forever())
+    pruning = asyncio.create_task(RecordRetention(bench.database.canvas_actions, 1e-6).prune_forever())
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while await stage.actions.records(THE_OWNER, "c", before=None, limit=1):  # noqa: ASYNC110 - the store tells nobody
                 await asyncio.sleep(0.01)
     finally:
         pruning.cancel()
-    for_ever = Records(bench.database.canvas_actions, 0)
+    for_ever = RecordRetention(bench.database.canvas_actions, 0)
     await stage.press("set")
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(for_ever.prune_forever(), 0.05)

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from easel.core.canvas.refresh import MAX_BACKOFF_MS, next_delay
-from easel.core.principal import THE_OWNER, Kind, Principal
+from easel.core.principal import THE_OWNER, PrincipalKind, Principal
 from easel.errors import BadInput
 from easel.host.canvases.views import NO_CONNECTION
 from tests.host.actions.refresh_jobs import (
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tests.host.conftest import Bench, TurnableClock
 
-AGENT = Principal(THE_OWNER.user_id, "agent", kind=Kind.AGENT)
+AGENT = Principal(THE_OWNER.user_id, "agent", kind=PrincipalKind.AGENT)
 
 
 @pytest_asyncio.fixture

@@ -14,10 +14,10 @@ from easel.core.token import TokenKind
 from easel.errors import NotSignedIn, Unavailable
 from easel.host.auth import revoked_sign_ins as sign_outs_module
 from easel.host.auth import sign_in as sign_in_module
-from easel.host.auth.revoked_sign_ins import SignOuts
+from easel.host.auth.revoked_sign_ins import RevokedSignIns
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.auth.tokens import Tokens
-from easel.stores.sqlite.bell import LocalBell
+from easel.stores.sqlite.bell import LocalNotifier
 from tests.host.runs.workers import PATIENCE_SECONDS, soon
 from tests.requirements import case
 
@@ -31,9 +31,9 @@ NOW = 1_800_000_000.0
 TOKEN = "the right token"
 
 
-def an_instance(bench: Bench, bell: LocalBell | None = None) -> SignIn:
+def an_instance(bench: Bench, bell: LocalNotifier | None = None) -> SignIn:
     """With its own bell it hears of nobody else, as when a ring is lost."""
-    sign_outs = SignOuts(bench.database.sign_ins, bell or LocalBell(), keep_seconds=COOKIE_SECONDS)
+    sign_outs = RevokedSignIns(bench.database.sign_ins, bell or LocalNotifier(), keep_seconds=COOKIE_SECONDS)
     return SignIn(TOKEN, bench.database.tokens, sign_outs)
 
 

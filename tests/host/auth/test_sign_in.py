@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.core.principal import THE_OWNER, Kind, Scope
+from easel.core.principal import THE_OWNER, PrincipalKind, Scope
 from easel.core.token import TokenKind
 from easel.errors import BadInput, NotFound, NotSignedIn
 from easel.host.auth import sign_in as sign_in_module
@@ -104,7 +104,7 @@ async def test_a_token_opens_as_what_it_was_made_for(door: SignIn, tokens: Token
     assert (who.user_id, who.name, who.kind, who.token_id) == (
         "owner",
         "mine",
-        Kind(kind.value),
+        PrincipalKind(kind.value),
         made.token_id,
     )
     assert who.scopes == (frozenset(Scope) if kind is TokenKind.USER else frozenset()), (

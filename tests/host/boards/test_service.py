@@ -10,10 +10,10 @@ import pytest
 import structlog.testing
 
 from easel.core.principal import THE_OWNER, Principal
-from easel.core.run.boards import Ask, Board, Limits
+from easel.core.run.boards import BoardWriteRequest, Board, BoardLimits
 from easel.core.run.run import ClaimLost
 from easel.core.run.status import Status
-from easel.core.stream.notifications import RunGrew
+from easel.core.stream.notifications import RunAppended
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadInput, NotFound, Unavailable
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from easel.core.stream.notifications import Ring
-    from easel.core.stream.payload_limit import Moved
+    from easel.core.stream.notifications import Notification
+    from easel.core.stream.payload_limit import OffloadedValue
     from tests.host.conftest import Bench, TurnableClock
 
-LIMITS = Limits(value_bytes=50_000, keys=20, run_bytes=200_000)
-WHITE = Ask(Board.WHITEBOARD, "plan", {"steps": 3}, "planner")
+LIMITS = BoardLimits(value_bytes=50_000, keys=20, run_bytes=200_000)
+WHITE = BoardWriteRequest(Board.WHITEBOARD, "plan", {"steps": 3}, "planner")
 
 
 @pytest.fixture
@@ -90,13 +90,13 @@ async def test_a_person_writes_in_the_name_of_who_is_signed_in(bench: Bench, boa
 
 
 async def test_a_write_rings_with_the_place_of_its_event(bench: Bench, boards: Boards):
-    heard: list[Ring] = []
+    heard: list[Notification] = []
     bench.database.bell.listen(heard.append)
     run_id = await bench.start("noop")
     written = await boards.write(THE_OWNER, run_id, WHITE)
 
     async def is_heard() -> bool:
-        return RunGrew(run_id, written.seq) in heard
+        return RunAppended(run_id, written.seq) in heard
 
     await until(is_heard)
 
@@ -116,7 +116,7 @@ async def test_the_whiteboard_is_read_alike_with_and_without_its_only_edge(bench
 async def test_a_blackboard_value_is_read_with_its_edge(bench: Bench, boards: Boards):
     run_id = await bench.start("noop")
     for edge_id in ("a-b", "b-c"):
-        await boards.write(THE_OWNER, run_id, Ask(Board.BLACKBOARD, "k", edge_id, "a", edge_id))
+        await boards.write(THE_OWNER, run_id, BoardWriteRequest(Board.BLACKBOARD, "k", edge_id, "a", edge_id))
     assert (await boards.read(OWNER, run_id, Board.BLACKBOARD, "k", "b-c")).value == '"b-c"'
     assert len(await boards.read_all(OWNER, run_id, Board.BLACKBOARD, None)) == 2
     assert len(await boards.read_all(OWNER, run_id, Board.BLACKBOARD, "a-b")) == 1
@@ -148,7 +148,7 @@ async def test_what_is_too_heavy_is_kept_and_its_marker_leads_to_the_exact_bytes
     pixels, text = "iVBORw0KGgoAAAANSUhEUgAA" * 400, "Plain words, and many of them. " * 300
     run_id = await bench.start("noop")
     await boards.write(
-        THE_OWNER, run_id, Ask(Board.WHITEBOARD, "shot", {"pixels": pixels, "text": text}, "camera")
+        THE_OWNER, run_id, BoardWriteRequest(Board.WHITEBOARD, "shot", {"pixels": pixels, "text": text}, "camera")
     )
 
     async def fetched(marker: dict[str, Any]) -> bytes:
@@ -176,7 +176,7 @@ async def test_what_is_too_heavy_is_kept_and_its_marker_leads_to_the_exact_bytes
 class AwayKeeper:
     """An object store that cannot be reached."""
 
-    async def keep(self, user_id: UserId, moved: Sequence[Moved]) -> None:
+    async def keep(self, user_id: UserId, moved: Sequence[OffloadedValue]) -> None:
         raise Unavailable(what="The object store")
 
     async def read(self, user_id: UserId, artifact_id: ArtifactId) -> bytes:
@@ -189,7 +189,7 @@ async def test_a_write_whose_heavy_part_cannot_be_kept_is_not_stored(bench: Benc
     run_id = await bench.start("noop")
     with pytest.raises(Unavailable):
         await boards.write(
-            THE_OWNER, run_id, Ask(Board.WHITEBOARD, "k", "iVBORw0KGgoAAAANSUhEUgAA" * 400, "n")
+            THE_OWNER, run_id, BoardWriteRequest(Board.WHITEBOARD, "k", "iVBORw0KGgoAAAANSUhEUgAA" * 400, "n")
         )
     assert await boards.read_all(OWNER, run_id, Board.WHITEBOARD, None) == []
     assert await bench.log(run_id) == []
@@ -304,7 +304,7 @@ async def test_an_agent_reads_a_heavy_value_whole(bench: Bench, boards: Boards):
     run_id = await bench.start(
         script(call("WhiteboardRead", key="k"), call("WhiteboardWrite", key="copy", value="$last.value"))
     )
-    await boards.write(THE_OWNER, run_id, Ask(Board.WHITEBOARD, "k", written, "camera"))
+    await boards.write(THE_OWNER, run_id, BoardWriteRequest(Board.WHITEBOARD, "k", written, "camera"))
     async with at_work(bench.worker(*board_tools(boards))):
         await ended(bench, run_id)
     stored, copy = await boards.read_all(OWNER, run_id, Board.WHITEBOARD, None)

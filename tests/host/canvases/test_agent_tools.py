@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.principal import THE_OWNER, Kind, Principal
+from easel.core.principal import THE_OWNER, PrincipalKind, Principal
 from easel.core.run.status import Status
 from easel.core.tool.context import ToolContext
 from easel.errors import BadInput, Forbidden, NotFound, RevisionConflict, ToolFailed
@@ -222,7 +222,7 @@ async def test_a_page_that_an_agent_writes_is_not_the_one_that_a_person_stands_f
     stage = Stage(bench, TestTool("touch", touch))
     action = {"kind": "tool.call", "tool": "touch", "confirm": "never"}
     await stage.create({"toolPolicy": {"allow": ["touch"]}, "actions": {"go": action}})
-    agent = Principal(THE_OWNER.user_id, "agent", kind=Kind.AGENT)
+    agent = Principal(THE_OWNER.user_id, "agent", kind=PrincipalKind.AGENT)
     page, path = b"<script>gsvCanvas.runAction('go')</script>", "assets/index.html"
     ways = [
         canvas(stage, "upsert", canvasId="c", assets={path: page.decode()}),

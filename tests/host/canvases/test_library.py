@@ -14,10 +14,10 @@ from easel.core.principal import THE_OWNER
 from easel.errors import BadInput, Damaged, NotFound, RevisionConflict, TooLarge, Unavailable
 from easel.host.canvases.assets import AssetLimits, CanvasAssets
 from easel.host.canvases.library import CanvasLibrary, Draft
-from easel.host.canvases.transactions import CanvasChanges
+from easel.host.canvases.transactions import CanvasTransactions
 from easel.host.canvases.views import NO_CONNECTION, CanvasViews
 from easel.host.tools.native import native_tools
-from easel.host.tools.registry import Toolbox
+from easel.host.tools.registry import ToolRegistry
 from easel.stores.blobs.store import open_blobs
 from tests.host.runs.workers import PATIENCE_SECONDS
 from tests.requirements import rule
@@ -34,14 +34,14 @@ class Studio:
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         store, self.blobs = bench.database.canvases, open_blobs(str(bench.database.path.parent / "blobs"))
-        self.changes = changes = CanvasChanges(store, self.blobs, bench.database.bell)
+        self.changes = changes = CanvasTransactions(store, self.blobs, bench.database.bell)
         self.assets = CanvasAssets(store, changes, self.blobs, AssetLimits(1_000, 3))
         self.library = CanvasLibrary(
             store,
             changes,
             self.assets,
             bench.artifacts,
-            Toolbox(native_tools(), audit=bench.audit, timeout_seconds=5, max_result_bytes=10_000),
+            ToolRegistry(native_tools(), audit=bench.audit, timeout_seconds=5, max_result_bytes=10_000),
             bell=bench.database.bell,
             audit=bench.audit,
             limits=SpecLimits(state_bytes=2_000),

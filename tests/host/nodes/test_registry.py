@@ -11,12 +11,12 @@ import pytest
 import pytest_asyncio
 
 from easel.core.principal import THE_OWNER
-from easel.core.stream.notifications import CallWaits, Ring
+from easel.core.stream.notifications import CallPending, Notification
 from easel.core.tool.call import Answer, NewCall
 from easel.core.tool.context import ToolContext
 from easel.core.tool.offer import OfferLimits
 from easel.errors import Forbidden, HostError, ToolFailed, TooMany, Unavailable
-from easel.host.nodes.registry import Arrival, NodeLimits, Nodes
+from easel.host.nodes.registry import NodeRegistration, NodeLimits, NodeRegistry
 from easel.ids import OWNER, CallId, new_call_id, new_connection_id
 from tests.host.runs.workers import PATIENCE_SECONDS, soon, until
 from tests.requirements import case, rule
@@ -111,12 +111,12 @@ def held(store: Any, name: str, *, is_done: bool) -> tuple[asyncio.Event, asynci
 class Instance:
     def __init__(self, bench: Bench, limits: NodeLimits = LIMITS) -> None:
         self.store: Any = Weather(bench.database.nodes)
-        self.nodes = Nodes(self.store, bench.artifacts, bench.database.bell, bench.audit, limits)
+        self.nodes = NodeRegistry(self.store, bench.artifacts, bench.database.bell, bench.audit, limits)
 
     async def connect(
         self, node_id: str = "laptop", tools: Any = TOOLS
-    ) -> tuple[ConnectedNode, Link, Arrival]:
-        link, arrival = Link(), Arrival(THE_OWNER, node_id, tools, new_connection_id(), "1", "test")
+    ) -> tuple[ConnectedNode, Link, NodeRegistration]:
+        link, arrival = Link(), NodeRegistration(THE_OWNER, node_id, tools, new_connection_id(), "1", "test")
         one = await self.nodes.enter(arrival, link)
         self.nodes.open(one)
         return one, link, arrival
@@ -172,7 +172,7 @@ async def test_a_call_finds_its_node_from_either_instance(
 
 async def test_a_node_is_not_asked_before_it_is_greeted(bench: Bench) -> None:
     here = Instance(bench)
-    link, arrival = Link(), Arrival(THE_OWNER, "laptop", TOOLS, new_connection_id())
+    link, arrival = Link(), NodeRegistration(THE_OWNER, "laptop", TOOLS, new_connection_id())
     one = await here.nodes.enter(arrival, link)
     assert await here.nodes.find(OWNER, "laptop__Echo") is None
     here.nodes.open(one)
@@ -188,7 +188,7 @@ async def test_one_that_was_refused_has_left_nothing_behind(pair: tuple[Instance
         await here.connect("four")
     with pytest.raises(Forbidden):
         await here.nodes.enter(
-            Arrival(replace(THE_OWNER, only_node="one"), "two", TOOLS, new_connection_id()), Link()
+            NodeRegistration(replace(THE_OWNER, only_node="one"), "two", TOOLS, new_connection_id()), Link()
         )
     assert await here.names() == await pair[1].names() == ["one__Echo", "three__Echo", "two__Echo"]
 
@@ -630,12 +630,12 @@ async def test_what_is_asked_of_a_node_before_it_was_greeted_is_taken_when_it_wa
     """It is known to others from the moment it is stored, and no poll comes to find it."""
     limits = replace(LIMITS, poll_seconds=600.0, seconds=1_800.0)
     here, there = Instance(bench, limits), Instance(bench, limits)
-    link, arrival = Link(), Arrival(THE_OWNER, "laptop", TOOLS, new_connection_id(), "1", "test")
+    link, arrival = Link(), NodeRegistration(THE_OWNER, "laptop", TOOLS, new_connection_id(), "1", "test")
     one = await here.nodes.enter(arrival, link)
-    rings: asyncio.Queue[Ring] = asyncio.Queue()
+    rings: asyncio.Queue[Notification] = asyncio.Queue()
     bench.database.bell.listen(rings.put_nowait)
     call = asyncio.create_task(there.use())
-    while not isinstance(await soon(rings.get()), CallWaits):
+    while not isinstance(await soon(rings.get()), CallPending):
         pass
     here.nodes.open(one)
     await answered(one, link)

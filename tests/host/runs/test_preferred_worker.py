@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from easel.core.principal import THE_OWNER
 from easel.core.run.status import Status
 from easel.core.stream.notifications import RunReady
-from easel.host.runs.preferred_worker import SHARED_LOOK_SECONDS, LeftToOthers
+from easel.host.runs.preferred_worker import SHARED_LOOK_SECONDS, PreferredWorkerDelay
 from easel.host.runs.worker import NEAR_TURNS
 from easel.ids import WorkerId
 from tests.host.runs.workers import PATIENCE_SECONDS, at_work, ended, script, until
@@ -247,7 +247,7 @@ async def test_every_run_is_looked_for_when_its_own_moment_is_over():
         if turn == 2:
             done.set()
 
-    others = LeftToOthers(0.1, look)
+    others = PreferredWorkerDelay(0.1, look)
     left_at = [loop.time()]
     others.leave(1)
     others.leave(1)

@@ -11,7 +11,7 @@ import pytest
 
 from easel.core.principal import THE_OWNER
 from easel.core.run.status import Status
-from easel.core.stream.notifications import RunGrew
+from easel.core.stream.notifications import RunAppended
 from easel.ids import OWNER, ArtifactId, SessionId
 from tests.host.conftest import TestTool
 from tests.host.runs.workers import PATIENCE_SECONDS, at_work, ended, script, soon, until
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from easel.core.run.conversation import Conversation, Part
-    from easel.core.stream.notifications import Ring
+    from easel.core.stream.notifications import Notification
     from easel.core.tool.definition import ToolDefinition
     from tests.host.conftest import Bench
 
@@ -45,12 +45,12 @@ async def test_a_noop_is_started_closed_and_done(bench: Bench):
 async def test_that_a_run_has_started_is_told_when_it_is_claimed_not_when_it_has_something_to_say(
     bench: Bench,
 ):
-    heard: list[Ring] = []
+    heard: list[Notification] = []
     bench.database.bell.listen(heard.append)
     run_id = await bench.start(script({"wait_ms": 60_000}))
 
     async def is_told() -> bool:
-        return RunGrew(run_id, 1) in heard
+        return RunAppended(run_id, 1) in heard
 
     async with at_work(bench.worker(drain_seconds=0.0)):
         await until(is_told)

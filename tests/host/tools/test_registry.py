@@ -10,7 +10,7 @@ from easel.core.principal import THE_OWNER
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import ToolFailed
-from easel.host.tools.registry import MAX_CONCURRENT_CHECKS, Toolbox
+from easel.host.tools.registry import MAX_CONCURRENT_CHECKS, ToolRegistry
 from tests.requirements import case
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class Offered:
         return len(args["list"])
 
 
-def box(bench: Bench, schema: Mapping[str, Any]) -> Toolbox:
-    return Toolbox([Offered(schema)], audit=bench.audit, timeout_seconds=5, max_result_bytes=10_000)
+def box(bench: Bench, schema: Mapping[str, Any]) -> ToolRegistry:
+    return ToolRegistry([Offered(schema)], audit=bench.audit, timeout_seconds=5, max_result_bytes=10_000)
 
 
 @case("R7")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from easel.core.audit.redaction import unfinished
 from easel.core.canvas.canvas import CanvasSnapshot, Change
 from easel.core.canvas.events import CanvasEvents
-from easel.core.canvas.execution import Execution, Status, Step
+from easel.core.canvas.execution import Execution, ExecutionStatus, Transition
 from easel.core.run.deltas import DELTA_BYTES, Flow
 from easel.core.stream.envelope import Envelope
 
@@ -115,9 +115,9 @@ def events_of(execution: Execution, revision: int, said: Sequence[Said]) -> Iter
 
 def saying(execution: Execution, said: Sequence[Said]) -> Callable[[CanvasSnapshot], Change]:
     """As long as it runs, and is run by whom it says: nothing is told after its end. The canvas itself stays as it is."""
-    step = Step(replace(execution, status=Status.RUNNING), out_of=Status.RUNNING)
+    step = Transition(replace(execution, status=ExecutionStatus.RUNNING), from_status=ExecutionStatus.RUNNING)
     return lambda whole: Change(
-        events=list(events_of(execution, whole.canvas.revision, said)), is_mutation=False, step=step
+        events=list(events_of(execution, whole.canvas.revision, said)), is_mutation=False, transition=step
     )
 
 

@@ -9,15 +9,15 @@ from dataclasses import replace
 
 from easel.core.canvas.canvas import CanvasSnapshot, Change
 from easel.core.canvas.events import CanvasEvents
-from easel.core.canvas.execution import Execution, Status, Step
-from easel.core.principal import Kind, Principal
+from easel.core.canvas.execution import Execution, ExecutionStatus, Transition
+from easel.core.principal import PrincipalKind, Principal
 
 NOBODY = "Nobody answered in time."
 
 
 def may_stop(who: Principal) -> bool:
     """Whoever may press a button. An agent presses none, so it stops nothing either; a node offers tools and nothing else. RS-59"""
-    return who.kind in (Kind.USER, Kind.SERVICE)
+    return who.kind in (PrincipalKind.USER, PrincipalKind.SERVICE)
 
 
 def may_withdraw(who: Principal, asked: Execution) -> bool:
@@ -29,12 +29,12 @@ def may_withdraw(who: Principal, asked: Execution) -> bool:
 
 def lapsed(execution: Execution, now_ms: int) -> Callable[[CanvasSnapshot], Change]:
     """A question that nobody answered: as if it had been refused, but by nobody. CV-22"""
-    over = replace(execution, status=Status.REFUSED)
+    over = replace(execution, status=ExecutionStatus.REFUSED)
     events = CanvasEvents(
         over.canvas_id, agent_id=over.user_id, event_id=over.event_id, node_id=over.action_id
     )
     told = {**over.named, "endedAt": now_ms, "reason": NOBODY}
-    step = Step(over, out_of=Status.ASKED)
+    step = Transition(over, from_status=ExecutionStatus.ASKED)
     return lambda whole: Change(
-        events=[events.action("refused", whole.canvas.revision, told)], is_mutation=False, step=step
+        events=[events.action("refused", whole.canvas.revision, told)], is_mutation=False, transition=step
     )

@@ -22,11 +22,11 @@ from easel.core.canvas.actions import (
 )
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, check_revision
 from easel.core.canvas.events import CanvasEvents
-from easel.core.canvas.execution import Awaited, Execution, Status, Step, Waiting
+from easel.core.canvas.execution import StartedRun, Execution, ExecutionStatus, Transition, PendingLimit
 from easel.core.canvas.spec import CanvasSpec, check_state_size
 from easel.core.principal import Principal
 from easel.core.stream.marker import is_marker
-from easel.core.stream.payload_limit import Moved, light_value
+from easel.core.stream.payload_limit import OffloadedValue, light_value
 from easel.core.tool.definition import ToolDefinition
 from easel.core.values.patch import Patch, applied, checked_patch, unchecked
 from easel.core.values.paths import SaveMode, check_saving, outcome, saved
@@ -48,11 +48,11 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class PendingReply:
     """What a session was sent by an instance that is gone: there is only its answer to wait for."""
 
     session_key: str
-    awaited: Awaited
+    awaited: StartedRun
 
 
 Work = ResolvedCall | Message | Patch  # what is to be done: all that an action's declaration has become
@@ -83,14 +83,14 @@ class Rules:
     floor: Confirm
     state_bytes: int
     told: Callable[[HostError], str] = str  # what of a problem may be told
-    waiting: Waiting | None = None  # how many may wait for a person
+    waiting: PendingLimit | None = None  # how many may wait for a person
     fetched: Mapping[ArtifactId, bytes] = field(
         default_factory=dict[ArtifactId, bytes]
     )  # of what `NeedsValues` asked for
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class StartedExecution:
     """An execution has begun: what becomes of the canvas, and what is still to be done for it. `moved` has to be kept before.
 
     With a `problem` it has failed already.
@@ -99,15 +99,15 @@ class Begun:
     change: Change
     execution: Execution
     action: Action
-    work: Work | Sent
-    moved: tuple[Moved, ...] = ()
+    work: Work | PendingReply
+    moved: tuple[OffloadedValue, ...] = ()
     problem: HostError | None = None
 
 
 # --- beginning ----------------------------------------------------------------------------------------------------------
 
 
-def pressed(whole: CanvasSnapshot, spec: CanvasSpec, press: Press, rules: Rules) -> Begun:
+def start_execution(whole: CanvasSnapshot, spec: CanvasSpec, press: Press, rules: Rules) -> StartedExecution:
     """Whether it may run, what exactly, and whether a person is asked first. The allowlist comes before any template. CV-40
 
     What may not run is refused, and nothing is told. What may, and cannot, has failed: that is told like any other failure. CV-42
@@ -124,7 +124,7 @@ def pressed(whole: CanvasSnapshot, spec: CanvasSpec, press: Press, rules: Rules)
         action_id=press.action_id,
         request_id=press.request_id,
         request_digest=press.request_digest,
-        status=Status.RUNNING,
+        status=ExecutionStatus.RUNNING,
         actor=press.actor,
         tool=action.tool if isinstance(action, CallTool) else None,
         owner_id=press.owner_id,
@@ -139,7 +139,7 @@ def pressed(whole: CanvasSnapshot, spec: CanvasSpec, press: Press, rules: Rules)
         return _impossible(canvas, execution, action, problem, press=press, rules=rules)
 
 
-def _begun(canvas: Canvas, execution: Execution, action: Action, press: Press, rules: Rules) -> Begun:
+def _begun(canvas: Canvas, execution: Execution, action: Action, press: Press, rules: Rules) -> StartedExecution:
     definition = definition_of(action, rules.definitions or {}) if isinstance(action, CallTool) else None
     work = _resolved(canvas, action, press, rules)
     _check_saving(canvas, action)
@@ -152,12 +152,12 @@ def _begun(canvas: Canvas, execution: Execution, action: Action, press: Press, r
         )
     if needs_consent(action, definition, floor=rules.floor, is_accepted=canvas.is_accepted):
         return _asked(canvas, execution, action, work, press=press, waits=rules.waiting)
-    return _started(canvas, Step(execution), action, work, press=press, state_bytes=rules.state_bytes)
+    return _started(canvas, Transition(execution), action, work, press=press, state_bytes=rules.state_bytes)
 
 
-def agreed(
+def approve_execution(
     whole: CanvasSnapshot, spec: CanvasSpec, execution: Execution, press: Press, rules: Rules
-) -> Begun:
+) -> StartedExecution:
     """A person agreed to exactly this. It runs as it was shown, if the canvas still allows what it is. X6"""
     canvas = whole.canvas
     action = spec.actions.get(execution.action_id)
@@ -178,9 +178,9 @@ def agreed(
             raise NeedsTools
         _check_same(execution.event_id, work, definition_of(action, rules.definitions))
     _check_saving(canvas, action)
-    running = replace(execution, status=Status.RUNNING, owner_id=press.owner_id, confirmed_by=press.who.name)
+    running = replace(execution, status=ExecutionStatus.RUNNING, owner_id=press.owner_id, confirmed_by=press.who.name)
     return _started(
-        canvas, Step(running, out_of=Status.ASKED), action, work, press=press, state_bytes=rules.state_bytes
+        canvas, Transition(running, from_status=ExecutionStatus.ASKED), action, work, press=press, state_bytes=rules.state_bytes
     )
 
 
@@ -199,51 +199,51 @@ def _check_same(event_id: str, work: Work, definition: ToolDefinition) -> None:
         )
 
 
-def refused(whole: CanvasSnapshot, execution: Execution, press: Press) -> Change:
+def reject_execution(whole: CanvasSnapshot, execution: Execution, press: Press) -> Change:
     """A person said no: nothing was done, and the canvas is as it was. CV-22"""
-    over = replace(execution, status=Status.REFUSED, owner_id=press.owner_id, confirmed_by=press.who.name)
+    over = replace(execution, status=ExecutionStatus.REFUSED, owner_id=press.owner_id, confirmed_by=press.who.name)
     told = {**over.named, "endedAt": press.now_ms, "refusedBy": press.who.name}
     return Change(
         events=[_events(over, press.who).action("refused", whole.canvas.revision, told)],
         is_mutation=False,
-        step=Step(over, out_of=Status.ASKED),
+        transition=Transition(over, from_status=ExecutionStatus.ASKED),
     )
 
 
 def _asked(
-    canvas: Canvas, execution: Execution, action: Action, work: Work, *, press: Press, waits: Waiting | None
-) -> Begun:
+    canvas: Canvas, execution: Execution, action: Action, work: Work, *, press: Press, waits: PendingLimit | None
+) -> StartedExecution:
     shown, moved = light_value(resolved_as_shown(work, action))
-    asked = replace(execution, status=Status.ASKED, resolved=shown, owner_id=None)
+    asked = replace(execution, status=ExecutionStatus.ASKED, resolved=shown, owner_id=None)
     told = {**asked.named, "confirmationId": asked.event_id, "askedAt": press.now_ms, "resolved": shown}
     event = _events(asked, press.who).action("asked", canvas.revision, told)
-    return Begun(
-        Change(events=[event], is_mutation=False, step=Step(asked, waits=waits)), asked, action, work, moved
+    return StartedExecution(
+        Change(events=[event], is_mutation=False, transition=Transition(asked, pending_limit=waits)), asked, action, work, moved
     )
 
 
 def _started(
-    canvas: Canvas, step: Step, action: Action, work: Work, *, press: Press, state_bytes: int
-) -> Begun:
+    canvas: Canvas, step: Transition, action: Action, work: Work, *, press: Press, state_bytes: int
+) -> StartedExecution:
     execution = step.execution
     events = _events(execution, press.who)
     told = {**execution.named, "startedAt": press.now_ms}
     started = events.action("started", canvas.revision, told)
     if not isinstance(work, tuple):
-        return Begun(Change(events=[started], is_mutation=False, step=step), execution, action, work)
+        return StartedExecution(Change(events=[started], is_mutation=False, transition=step), execution, action, work)
     # A patch of the state is all in one: there is nothing to wait for.
     done = applied(work, canvas.state, f"actions.{execution.action_id}.patch")
     check_state_size(done.state, state_bytes)
-    completed = replace(execution, status=Status.COMPLETED, answer={})
+    completed = replace(execution, status=ExecutionStatus.COMPLETED, answer={})
     revision = canvas.revision + bool(done.paths)
     ended = events.action("finished", revision, {**told, "endedAt": press.now_ms})
     updated = [events.updated(revision, done.paths)] if done.paths else []
-    return Begun(
+    return StartedExecution(
         Change(
             events=[started, *updated, ended],
             is_mutation=bool(done.paths),
             state=done.state if done.paths else None,
-            step=Step(completed, step.out_of),
+            transition=Transition(completed, step.from_status),
         ),
         completed,
         action,
@@ -253,16 +253,16 @@ def _started(
 
 def _impossible(
     canvas: Canvas, execution: Execution, action: Action, problem: HostError, *, press: Press, rules: Rules
-) -> Begun:
+) -> StartedExecution:
     """It came to its end where it began."""
     error = _error(problem, rules.told(problem))
-    over = replace(execution, status=Status.FAILED, answer={"error": error})
+    over = replace(execution, status=ExecutionStatus.FAILED, answer={"error": error})
     events = _events(over, press.who)
     told = {**over.named, "startedAt": press.now_ms}
     started = events.action("started", canvas.revision, told)
     ended = events.action("failed", canvas.revision, {**told, "endedAt": press.now_ms, "error": error})
-    return Begun(
-        Change(events=[started, ended], is_mutation=False, step=Step(over)), over, action, (), problem=problem
+    return StartedExecution(
+        Change(events=[started, ended], is_mutation=False, transition=Transition(over)), over, action, (), problem=problem
     )
 
 
@@ -291,7 +291,7 @@ def _kind(action: Action) -> type:
 # --- what a person is shown ---------------------------------------------------------------------------------------------
 
 
-def resolved_as_shown(work: Work | Sent, action: Action) -> dict[str, Any]:
+def resolved_as_shown(work: Work | PendingReply, action: Action) -> dict[str, Any]:
     """What is stored until somebody agrees, and what they are shown: one and the same. Where it works and what it writes is part of it."""
     match work:
         case ResolvedCall(tool, args, session_key):
@@ -311,7 +311,7 @@ def resolved_as_shown(work: Work | Sent, action: Action) -> dict[str, Any]:
                 "message": text,
                 **_saving_shown(action),
             }
-        case Sent():
+        case PendingReply():
             raise AssertionError("what was sent was agreed to before")
         case _:
             return {"kind": "state.patch", "patch": unchecked(work)}
@@ -341,14 +341,14 @@ def work_of(shown: Mapping[str, Any]) -> Work:
 
 
 def completed(
-    result: Any, begun: Begun, who: Principal, *, now_ms: int, state_bytes: int
-) -> tuple[Callable[[CanvasSnapshot], Change], tuple[Moved, ...]]:
+    result: Any, begun: StartedExecution, who: Principal, *, now_ms: int, state_bytes: int
+) -> tuple[Callable[[CanvasSnapshot], Change], tuple[OffloadedValue, ...]]:
     """How a result gets into the canvas, as the canvas is when it is there; what has to be kept before. CV-21, CV-39, RS-43"""
     light, moved = light_value(result)
     done = outcome(light, now_ms)
     # The record says how it went. What it gave lies in the state, if it was to be kept, and once more only where it can be asked for again.
     is_kept = begun.execution.request_id is not None
-    over = replace(begun.execution, status=Status.COMPLETED, answer={"result": light} if is_kept else {})
+    over = replace(begun.execution, status=ExecutionStatus.COMPLETED, answer={"result": light} if is_kept else {})
     events = _events(over, who)
     saving = None if isinstance(begun.action, PatchState) else begun.action.saving
     if (
@@ -367,7 +367,7 @@ def completed(
         canvas = whole.canvas
         if saving is None:
             return Change(
-                events=[events.action("finished", canvas.revision, told)], is_mutation=False, step=_end(over)
+                events=[events.action("finished", canvas.revision, told)], is_mutation=False, transition=_end(over)
             )
         after = saved(canvas.state, saving.path, saving.mode, done)
         check_state_size(after.state, state_bytes)
@@ -378,7 +378,7 @@ def completed(
                 events.action("finished", revision, {**told, "saveAs": ".".join(saving.path)}),
             ],
             state=after.state,
-            step=_end(over),
+            transition=_end(over),
         )
 
     return decide, moved if is_kept or saving is not None else ()
@@ -389,16 +389,16 @@ def failed(
 ) -> Callable[[CanvasSnapshot], Change]:
     """Told once, and nothing of it is stored in the state. CV-42"""
     error = _error(problem, message)
-    over = replace(execution, status=Status.FAILED, answer={"error": error})
+    over = replace(execution, status=ExecutionStatus.FAILED, answer={"error": error})
     event = _events(over, who)
     told = {**over.named, "endedAt": now_ms, "error": error}
     return lambda whole: Change(
-        events=[event.action("failed", whole.canvas.revision, told)], is_mutation=False, step=_end(over)
+        events=[event.action("failed", whole.canvas.revision, told)], is_mutation=False, transition=_end(over)
     )
 
 
-def _end(over: Execution) -> Step:
-    return Step(over, out_of=Status.RUNNING)
+def _end(over: Execution) -> Transition:
+    return Transition(over, from_status=ExecutionStatus.RUNNING)
 
 
 def _error(problem: HostError, message: str) -> dict[str, Any]:

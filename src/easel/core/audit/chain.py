@@ -18,7 +18,7 @@ _KNOWN = re.compile(r"([1-9][0-9]{0,18}):([0-9a-f]{64})")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChainPosition:
     """How far the chain goes, or was followed: the number and the hash of a record."""
 
     seq: int
@@ -28,7 +28,7 @@ class Place:
         return f"{self.seq}:{self.hash}"
 
 
-START = Place(0, "")
+START = ChainPosition(0, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Link:
 class End:
     """What the store says of its end, in one look: the head, if there is one, and the highest number of any record."""
 
-    head: Place | None
+    head: ChainPosition | None
     newest: int
 
 
@@ -64,19 +64,19 @@ def link_hash(previous: str, record: str) -> str:
     return hashlib.sha256(f"{previous}\n{record}".encode()).hexdigest()
 
 
-def chained(place: Place, entries: Iterable[Entry]) -> list[Link]:
+def chained(place: ChainPosition, entries: Iterable[Entry]) -> list[Link]:
     """The entries behind this place, in their order."""
     links: list[Link] = []
     for one in entries:
         record = one.at_place(place.seq + 1)
-        place = Place(place.seq + 1, link_hash(place.hash, record))
+        place = ChainPosition(place.seq + 1, link_hash(place.hash, record))
         links.append(
             Link(place.seq, one.user_id, one.at, one.storage_class.value, one.action, record, place.hash)
         )
     return links
 
 
-def follow(place: Place, links: Sequence[Link]) -> Place | Break:
+def follow(place: ChainPosition, links: Sequence[Link]) -> ChainPosition | Break:
     """As far as these links lead on from here; the first that does not is a break."""
     for link in links:
         expected = place.seq + 1
@@ -94,11 +94,11 @@ def follow(place: Place, links: Sequence[Link]) -> Place | Break:
                 link.seq,
                 f"Record {link.seq} was altered: its column {column} does not say what the record says.",
             )
-        place = Place(link.seq, link.hash)
+        place = ChainPosition(link.seq, link.hash)
     return place
 
 
-def check_end(place: Place, end: End) -> Break | None:
+def check_end(place: ChainPosition, end: End) -> Break | None:
     """A chain whose last records were cut off is sound by itself: only its head knows how long it was."""
     if end.head is None:
         return Break(
@@ -119,10 +119,10 @@ def check_end(place: Place, end: End) -> Break | None:
     return None
 
 
-def known_place(text: str) -> Place:
+def known_place(text: str) -> ChainPosition:
     """`SEQ:HASH`, as `easel audit verify` prints it."""
     if found := _KNOWN.fullmatch(text.strip()):
-        return Place(int(found[1]), found[2])
+        return ChainPosition(int(found[1]), found[2])
     raise BadInput(problem="A known place is SEQ:HASH, as an earlier `easel audit verify` printed it.")
 
 

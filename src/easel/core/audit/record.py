@@ -13,11 +13,11 @@ from typing import Any, cast
 import msgspec
 
 from easel.core.audit.redaction import HIDDEN, is_secret_name
-from easel.core.principal import Kind, Principal
+from easel.core.principal import PrincipalKind, Principal
 from easel.core.stream.envelope import Visibility
 from easel.core.stream.json_text import to_json
 from easel.core.stream.marker import MAY_BE_FORGED
-from easel.core.stream.payload_limit import LIMIT, Moved, light_event
+from easel.core.stream.payload_limit import LIMIT, OffloadedValue, light_event
 from easel.ids import UserId
 
 
@@ -67,7 +67,7 @@ ACTIONS: Mapping[str, StorageClass] = {
     "audit.overflowed": _OPS,
 }
 
-EASEL = Principal(UserId("easel"), "easel", kind=Kind.SERVICE)  # what the host does by itself
+EASEL = Principal(UserId("easel"), "easel", kind=PrincipalKind.SERVICE)  # what the host does by itself
 
 MAX_NAME_LENGTH = 200  # characters of a subject, of a name and of a key
 MAX_TEXT_LENGTHS = (
@@ -259,7 +259,7 @@ def _escaped(text: str) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)
 
 
-def _without_uri(value: Any, moved: tuple[Moved, ...]) -> Any:
+def _without_uri(value: Any, moved: tuple[OffloadedValue, ...]) -> Any:
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
         digests = {one.artifact_id.removeprefix("art_") for one in moved}

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from easel.core.session.session import is_session_key
-from easel.core.shell.template import is_shell, understood
+from easel.core.shell.template import is_shell, compile_template
 from easel.core.tool.definition import ToolDefinition
 from easel.core.validation import (
     check_members,
@@ -45,7 +45,7 @@ MAX_TIMEOUT_MS = 3_600_000
 _TOOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,299}")
 
 
-class Kind(StrEnum):
+class ActionKind(StrEnum):
     TOOL_CALL = "tool.call"
     SESSION_SEND = "session.send"
     STATE_PATCH = "state.patch"
@@ -110,9 +110,9 @@ Action = CallTool | SendMessage | PatchState
 _ALWAYS = frozenset({"kind", "confirm", "title", "description"})
 _SAVES = frozenset({"saveAs", "saveMode", "timeoutMs"})
 _KNOWN = {
-    Kind.TOOL_CALL: _ALWAYS | _SAVES | {"tool", "args", "missing", "allowOptions"},
-    Kind.SESSION_SEND: _ALWAYS | _SAVES | {"message", "sessionKey"},
-    Kind.STATE_PATCH: _ALWAYS | {"patch"},
+    ActionKind.TOOL_CALL: _ALWAYS | _SAVES | {"tool", "args", "missing", "allowOptions"},
+    ActionKind.SESSION_SEND: _ALWAYS | _SAVES | {"message", "sessionKey"},
+    ActionKind.STATE_PATCH: _ALWAYS | {"patch"},
 }
 
 
@@ -122,7 +122,7 @@ _KNOWN = {
 def checked_action(action_id: str, raw: Any) -> Action:
     at = f"actions.{checked_id(action_id, 'actions')}"
     given = checked_object(raw, at)
-    kind = checked_choice(given.get("kind"), Kind, f"{at}.kind")
+    kind = checked_choice(given.get("kind"), ActionKind, f"{at}.kind")
     check_members(given, _KNOWN[kind], at)
     confirm = checked_choice(given.get("confirm", Confirm.AUTO), Confirm, f"{at}.confirm")
     title = (
@@ -133,7 +133,7 @@ def checked_action(action_id: str, raw: Any) -> Action:
             given["description"], f"{at}.description", longest=MAX_DESCRIPTION_LENGTH, may_be_empty=True
         )
     match kind:
-        case Kind.TOOL_CALL:
+        case ActionKind.TOOL_CALL:
             if "tool" not in given:
                 refuse(f"{at}.tool", "is missing, and tool.call needs it.")
             args = checked_object(given.get("args", {}), f"{at}.args")
@@ -149,7 +149,7 @@ def checked_action(action_id: str, raw: Any) -> Action:
                 allows_options=checked_flag(given.get("allowOptions", False), f"{at}.allowOptions"),
                 title=title,
             )
-        case Kind.SESSION_SEND:
+        case ActionKind.SESSION_SEND:
             message = checked_text(given.get("message"), f"{at}.message", longest=MAX_MESSAGE_LENGTH)
             return SendMessage(
                 action_id=action_id,
@@ -162,7 +162,7 @@ def checked_action(action_id: str, raw: Any) -> Action:
                 timeout_ms=_timeout(given, at),
                 title=title,
             )
-        case Kind.STATE_PATCH:
+        case ActionKind.STATE_PATCH:
             if "patch" not in given:
                 refuse(f"{at}.patch", "is missing, and state.patch needs it.")
             return PatchState(
@@ -245,7 +245,7 @@ def resolved_call(
         if not is_shell(definition.schema, path):
             return None
         at = place_of_argument(action.action_id, path)
-        command = understood(template, at, allows_options=action.allows_options)
+        command = compile_template(template, at, allows_options=action.allows_options)
         return command.filled(
             filler.texts(template), at, missing_is_empty=action.missing is WhenMissing.EMPTY
         )

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from easel.core.canvas.assets import Asset
-from easel.core.canvas.execution import Step
+from easel.core.canvas.execution import Transition
 from easel.core.canvas.refresh import Failing
 from easel.core.canvas.spec import Refresh
 from easel.core.session.session import is_session_key
@@ -105,7 +105,7 @@ class Change:
     removed: Sequence[str] = ()  # paths
     opened: View | None = None
     closed: Sequence[str] = ()  # views
-    step: Step | None = None  # of an action's execution
+    transition: Transition | None = None  # of an action's execution
     refreshes: Sequence[Refresh] | None = None  # what runs by itself from now on, where the spec changes
     is_accepted: bool | None = None  # whether a person stands for the spec
 

@@ -14,12 +14,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from easel.core.principal import Kind, Principal
+from easel.core.principal import PrincipalKind, Principal
 from easel.errors import TooMany
 from easel.ids import CanvasId, RunId, UserId
 
 
-class Status(StrEnum):
+class ExecutionStatus(StrEnum):
     ASKED = "asked"  # a person has to agree first
     RUNNING = "running"
     COMPLETED = "completed"
@@ -27,8 +27,8 @@ class Status(StrEnum):
     REFUSED = "refused"  # by the person who was asked
 
     @property
-    def is_over(self) -> bool:
-        return self in (Status.COMPLETED, Status.FAILED, Status.REFUSED)
+    def is_terminal(self) -> bool:
+        return self in (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.REFUSED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Execution:
     canvas_id: CanvasId
     event_id: str
     action_id: str
-    status: Status
+    status: ExecutionStatus
     actor: Mapping[str, Any]
     request_id: str | None = None
     request_digest: str | None = None  # of what that request asks for
@@ -61,7 +61,7 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True)
-class Awaited:
+class StartedRun:
     """The run that an execution has started, and how many seconds ago that began."""
 
     run_id: RunId
@@ -69,35 +69,35 @@ class Awaited:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingLimit:
     """How many executions of one canvas may wait for a person at once, and how long each of them does."""
 
-    most: int
+    max_count: int
     seconds: float
 
     def check(self, waiting: int) -> None:
         """A page that asks and asks does not bury what a person has to look at."""
-        if waiting >= self.most:
-            raise TooMany(what="actions of this canvas that wait for a person", limit=self.most)
+        if waiting >= self.max_count:
+            raise TooMany(what="actions of this canvas that wait for a person", limit=self.max_count)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Transition:
     """What a change of a canvas does to one of its executions: it begins, or leaves the status `out_of`.
 
     One that begins to wait for a person does so only while there is room among those that `waits` counts.
     """
 
     execution: Execution
-    out_of: Status | None = None
-    waits: Waiting | None = None
+    from_status: ExecutionStatus | None = None
+    pending_limit: PendingLimit | None = None
 
 
-class Repeated(Exception):
+class DuplicateRequest(Exception):
     """There is an execution of this request already: nothing was stored."""
 
 
-class Overtaken(Exception):
+class StaleTransition(Exception):
     """The execution is no longer where this step leads out of: nothing was stored."""
 
 
@@ -114,4 +114,4 @@ def actor_of(who: Principal, client_id: str, trigger: str) -> dict[str, str]:
 
 def may_confirm(who: Principal) -> bool:
     """A person, and nobody else: an agent never agrees to what it asked for. RS-59"""
-    return who.kind is Kind.USER
+    return who.kind is PrincipalKind.USER

@@ -14,7 +14,7 @@ from typing import Any
 from easel.core.run.status import Status, is_terminal
 from easel.core.stream.envelope import Envelope, Provenance, seal
 from easel.core.stream.json_text import to_json
-from easel.core.stream.payload_limit import Moved, light_value, mentioned
+from easel.core.stream.payload_limit import OffloadedValue, light_value, mentioned
 from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.errors import BadInput, BoardFull, RunFinished, TooLarge, VersionConflict
 from easel.ids import ArtifactId, RunId, UserId
@@ -35,7 +35,7 @@ LAST_VERSION = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BoardKey:
     board: Board
     edge_id: str
     key: str
@@ -46,8 +46,8 @@ class Place:
         return None if self.board is Board.WHITEBOARD else self.edge_id
 
 
-def place(board: Board, key: str, edge_id: str | None) -> Place:
-    return Place(board, edge_of(board, edge_id), checked_name("key", key))
+def place(board: Board, key: str, edge_id: str | None) -> BoardKey:
+    return BoardKey(board, edge_of(board, edge_id), checked_name("key", key))
 
 
 def edge_of(board: Board, edge_id: str | None) -> str:
@@ -75,7 +75,7 @@ def checked_name(what: str, name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class BoardWriteRequest:
     """A write as its author asks for it. Who that is, and in which run, is not the author's to say. CC-17"""
 
     board: Board
@@ -87,7 +87,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BoardLimits:
     value_bytes: int
     keys: int  # of a run, on both boards
     run_bytes: int  # of all values of a run
@@ -107,7 +107,7 @@ class Found:
 class BoardValue:
     """A value as it stands; `value` is JSON."""
 
-    place: Place
+    place: BoardKey
     value: str
     version: int
     agent_id: str
@@ -139,14 +139,14 @@ class BoardWrite:
 
     user_id: UserId
     run_id: RunId
-    place: Place
+    place: BoardKey
     value: str
     agent_id: str
     node_id: str
     expected_version: int | None
-    limits: Limits
+    limits: BoardLimits
     events: tuple[Envelope, ...]
-    moved: tuple[Moved, ...]
+    moved: tuple[OffloadedValue, ...]
     refers_to: frozenset[ArtifactId]
 
     @property
@@ -171,7 +171,7 @@ class BoardWrite:
         return found.version + 1
 
 
-def prepare(ask: Ask, limits: Limits, *, user_id: UserId, run_id: RunId, agent_id: str) -> BoardWrite:
+def prepare(ask: BoardWriteRequest, limits: BoardLimits, *, user_id: UserId, run_id: RunId, agent_id: str) -> BoardWrite:
     """Checks all that can be checked before the run is looked at. CC-16, CC-18, CC-19"""
     at = place(ask.board, ask.key, ask.edge_id)
     node_id = checked_name("source_node_id", ask.node_id)

@@ -6,7 +6,7 @@ from typing import Any
 
 from easel.core.stream.envelope import Envelope, Provenance, seal
 from easel.core.stream.json_text import to_json
-from easel.core.stream.payload_limit import Moved, light_value, mentioned
+from easel.core.stream.payload_limit import OffloadedValue, light_value, mentioned
 from easel.ids import ArtifactId, MessageId, RunId, asked_id
 
 
@@ -19,7 +19,7 @@ class Message:
 
     message_id: MessageId
     content: str
-    moved: tuple[Moved, ...] = ()
+    moved: tuple[OffloadedValue, ...] = ()
     refers_to: frozenset[ArtifactId] = frozenset()
     event: Envelope | None = None
     moved_text: ArtifactId | None = None  # where the text is, if it was moved

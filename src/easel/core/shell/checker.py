@@ -27,7 +27,7 @@ from easel.core.shell.programs import (
 )
 
 
-class Law:
+class TemplateChecker:
     """Holds a script to the law, or refuses it."""
 
     def __init__(self, script: Script) -> None:

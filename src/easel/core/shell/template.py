@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
-from easel.core.shell.checker import Law
+from easel.core.shell.checker import TemplateChecker
 from easel.core.shell.lexer import HOLE, SAFE, Hole, Quote, Word
 from easel.core.shell.parser import Script
 from easel.core.tool.definition import X_SHELL
@@ -39,7 +39,7 @@ _HALF_PAIRS = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Slot:
     """Where a value goes, and what of its word comes before it: text, or the number of another placeholder."""
 
     quote: Quote
@@ -52,7 +52,7 @@ class ShellTemplate:
     """A command that was understood; only `understood` makes one."""
 
     template: Template
-    places: tuple[Place, ...]
+    places: tuple[Slot, ...]
     allows_options: bool
 
     def filled(self, texts: Sequence[str | None], at: str, *, missing_is_empty: bool) -> str:
@@ -70,7 +70,7 @@ class ShellTemplate:
         written = iter([_written(place, value) for place, value in zip(self.places, values, strict=True)])
         return "".join(part if isinstance(part, str) else next(written) for part in self.template.parts)
 
-    def _check(self, name: Placeholder, place: Place, value: str, values: Sequence[str], at: str) -> None:
+    def _check(self, name: Placeholder, place: Slot, value: str, values: Sequence[str], at: str) -> None:
         if "\0" in value or _HALF_PAIRS.search(value):
             raise BadInput(problem=f"{at}: the value of {name} has a character that no command can hold.")
         before = "".join(piece if isinstance(piece, str) else values[piece] for piece in place.before)
@@ -84,7 +84,7 @@ class ShellTemplate:
             )
 
 
-def _written(place: Place, value: str) -> str:
+def _written(place: Slot, value: str) -> str:
     match place.quote:
         case Quote.SINGLE:
             return value.replace("'", "'\\''")
@@ -103,7 +103,7 @@ def _single_quoted(value: str) -> str:
 # --- understanding ------------------------------------------------------------------------------------------------------
 
 
-def understood(template: Template, at: str, *, allows_options: bool = False) -> ShellTemplate:
+def compile_template(template: Template, at: str, *, allows_options: bool = False) -> ShellTemplate:
     """Refuses a template in which a value could become more than data, and says where. RS-16"""
     try:
         return _understood(template, allows_options)
@@ -124,7 +124,7 @@ def _understood(template: Template, allows_options: bool) -> ShellTemplate:
         )
     names = [str(name) for name in template.placeholders]
     script = Script("".join(part if isinstance(part, str) else HOLE for part in template.parts), names)
-    law = Law(script)
+    law = TemplateChecker(script)
     law.check()
     places = {
         hole.number: _place(word, hole, is_assignment=law.is_assignment(word))
@@ -148,10 +148,10 @@ def _holes(script: Script) -> Iterator[tuple[Word, Hole]]:
     yield from ((word, hole) for word in script.compared for hole in word.holes)
 
 
-def _place(word: Word, hole: Hole, *, is_assignment: bool) -> Place:
+def _place(word: Word, hole: Hole, *, is_assignment: bool) -> Slot:
     start = word.value_from if is_assignment else 0
     before = word.pieces[start : word.pieces.index(hole.number)]
-    return Place(hole.quote, hole.is_glued, tuple(piece for piece in before if piece is not None))
+    return Slot(hole.quote, hole.is_glued, tuple(piece for piece in before if piece is not None))
 
 
 # --- which arguments a shell reads --------------------------------------------------------------------------------------

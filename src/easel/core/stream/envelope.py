@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from easel.core.stream.json_text import to_json
-from easel.core.stream.payload_limit import Moved, lightened, mentioned
+from easel.core.stream.payload_limit import OffloadedValue, lightened, mentioned
 from easel.errors import BadInput
 from easel.ids import ArtifactId
 
@@ -90,7 +90,7 @@ class Envelope(
     visibility: Visibility
     data: Mapping[str, Any]
     json: str
-    moved: tuple[Moved, ...] = ()
+    moved: tuple[OffloadedValue, ...] = ()
     refers_to: frozenset[ArtifactId] = frozenset()
 
     @property

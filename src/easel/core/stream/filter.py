@@ -7,7 +7,7 @@ from easel.core.stream.log import LoggedEvent
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class EventFilter:
     """Some streams, and the internal events in them only for whoever may and wants to. System events are never shown."""
 
     streams: frozenset[Stream]
@@ -23,11 +23,11 @@ class View:
             self.sees_internal and event.visibility is Visibility.INTERNAL
         )
 
-    def with_internal(self) -> "View":
-        return View(self.streams, sees_internal=True)
+    def with_internal(self) -> "EventFilter":
+        return EventFilter(self.streams, sees_internal=True)
 
 
-WHOLE_RUN = View(frozenset({Stream.NARRATIVE, Stream.STATE}))
-CHAT = View(frozenset({Stream.NARRATIVE}))
-RUN_STATE = View(frozenset({Stream.STATE}))
-CANVAS = View(frozenset({Stream.VISUALS}))
+WHOLE_RUN = EventFilter(frozenset({Stream.NARRATIVE, Stream.STATE}))
+CHAT = EventFilter(frozenset({Stream.NARRATIVE}))
+RUN_STATE = EventFilter(frozenset({Stream.STATE}))
+CANVAS = EventFilter(frozenset({Stream.VISUALS}))

@@ -36,7 +36,7 @@ from_bytes = msgspec.json.Decoder().decode
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class OffloadedValue:
     """A value that was taken out, as the artifact that it becomes."""
 
     artifact_id: ArtifactId
@@ -44,15 +44,15 @@ class Moved:
     media_type: str = "text/plain; charset=utf-8"
 
 
-def move(value: Any) -> tuple[dict[str, Any], Moved]:
+def move(value: Any) -> tuple[dict[str, Any], OffloadedValue]:
     """The marker for a value, and the exact bytes it speaks of: a string's own, any other value's compact JSON."""
     is_text = isinstance(value, str)
     content = value.encode() if is_text else to_bytes(value)
     digest = hashlib.sha256(content).hexdigest()
     moved = (
-        Moved(artifact_id(digest), content)
+        OffloadedValue(artifact_id(digest), content)
         if is_text
-        else Moved(artifact_id(digest), content, "application/json")
+        else OffloadedValue(artifact_id(digest), content, "application/json")
     )
     uri = SERVED_AT + moved.artifact_id + ("" if is_text else _AS_JSON)
     return {REDACTED: True, "original_size": len(content), "sha256": digest, "uri": uri}, moved
@@ -170,7 +170,7 @@ _ARTIFACT_IN_BYTES = re.compile(_ARTIFACT.pattern.encode())
 _NONE: frozenset[ArtifactId] = frozenset()
 
 
-def mentioned(text: str, moved: tuple[Moved, ...] = ()) -> frozenset[ArtifactId]:
+def mentioned(text: str, moved: tuple[OffloadedValue, ...] = ()) -> frozenset[ArtifactId]:
     """Every artifact that an encoded event speaks of, in what was moved out of it too: whoever reads it whole will follow them."""
     found = frozenset(map(ArtifactId, _ARTIFACT.findall(text))) if "art_" in text else _NONE
     for one in moved:

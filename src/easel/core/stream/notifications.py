@@ -6,7 +6,7 @@ from easel.ids import CallId, RunId, WorkerId
 
 
 @dataclass(frozen=True, slots=True)
-class RunGrew:
+class RunAppended:
     run_id: RunId
     seq: int
 
@@ -16,19 +16,19 @@ class RunGrew:
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadGrew:
+class ThreadAppended:
     key: str  # `owned(user_id, session_id)`
     seq: int
 
 
 @dataclass(frozen=True, slots=True)
-class CanvasGrew:
+class CanvasAppended:
     key: str  # `owned(user_id, canvas_id)`
     seq: int
 
 
 @dataclass(frozen=True, slots=True)
-class LogGone:
+class LogDeleted:
     """A log was deleted; `what` is its kind, since a session and a canvas may have the same name."""
 
     what: str
@@ -44,7 +44,7 @@ class RunReady:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelAsked:
+class CancelRequested:
     run_id: RunId
 
 
@@ -57,7 +57,7 @@ class NodeChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class CallWaits:
+class CallPending:
     """Something is asked of this connection, or is not wanted any more."""
 
     connection_id: str
@@ -80,35 +80,35 @@ class ActionStopped:
     event_id: str
 
 
-Grew = RunGrew | ThreadGrew | CanvasGrew
-Ring = (
+Grew = RunAppended | ThreadAppended | CanvasAppended
+Notification = (
     Grew
-    | LogGone
+    | LogDeleted
     | RunReady
-    | CancelAsked
+    | CancelRequested
     | NodeChanged
-    | CallWaits
+    | CallPending
     | CallAnswered
     | SignedOut
     | ActionStopped
 )
 
-_LETTERS: dict[type[Grew], str] = {RunGrew: "g", ThreadGrew: "t", CanvasGrew: "v"}
+_LETTERS: dict[type[Grew], str] = {RunAppended: "g", ThreadAppended: "t", CanvasAppended: "v"}
 
 
-def to_text(ring: Ring) -> str:
+def to_text(ring: Notification) -> str:
     match ring:
-        case RunGrew() | ThreadGrew() | CanvasGrew():
+        case RunAppended() | ThreadAppended() | CanvasAppended():
             return f"{_LETTERS[type(ring)]}{ring.seq}.{ring.key}"
-        case LogGone(what, key):
+        case LogDeleted(what, key):
             return f"x{what}.{key}"
         case RunReady(anywhere, prefers):
             return ("a" if anywhere else "q") + (prefers or "")
-        case CancelAsked(run_id):
+        case CancelRequested(run_id):
             return f"c{run_id}"
         case NodeChanged(key, connection_id):
             return f"n{connection_id}.{key}"
-        case CallWaits(connection_id):
+        case CallPending(connection_id):
             return f"w{connection_id}"
         case CallAnswered(call_id):
             return f"r{call_id}"
@@ -118,7 +118,7 @@ def to_text(ring: Ring) -> str:
             return f"o{sign_in_id}"
 
 
-def from_text(text: str) -> Ring | None:
+def from_text(text: str) -> Notification | None:
     """None for what a newer instance may say and we do not know."""
     kind, rest = text[:1], text[1:]
     if kind in ("g", "t", "v"):
@@ -126,24 +126,24 @@ def from_text(text: str) -> Ring | None:
         if not seq.isdigit():
             return None
         return (
-            RunGrew(RunId(key), int(seq))
+            RunAppended(RunId(key), int(seq))
             if kind == "g"
-            else ThreadGrew(key, int(seq))
+            else ThreadAppended(key, int(seq))
             if kind == "t"
-            else CanvasGrew(key, int(seq))
+            else CanvasAppended(key, int(seq))
         )
     if kind in ("q", "a"):
         return RunReady(kind == "a", WorkerId(rest) if rest else None)
     if kind == "c":
-        return CancelAsked(RunId(rest))
+        return CancelRequested(RunId(rest))
     if kind == "x":
         what, _, key = rest.partition(".")
-        return LogGone(what, key)
+        return LogDeleted(what, key)
     if kind == "n":
         connection_id, _, key = rest.partition(".")
         return NodeChanged(key, connection_id)
     if kind in ("w", "r"):
-        return CallWaits(rest) if kind == "w" else CallAnswered(CallId(rest))
+        return CallPending(rest) if kind == "w" else CallAnswered(CallId(rest))
     if kind in ("o", "s"):
         return SignedOut(rest) if kind == "o" else ActionStopped(rest)
     return None

@@ -15,7 +15,7 @@ from easel.core.stream.marker import (
     LIMIT,
     MAY_BE_FORGED,
     MIN_MARKER_BYTES,
-    Moved,
+    OffloadedValue,
     escaped_key,
     from_bytes,
     marker_size,
@@ -27,16 +27,16 @@ from easel.core.stream.marker import (
 )
 from easel.core.stream.weight import added_by_storing, added_to_number
 
-__all__ = ["LIMIT", "Moved", "light_event", "light_value", "lightened", "markers_in", "mentioned", "restored"]
+__all__ = ["LIMIT", "OffloadedValue", "light_event", "light_value", "lightened", "markers_in", "mentioned", "restored"]
 
 
-def light_event(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[Moved, ...]]:
+def light_event(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[OffloadedValue, ...]]:
     """The data of an event in at most LIMIT bytes of JSON, and what had to be moved for it."""
     light, _, moved = lightened(data)
     return light, moved
 
 
-def lightened(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, tuple[Moved, ...]]:
+def lightened(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, tuple[OffloadedValue, ...]]:
     """`light_event` together with the JSON of what it gives, so that an ordinary event is encoded once."""
     text = to_json(data)
     if _is_light(text):
@@ -47,7 +47,7 @@ def lightened(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, tuple[Mo
     return light, to_json(light), moved
 
 
-def light_value(value: Any) -> tuple[Any, tuple[Moved, ...]]:
+def light_value(value: Any) -> tuple[Any, tuple[OffloadedValue, ...]]:
     """A value of a message, a board or a canvas: without Base64 over LIMIT, and else whole, however long it is."""
     if isinstance(value, str) and not holds_encoded(value):
         return value, ()
@@ -268,9 +268,9 @@ def _parts(value: Any) -> Iterable[tuple[_Key, Any]]:
     )
 
 
-def _rebuilt(value: Any, moving: Set[_Place]) -> tuple[Any, tuple[Moved, ...]]:
+def _rebuilt(value: Any, moving: Set[_Place]) -> tuple[Any, tuple[OffloadedValue, ...]]:
     """The value with markers in the places of what moves, and with the keys of forged ones escaped; and what was moved."""
-    artifacts: dict[str, Moved] = {}
+    artifacts: dict[str, OffloadedValue] = {}
 
     def light(item: Any, place: _Place) -> Any:
         if place in moving:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from easel.core.principal import Kind, Principal
+from easel.core.principal import PrincipalKind, Principal
 from easel.core.run.run import Claim
 from easel.core.session.session import key_of
 from easel.errors import NotInRun
@@ -47,4 +47,4 @@ class ToolContext:
 
     @classmethod
     def of_run(cls, claim: Claim) -> "ToolContext":
-        return cls(Principal(claim.user_id, "agent", kind=Kind.AGENT), key_of(claim.session_id), claim)
+        return cls(Principal(claim.user_id, "agent", kind=PrincipalKind.AGENT), key_of(claim.session_id), claim)

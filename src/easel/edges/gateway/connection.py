@@ -12,7 +12,7 @@ import structlog
 from msgspec import Meta, Struct
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from easel.core.principal import NOBODY, Kind, Principal
+from easel.core.principal import NOBODY, PrincipalKind, Principal
 from easel.core.stream.filter import CANVAS
 from easel.core.stream.log import LAST_CURSOR
 from easel.edges.errors import CONNECTION
@@ -43,8 +43,8 @@ from easel.errors import (
     TooMany,
 )
 from easel.host.metrics import STALLED
-from easel.host.nodes.registry import Arrival
-from easel.host.services import Host
+from easel.host.nodes.registry import NodeRegistration
+from easel.host.services import Services
 from easel.host.streams import Subscription
 from easel.ids import new_connection_id, new_reference
 
@@ -93,7 +93,7 @@ class Registry(Protocol):
 
 class Connection:
     def __init__(
-        self, host: Host, socket: WebSocket, who: Principal, limits: Limits, registry: Registry
+        self, host: Services, socket: WebSocket, who: Principal, limits: Limits, registry: Registry
     ) -> None:
         self.id = new_connection_id()
         self.who = NOBODY
@@ -108,7 +108,7 @@ class Connection:
         self._sending = asyncio.Lock()
         self._over = asyncio.Event()
         self._node: NodeSide | None = None  # in node mode
-        self._arrival: Arrival | None = None
+        self._arrival: NodeRegistration | None = None
         self._stop_watching: Callable[[], None] | None = None
         self._goodbye: asyncio.Task[None] | None = None
 
@@ -242,7 +242,7 @@ class Connection:
     async def _connect_node(self, id_: str, wanted: Connect, who: Principal) -> None:
         """Whoever connects as a node is one and nothing more, whatever their token could do elsewhere."""
         limits, client = self._limits, wanted.client
-        arrival = Arrival(who, client.id, wanted.tools, self.id, client.version, client.platform)
+        arrival = NodeRegistration(who, client.id, wanted.tools, self.id, client.version, client.platform)
         side = NodeSide(self._send, lambda: self.close(DONE, REPLACED))
         self._arrival = arrival  # from here on it may be known to others, so it has to leave
         try:
@@ -251,7 +251,7 @@ class Connection:
             self._arrival = None
             raise
         self.who, self.client_id, self._node = (
-            replace(who, kind=Kind.NODE, scopes=frozenset()),
+            replace(who, kind=PrincipalKind.NODE, scopes=frozenset()),
             client.id,
             side,
         )

@@ -8,7 +8,7 @@ from starlette.websockets import WebSocket
 from easel.core.principal import Principal
 from easel.edges.gateway.connection import DONE, REPLACED, Connection
 from easel.errors import TooMany, Unavailable
-from easel.host.services import Host
+from easel.host.services import Services
 
 PATH = "/ws"
 SAYS = "The canvas control plane: requests and answers, and the events of the canvases that a client subscribes to."
@@ -30,7 +30,7 @@ class GatewayLimits:
 
 
 class Gateway:
-    def __init__(self, host: Host, limits: GatewayLimits) -> None:
+    def __init__(self, host: Services, limits: GatewayLimits) -> None:
         self._host = host
         self._limits = limits
         self._open: set[Connection] = set()

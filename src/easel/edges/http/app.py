@@ -42,7 +42,7 @@ from easel.errors import (
     WrongHost,
 )
 from easel.host.metrics import REQUEST_SECONDS, REQUESTS
-from easel.host.services import Host
+from easel.host.services import Services
 from easel.ids import new_reference
 
 SAFE_HEADERS = (
@@ -78,7 +78,7 @@ class EdgeSettings:
 class HttpEdge:
     def __init__(
         self,
-        host: Host,
+        host: Services,
         settings: EdgeSettings,
         rows: Sequence[Row] = ROUTES,
         sockets: Sequence[SocketRow] = SOCKETS,

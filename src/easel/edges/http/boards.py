@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from starlette.responses import Response
 
-from easel.core.run.boards import LAST_VERSION, Ask, Board, BoardValue
+from easel.core.run.boards import LAST_VERSION, BoardWriteRequest, Board, BoardValue
 from easel.edges.http.calls import Call, json_answer
 from easel.errors import BadInput
 
@@ -104,7 +104,7 @@ async def read_blackboard(call: Call) -> Response:
 
 async def _write(call: Call, board: Board) -> Response:
     asked: WriteWhiteboard | WriteBlackboard = call.asked
-    ask = Ask(board, asked.key, asked.value, asked.source_node_id, asked.edge_id, asked.expected_version)
+    ask = BoardWriteRequest(board, asked.key, asked.value, asked.source_node_id, asked.edge_id, asked.expected_version)
     run_id = call.path["run_id"]
     try:
         written = await call.host.boards.write(call.who, run_id, ask)

@@ -9,11 +9,11 @@ import msgspec
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from easel.core.principal import Kind, Principal
+from easel.core.principal import PrincipalKind, Principal
 from easel.edges.errors import no_duplicate_keys
 from easel.errors import BadInput, Forbidden, TooLarge
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
-from easel.host.services import Host
+from easel.host.services import Services
 
 COOKIE = "easel"
 MAX_STRUCTURE = (
@@ -31,7 +31,7 @@ class Access(Enum):
 class Call:
     """One request, already checked: `asked` is the body or the query in its shape."""
 
-    host: Host
+    host: Services
     who: Principal
     request: Request
     asked: Any = None
@@ -67,12 +67,12 @@ async def caller(request: HTTPConnection, sign_in: SignIn, now: float) -> Princi
 async def visitor(request: HTTPConnection, sign_in: SignIn, now: float) -> Principal | None:
     """Who looks at a page, which a node never does."""
     who = await caller(request, sign_in, now)
-    return None if who is None or who.kind is Kind.NODE else who
+    return None if who is None or who.kind is PrincipalKind.NODE else who
 
 
 def refuse_nodes(who: Principal) -> None:
     """A node's token opens nothing but the gateway, and there nothing but a node's part."""
-    if who.kind is Kind.NODE:
+    if who.kind is PrincipalKind.NODE:
         raise Forbidden(problem="a node's token can only connect a node, on /ws.")
 
 

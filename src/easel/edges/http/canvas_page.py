@@ -21,7 +21,7 @@ from easel.edges.http.canvas_html import ready
 from easel.edges.http.canvas_policy import VIEWS, Places, file_headers, page_headers, shell_policy
 from easel.edges.http.pages import refusal_page, sign_in_page
 from easel.errors import NotFound
-from easel.host.canvases.pages import View
+from easel.host.canvases.pages import PageView
 
 SDK_PARTS = ("gsv_paths.js", "gsv_bridge.js", "gsv_models.js", "gsv_bindings.js", "gsv_start.js")
 OURS = {
@@ -107,7 +107,7 @@ async def view_file(call: Call) -> Response:
     return await _html(call, await _canvas(call, view), content)
 
 
-async def _canvas(call: Call, view: View) -> Canvas:
+async def _canvas(call: Call, view: PageView) -> Canvas:
     return (await call.host.canvases.get(view.who, view.canvas_id)).canvas
 
 

@@ -12,7 +12,7 @@ from starlette.websockets import WebSocket
 from easel.core.principal import NOBODY, Principal
 from easel.edges.http.calls import refuse_nodes, socket_caller
 from easel.errors import NotFound, NotSignedIn
-from easel.host.services import Host
+from easel.host.services import Services
 
 SIGNED_OUT = 1008
 
@@ -21,7 +21,7 @@ SIGNED_OUT = 1008
 class SocketCall:
     """A connection that was let in and not yet accepted. Where a row is open, it may be nobody's."""
 
-    host: Host
+    host: Services
     who: Principal
     socket: WebSocket
 
@@ -42,7 +42,7 @@ class SocketRow:
 
 
 async def serve_socket(
-    rows: Sequence[SocketRow], host: Host, scope: Scope, receive: Receive, send: Send
+    rows: Sequence[SocketRow], host: Services, scope: Scope, receive: Receive, send: Send
 ) -> None:
     for row in rows:
         route = WebSocketRoute(row.path, endpoint=_unused)

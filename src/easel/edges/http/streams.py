@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from easel.core.principal import Scope
-from easel.core.stream.filter import CANVAS, RUN_STATE, WHOLE_RUN, View
+from easel.core.stream.filter import CANVAS, RUN_STATE, WHOLE_RUN, EventFilter
 from easel.core.stream.log import parse_cursor
 from easel.edges.http.calls import Call
 from easel.edges.http.sse import EventStream
@@ -27,7 +27,7 @@ async def watch_canvas(call: Call) -> Response:
     return await _watch(call, call.host.canvas_tails, call.path["canvas_id"], CANVAS)
 
 
-async def _watch(call: Call, tails: Tails, name: str, view: View) -> Response:
+async def _watch(call: Call, tails: Tails, name: str, view: EventFilter) -> Response:
     asked: Watch = call.asked
     header = call.request.headers.get("last-event-id")
     text = header if header is not None else asked.last_event_id

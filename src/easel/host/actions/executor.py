@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from easel.core.action.transitions import Begun, Message, Sent
+from easel.core.action.transitions import StartedExecution, Message, PendingReply
 from easel.core.canvas.actions import CallTool, ResolvedCall, SendMessage
-from easel.core.canvas.execution import Awaited, Execution
+from easel.core.canvas.execution import StartedRun, Execution
 from easel.core.principal import Principal
 from easel.core.session.session import session_of_key
 from easel.core.stream.filter import WHOLE_RUN
@@ -22,11 +22,11 @@ from easel.host.actions.live_output import LiveOutput
 from easel.host.artifacts import Artifacts, restore
 from easel.host.runs.queue import RunQueue
 from easel.host.streams import Tails
-from easel.host.tools.registry import Toolbox
+from easel.host.tools.registry import ToolRegistry
 
 
 @dataclass(slots=True)
-class UnderWay:
+class ExecutionContext:
     """What is known of work while it is done: who hears what its tool says, and which run it waits for."""
 
     hear: Callable[[str], None] | None = None
@@ -34,11 +34,11 @@ class UnderWay:
 
 
 @dataclass(slots=True)
-class AtWork:
+class RunningExecution:
     """An execution that runs here."""
 
     task: asyncio.Task[Any]
-    under_way: UnderWay = field(default_factory=UnderWay)
+    under_way: ExecutionContext = field(default_factory=ExecutionContext)
     output: LiveOutput = field(init=False)
     is_ending: bool = False  # its end is being stored: whether that is its end is decided there
     is_over: bool = False  # somebody else has ended it
@@ -50,9 +50,9 @@ class AtWork:
         self.is_over = True
 
 
-class CanvasWork:
+class ActionExecutor:
     def __init__(
-        self, tools: Toolbox, queue: RunQueue, runs: Tails, artifacts: Artifacts, *, answer_seconds: float
+        self, tools: ToolRegistry, queue: RunQueue, runs: Tails, artifacts: Artifacts, *, answer_seconds: float
     ) -> None:
         self.tools = tools
         self._queue = queue
@@ -61,7 +61,7 @@ class CanvasWork:
         self._seconds = answer_seconds
         self.deadlines = Deadlines()
 
-    async def done(self, who: Principal, begun: Begun, under_way: UnderWay) -> Any:
+    async def done(self, who: Principal, begun: StartedExecution, under_way: ExecutionContext) -> Any:
         """What came of it. Raises an error of ours where nothing did; who is cancelled leaves no tool running."""
         match begun.action, begun.work:
             case CallTool(), ResolvedCall(tool, args, session_key):
@@ -75,12 +75,12 @@ class CanvasWork:
                 return msgspec.json.decode(to_json(await self.deadlines.within(limit_ms, tool, called)))
             case SendMessage(), Message():
                 return await self._sent(who, begun.action, begun.work, begun.execution.event_id, under_way)
-            case SendMessage(), Sent(session_key, awaited):
+            case SendMessage(), PendingReply(session_key, awaited):
                 return await self._answered(who, begun.action, session_key, awaited, under_way)
             case _:
                 raise AssertionError("a patch of the state is done where it begins")
 
-    async def stop(self, who: Principal, under_way: UnderWay) -> None:
+    async def stop(self, who: Principal, under_way: ExecutionContext) -> None:
         """Nobody waits any more for the run that was started for it, and whoever stopped the one meant the other."""
         if under_way.run_id is not None:
             with contextlib.suppress(
@@ -89,7 +89,7 @@ class CanvasWork:
                 await self._queue.cancel(who, under_way.run_id)
 
     async def _sent(
-        self, who: Principal, action: SendMessage, message: Message, event_id: str, under_way: UnderWay
+        self, who: Principal, action: SendMessage, message: Message, event_id: str, under_way: ExecutionContext
     ) -> Any:
         """Through the ordinary queue of the session. It is waited for only where its answer is to be kept. CV-24"""
         # A task of its own: what is half started cannot be cancelled, and whoever stops it has to know which run it is.
@@ -104,10 +104,10 @@ class CanvasWork:
             with contextlib.suppress(HostError):
                 under_way.run_id = (await starting).run_id
             raise
-        return await self._answered(who, action, message.session_key, Awaited(run.run_id, 0), under_way)
+        return await self._answered(who, action, message.session_key, StartedRun(run.run_id, 0), under_way)
 
     async def _answered(
-        self, who: Principal, action: SendMessage, session_key: str, awaited: Awaited, under_way: UnderWay
+        self, who: Principal, action: SendMessage, session_key: str, awaited: StartedRun, under_way: ExecutionContext
     ) -> Any:
         run_id = awaited.run_id
         if action.saving is None:
@@ -148,7 +148,7 @@ class CanvasWork:
         return (await restore(self._artifacts, who.user_id, said))["text"]
 
 
-def _context(who: Principal, session_key: str, execution: Execution, under_way: UnderWay) -> ToolContext:
+def _context(who: Principal, session_key: str, execution: Execution, under_way: ExecutionContext) -> ToolContext:
     if under_way.hear is None:
         return ToolContext(who, session_key)
     watched = Watched(execution.canvas_id, execution.event_id, execution.action_id, execution.owner_id or "")

@@ -13,12 +13,12 @@ import structlog
 
 from easel.core.action.output import GATHER_SECONDS, LiveText, Said, after_saying, saying
 from easel.core.canvas.canvas import CanvasSnapshot, Change
-from easel.core.canvas.execution import Execution, Overtaken
+from easel.core.canvas.execution import Execution, StaleTransition
 from easel.core.principal import Principal
 from easel.core.run.deltas import HELD_SECONDS
 from easel.errors import HostError
 from easel.host.audit import Audit
-from easel.host.canvases.transactions import CanvasChanges
+from easel.host.canvases.transactions import CanvasTransactions
 
 LAST_SECONDS = (
     1.0  # how long an end waits for what is on its way into the log, so that nothing before it is missing
@@ -111,10 +111,10 @@ class LiveOutput:
     async def _tell(self, said: Sequence[Said]) -> None:
         try:
             decide = saying(self._execution, said)
-            await self._outputs.changes.make(
+            await self._outputs.changes.apply(
                 self._who, self._execution.canvas_id, decide, seconds=self._outputs.seconds
             )
-        except Overtaken:
+        except StaleTransition:
             self.drop()
             self._on_over()
         except HostError as problem:
@@ -127,7 +127,7 @@ class LiveOutput:
 
 @dataclass(slots=True)
 class LiveOutputs:
-    changes: CanvasChanges
+    changes: CanvasTransactions
     audit: Audit
     most_bytes: int  # of one execution
     seconds: (

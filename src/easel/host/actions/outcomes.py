@@ -14,16 +14,16 @@ import structlog
 
 from easel.core.action.stopping import NOBODY, lapsed
 from easel.core.action.transitions import failed
-from easel.core.canvas.execution import Execution, Overtaken, Status
+from easel.core.canvas.execution import Execution, StaleTransition, ExecutionStatus
 from easel.core.principal import Principal
 from easel.core.run.deltas import shortened
 from easel.errors import ActionFailed, Cancelled, HostError, NotFound, NotRunning, Unavailable
 from easel.host.actions.live_output import LiveOutput
-from easel.host.actions.transitions import CanvasSteps
+from easel.host.actions.transitions import ExecutionTransitions
 from easel.host.artifacts import Artifacts
 from easel.host.artifacts import restore as whole_value
 from easel.host.audit import Audit
-from easel.host.canvases.transactions import CanvasChanges, now_ms
+from easel.host.canvases.transactions import CanvasTransactions, now_ms
 from easel.host.metrics import ACTIONS_ENDED
 from easel.host.ports import CanvasActionStore
 from easel.ids import UserId
@@ -42,10 +42,10 @@ log = structlog.get_logger("actions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ActionResult:
     """Completed, with its result; or waiting for a person, with what exactly they are asked; or refused by them; or, failed, stopped."""
 
-    status: Status
+    status: ExecutionStatus
     event_id: str
     revision: int
     result: Any = None
@@ -53,12 +53,12 @@ class Answer:
     resolved: Any = None
 
 
-class CanvasEndings:
+class ExecutionOutcomes:
     def __init__(
         self,
         actions: CanvasActionStore,
-        changes: CanvasChanges,
-        steps: CanvasSteps,
+        changes: CanvasTransactions,
+        steps: ExecutionTransitions,
         artifacts: Artifacts,
         audit: Audit,
     ) -> None:
@@ -105,20 +105,20 @@ class CanvasEndings:
         for event_id, (who, execution, problem) in list(self._untold.items()):
             decide = failed(problem, told(self._audit, problem), execution, who, now_ms())
             with contextlib.suppress(
-                Overtaken, ActionFailed, NotFound
+                StaleTransition, ActionFailed, NotFound
             ):  # somebody else has told it, or it went with its canvas
                 await self._steps.end(who, execution, decide, is_patient=False)
             del self._untold[event_id]
 
-    async def stopped(self, who: Principal, execution: Execution, output: LiveOutput | None) -> Answer:
+    async def stopped(self, who: Principal, execution: Execution, output: LiveOutput | None) -> ActionResult:
         """From now on nothing of it is stored. Against its own end, and against another stop, one wins. CV-23"""
         problem = Cancelled(name=who.name)
         decide = failed(problem, told(self._audit, problem), execution, who, now_ms())
         try:
-            outcome = await self._changes.make(
+            outcome = await self._changes.apply(
                 who, execution.canvas_id, decide if output is None else await output.before(decide)
             )
-        except Overtaken:
+        except StaleTransition:
             now = await self._actions.get(execution.user_id, execution.event_id)
             raise NotRunning(
                 id=execution.event_id, status="ended" if now is None else now.status.value
@@ -134,8 +134,8 @@ class CanvasEndings:
             details={"eventId": execution.event_id, "tool": execution.tool},
         )
         self.tell_audit(who, execution, "failed", problem=problem.message)
-        return Answer(
-            status=Status.FAILED, event_id=execution.event_id, revision=outcome.whole.canvas.revision
+        return ActionResult(
+            status=ExecutionStatus.FAILED, event_id=execution.event_id, revision=outcome.whole.canvas.revision
         )
 
     async def tell_lost(self, owner_ids: list[str], confirm_seconds: float, take_up: TakeUp) -> int:
@@ -143,12 +143,12 @@ class CanvasEndings:
         await self._tell_untold()
         lost = await self._actions.lost(owner_ids, confirm_seconds, LOST_AT_ONCE)
         for execution in lost:
-            if execution.status is Status.ASKED:
+            if execution.status is ExecutionStatus.ASKED:
                 await self.lapsed(execution)
                 continue
             who = _who_pressed(execution)
             with contextlib.suppress(
-                Overtaken, NotFound
+                StaleTransition, NotFound
             ):  # another instance goes on with it, or it went with its canvas
                 if execution.tool is not None or not await take_up(who, execution, owner_ids):
                     await self.failed(who, execution, ActionFailed(problem=INTERRUPTED))
@@ -158,25 +158,25 @@ class CanvasEndings:
         """A question that nobody has answered in time."""
         who = _who_pressed(execution)
         try:
-            await self._changes.make(who, execution.canvas_id, lapsed(execution, now_ms()))
-        except (Overtaken, NotFound):
+            await self._changes.apply(who, execution.canvas_id, lapsed(execution, now_ms()))
+        except (StaleTransition, NotFound):
             return  # somebody answered at the last moment, another instance told it, or it went with its canvas
         self.tell_audit(who, execution, "refused", problem=NOBODY)
 
     # -- what is answered ------------------------------------------------------------------------------------------
 
-    async def kept(self, who: Principal, execution: Execution) -> Answer:
+    async def kept(self, who: Principal, execution: Execution) -> ActionResult:
         """As it is stored. Raises what it failed with."""
         answer = await whole_value(self._artifacts, who.user_id, execution.answer or {})
-        if execution.status is Status.FAILED:
+        if execution.status is ExecutionStatus.FAILED:
             raise _problem(execution, answer)
         resolved = (
             await whole_value(self._artifacts, who.user_id, execution.resolved)
-            if execution.status is Status.ASKED
+            if execution.status is ExecutionStatus.ASKED
             else None
         )
         revision = execution.revision or (await self._changes.find(who, execution.canvas_id)).canvas.revision
-        return Answer(
+        return ActionResult(
             status=execution.status,
             event_id=execution.event_id,
             revision=revision,
@@ -192,7 +192,7 @@ class CanvasEndings:
             return None
         return (
             _problem(execution, stored.answer)
-            if stored is not None and stored.status is Status.FAILED and stored.answer
+            if stored is not None and stored.status is ExecutionStatus.FAILED and stored.answer
             else None
         )
 
@@ -254,7 +254,7 @@ def unstored(problem: Unavailable) -> ActionFailed:
     )
 
 
-class Records:
+class RecordRetention:
     """What is left of executions: kept as long as the logs of runs are; 0: for ever."""
 
     def __init__(self, actions: CanvasActionStore, retention_seconds: float) -> None:

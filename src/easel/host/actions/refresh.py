@@ -16,13 +16,13 @@ import structlog
 
 from easel.core.canvas.canvas import CanvasSnapshot, Change
 from easel.core.canvas.refresh import Due, Job, next_delay
-from easel.core.principal import Kind, Principal
+from easel.core.principal import PrincipalKind, Principal
 from easel.core.run.deltas import shortened
 from easel.errors import ActionFailed, HostError, NotFound, Unavailable
-from easel.host.actions.request import Ask
-from easel.host.actions.service import CanvasActions
+from easel.host.actions.request import ActionRequest
+from easel.host.actions.service import ActionService
 from easel.host.audit import Audit
-from easel.host.canvases.transactions import CanvasChanges, events_of
+from easel.host.canvases.transactions import CanvasTransactions, events_of
 from easel.host.metrics import REFRESHES
 from easel.host.ports import CanvasActionStore
 
@@ -42,12 +42,12 @@ class RefreshLimits:
     unwatched: bool  # whether jobs run while nobody looks at their canvas, where they do not say otherwise
 
 
-class CanvasRefresh:
+class RefreshScheduler:
     def __init__(
         self,
         jobs: CanvasActionStore,
-        actions: CanvasActions,
-        changes: CanvasChanges,
+        actions: ActionService,
+        changes: CanvasTransactions,
         audit: Audit,
         limits: RefreshLimits,
         *,
@@ -139,7 +139,7 @@ class CanvasRefresh:
     async def _run_and_settle(self, due: Due) -> None:
         """Where its end cannot be stored its hold runs out, and it is due again."""
         began = time.monotonic()
-        who = Principal(due.user_id, REFRESH, kind=Kind.SERVICE)
+        who = Principal(due.user_id, REFRESH, kind=PrincipalKind.SERVICE)
         problem: HostError | None = ActionFailed(problem=BROKE)
         with self._supervised(duty="refresh", canvas=due.canvas_id, refresh=due.refresh_id):
             problem = await self._press(who, due)
@@ -165,11 +165,11 @@ class CanvasRefresh:
             self._audit.broke(None, "worker.broke", problem, details=details)
 
     async def _press(self, who: Principal, due: Due) -> HostError | None:
-        ask = Ask(
+        ask = ActionRequest(
             canvas_id=due.canvas_id, action_id=due.action_id, input={}, client_id=REFRESH, trigger=REFRESH
         )
         try:
-            await self._actions.press(who, ask)
+            await self._actions.execute(who, ask)
         except HostError as problem:
             return problem
         return None
@@ -195,4 +195,4 @@ class CanvasRefresh:
             told = {**named, "error": error, "failures": failures, "retryInMs": retry}
             return Change(events=[events.refresh_failed(revision, told)], is_mutation=False)
 
-        await self._changes.make(who, due.canvas_id, decide)
+        await self._changes.apply(who, due.canvas_id, decide)

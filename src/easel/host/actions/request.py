@@ -17,7 +17,7 @@ CLIENT = "client"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class ActionRequest:
     """What a caller sends. `trigger` says what pressed the button: a client, or a refresh."""
 
     canvas_id: str

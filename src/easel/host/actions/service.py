@@ -17,11 +17,11 @@ from typing import Any
 import structlog
 
 from easel.core.action.stopping import may_stop, may_withdraw
-from easel.core.action.transitions import Begun, agreed, completed, pressed, refused, resolved_as_shown
+from easel.core.action.transitions import StartedExecution, approve_execution, completed, start_execution, reject_execution, resolved_as_shown
 from easel.core.canvas.canvas import Canvas
-from easel.core.canvas.execution import Execution, Overtaken, Repeated, Status, may_confirm
+from easel.core.canvas.execution import Execution, StaleTransition, DuplicateRequest, ExecutionStatus, may_confirm
 from easel.core.principal import Principal
-from easel.core.stream.notifications import ActionStopped, Ring
+from easel.core.stream.notifications import ActionStopped, Notification
 from easel.errors import (
     ActionFailed,
     BadInput,
@@ -35,17 +35,17 @@ from easel.errors import (
     TooMany,
     Unavailable,
 )
-from easel.host.actions.executor import AtWork, CanvasWork, UnderWay
+from easel.host.actions.executor import RunningExecution, ActionExecutor, ExecutionContext
 from easel.host.actions.live_output import LiveOutputs
-from easel.host.actions.outcomes import GONE, INTERRUPTED, LEFT, Answer, CanvasEndings, told, unstored
-from easel.host.actions.request import CLIENT, Ask
-from easel.host.actions.transitions import ActionLimits, CanvasSteps
+from easel.host.actions.outcomes import GONE, INTERRUPTED, LEFT, ActionResult, ExecutionOutcomes, told, unstored
+from easel.host.actions.request import CLIENT, ActionRequest
+from easel.host.actions.transitions import ActionLimits, ExecutionTransitions
 from easel.host.artifacts import Artifacts
 from easel.host.artifacts import restore as whole_value
 from easel.host.audit import Audit
-from easel.host.canvases.transactions import CanvasChanges, named, now_ms
+from easel.host.canvases.transactions import CanvasTransactions, named, now_ms
 from easel.host.metrics import ACTIONS_RUNNING
-from easel.host.ports import Bell, CanvasActionStore
+from easel.host.ports import Notifier, CanvasActionStore
 from easel.ids import CanvasId, is_made_here
 
 STOP_SECONDS = 3.0  # how long a stopping instance tries to tell what it interrupts; later another one does. And how long a stop waits
@@ -53,16 +53,16 @@ STOP_SECONDS = 3.0  # how long a stopping instance tries to tell what it interru
 log = structlog.get_logger("actions")
 
 
-class CanvasActions:
+class ActionService:
     def __init__(
         self,
         actions: CanvasActionStore,
-        changes: CanvasChanges,
-        work: CanvasWork,
+        changes: CanvasTransactions,
+        work: ActionExecutor,
         artifacts: Artifacts,
         *,
         outputs: LiveOutputs,
-        bell: Bell,
+        bell: Notifier,
         audit: Audit,
         limits: ActionLimits,
         instance_id: str,
@@ -80,10 +80,10 @@ class CanvasActions:
         )
         self._outputs = outputs
         self._bell = bell
-        self._steps = CanvasSteps(actions, changes, artifacts, work.tools, limits, told=partial(told, audit))
-        self._endings = CanvasEndings(actions, changes, self._steps, artifacts, audit)
-        self._asked: set[asyncio.Task[Answer]] = set()  # all that somebody has asked for
-        self._at_work: dict[str, AtWork] = {}  # the executions that run
+        self._steps = ExecutionTransitions(actions, changes, artifacts, work.tools, limits, told=partial(told, audit))
+        self._endings = ExecutionOutcomes(actions, changes, self._steps, artifacts, audit)
+        self._asked: set[asyncio.Task[ActionResult]] = set()  # all that somebody has asked for
+        self._at_work: dict[str, RunningExecution] = {}  # the executions that run
         self._wake = asyncio.Event()  # something that runs here may have been ended elsewhere
         self._duty: asyncio.Task[None] | None = None
         self._is_stopping = False
@@ -91,7 +91,7 @@ class CanvasActions:
 
     # -- pressing --------------------------------------------------------------------------------------------------
 
-    async def press(self, who: Principal, ask: Ask) -> Answer:
+    async def execute(self, who: Principal, ask: ActionRequest) -> ActionResult:
         """Waits for the end; the same request again is answered with the first one's end. CV-36, CV-45"""
         canvas_id = named(ask.canvas_id)
         ask.check()
@@ -101,16 +101,16 @@ class CanvasActions:
             return await self._again(who, earlier, ask)
         return await self._owned(self._pressed(who, canvas_id, ask))
 
-    async def _pressed(self, who: Principal, canvas_id: CanvasId, ask: Ask) -> Answer:
+    async def _pressed(self, who: Principal, canvas_id: CanvasId, ask: ActionRequest) -> ActionResult:
         press = ask.press(who, self._instance)
         try:
             begun, canvas = await self._steps.begin(
                 who,
                 canvas_id,
-                lambda whole, spec, rules: pressed(whole, spec, press, rules),
+                lambda whole, spec, rules: start_execution(whole, spec, press, rules),
                 is_repeatable=ask.is_repeatable,
             )
-        except Repeated:
+        except DuplicateRequest:
             earlier = await self._actions.of_request(who.user_id, canvas_id, ask.request_id or "")
             if earlier is None:
                 raise Unavailable(what=f"Canvas {canvas_id}") from None
@@ -125,7 +125,7 @@ class CanvasActions:
             raise
         return await self._go_on(who, begun, canvas)
 
-    async def _owned(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+    async def _owned(self, work: Coroutine[Any, Any, ActionResult]) -> ActionResult:
         """To its end, whether or not whoever asked for it is still there then."""
         try:
             if self._is_stopping:
@@ -143,18 +143,18 @@ class CanvasActions:
             len(self._asked) + self._work.deadlines.overdue
         )  # what nobody waits for any more still takes its room
 
-    def _own(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
+    def _own(self, work: Coroutine[Any, Any, ActionResult]) -> asyncio.Task[ActionResult]:
         task = asyncio.create_task(work)
         self._asked.add(task)
         task.add_done_callback(self._let_go)
         return task
 
-    def _let_go(self, task: asyncio.Task[Answer]) -> None:
+    def _let_go(self, task: asyncio.Task[ActionResult]) -> None:
         self._asked.discard(task)
         if not task.cancelled():
             task.exception()  # whoever asked may be gone: then nobody else takes note of it
 
-    async def confirm(self, who: Principal, confirmation_id: str, client_id: str, *, approve: bool) -> Answer:
+    async def confirm(self, who: Principal, confirmation_id: str, client_id: str, *, approve: bool) -> ActionResult:
         """By a person, once, for exactly what was shown. RS-13, RS-59"""
         if not may_confirm(who):
             self._audit.tally(
@@ -169,7 +169,7 @@ class CanvasActions:
         )
         if execution is None:
             raise NotFound(what="confirmation", id=confirmation_id[:200])
-        if execution.status is not Status.ASKED:
+        if execution.status is not ExecutionStatus.ASKED:
             raise ConfirmationOver(id=confirmation_id, problem="it was answered already.")
         if self._is_too_old(execution):
             raise ConfirmationOver(id=confirmation_id, problem="it was asked too long ago.")
@@ -178,24 +178,24 @@ class CanvasActions:
 
     async def _answered(
         self, who: Principal, execution: Execution, client_id: str, *, approve: bool
-    ) -> Answer:
-        ask = Ask(canvas_id=execution.canvas_id, action_id=execution.action_id, input={}, client_id=client_id)
+    ) -> ActionResult:
+        ask = ActionRequest(canvas_id=execution.canvas_id, action_id=execution.action_id, input={}, client_id=client_id)
         press = ask.press(who, self._instance)
         try:
             if not approve:
-                outcome = await self._changes.make(
-                    who, execution.canvas_id, lambda canvas: refused(canvas, execution, press)
+                outcome = await self._changes.apply(
+                    who, execution.canvas_id, lambda canvas: reject_execution(canvas, execution, press)
                 )
                 self._endings.tell_audit(who, execution, "refused")
-                return Answer(
-                    status=Status.REFUSED, event_id=execution.event_id, revision=outcome.whole.canvas.revision
+                return ActionResult(
+                    status=ExecutionStatus.REFUSED, event_id=execution.event_id, revision=outcome.whole.canvas.revision
                 )
             begun, canvas = await self._steps.begin(
                 who,
                 execution.canvas_id,
-                lambda whole, spec, rules: agreed(whole, spec, execution, press, rules),
+                lambda whole, spec, rules: approve_execution(whole, spec, execution, press, rules),
             )
-        except Overtaken:
+        except StaleTransition:
             raise ConfirmationOver(id=execution.event_id, problem="it was answered already.") from None
         self._audit.note(
             who,
@@ -207,7 +207,7 @@ class CanvasActions:
 
     async def cancel(
         self, who: Principal, canvas_id: str, event_id: str, client_id: str, *, only_running: bool = False
-    ) -> Answer:
+    ) -> ActionResult:
         """Whoever may press may stop, on any instance. What waits is refused, unless only what runs is meant; that has ended then. CV-23"""
         if not may_stop(who):
             self._audit.tally(
@@ -220,14 +220,14 @@ class CanvasActions:
                 problem="An agent presses no buttons, and stops nothing that others have pressed."
             )
         execution = await self._execution(who, canvas_id, event_id)
-        if execution.status is Status.ASKED and not only_running:
+        if execution.status is ExecutionStatus.ASKED and not only_running:
             try:
                 return await self._withdrawn(who, execution, client_id)
             except (
                 ConfirmationOver
             ):  # somebody has answered it meanwhile, and what runs by that is meant too; or its time was over
                 execution = await self._execution(who, canvas_id, event_id)
-        if execution.status is not Status.RUNNING:
+        if execution.status is not ExecutionStatus.RUNNING:
             raise NotRunning(id=event_id, status=execution.status.value)
         running = self._at_work.get(event_id)
         answer = await self._endings.stopped(who, execution, running.output if running else None)
@@ -244,7 +244,7 @@ class CanvasActions:
             raise NotFound(what="execution", id=event_id[:200])
         return execution
 
-    async def _withdrawn(self, who: Principal, asked: Execution, client_id: str) -> Answer:
+    async def _withdrawn(self, who: Principal, asked: Execution, client_id: str) -> ActionResult:
         if not may_withdraw(who, asked):
             self._audit.tally(
                 who,
@@ -267,7 +267,7 @@ class CanvasActions:
         """What of a canvas waits for a person, newest first."""
         await self._changes.find(who, canvas_id)
         found = await self._actions.list_executions(
-            who.user_id, named(canvas_id), statuses=[Status.ASKED], before=None, limit=100
+            who.user_id, named(canvas_id), statuses=[ExecutionStatus.ASKED], before=None, limit=100
         )
         return [await self._whole(one) for one in found if not self._is_too_old(one)]
 
@@ -276,7 +276,7 @@ class CanvasActions:
         return replace(asked, resolved=await whole_value(self._artifacts, asked.user_id, asked.resolved))
 
     async def records(
-        self, who: Principal, canvas_id: str, *, status: Status | None = None, before: str | None, limit: int
+        self, who: Principal, canvas_id: str, *, status: ExecutionStatus | None = None, before: str | None, limit: int
     ) -> list[Execution]:
         if before is not None and not is_made_here(before):
             raise BadInput(problem="before: is the eventId of a record.")
@@ -287,22 +287,22 @@ class CanvasActions:
 
     # -- carrying out ----------------------------------------------------------------------------------------------
 
-    async def _go_on(self, who: Principal, begun: Begun, canvas: Canvas) -> Answer:
+    async def _go_on(self, who: Principal, begun: StartedExecution, canvas: Canvas) -> ActionResult:
         execution = begun.execution
         if begun.problem is not None:
             raise self._endings.told_of(who, execution, begun.problem)
-        if execution.status is Status.ASKED:
+        if execution.status is ExecutionStatus.ASKED:
             shown = resolved_as_shown(begun.work, begun.action)
-            return Answer(
-                status=Status.ASKED, event_id=execution.event_id, revision=canvas.revision, resolved=shown
+            return ActionResult(
+                status=ExecutionStatus.ASKED, event_id=execution.event_id, revision=canvas.revision, resolved=shown
             )
-        if execution.status is Status.COMPLETED:
+        if execution.status is ExecutionStatus.COMPLETED:
             self._endings.tell_audit(who, execution, "completed")
-            return Answer(status=Status.COMPLETED, event_id=execution.event_id, revision=canvas.revision)
+            return ActionResult(status=ExecutionStatus.COMPLETED, event_id=execution.event_id, revision=canvas.revision)
         running = self._begun(who, execution)
         try:
             return await self._carry_out(who, begun, running)
-        except Overtaken:
+        except StaleTransition:
             return await self._ended_elsewhere(who, execution, running)
         except asyncio.CancelledError:
             if not running.is_over:
@@ -313,19 +313,19 @@ class CanvasActions:
             del self._at_work[execution.event_id]
             ACTIONS_RUNNING.set(len(self._at_work))
 
-    def _begun(self, who: Principal, execution: Execution) -> AtWork:
+    def _begun(self, who: Principal, execution: Execution) -> RunningExecution:
         task = asyncio.current_task()
         assert task is not None
-        running = self._at_work[execution.event_id] = AtWork(task)
+        running = self._at_work[execution.event_id] = RunningExecution(task)
         running.output = self._outputs.open(who, execution, running.give_up)
         # What runs by itself is not told live: a log is kept, and nobody waits for it.
-        running.under_way = UnderWay(
+        running.under_way = ExecutionContext(
             running.output.hear if execution.actor.get("trigger") == CLIENT else None
         )
         ACTIONS_RUNNING.set(len(self._at_work))
         return running
 
-    async def _carry_out(self, who: Principal, begun: Begun, running: AtWork) -> Answer:
+    async def _carry_out(self, who: Principal, begun: StartedExecution, running: RunningExecution) -> ActionResult:
         execution, output = begun.execution, running.output
         try:
             result = await self._work.done(who, begun, running.under_way)
@@ -334,7 +334,7 @@ class CanvasActions:
                 result, begun, who, now_ms=now_ms(), state_bytes=self._limits.state_bytes
             )
             revision = await self._steps.end(who, execution, await output.before(decide), moved)
-        except Overtaken:
+        except StaleTransition:
             raise
         except HostError as problem:
             if running.is_ending and isinstance(problem, Unavailable):  # it was waited for long enough
@@ -358,8 +358,8 @@ class CanvasActions:
             broken = ActionFailed(problem="Something broke inside Easel; its log knows more.")
             raise await self._failed(who, execution, running, broken) from problem
         self._endings.tell_audit(who, execution, "completed")
-        return Answer(
-            status=Status.COMPLETED,
+        return ActionResult(
+            status=ExecutionStatus.COMPLETED,
             event_id=execution.event_id,
             revision=revision,
             result=result,
@@ -367,15 +367,15 @@ class CanvasActions:
         )
 
     async def _failed(
-        self, who: Principal, execution: Execution, running: AtWork, problem: HostError
+        self, who: Principal, execution: Execution, running: RunningExecution, problem: HostError
     ) -> HostError:
         running.is_ending = True
         return await self._endings.failed(who, execution, problem, running.output)
 
-    async def _ended_elsewhere(self, who: Principal, execution: Execution, running: AtWork) -> Answer:
+    async def _ended_elsewhere(self, who: Principal, execution: Execution, running: RunningExecution) -> ActionResult:
         """As whoever ended it, or goes on with it, has told it. A run that was started only for it, and that somebody stopped, is stopped too."""
         try:
-            while (stored := await self._stored(execution)).status is Status.RUNNING:  # noqa: ASYNC110 - the store tells nobody
+            while (stored := await self._stored(execution)).status is ExecutionStatus.RUNNING:  # noqa: ASYNC110 - the store tells nobody
                 await asyncio.sleep(self._limits.poll_seconds)
         except NotFound:  # its record went with the canvas: nobody else tells that it was done
             self._endings.tell_audit(who, execution, "failed", problem=GONE)
@@ -386,15 +386,15 @@ class CanvasActions:
             await self._work.stop(who, running.under_way)
             raise
 
-    async def _again(self, who: Principal, earlier: Execution, ask: Ask) -> Answer:
+    async def _again(self, who: Principal, earlier: Execution, ask: ActionRequest) -> ActionResult:
         if earlier.action_id != ask.action_id or earlier.request_digest not in (None, ask.digest):
             raise IdempotencyConflict(what="requestId", key=earlier.request_id)
-        while earlier.status is Status.RUNNING:
+        while earlier.status is ExecutionStatus.RUNNING:
             if (running := self._at_work.get(earlier.event_id)) is not None:
                 return await asyncio.shield(running.task)
             await asyncio.sleep(self._limits.poll_seconds)
             earlier = await self._stored(earlier)
-        if earlier.status is Status.ASKED and self._is_too_old(
+        if earlier.status is ExecutionStatus.ASKED and self._is_too_old(
             earlier
         ):  # nobody can confirm it any more, nor has told so
             await self._endings.lapsed(earlier)
@@ -427,7 +427,7 @@ class CanvasActions:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _hear(self, ring: Ring) -> None:
+    def _hear(self, ring: Notification) -> None:
         if isinstance(ring, ActionStopped) and ring.event_id in self._at_work:
             self._wake.set()
 

@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from easel.core.action.transitions import Begun, NeedsTools, Rules, Sent, may_be_awaited
+from easel.core.action.transitions import StartedExecution, NeedsTools, Rules, PendingReply, may_be_awaited
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change
-from easel.core.canvas.execution import Execution, Overtaken, Status, Waiting
+from easel.core.canvas.execution import Execution, StaleTransition, ExecutionStatus, PendingLimit
 from easel.core.canvas.spec import CanvasSpec, SpecLimits, checked_spec
 from easel.core.principal import Principal
-from easel.core.stream.payload_limit import Moved
+from easel.core.stream.payload_limit import OffloadedValue
 from easel.core.values.template import NeedsValues
 from easel.errors import ActionFailed, HostError, Unavailable
 from easel.host.artifacts import Artifacts
-from easel.host.canvases.transactions import CanvasChanges
+from easel.host.canvases.transactions import CanvasTransactions
 from easel.host.ports import CanvasActionStore
-from easel.host.tools.registry import Toolbox
+from easel.host.tools.registry import ToolRegistry
 from easel.ids import ArtifactId, CanvasId
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ class ActionLimits:
     confirmations: int = 20  # of one canvas, that may wait for a person at once
 
 
-class CanvasSteps:
+class ExecutionTransitions:
     def __init__(
         self,
         actions: CanvasActionStore,
-        changes: CanvasChanges,
+        changes: CanvasTransactions,
         artifacts: Artifacts,
-        tools: Toolbox,
+        tools: ToolRegistry,
         limits: ActionLimits,
         *,
         told: Callable[[HostError], str],
@@ -68,23 +68,23 @@ class CanvasSteps:
         self,
         who: Principal,
         canvas_id: CanvasId,
-        rule: Callable[[CanvasSnapshot, CanvasSpec, Rules], Begun],
+        rule: Callable[[CanvasSnapshot, CanvasSpec, Rules], StartedExecution],
         *,
         is_repeatable: bool = True,
-    ) -> tuple[Begun, Canvas]:
+    ) -> tuple[StartedExecution, Canvas]:
         """What the decision lacks is fetched, and it is made anew: most need nothing."""
         definitions: Definitions | None = None
         fetched: dict[ArtifactId, bytes] = {}
-        begun: list[Begun] = []
+        begun: list[StartedExecution] = []
 
-        def decide(whole: CanvasSnapshot) -> tuple[Change, Iterable[Moved]]:
+        def decide(whole: CanvasSnapshot) -> tuple[Change, Iterable[OffloadedValue]]:
             limits = self._limits
             rules = Rules(
                 definitions=definitions,
                 floor=limits.floor,
                 state_bytes=limits.state_bytes,
                 told=self._told,
-                waiting=Waiting(limits.confirmations, limits.confirm_seconds),
+                waiting=PendingLimit(limits.confirmations, limits.confirm_seconds),
                 fetched=fetched,
             )
             begun[:] = [rule(whole, self._spec(whole.canvas), rules)]
@@ -106,7 +106,7 @@ class CanvasSteps:
 
     async def take_up(
         self, who: Principal, lost: Execution, owner_ids: Sequence[str], owner_id: str
-    ) -> tuple[Begun, Canvas] | None:
+    ) -> tuple[StartedExecution, Canvas] | None:
         """What another instance has left, and what a run was started for: it is this one's now. None: there is nothing to wait for."""
         execution = await self._actions.get(lost.user_id, lost.event_id)
         if execution is None:
@@ -118,8 +118,8 @@ class CanvasSteps:
         awaited = await self._actions.take_up(lost, owner_ids, owner_id, self._limits.lease_seconds)
         if awaited is None:
             return None
-        sent = Sent(action.session_key or canvas.session_key, awaited)
-        return Begun(
+        sent = PendingReply(action.session_key or canvas.session_key, awaited)
+        return StartedExecution(
             Change(events=[], is_mutation=False), replace(execution, owner_id=owner_id), action, sent
         ), canvas
 
@@ -128,7 +128,7 @@ class CanvasSteps:
         who: Principal,
         execution: Execution,
         decide: Callable[[CanvasSnapshot], Change],
-        moved: Iterable[Moved] = (),
+        moved: Iterable[OffloadedValue] = (),
         *,
         is_patient: bool = True,
     ) -> int:
@@ -152,22 +152,22 @@ class CanvasSteps:
         who: Principal,
         execution: Execution,
         decide: Callable[[CanvasSnapshot], Change],
-        moved: Iterable[Moved],
+        moved: Iterable[OffloadedValue],
         *,
         is_repeated: bool,
     ) -> int:
         try:
             return (await self._make(who, execution.canvas_id, lambda whole: (decide(whole), moved))).revision
-        except Overtaken:
+        except StaleTransition:
             stored = await self._actions.get(execution.user_id, execution.event_id)
             if (
                 is_repeated
                 and stored is not None
-                and stored.status is Status.COMPLETED
+                and stored.status is ExecutionStatus.COMPLETED
                 and stored.revision is not None
             ):
                 return stored.revision  # it was stored the first time, and only the answer was lost
-            if stored is not None and stored.status in (Status.RUNNING, Status.COMPLETED):
+            if stored is not None and stored.status in (ExecutionStatus.RUNNING, ExecutionStatus.COMPLETED):
                 raise  # somebody else goes on with it, or has
             raise ActionFailed(
                 problem="It was given up on before it ended: its result is not stored."
@@ -177,7 +177,7 @@ class CanvasSteps:
         self,
         who: Principal,
         canvas_id: CanvasId,
-        decide: Callable[[CanvasSnapshot], tuple[Change, Iterable[Moved]]],
+        decide: Callable[[CanvasSnapshot], tuple[Change, Iterable[OffloadedValue]]],
         *,
         seconds: float = 0,
         is_repeatable: bool = True,
@@ -193,7 +193,7 @@ class CanvasSteps:
 
         while True:
             try:
-                made = await self._changes.make(
+                made = await self._changes.apply(
                     who, canvas_id, checked, seconds=seconds, is_repeatable=is_repeatable
                 )
             except _NeedsKeeping as lacking:
@@ -214,6 +214,6 @@ class CanvasSteps:
 
 
 class _NeedsKeeping(Exception):
-    def __init__(self, moved: list[Moved]) -> None:
+    def __init__(self, moved: list[OffloadedValue]) -> None:
         super().__init__()
         self.moved = moved

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TypeVar
 
-from easel.core.stream.notifications import Ring, SignedOut
+from easel.core.stream.notifications import Notification, SignedOut
 from easel.errors import Unavailable
-from easel.host.ports import Bell, SignInStore
+from easel.host.ports import Notifier, SignInStore
 from easel.ids import UserId
 
 HEARD_SECONDS = 10.0  # how long the bell alone is relied on
@@ -21,8 +21,8 @@ MARGIN_SECONDS = 86_400.0  # the clocks of an instance and of the store may diff
 _T = TypeVar("_T")
 
 
-class SignOuts:
-    def __init__(self, store: SignInStore, bell: Bell, *, keep_seconds: float) -> None:
+class RevokedSignIns:
+    def __init__(self, store: SignInStore, bell: Notifier, *, keep_seconds: float) -> None:
         self._store = store
         self._bell = bell
         self._keep_seconds = (
@@ -71,7 +71,7 @@ class SignOuts:
             elif one not in self._ended:  # it may have been rung meanwhile
                 _remember(self._open, one, now)
 
-    def _hear(self, ring: Ring) -> None:
+    def _hear(self, ring: Notification) -> None:
         if isinstance(ring, SignedOut):
             self._mark(ring.sign_in_id)
 

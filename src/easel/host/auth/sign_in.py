@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from easel.core.principal import THE_OWNER, Kind, Principal
+from easel.core.principal import THE_OWNER, PrincipalKind, Principal
 from easel.core.token import digest_of, is_token
 from easel.errors import NotSignedIn, Unavailable
-from easel.host.auth.revoked_sign_ins import SignOuts
+from easel.host.auth.revoked_sign_ins import RevokedSignIns
 from easel.host.ports import TokenStore
 from easel.ids import new_sign_in_id
 
@@ -39,7 +39,7 @@ class _Known:
 
 class SignIn:
     def __init__(
-        self, owner_token: str, tokens: TokenStore | None = None, sign_outs: SignOuts | None = None
+        self, owner_token: str, tokens: TokenStore | None = None, sign_outs: RevokedSignIns | None = None
     ) -> None:
         self.owner_token = owner_token
         self._tokens = tokens
@@ -189,7 +189,7 @@ class SignIn:
             return known.who
         self._known.pop(key, None)
         found = await (self._tokens.of_digest(key) if by_digest else self._tokens.of_id(key))
-        if found is None or (not by_digest and found.principal.kind is not Kind.USER):
+        if found is None or (not by_digest and found.principal.kind is not PrincipalKind.USER):
             return None
         if len(self._known) >= MAX_KNOWN:
             self._known.clear()

@@ -12,7 +12,7 @@ import msgspec
 
 from easel.core.canvas.assets import content_of
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot
-from easel.core.principal import Kind, Principal
+from easel.core.principal import PrincipalKind, Principal
 from easel.core.session.session import session_of_key
 from easel.core.stream.envelope import Visibility
 from easel.core.stream.log import LoggedEvent
@@ -112,7 +112,7 @@ class _Author:
         self._views = views
 
     async def use(self, args: Args, context: ToolContext) -> Any:
-        who = replace(context.who, kind=Kind.AGENT, scopes=frozenset())
+        who = replace(context.who, kind=PrincipalKind.AGENT, scopes=frozenset())
         match args["operation"]:
             case "upsert":
                 return await self._upsert(who, args, context.session_key)

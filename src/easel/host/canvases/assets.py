@@ -16,7 +16,7 @@ from easel.core.canvas.canvas import CanvasSnapshot, Change, check_revision
 from easel.core.canvas.events import asset_mark
 from easel.core.principal import Principal
 from easel.errors import BadInput, Damaged, HostError, NotFound, TooLarge, Unavailable
-from easel.host.canvases.transactions import CanvasChanges, ends_acceptance, events_of
+from easel.host.canvases.transactions import CanvasTransactions, ends_acceptance, events_of
 from easel.host.ports import Blobs, CanvasStore
 from easel.ids import CanvasId, UserId, new_blob_name
 
@@ -40,7 +40,7 @@ class AssetLimits:
 
 class CanvasAssets:
     def __init__(
-        self, canvases: CanvasStore, changes: CanvasChanges, blobs: Blobs, limits: AssetLimits
+        self, canvases: CanvasStore, changes: CanvasTransactions, blobs: Blobs, limits: AssetLimits
     ) -> None:
         self._canvases = canvases
         self._changes = changes
@@ -70,7 +70,7 @@ class CanvasAssets:
             )
 
         try:
-            outcome = await self._changes.make(who, canvas_id, decide)
+            outcome = await self._changes.apply(who, canvas_id, decide)
         except HostError as problem:
             if isinstance(problem, Unavailable):  # it may be stored all the same; if not, a sweep finds it
                 raise
@@ -88,7 +88,7 @@ class CanvasAssets:
             told = events.updated(whole.canvas.revision + 1, [asset_mark(path)])
             return Change(events=[told], removed=[path], is_accepted=ends_acceptance(who))
 
-        return (await self._changes.make(who, canvas_id, decide)).whole.canvas.revision
+        return (await self._changes.apply(who, canvas_id, decide)).whole.canvas.revision
 
     def check(self, files: Mapping[str, bytes]) -> None:
         for path, content in files.items():

@@ -23,8 +23,8 @@ from easel.core.canvas.canvas import (
 from easel.core.canvas.events import ACCEPTED_MARK, SPEC_MARK, TITLE_MARK, asset_mark, spread
 from easel.core.canvas.spec import CanvasSpec, Refresh, SpecLimits, check_state_size, checked_spec
 from easel.core.principal import Principal
-from easel.core.stream.notifications import LogGone
-from easel.core.stream.payload_limit import Moved, light_value
+from easel.core.stream.notifications import LogDeleted
+from easel.core.stream.payload_limit import OffloadedValue, light_value
 from easel.core.values.patch import Op, Operation, Patch, applied, check_patch_names, checked_patch
 from easel.core.values.paths import check_names
 from easel.errors import AlreadyThere, BadInput, Forbidden, HostError, NotFound, RevisionConflict, Unavailable
@@ -32,15 +32,15 @@ from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.canvases.assets import CanvasAssets
 from easel.host.canvases.transactions import (
-    CanvasChanges,
+    CanvasTransactions,
     acceptance,
     ends_acceptance,
     events_of,
     named,
     stands,
 )
-from easel.host.ports import Bell, CanvasStore
-from easel.host.tools.registry import Toolbox
+from easel.host.ports import Notifier, CanvasStore
+from easel.host.tools.registry import ToolRegistry
 from easel.ids import CanvasId, owned
 
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
@@ -91,12 +91,12 @@ class CanvasLibrary:
     def __init__(
         self,
         canvases: CanvasStore,
-        changes: CanvasChanges,
+        changes: CanvasTransactions,
         assets: CanvasAssets,
         artifacts: Artifacts,
-        tools: Toolbox,
+        tools: ToolRegistry,
         *,
-        bell: Bell,
+        bell: Notifier,
         audit: Audit,
         limits: SpecLimits,
         floor: Confirm = Confirm.NEVER,
@@ -234,7 +234,7 @@ class CanvasLibrary:
             )
 
         try:
-            return (await self._changes.make(who, canvas_id, decide)).whole
+            return (await self._changes.apply(who, canvas_id, decide)).whole
         except HostError as problem:
             if not isinstance(
                 problem, Unavailable
@@ -294,7 +294,7 @@ class CanvasLibrary:
         is_repeatable = (
             not operations or expected_revision is not None
         )  # what is added to a list would be added twice
-        return (await self._changes.make(who, canvas_id, decide, is_repeatable=is_repeatable)).whole
+        return (await self._changes.apply(who, canvas_id, decide, is_repeatable=is_repeatable)).whole
 
     async def accept(self, who: Principal, canvas_id: str, revision: int) -> CanvasSnapshot:
         """A person stands for the spec that they have seen, as an agent wrote it. RS-59"""
@@ -310,7 +310,7 @@ class CanvasLibrary:
                 return None
             return Change(events=[events.updated(canvas.revision + 1, [ACCEPTED_MARK])], is_accepted=True)
 
-        outcome = await self._changes.make(who, canvas_id, decide)
+        outcome = await self._changes.apply(who, canvas_id, decide)
         if outcome.is_changed:
             await self._audit.record(
                 who, "canvas.accepted", subject=canvas_id, details={"revision": revision}
@@ -337,7 +337,7 @@ class CanvasLibrary:
         if left is None:
             raise NotFound(what="canvas", id=canvas_id)
         await self._audit.record(who, "canvas.deleted", subject=canvas_id)
-        self._bell.ring(LogGone("canvas", owned(who.user_id, canvas_id)))
+        self._bell.ring(LogDeleted("canvas", owned(who.user_id, canvas_id)))
         await self._changes.drop(left)
 
     async def add_snapshot(
@@ -363,7 +363,7 @@ class CanvasLibrary:
             )
             return Change(events=[event], is_mutation=False)
 
-        outcome = await self._changes.make(who, canvas_id, decide)
+        outcome = await self._changes.apply(who, canvas_id, decide)
         return artifact, outcome.whole.canvas.last_seq
 
     # -- checking --------------------------------------------------------------------------------------------------
@@ -424,10 +424,10 @@ def _not_among(whole: CanvasSnapshot, assets: list[Asset] | None) -> list[str]:
     return [one.path for one in whole.assets if one.path not in kept]
 
 
-def _light_patch(operations: Patch) -> tuple[Patch, list[Moved]]:
+def _light_patch(operations: Patch) -> tuple[Patch, list[OffloadedValue]]:
     """The same operations with light values, and what was moved out of them."""
     light: list[Operation] = []
-    moved: list[Moved] = []
+    moved: list[OffloadedValue] = []
     for operation in operations:
         if operation.op is Op.REMOVE:
             light.append(operation)

@@ -24,14 +24,14 @@ from easel.errors import Forbidden, NotFound
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.auth.sign_in import SignIn
-from easel.host.canvases.transactions import CanvasChanges, events_of
+from easel.host.canvases.transactions import CanvasTransactions, events_of
 from easel.ids import UserId
 
 REFUSED = "canvas.page.refused"
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class PageView:
     """What a token opens: the assets of one canvas, for whoever was shown its page."""
 
     who: Principal
@@ -41,7 +41,7 @@ class View:
 class CanvasPages:
     def __init__(
         self,
-        changes: CanvasChanges,
+        changes: CanvasTransactions,
         artifacts: Artifacts,
         audit: Audit,
         sign_in: SignIn,
@@ -66,7 +66,7 @@ class CanvasPages:
         said = ".".join((str(until), *(_letters(part.encode()) for part in parts)))
         return f"{said}.{self._signature(said)}", until
 
-    async def opened_by(self, token: str, now: float) -> View:
+    async def opened_by(self, token: str, now: float) -> PageView:
         """One that is forged or over opens nothing, and nothing more is told of it."""
         said, _, signature = token.rpartition(".")
         if not hmac.compare_digest(signature.encode(), self._signature(said).encode()):
@@ -77,7 +77,7 @@ class CanvasPages:
             raise NotFound(what="page", id="behind this address any more")
         if of_browser and await self._sign_in.is_signed_out(of_browser[0]):
             raise NotFound(what="page", id="behind this address any more")
-        return View(Principal(UserId(user_id), "page"), canvas_id)
+        return PageView(Principal(UserId(user_id), "page"), canvas_id)
 
     def _signature(self, said: str) -> str:
         return _letters(hmac.new(self._key, said.encode("utf-8", "surrogatepass"), hashlib.sha256).digest())
@@ -112,7 +112,7 @@ class CanvasPages:
 
         await self._artifacts.keep(who.user_id, moved)
         try:
-            return (await self._changes.make(who, canvas_id, decide)).whole
+            return (await self._changes.apply(who, canvas_id, decide)).whole
         except Forbidden as problem:
             self._audit.tally(
                 who, REFUSED, subject=canvas_id, details={"what": "input", "problem": problem.message}

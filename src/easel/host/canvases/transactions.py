@@ -6,15 +6,15 @@ from collections.abc import Iterable
 
 from easel.core.canvas.canvas import CanvasSnapshot, Change, Decide, Outcome
 from easel.core.canvas.events import CanvasEvents
-from easel.core.principal import Kind, Principal
-from easel.core.stream.notifications import CanvasGrew
+from easel.core.principal import PrincipalKind, Principal
+from easel.core.stream.notifications import CanvasAppended
 from easel.errors import NotFound, Unavailable
-from easel.host.ports import Bell, Blobs, CanvasStore
+from easel.host.ports import Notifier, Blobs, CanvasStore
 from easel.ids import CanvasId, is_name, new_event_id, owned
 
 
-class CanvasChanges:
-    def __init__(self, canvases: CanvasStore, blobs: Blobs, bell: Bell) -> None:
+class CanvasTransactions:
+    def __init__(self, canvases: CanvasStore, blobs: Blobs, bell: Notifier) -> None:
         self._canvases = canvases
         self._blobs = blobs
         self._bell = bell
@@ -25,7 +25,7 @@ class CanvasChanges:
             raise NotFound(what="canvas", id=canvas_id)
         return whole
 
-    async def make(
+    async def apply(
         self,
         who: Principal,
         canvas_id: str,
@@ -62,7 +62,7 @@ class CanvasChanges:
 
     def ring(self, whole: CanvasSnapshot) -> None:
         canvas = whole.canvas
-        self._bell.ring(CanvasGrew(owned(canvas.user_id, canvas.canvas_id), canvas.last_seq))
+        self._bell.ring(CanvasAppended(owned(canvas.user_id, canvas.canvas_id), canvas.last_seq))
 
     async def drop(self, keys: Iterable[str]) -> None:
         """Blobs that no row speaks of. One that stays because the store is away is swept later."""
@@ -88,7 +88,7 @@ def events_of(who: Principal, canvas_id: str) -> CanvasEvents:
 
 def stands(who: Principal) -> bool:
     """What an agent writes has to be accepted by a person before it runs without asking. RS-59"""
-    return who.kind is not Kind.AGENT
+    return who.kind is not PrincipalKind.AGENT
 
 
 def acceptance(who: Principal, there: CanvasSnapshot, *, has_all_assets: bool) -> bool | None:

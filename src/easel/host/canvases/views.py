@@ -12,7 +12,7 @@ import structlog
 from easel.core.canvas.canvas import CanvasSnapshot, Change, View
 from easel.core.principal import Principal
 from easel.errors import NotFound, Unavailable
-from easel.host.canvases.transactions import CanvasChanges, events_of
+from easel.host.canvases.transactions import CanvasTransactions, events_of
 from easel.host.ports import CanvasStore
 from easel.ids import UserId, new_view_id
 
@@ -23,7 +23,7 @@ log = structlog.get_logger("canvases")
 
 
 class CanvasViews:
-    def __init__(self, canvases: CanvasStore, changes: CanvasChanges, *, view_seconds: float) -> None:
+    def __init__(self, canvases: CanvasStore, changes: CanvasTransactions, *, view_seconds: float) -> None:
         self._canvases = canvases
         self._changes = changes
         self._seconds = view_seconds
@@ -48,7 +48,7 @@ class CanvasViews:
 
         if connection_id != NO_CONNECTION:
             self._held.add(connection_id)
-        outcome = await self._changes.make(who, canvas_id, decide, seconds=self._seconds)
+        outcome = await self._changes.apply(who, canvas_id, decide, seconds=self._seconds)
         return view, outcome.whole
 
     async def close(
@@ -86,7 +86,7 @@ class CanvasViews:
             event = events.view_closed(whole.canvas.revision, view.view_id, view.client_id, count)
             return Change(events=[event], is_mutation=False, closed=[view.view_id])
 
-        return (await self._changes.make(who, canvas_id, decide)).is_changed
+        return (await self._changes.apply(who, canvas_id, decide)).is_changed
 
     # -- what time brings ------------------------------------------------------------------------------------------
 

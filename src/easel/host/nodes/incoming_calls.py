@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import structlog
 
-from easel.core.canvas.execution import Execution, Status
-from easel.core.principal import Kind, Principal
+from easel.core.canvas.execution import Execution, ExecutionStatus
+from easel.core.principal import PrincipalKind, Principal
 from easel.core.stream.notifications import CallAnswered
 from easel.core.tool.call import Answer, TakenCall
 from easel.core.tool.node import parts_of, whole_name
@@ -22,7 +22,7 @@ from easel.host.actions.live_output import LiveOutput, LiveOutputs
 from easel.host.artifacts import restore
 from easel.host.nodes.connection import ConnectedNode
 from easel.host.nodes.remote_calls import INVOKE, light
-from easel.host.ports import Bell, Keeper, NodeStore
+from easel.host.ports import Notifier, ArtifactAccess, NodeStore
 
 if TYPE_CHECKING:
     from easel.ids import CallId
@@ -42,12 +42,12 @@ def outcome(name: str, answer: Answer) -> Any:
     return answer.result
 
 
-class Errands:
+class IncomingCalls:
     def __init__(
         self,
         store: NodeStore,
-        keeper: Keeper,
-        bell: Bell,
+        keeper: ArtifactAccess,
+        bell: Notifier,
         outputs: LiveOutputs | None,
         *,
         result_bytes: int,
@@ -118,8 +118,8 @@ class Errands:
     def _output(self, call: TakenCall, params: dict[str, Any]) -> LiveOutput | None:
         if self._outputs is None or "watched" not in params:
             return None
-        execution = Execution(user_id=call.user_id, status=Status.RUNNING, actor={}, **params["watched"])
-        return self._outputs.open(Principal(call.user_id, "node", kind=Kind.NODE), execution)
+        execution = Execution(user_id=call.user_id, status=ExecutionStatus.RUNNING, actor={}, **params["watched"])
+        return self._outputs.open(Principal(call.user_id, "node", kind=PrincipalKind.NODE), execution)
 
     async def _stored(self, call: TakenCall, answer: Answer) -> str:
         try:

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from easel.core.principal import Principal
-from easel.core.stream.notifications import CallAnswered, CallWaits, NodeChanged, Ring
+from easel.core.stream.notifications import CallAnswered, CallPending, NodeChanged, Notification
 from easel.core.tool.call import NOT_ASKED, Answer
 from easel.core.tool.context import ToolContext, Watched
 from easel.core.tool.definition import ToolDefinition
@@ -25,9 +25,9 @@ from easel.host.actions.live_output import LiveOutputs
 from easel.host.audit import Audit
 from easel.host.metrics import NODES
 from easel.host.nodes.connection import ConnectedNode
-from easel.host.nodes.incoming_calls import Errands, outcome
-from easel.host.nodes.remote_calls import CallsElsewhere
-from easel.host.ports import Bell, Keeper, NodeLink, NodeStore, Tool
+from easel.host.nodes.incoming_calls import IncomingCalls, outcome
+from easel.host.nodes.remote_calls import RemoteCalls
+from easel.host.ports import Notifier, ArtifactAccess, NodeLink, NodeStore, Tool
 from easel.host.tools.schema import check_is_schema
 from easel.ids import CallId, UserId, new_instance_id, owned
 
@@ -51,7 +51,7 @@ class NodeLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class NodeRegistration:
     """Who connects as a node, and how."""
 
     who: Principal
@@ -70,12 +70,12 @@ class _Known:
     read_at: float
 
 
-class Nodes:
+class NodeRegistry:
     def __init__(
         self,
         store: NodeStore,
-        keeper: Keeper,
-        bell: Bell,
+        keeper: ArtifactAccess,
+        bell: Notifier,
         audit: Audit,
         limits: NodeLimits,
         *,
@@ -95,8 +95,8 @@ class Nodes:
             "call_seconds": limits.call_seconds,
             "heard_seconds": limits.heard_seconds,
         }
-        self._elsewhere = CallsElsewhere(store, keeper, bell, **times)
-        self._errands = Errands(
+        self._elsewhere = RemoteCalls(store, keeper, bell, **times)
+        self._errands = IncomingCalls(
             store, keeper, bell, outputs, result_bytes=limits.result_bytes, heard_seconds=limits.heard_seconds
         )
         self._wake = asyncio.Event()
@@ -117,11 +117,11 @@ class Nodes:
         here = self._here.get((user_id, node_id))
         if here is not None:
             definition = here.node.tools.get(name)
-            return _ToolHere(definition, here) if definition else None
+            return _LocalTool(definition, here) if definition else None
         for is_fresh in (False, True):  # what is not there may have come a moment ago
             there = (await self._known_of(user_id, is_fresh=is_fresh)).get(node_id)
             if there is not None and name in there.tools:
-                return _ToolThere(there.tools[name], there, self)
+                return _RemoteTool(there.tools[name], there, self)
         return None
 
     async def call_there(
@@ -166,7 +166,7 @@ class Nodes:
 
     # -- for the edge ----------------------------------------------------------------------------------------------
 
-    async def enter(self, arrival: Arrival, link: NodeLink) -> ConnectedNode:
+    async def enter(self, arrival: NodeRegistration, link: NodeLink) -> ConnectedNode:
         """It is known to all from now on, and called after `open`. Whoever asked for this calls `leave`, however it ends."""
         who, limits = arrival.who, self._limits
         node_id = checked_node_id(arrival.node_id)
@@ -206,7 +206,7 @@ class Nodes:
         if self._duty is None or self._duty.done():
             self._duty = asyncio.create_task(self._do_duty())
 
-    async def leave(self, arrival: Arrival) -> None:
+    async def leave(self, arrival: NodeRegistration) -> None:
         """A connection has ended. What it was asked ends now, here and elsewhere."""
         who, node_id, connection_id = arrival.who, arrival.node_id, arrival.connection_id
         key = (who.user_id, node_id)
@@ -239,7 +239,7 @@ class Nodes:
 
     # -- between instances -----------------------------------------------------------------------------------------
 
-    def _hear(self, ring: Ring) -> None:
+    def _hear(self, ring: Notification) -> None:
         match ring:
             case NodeChanged(key, connection_id):
                 user_id, _, node_id = key.rpartition("/")
@@ -250,7 +250,7 @@ class Nodes:
                 if here is not None and here.node.connection_id != connection_id:
                     self._is_doubtful = True
                     self._wake.set()
-            case CallWaits(connection_id):
+            case CallPending(connection_id):
                 if any(one.node.connection_id == connection_id for one in self._here.values()):
                     self._wake.set()
             case CallAnswered():
@@ -312,7 +312,7 @@ class Nodes:
 
 
 @dataclass(frozen=True, slots=True)
-class _ToolHere:
+class _LocalTool:
     definition: ToolDefinition
     node: ConnectedNode
 
@@ -323,10 +323,10 @@ class _ToolHere:
 
 
 @dataclass(frozen=True, slots=True)
-class _ToolThere:
+class _RemoteTool:
     definition: ToolDefinition
     node: Node
-    nodes: Nodes
+    nodes: NodeRegistry
 
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
         return outcome(

@@ -14,14 +14,14 @@ import msgspec
 import structlog
 
 from easel.core.stream.json_text import to_json
-from easel.core.stream.notifications import CallAnswered, CallWaits
+from easel.core.stream.notifications import CallAnswered, CallPending
 from easel.core.stream.payload_limit import light_value
 from easel.core.tool.call import LOST, NOT_ASKED, UNHEARD, Answer, NewCall
 from easel.core.tool.context import Watched
 from easel.core.tool.node import Node, parts_of
 from easel.errors import HostError, Unavailable
 from easel.host.artifacts import restore
-from easel.host.ports import Bell, Keeper, NodeStore
+from easel.host.ports import Notifier, ArtifactAccess, NodeStore
 from easel.ids import CallId, UserId, new_call_id
 
 INVOKE = "tool.invoke"
@@ -42,12 +42,12 @@ class _Waiting:
             self.answer.set_result(answer)
 
 
-class CallsElsewhere:
+class RemoteCalls:
     def __init__(
         self,
         store: NodeStore,
-        keeper: Keeper,
-        bell: Bell,
+        keeper: ArtifactAccess,
+        bell: Notifier,
         *,
         poll_seconds: float,
         call_seconds: float,
@@ -81,7 +81,7 @@ class CallsElsewhere:
             if not await asyncio.shield(placing):
                 return NOT_ASKED
             waiting.is_placed = True
-            self._bell.ring(CallWaits(node.connection_id))
+            self._bell.ring(CallPending(node.connection_id))
             self._start()
             return await waiting.answer
         except BaseException:
@@ -105,7 +105,7 @@ class CallsElsewhere:
         await asyncio.gather(placing, return_exceptions=True)
         with contextlib.suppress(Unavailable):  # then it ends by its deadline
             if (target := await self._store.cancel(new.user_id, new.call_id)) is not None:
-                self._bell.ring(CallWaits(target))
+                self._bell.ring(CallPending(target))
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class CallsElsewhere:
         return task
 
 
-async def light(keeper: Keeper, user_id: UserId, value: Any) -> str:
+async def light(keeper: ArtifactAccess, user_id: UserId, value: Any) -> str:
     """As it may stand in a table: Base64 over 2 KB is kept beside it, and comes back. RS-35"""
     lighter, moved = light_value(value)
     if moved:

@@ -3,7 +3,7 @@
 A store raises `errors.Unavailable` when it cannot be reached; every other outcome is part of its return value.
 """
 
-from easel.host.ports.artifacts import ArtifactStore, Blobs, Keeper
+from easel.host.ports.artifacts import ArtifactStore, Blobs, ArtifactAccess
 from easel.host.ports.audit import AuditStore
 from easel.host.ports.auth import SignInStore, TokenStore
 from easel.host.ports.canvases import CanvasActionStore, CanvasStore
@@ -11,18 +11,18 @@ from easel.host.ports.models import Model
 from easel.host.ports.nodes import NodeLink, NodeStore
 from easel.host.ports.runs import BoardStore, RunStore
 from easel.host.ports.sessions import SessionStore
-from easel.host.ports.streams import Bell, LogSource
+from easel.host.ports.streams import Notifier, LogSource
 from easel.host.ports.tools import Tool, ToolSource
 
 __all__ = [
     "ArtifactStore",
     "AuditStore",
-    "Bell",
+    "Notifier",
     "Blobs",
     "BoardStore",
     "CanvasActionStore",
     "CanvasStore",
-    "Keeper",
+    "ArtifactAccess",
     "LogSource",
     "Model",
     "NodeLink",

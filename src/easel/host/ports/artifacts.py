@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Protocol
 
 from easel.core.artifact.artifact import Artifact, NewArtifact, Place, Swept
-from easel.core.stream.payload_limit import Moved
+from easel.core.stream.payload_limit import OffloadedValue
 from easel.ids import ArtifactId, CanvasId, RunId, UserId
 
 
@@ -57,10 +57,10 @@ class ArtifactStore(Protocol):
         ...
 
 
-class Keeper(Protocol):
+class ArtifactAccess(Protocol):
     """Keeps what is too heavy for a log, and gives it back: the artifacts, as the other stories need them."""
 
-    async def keep(self, user_id: UserId, moved: Sequence[Moved]) -> None:
+    async def keep(self, user_id: UserId, moved: Sequence[OffloadedValue]) -> None:
         """Durable when it returns: what refers to these may now be stored."""
         ...
 

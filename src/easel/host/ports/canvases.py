@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Decide, NewCanvas, Outcome, View
-from easel.core.canvas.execution import Awaited, Execution
-from easel.core.canvas.execution import Status as ExecutionStatus
+from easel.core.canvas.execution import StartedRun, Execution
+from easel.core.canvas.execution import ExecutionStatus as ExecutionStatus
 from easel.core.canvas.refresh import Due, Job
 from easel.core.canvas.retention import LogPlace, OldLogs
 from easel.core.stream.envelope import Envelope
@@ -94,7 +94,7 @@ class CanvasActionStore(Protocol):
 
     async def take_up(
         self, lost: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float
-    ) -> Awaited | None:
+    ) -> StartedRun | None:
         """What is lost is this owner's from now on, where a run was started for it; None: there is none, or it is not lost any more."""
         ...
 

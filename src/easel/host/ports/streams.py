@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from easel.core.stream.log import Bounds, LoggedEvent
-from easel.core.stream.notifications import Ring
+from easel.core.stream.notifications import Notification
 from easel.ids import UserId
 
 
@@ -18,9 +18,9 @@ class LogSource(Protocol):
     async def events_after(self, key: Any, cursor: int, limit: int, /) -> list[LoggedEvent]: ...
 
 
-class Bell(Protocol):
+class Notifier(Protocol):
     """Wakes who waits, here and on other instances. The log is the truth: a lost ring costs one poll, never an event."""
 
-    def ring(self, ring: Ring) -> None: ...
+    def ring(self, ring: Notification) -> None: ...
 
-    def listen(self, hear: Callable[[Ring], None]) -> None: ...
+    def listen(self, hear: Callable[[Notification], None]) -> None: ...

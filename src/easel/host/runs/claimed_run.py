@@ -8,7 +8,7 @@ from easel.core.run.run import Claim
 if TYPE_CHECKING:
     import asyncio
 
-    from easel.host.runs.log_writer import RunLog
+    from easel.host.runs.log_writer import RunLogWriter
 
 
 class Stop(Enum):
@@ -19,13 +19,13 @@ class Stop(Enum):
     HAND_BACK = auto()
 
 
-class Held:
+class ClaimedRun:
     """One run in this worker's hands."""
 
     def __init__(self, claim: Claim, good_until: float) -> None:
         self.claim = claim
         self.good_until = good_until
-        self.log: RunLog
+        self.log: RunLogWriter
         self.task: asyncio.Task[None]
         self.stop: Stop | None = None
         self.has_begun = False

@@ -6,7 +6,7 @@ import msgspec
 
 from easel.core.run.progress import Progress, progress
 from easel.host.artifacts import restore
-from easel.host.ports import Keeper, RunStore
+from easel.host.ports import ArtifactAccess, RunStore
 from easel.ids import RunId, UserId
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ PAGE = 100  # RX-36
 
 
 async def read_progress(
-    runs: RunStore, keeper: Keeper, user_id: UserId, run_id: RunId, last_seq: int
+    runs: RunStore, keeper: ArtifactAccess, user_id: UserId, run_id: RunId, last_seq: int
 ) -> Progress:
     events: list[LoggedEvent] = []
     cursor = 0

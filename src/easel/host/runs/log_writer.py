@@ -17,11 +17,11 @@ from easel.core.run.run import Claim, ClaimLost
 from easel.core.run.status import Status
 from easel.core.session.message import Message, message
 from easel.core.stream.envelope import Envelope
-from easel.core.stream.notifications import RunGrew, RunReady, ThreadGrew
+from easel.core.stream.notifications import RunAppended, RunReady, ThreadAppended
 from easel.errors import Unavailable
 from easel.host.audit import Audit
 from easel.host.metrics import APPEND_SECONDS
-from easel.host.ports import Bell, Keeper, RunStore
+from easel.host.ports import Notifier, ArtifactAccess, RunStore
 from easel.ids import MessageId, answer_id, owned
 
 AGENT, NODE = "main", "tool_loop"  # who acts in a run
@@ -31,7 +31,7 @@ RETRY_SECONDS = 0.05
 Answer = TypeVar("Answer")
 
 
-async def patiently(ask: Callable[[], Awaitable[Answer]]) -> Answer:
+async def retry_until_available(ask: Callable[[], Awaitable[Answer]]) -> Answer:
     """A store that is away is no failure of the run: it is asked again until it answers or the claim is over."""
     while True:
         try:
@@ -40,13 +40,13 @@ async def patiently(ask: Callable[[], Awaitable[Answer]]) -> Answer:
             await asyncio.sleep(RETRY_SECONDS)
 
 
-class RunLog:
+class RunLogWriter:
     def __init__(
         self,
         claim: Claim,
         runs: RunStore,
-        keeper: Keeper,
-        bell: Bell,
+        keeper: ArtifactAccess,
+        bell: Notifier,
         audit: Audit,
         *,
         cancel_asked: Callable[[], None],
@@ -208,9 +208,9 @@ class RunLog:
             self._pump = None
 
     def _tell(self, appended: Appended) -> None:
-        self._bell.ring(RunGrew(self.claim.run_id, appended.last_seq))
+        self._bell.ring(RunAppended(self.claim.run_id, appended.last_seq))
         if appended.thread_seq is not None:
-            self._bell.ring(ThreadGrew(owned(self.claim.user_id, self.claim.session_id), appended.thread_seq))
+            self._bell.ring(ThreadAppended(owned(self.claim.user_id, self.claim.session_id), appended.thread_seq))
         if appended.turn_passed:
             self._bell.ring(RunReady(prefers=self.claim.worker_id))
 

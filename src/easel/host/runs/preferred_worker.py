@@ -10,7 +10,7 @@ from collections.abc import Callable
 SHARED_LOOK_SECONDS = 0.01  # what is left to others within so short a time is looked for together
 
 
-class LeftToOthers:
+class PreferredWorkerDelay:
     def __init__(self, seconds: float, look: Callable[[int], None]) -> None:
         self.seconds = seconds  # for how long the other has the first chance; 0: not at all
         self._look = look

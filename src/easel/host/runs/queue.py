@@ -12,11 +12,11 @@ from easel.core.run.status import Status
 from easel.core.session.message import Message, message, question
 from easel.core.session.session import title_from
 from easel.core.stream.envelope import Envelope
-from easel.core.stream.notifications import CancelAsked, RunGrew, RunReady, ThreadGrew
+from easel.core.stream.notifications import CancelRequested, RunAppended, RunReady, ThreadAppended
 from easel.errors import BadInput, NotFound, RunFinished, TooLarge, Unavailable
 from easel.host.audit import Audit
 from easel.host.metrics import QUEUE_DEPTH, RUNS_ENQUEUED
-from easel.host.ports import Bell, Keeper, RunStore
+from easel.host.ports import Notifier, ArtifactAccess, RunStore
 from easel.host.runs.history import read_progress
 from easel.ids import RunId, SessionId, answer_id, is_made_here, is_name, new_run_id, owned
 
@@ -29,8 +29,8 @@ class RunQueue:
     def __init__(
         self,
         runs: RunStore,
-        keeper: Keeper,
-        bell: Bell,
+        keeper: ArtifactAccess,
+        bell: Notifier,
         audit: Audit,
         *,
         max_attempts: int,
@@ -55,7 +55,7 @@ class RunQueue:
             RUNS_ENQUEUED.inc()
             self._bell.ring(RunReady(prefers=enqueued.prefers))
             if enqueued.thread_seq is not None:
-                self._bell.ring(ThreadGrew(owned(who.user_id, session_id), enqueued.thread_seq))
+                self._bell.ring(ThreadAppended(owned(who.user_id, session_id), enqueued.thread_seq))
         return enqueued.run
 
     def _checked(self, who: Principal, session_id: str, text: str, key: str | None) -> NewRun:
@@ -123,9 +123,9 @@ class RunQueue:
         if run.is_terminal and not answer.changed:
             raise RunFinished(run_id=run_id, status=run.status.value)
         await self._audit.record(who, "run.cancelled", subject=run_id)
-        self._bell.ring(RunGrew(run.run_id, run.last_seq) if run.is_terminal else CancelAsked(run.run_id))
+        self._bell.ring(RunAppended(run.run_id, run.last_seq) if run.is_terminal else CancelRequested(run.run_id))
         if answer.thread_seq is not None:
-            self._bell.ring(ThreadGrew(owned(run.user_id, run.session_id), answer.thread_seq))
+            self._bell.ring(ThreadAppended(owned(run.user_id, run.session_id), answer.thread_seq))
         if answer.turn_passed:
             self._bell.ring(RunReady(prefers=answer.prefers))
         return run

@@ -22,8 +22,8 @@ from easel.core.run.run import ClaimLost
 from easel.core.tool.context import ToolContext
 from easel.errors import StepLimit
 from easel.host.ports import Model
-from easel.host.runs.log_writer import RunLog, patiently
-from easel.host.tools.registry import Toolbox
+from easel.host.runs.log_writer import RunLogWriter, retry_until_available
+from easel.host.tools.registry import ToolRegistry
 from easel.ids import CallId
 
 
@@ -32,13 +32,13 @@ class HandBack(Exception):
 
 
 class ToolLoop:
-    def __init__(self, model: Model, toolbox: Toolbox, *, max_steps: int) -> None:
+    def __init__(self, model: Model, toolbox: ToolRegistry, *, max_steps: int) -> None:
         self._model = model
         self._toolbox = toolbox
         self._max_steps = max_steps
 
     async def play(
-        self, message: str, done: Progress, log: RunLog, should_leave: Callable[[], bool], spoken: "Spoken"
+        self, message: str, done: Progress, log: RunLogWriter, should_leave: Callable[[], bool], spoken: "Transcript"
     ) -> None:
         """From the last finished step to the end. `spoken` keeps what was said, whatever ends the run."""
         steps = list(done.steps)
@@ -62,11 +62,11 @@ class ToolLoop:
                 log.write(log.events.step(len(steps), step))
                 await log.flush()
 
-    async def _ask(self, conversation: Conversation, log: RunLog, spoken: "Spoken") -> Step:
+    async def _ask(self, conversation: Conversation, log: RunLogWriter, spoken: "Transcript") -> Step:
         lead = STEP_BREAK if said(conversation.steps) else ""
         calls: list[ToolCall] = []
         spoken.unfinished = []
-        tools = list((await patiently(lambda: self._toolbox.definitions(log.claim.user_id))).values())
+        tools = list((await retry_until_available(lambda: self._toolbox.definitions(log.claim.user_id))).values())
         async for part in self._model.reply(conversation, tools):
             match part:
                 case Text(text):
@@ -82,7 +82,7 @@ class ToolLoop:
         return Step(text, tuple(calls))
 
     async def _use_tools(
-        self, step: Step, begun: frozenset[CallId], log: RunLog, should_leave: Callable[[], bool]
+        self, step: Step, begun: frozenset[CallId], log: RunLogWriter, should_leave: Callable[[], bool]
     ) -> Step:
         """The calls that have no result yet, in order. RS-38"""
         for call in step.calls[len(step.results) :]:
@@ -99,10 +99,10 @@ class ToolLoop:
             step = replace(step, results=(*step.results, result))
         return step
 
-    async def _may_repeat(self, call: ToolCall, log: RunLog) -> bool:
-        return await patiently(lambda: self._toolbox.may_repeat(log.claim.user_id, call.tool))
+    async def _may_repeat(self, call: ToolCall, log: RunLogWriter) -> bool:
+        return await retry_until_available(lambda: self._toolbox.may_repeat(log.claim.user_id, call.tool))
 
-    async def _use(self, call: ToolCall, log: RunLog) -> ToolResult:
+    async def _use(self, call: ToolCall, log: RunLogWriter) -> ToolResult:
         try:
             return await self._toolbox.use(call, ToolContext.of_run(log.claim))
         except ClaimLost:  # the tool was the first to hear
@@ -110,7 +110,7 @@ class ToolLoop:
             raise
 
 
-class Spoken:
+class Transcript:
     """What the assistant has said so far, for the message that closes the run however it ends."""
 
     def __init__(self) -> None:

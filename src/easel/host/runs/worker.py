@@ -17,7 +17,7 @@ from easel.core.run.events import RunEvents
 from easel.core.run.progress import Progress
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.run.status import Status
-from easel.core.stream.notifications import CancelAsked, Ring, RunGrew, RunReady
+from easel.core.stream.notifications import CancelRequested, Notification, RunAppended, RunReady
 from easel.errors import GaveUp, HostError, InternalError, TookTooLong, Unavailable
 from easel.host.audit import Audit, agent_of
 from easel.host.metrics import (
@@ -29,12 +29,12 @@ from easel.host.metrics import (
     RUNS_HELD,
     TAKEOVERS,
 )
-from easel.host.ports import Bell, Keeper, RunStore
-from easel.host.runs.claimed_run import Held, Stop
+from easel.host.ports import Notifier, ArtifactAccess, RunStore
+from easel.host.runs.claimed_run import ClaimedRun, Stop
 from easel.host.runs.history import read_progress
-from easel.host.runs.log_writer import AGENT, NODE, RunLog, patiently
-from easel.host.runs.preferred_worker import LeftToOthers
-from easel.host.runs.tool_loop import HandBack, Spoken, ToolLoop
+from easel.host.runs.log_writer import AGENT, NODE, RunLogWriter, retry_until_available
+from easel.host.runs.preferred_worker import PreferredWorkerDelay
+from easel.host.runs.tool_loop import HandBack, Transcript, ToolLoop
 from easel.ids import RunId, WorkerId, new_reference
 
 NEAR_TURNS = 1_000  # claims look this far back; once a poll they look everywhere, so a pinned past costs one look a second
@@ -52,8 +52,8 @@ class RunWorker:
         self,
         worker_id: WorkerId,
         runs: RunStore,
-        keeper: Keeper,
-        bell: Bell,
+        keeper: ArtifactAccess,
+        bell: Notifier,
         tool_loop: ToolLoop,
         *,
         slots: int,
@@ -79,10 +79,10 @@ class RunWorker:
         self._retention = retention_seconds
         self._audit = audit
         self._also = also
-        self._held: dict[RunId, Held] = {}
+        self._held: dict[RunId, ClaimedRun] = {}
         RUNS_HELD.set_function(lambda: len(self._held))
         self._wake = asyncio.Event()
-        self._left = LeftToOthers(prefer_seconds, self._look_for_what_was_left)
+        self._left = PreferredWorkerDelay(prefer_seconds, self._look_for_what_was_left)
         self._latest_turn = 0
         self._sweep_at = 0.0
         self._in_doubt_until = 0.0
@@ -143,7 +143,7 @@ class RunWorker:
         while self._held:
             await asyncio.wait([held.task for held in self._held.values()])
 
-    def _hear(self, ring: Ring) -> None:
+    def _hear(self, ring: Notification) -> None:
         match ring:
             case RunReady(anywhere, prefers):
                 if anywhere:
@@ -152,7 +152,7 @@ class RunWorker:
                     self._left.leave(self._latest_turn)
                 else:
                     self._wake.set()
-            case CancelAsked(run_id):
+            case CancelRequested(run_id):
                 if held := self._held.get(run_id):
                     held.end_by(Stop.CANCEL)
             case _:
@@ -266,10 +266,10 @@ class RunWorker:
             QUEUE_SECONDS.observe(claim.queued_seconds)
         if (stale := self._held.get(claim.run_id)) is not None:  # our own, which we failed to keep
             stale.end_by(Stop.LOST)
-        held = Held(claim, good_until)
+        held = ClaimedRun(claim, good_until)
         if not claim.is_exhausted:
-            self._bell.ring(RunGrew(claim.run_id, claim.last_seq + 1))  # the claim has opened its log
-        held.log = RunLog(
+            self._bell.ring(RunAppended(claim.run_id, claim.last_seq + 1))  # the claim has opened its log
+        held.log = RunLogWriter(
             claim,
             self._runs,
             self._keeper,
@@ -281,7 +281,7 @@ class RunWorker:
         self._held[claim.run_id] = held
         held.task.add_done_callback(lambda _: self._let_go(held))
 
-    def _let_go(self, held: Held) -> None:
+    def _let_go(self, held: ClaimedRun) -> None:
         if not held.task.cancelled() and (problem := held.task.exception()) is not None:
             log.error(
                 "run.not_ended", run_id=held.claim.run_id, exc_info=problem
@@ -294,8 +294,8 @@ class RunWorker:
 
     # -- executing one run -----------------------------------------------------------------------------------------
 
-    async def _hold(self, held: Held) -> None:
-        spoken = Spoken()
+    async def _hold(self, held: ClaimedRun) -> None:
+        spoken = Transcript()
         held.has_begun = True
         try:
             outcome = await self._outcome(held, spoken)
@@ -312,7 +312,7 @@ class RunWorker:
             CLAIMS_LOST.inc()
             log.warning("run.claim_lost", run_id=held.claim.run_id, attempt=held.claim.attempt)
 
-    def _begin(self, held: Held) -> None:
+    def _begin(self, held: ClaimedRun) -> None:
         """Whether there is anything to begin: something may have ended the run before its first step."""
         if held.stop is Stop.LOST:
             raise ClaimLost
@@ -321,7 +321,7 @@ class RunWorker:
         if held.claim.is_exhausted:
             raise GaveUp(attempts=held.claim.max_attempts)
 
-    async def _outcome(self, held: Held, spoken: Spoken) -> tuple[Status, str | None] | None:
+    async def _outcome(self, held: ClaimedRun, spoken: Transcript) -> tuple[Status, str | None] | None:
         """How the run ends: its status and why; None when it is to go back into the queue."""
         claim = held.claim
         limit = asyncio.timeout(max(0.0, self._run_timeout - claim.running_seconds))
@@ -330,7 +330,7 @@ class RunWorker:
             if claim.cancel_requested or held.stop is Stop.CANCEL:
                 return Status.CANCELLED, None
             async with limit:
-                asked, done = await patiently(lambda: self._before(claim))
+                asked, done = await retry_until_available(lambda: self._before(claim))
                 await self._tool_loop.play(asked, done, held.log, lambda: self._is_draining, spoken)
         except HandBack:
             return None
@@ -371,9 +371,9 @@ class RunWorker:
             self._runs, self._keeper, claim.user_id, claim.run_id, claim.last_seq
         )
 
-    async def _hand_back(self, held: Held) -> None:
+    async def _hand_back(self, held: ClaimedRun) -> None:
         await held.log.flush()
-        if await patiently(lambda: self._runs.hand_back(held.claim)):
+        if await retry_until_available(lambda: self._runs.hand_back(held.claim)):
             HANDED_BACK.inc()
             log.info("run.handed_back", run_id=held.claim.run_id, attempt=held.claim.attempt)
             self._bell.ring(RunReady(anywhere=True))

@@ -43,7 +43,7 @@ class _Check:
         return cls(schema, checker(schema), parts_of_schema(schema))
 
 
-class Toolbox:
+class ToolRegistry:
     def __init__(
         self,
         tools: Iterable[Tool],

@@ -33,7 +33,7 @@ SEGMENT_BYTES = (
 CHUNK = 256 * 1024  # the most that a reader is handed at once
 
 
-class Place(Protocol):
+class BlobBackend(Protocol):
     """Where bytes lie. Keys come checked; the source of a put comes in blocks of `block` bytes, the last one apart."""
 
     @property
@@ -52,7 +52,7 @@ class Place(Protocol):
 class Blobs:
     """Bytes by key, written once. The same contract in every place."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: BlobBackend) -> None:
         self._place = place
         self._swept_at: float | None = None
 

@@ -11,7 +11,7 @@ from easel.stores.postgres.canvas_actions import PostgresCanvasActions
 from easel.stores.postgres.canvases import PostgresCanvases
 from easel.stores.postgres.database import PostgresDatabase, check_version, reaching
 from easel.stores.postgres.nodes import PostgresNodes
-from easel.stores.postgres.notifier import PostgresBell
+from easel.stores.postgres.notifier import PostgresNotifier
 from easel.stores.postgres.runs import PostgresRuns
 from easel.stores.postgres.sessions import PostgresSessions
 from easel.stores.postgres.sign_ins import PostgresSignIns
@@ -55,5 +55,5 @@ async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> Pos
     database.nodes = PostgresNodes(database)
     database.tokens = PostgresTokens(database)
     database.sign_ins = PostgresSignIns(database)
-    database.bell = PostgresBell(options, timeout)
+    database.bell = PostgresNotifier(options, timeout)
     return database

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from easel.core.audit.chain import End, Link, Place
+from easel.core.audit.chain import End, Link, ChainPosition
 from easel.core.audit.record import Entry, StorageClass
 from easel.core.stream.log import LAST_CURSOR
 from easel.stores import named_sql
-from easel.stores.postgres.batcher import Combiner
+from easel.stores.postgres.batcher import AppendBatcher
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import PostgresDatabase
@@ -21,7 +21,7 @@ LANES = 1  # the chain has one end: a second transaction would only wait for the
 class PostgresAudit:
     def __init__(self, database: "PostgresDatabase") -> None:
         self._database = database
-        self._appends = Combiner(self._append_all, most=MAX_BATCHES, lanes=LANES)
+        self._appends = AppendBatcher(self._append_all, most=MAX_BATCHES, lanes=LANES)
 
     async def close(self) -> None:
         await self._appends.close()
@@ -47,7 +47,7 @@ class PostgresAudit:
     async def end(self) -> End:
         row = await self._database.row(SQL["end_of_chain"])
         return End(
-            None if row["last_seq"] is None else Place(row["last_seq"], row["last_hash"]), row["newest"]
+            None if row["last_seq"] is None else ChainPosition(row["last_seq"], row["last_hash"]), row["newest"]
         )
 
     async def after(self, seq: int, last: int, limit: int) -> list[Link]:

@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
-class Combiner(Generic[Item, Answer]):
+class AppendBatcher(Generic[Item, Answer]):
     """Calls `serve` with all items that are waiting (at most `most`), in up to `lanes` calls at a time.
 
     Alone, an item is served at once; under load hundreds share one commit. The caller's own cancellation never cuts

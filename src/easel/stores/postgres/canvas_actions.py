@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from easel.core.canvas.execution import Awaited, Execution, Status
+from easel.core.canvas.execution import StartedRun, Execution, ExecutionStatus
 from easel.core.canvas.refresh import Due, Job
 from easel.core.stream.json_text import to_json
 from easel.ids import CanvasId, UserId
@@ -33,7 +33,7 @@ class PostgresCanvasActions:
         user_id: UserId,
         canvas_id: CanvasId,
         *,
-        statuses: Sequence[Status],
+        statuses: Sequence[ExecutionStatus],
         before: str | None,
         limit: int,
     ) -> list[Execution]:
@@ -60,10 +60,10 @@ class PostgresCanvasActions:
 
     async def take_up(
         self, lost: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float
-    ) -> Awaited | None:
+    ) -> StartedRun | None:
         which = {"user_id": lost.user_id, "event_id": lost.event_id, "owner_ids": list(owner_ids)}
         row = await self._database.row(SQL["take_up_execution"], owner_id=owner_id, seconds=seconds, **which)
-        return Awaited(row["run_id"], row["seconds"]) if row else None
+        return StartedRun(row["run_id"], row["seconds"]) if row else None
 
     async def others_at_work(self, owner_id: str) -> list[str]:
         return [

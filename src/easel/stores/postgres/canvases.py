@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, Decide, NewCanvas, Outcome, View
-from easel.core.canvas.execution import Overtaken, Repeated, Step
+from easel.core.canvas.execution import StaleTransition, DuplicateRequest, Transition
 from easel.core.canvas.retention import LogPlace, OldLogs
 from easel.core.canvas.spec import Refresh
 from easel.core.stream.envelope import Envelope
@@ -78,8 +78,8 @@ class PostgresCanvases:
                 lent, "change_canvas", {**whose, **given, **columns(change.events), "refers_to": refers_to}
             )
             await _change_beside(lent, whose, change, seconds)
-            if change.step is not None:
-                await _take_step(lent, change.step, grown["revision"], seconds)
+            if change.transition is not None:
+                await _take_step(lent, change.transition, grown["revision"], seconds)
             return changed(whole, change, **grown)
 
     async def delete(self, user_id: UserId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
@@ -162,15 +162,15 @@ async def _locked(lent: "Connection", whose: dict[str, Any]) -> CanvasSnapshot |
     return whole_of(row) if row else None
 
 
-async def _take_step(lent: "Connection", step: Step, revision: int, seconds: float) -> None:
-    if step.waits is not None:
+async def _take_step(lent: "Connection", step: Transition, revision: int, seconds: float) -> None:
+    if step.pending_limit is not None:
         whose = {"user_id": step.execution.user_id, "canvas_id": step.execution.canvas_id}
-        step.waits.check(
-            (await _row(lent, "count_waiting", {**whose, "seconds": step.waits.seconds}))["waiting"]
+        step.pending_limit.check(
+            (await _row(lent, "count_waiting", {**whose, "seconds": step.pending_limit.seconds}))["waiting"]
         )
-    name = "begin_execution" if step.out_of is None else "step_execution"
+    name = "begin_execution" if step.from_status is None else "step_execution"
     if await _row(lent, name, {**step_arguments(step, revision), "seconds": seconds}) is None:
-        raise Repeated if step.out_of is None else Overtaken
+        raise DuplicateRequest if step.from_status is None else StaleTransition
 
 
 async def _change_beside(lent: "Connection", whose: dict[str, Any], change: Change, seconds: float) -> None:

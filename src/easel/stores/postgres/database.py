@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from easel.stores.postgres.canvas_actions import PostgresCanvasActions
     from easel.stores.postgres.canvases import PostgresCanvases
     from easel.stores.postgres.nodes import PostgresNodes
-    from easel.stores.postgres.notifier import PostgresBell
+    from easel.stores.postgres.notifier import PostgresNotifier
     from easel.stores.postgres.runs import PostgresRuns
     from easel.stores.postgres.sessions import PostgresSessions
     from easel.stores.postgres.sign_ins import PostgresSignIns
@@ -83,7 +83,7 @@ class PostgresDatabase:
     nodes: "PostgresNodes"
     tokens: "PostgresTokens"
     sign_ins: "PostgresSignIns"
-    bell: "PostgresBell"
+    bell: "PostgresNotifier"
 
     def __init__(self, url: str, pool: "asyncpg.Pool[asyncpg.Record]", timeout: float) -> None:
         self.url = url

@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 import structlog
 
-from easel.core.stream.notifications import Grew, Ring, from_text, to_text
+from easel.core.stream.notifications import Grew, Notification, from_text, to_text
 from easel.stores.postgres.database import is_passing
 
 CHANNEL = "easel"
@@ -26,25 +26,25 @@ FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 5.0
 log = structlog.get_logger("bell")
 
 
-class PostgresBell:
+class PostgresNotifier:
     def __init__(self, options: dict[str, Any], timeout: float) -> None:
         self._options: dict[str, Any] = {
             **options,
             "server_settings": {**options["server_settings"], "application_name": "easel bell"},
         }
         self._timeout = timeout
-        self._listeners: list[Callable[[Ring], None]] = []
-        self._outbox: dict[object, Ring] = {}
+        self._listeners: list[Callable[[Notification], None]] = []
+        self._outbox: dict[object, Notification] = {}
         self._something = asyncio.Event()
         self._sent = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self.connected = asyncio.Event()
 
-    def listen(self, hear: Callable[[Ring], None]) -> None:
+    def listen(self, hear: Callable[[Notification], None]) -> None:
         self._listeners.append(hear)
         self._start()
 
-    def ring(self, ring: Ring) -> None:
+    def ring(self, ring: Notification) -> None:
         self._tell(ring)  # who waits in this process need not wait for the round trip
         if len(self._outbox) < MAX_WAITING:
             self._outbox[(type(ring), ring.key) if isinstance(ring, Grew) else ring] = (
@@ -58,7 +58,7 @@ class PostgresBell:
         if self._keeper is None:
             self._keeper = asyncio.create_task(self._keep(), name="bell")
 
-    def _tell(self, ring: Ring) -> None:
+    def _tell(self, ring: Notification) -> None:
         for hear in self._listeners:
             hear(ring)
 

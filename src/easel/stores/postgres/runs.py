@@ -14,7 +14,7 @@ from easel.core.stream.log import Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict
 from easel.ids import RunId, SessionId, UserId, WorkerId
 from easel.stores import named_sql
-from easel.stores.postgres.batcher import Combiner
+from easel.stores.postgres.batcher import AppendBatcher
 from easel.stores.postgres.run_arguments import append_arguments, closing_arguments, question_arguments
 from easel.stores.rows.runs import events_of, run_of
 
@@ -29,7 +29,7 @@ LANES = 2  # one transaction is prepared while the other waits for its fsync
 class PostgresRuns:
     def __init__(self, database: "PostgresDatabase") -> None:
         self._database = database
-        self._appends = Combiner(self._append_all, most=MAX_BATCHES, lanes=LANES)
+        self._appends = AppendBatcher(self._append_all, most=MAX_BATCHES, lanes=LANES)
 
     async def close(self) -> None:
         await self._appends.close()

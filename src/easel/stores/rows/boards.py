@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from easel.core.run.boards import Board, BoardValue, BoardWrite, Found, Place
+from easel.core.run.boards import Board, BoardValue, BoardWrite, Found, BoardKey
 from easel.core.run.run import Claim
 from easel.core.run.status import Status
 from easel.stores.rows.runs import Row, Time
@@ -34,7 +34,7 @@ def value_of(row: Row, time: Time = None) -> BoardValue:
     created_at, updated_at = row["created_at"], row["updated_at"]
     if time is not None:
         created_at, updated_at = time(created_at), time(updated_at)
-    place = Place(Board(row["board"]), row["edge_id"], row["key"])
+    place = BoardKey(Board(row["board"]), row["edge_id"], row["key"])
     return BoardValue(
         place, row["value"], row["version"], row["agent_id"], row["node_id"], created_at, updated_at
     )

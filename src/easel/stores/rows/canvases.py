@@ -8,7 +8,7 @@ import msgspec
 
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, Outcome, View
-from easel.core.canvas.execution import Execution, Status, Step
+from easel.core.canvas.execution import Execution, ExecutionStatus, Transition
 from easel.core.canvas.refresh import Failing
 from easel.core.canvas.retention import OldLogs
 from easel.core.stream.json_text import to_json
@@ -48,13 +48,13 @@ def arguments(change: Change) -> tuple[dict[str, Any], list[str]]:
     spoken_of = frozenset[str]().union(
         *(event.refers_to for event in change.events), mentioned(spec or ""), mentioned(state or "")
     )
-    if change.step is not None:
-        answer = change.step.execution.answer
-        spoken_of |= mentioned(to_json(change.step.execution.resolved)) | mentioned(to_json(answer))
+    if change.transition is not None:
+        answer = change.transition.execution.answer
+        spoken_of |= mentioned(to_json(change.transition.execution.resolved)) | mentioned(to_json(answer))
     return given, sorted(spoken_of)
 
 
-def step_arguments(step: Step, revision: int) -> dict[str, Any]:
+def step_arguments(step: Transition, revision: int) -> dict[str, Any]:
     """The columns of an execution. When it began and ended is the store's to say."""
     one = step.execution
     given = {
@@ -63,10 +63,10 @@ def step_arguments(step: Step, revision: int) -> dict[str, Any]:
         "status": one.status.value,
         "answer": None if one.answer is None else to_json(one.answer),
         "owner_id": one.owner_id,
-        "revision": revision if one.status.is_over else None,
+        "revision": revision if one.status.is_terminal else None,
     }
-    if step.out_of is not None:
-        return {**given, "out_of": step.out_of.value, "confirmed_by": one.confirmed_by}
+    if step.from_status is not None:
+        return {**given, "out_of": step.from_status.value, "confirmed_by": one.confirmed_by}
     return {
         **given,
         "canvas_id": one.canvas_id,
@@ -104,7 +104,7 @@ def execution_of(row: Row, time: Time = None) -> Execution:
         for name in ("actor", "resolved", "answer")
     }
     return Execution(
-        status=Status(row["status"]), **{name: row[name] for name in _OF_EXECUTION}, **times, **decoded
+        status=ExecutionStatus(row["status"]), **{name: row[name] for name in _OF_EXECUTION}, **times, **decoded
     )
 
 

@@ -6,13 +6,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from easel.core.audit.chain import End, Link, Place, chained
+from easel.core.audit.chain import End, Link, ChainPosition, chained
 from easel.core.audit.record import Entry, StorageClass
 from easel.core.stream.log import LAST_CURSOR
 from easel.errors import BadSettings
 from easel.stores import named_sql
 from easel.stores.sqlite.connection import Connector
-from easel.stores.sqlite.executor import Answer, ReadLanes, Work
+from easel.stores.sqlite.executor import Answer, ReaderThreads, Work
 from easel.stores.sqlite.times import microseconds_of, time_of
 
 SQL = named_sql.load("sqlite", "audit")
@@ -38,7 +38,7 @@ class SqliteAudit:
     async def end(self) -> End:
         row = (await self._rows("end_of_chain"))[0]
         return End(
-            None if row["last_seq"] is None else Place(row["last_seq"], row["last_hash"]), row["newest"]
+            None if row["last_seq"] is None else ChainPosition(row["last_seq"], row["last_hash"]), row["newest"]
         )
 
     async def after(self, seq: int, last: int, limit: int) -> list[Link]:
@@ -79,7 +79,7 @@ class AuditReader:
             raise BadSettings(
                 problem=f"There is no database at {path}; name its folder with --data, or set EASEL_DATABASE_URL."
             )
-        self._lanes = ReadLanes("audit", Connector(path, "full", BUSY_SECONDS).reader, 1)
+        self._lanes = ReaderThreads("audit", Connector(path, "full", BUSY_SECONDS).reader, 1)
         self.audit = SqliteAudit(self)
 
     async def read(self, work: Work[Answer]) -> Answer:
@@ -99,7 +99,7 @@ def _append(connection: sqlite3.Connection, entries: Sequence[Entry]) -> None:
     head = connection.execute(SQL["head"].sql).fetchall()
     if not head:
         raise LookupError("The head of the audit chain is gone, so nothing can be put behind it.")
-    links = chained(Place(head[0]["last_seq"], head[0]["last_hash"]), entries)
+    links = chained(ChainPosition(head[0]["last_seq"], head[0]["last_hash"]), entries)
     connection.executemany(SQL["add_record"].sql, [_columns(link) for link in links])
     connection.execute(SQL["move_head"].sql, {"last_seq": links[-1].seq, "last_hash": links[-1].hash})
 

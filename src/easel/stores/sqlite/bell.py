@@ -3,21 +3,21 @@
 import asyncio
 from collections.abc import Callable
 
-from easel.core.stream.notifications import Ring, RunGrew
+from easel.core.stream.notifications import Notification, RunAppended
 
 
-class LocalBell:
+class LocalNotifier:
     def __init__(self) -> None:
-        self._listeners: list[Callable[[Ring], None]] = []
-        self._rung: dict[object, Ring] = {}
+        self._listeners: list[Callable[[Notification], None]] = []
+        self._rung: dict[object, Notification] = {}
 
-    def listen(self, hear: Callable[[Ring], None]) -> None:
+    def listen(self, hear: Callable[[Notification], None]) -> None:
         self._listeners.append(hear)
 
-    def ring(self, ring: Ring) -> None:
+    def ring(self, ring: Notification) -> None:
         if not self._rung:
             asyncio.get_running_loop().call_soon(self._tell)
-        self._rung[ring.run_id if isinstance(ring, RunGrew) else ring] = (
+        self._rung[ring.run_id if isinstance(ring, RunAppended) else ring] = (
             ring  # of a growing log only the newest matters
         )
 

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from easel.core.canvas.execution import Awaited, Execution, Status
+from easel.core.canvas.execution import StartedRun, Execution, ExecutionStatus
 from easel.core.canvas.refresh import Due, Job
 from easel.core.stream.json_text import to_json
 from easel.ids import CanvasId, UserId
@@ -35,7 +35,7 @@ class SqliteCanvasActions:
         user_id: UserId,
         canvas_id: CanvasId,
         *,
-        statuses: Sequence[Status],
+        statuses: Sequence[ExecutionStatus],
         before: str | None,
         limit: int,
     ) -> list[Execution]:
@@ -64,10 +64,10 @@ class SqliteCanvasActions:
 
     async def take_up(
         self, lost: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float
-    ) -> Awaited | None:
+    ) -> StartedRun | None:
         which = {"user_id": lost.user_id, "event_id": lost.event_id, "owner_ids": to_json(list(owner_ids))}
         rows = await self._write("take_up_execution", owner_id=owner_id, **which, **self._until(seconds))
-        return Awaited(rows[0]["run_id"], rows[0]["seconds"]) if rows else None
+        return StartedRun(rows[0]["run_id"], rows[0]["seconds"]) if rows else None
 
     async def others_at_work(self, owner_id: str) -> list[str]:
         return [row["owner_id"] for row in await self._read("others_at_work", owner_id=owner_id)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, Decide, NewCanvas, Outcome, View
-from easel.core.canvas.execution import Overtaken, Repeated, Step
+from easel.core.canvas.execution import StaleTransition, DuplicateRequest, Transition
 from easel.core.canvas.retention import LogPlace, OldLogs
 from easel.core.canvas.spec import Refresh
 from easel.core.stream.envelope import Envelope
@@ -89,9 +89,9 @@ class SqliteCanvases:
             [grown] = _rows(connection, "change_canvas", now=now, events=len(change.events), **whose, **given)
             _log(connection, {**whose, "now": now}, change.events, grown["last_seq"], refers_to)
             _change_beside(connection, whose, change, now + microseconds(seconds), now)
-            if change.step is not None:
+            if change.transition is not None:
                 _take_step(
-                    connection, change.step, grown["revision"], now=now, until=now + microseconds(seconds)
+                    connection, change.transition, grown["revision"], now=now, until=now + microseconds(seconds)
                 )
             return changed(
                 whole,
@@ -229,19 +229,19 @@ def _whole(connection: sqlite3.Connection, whose: dict[str, Any], now: int) -> C
     return whole_of(rows[0], time_of) if rows else None
 
 
-def _take_step(connection: sqlite3.Connection, step: Step, revision: int, *, now: int, until: int) -> None:
-    if step.waits is not None:
+def _take_step(connection: sqlite3.Connection, step: Transition, revision: int, *, now: int, until: int) -> None:
+    if step.pending_limit is not None:
         whose = {"user_id": step.execution.user_id, "canvas_id": step.execution.canvas_id}
-        step.waits.check(
-            _rows(connection, "count_waiting", since=now - microseconds(step.waits.seconds), **whose)[0][
+        step.pending_limit.check(
+            _rows(connection, "count_waiting", since=now - microseconds(step.pending_limit.seconds), **whose)[0][
                 "waiting"
             ]
         )
-    name = "begin_execution" if step.out_of is None else "step_execution"
+    name = "begin_execution" if step.from_status is None else "step_execution"
     if not connection.execute(
         SQL[name].sql, {"now": now, "until": until, **step_arguments(step, revision)}
     ).rowcount:
-        raise Repeated if step.out_of is None else Overtaken
+        raise DuplicateRequest if step.from_status is None else StaleTransition
 
 
 def _job(job: Refresh) -> dict[str, Any]:

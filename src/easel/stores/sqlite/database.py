@@ -17,12 +17,12 @@ from easel.errors import BadSettings
 from easel.stores import migrations
 from easel.stores.sqlite.artifacts import SqliteArtifacts
 from easel.stores.sqlite.audit import SqliteAudit
-from easel.stores.sqlite.bell import LocalBell
+from easel.stores.sqlite.bell import LocalNotifier
 from easel.stores.sqlite.boards import SqliteBoards
 from easel.stores.sqlite.canvas_actions import SqliteCanvasActions
 from easel.stores.sqlite.canvases import SqliteCanvases
 from easel.stores.sqlite.connection import OLDEST_SQLITE, Connector
-from easel.stores.sqlite.executor import Answer, ReadLanes, Work, WriteLane
+from easel.stores.sqlite.executor import Answer, ReaderThreads, Work, WriterThread
 from easel.stores.sqlite.nodes import SqliteNodes
 from easel.stores.sqlite.runs import SqliteRuns
 from easel.stores.sqlite.sessions import SqliteSessions
@@ -50,8 +50,8 @@ class SqliteDatabase:
         self.path = path
         self.clock = clock
         self._lock = lock
-        self._writer = WriteLane("writer", connector.writer)
-        self._readers = ReadLanes("reader", connector.reader, READERS)
+        self._writer = WriterThread("writer", connector.writer)
+        self._readers = ReaderThreads("reader", connector.reader, READERS)
         self.runs = SqliteRuns(self)
         self.sessions = SqliteSessions(self)
         self.canvases = SqliteCanvases(self)
@@ -62,7 +62,7 @@ class SqliteDatabase:
         self.nodes = SqliteNodes(self)
         self.tokens = SqliteTokens(self)
         self.sign_ins = SqliteSignIns(self)
-        self.bell = LocalBell()
+        self.bell = LocalNotifier()
 
     @property
     def commits(self) -> int:

@@ -140,7 +140,7 @@ def _unavailable(cause: BaseException) -> Unavailable:
     return problem
 
 
-class ReadLanes(_Lane):
+class ReaderThreads(_Lane):
     """Each thread has a connection of its own; every piece of work sees the last commit before it began."""
 
     def _serve(self) -> None:
@@ -163,7 +163,7 @@ class ReadLanes(_Lane):
         return _Outcome(job, value)
 
 
-class WriteLane(_Lane):
+class WriterThread(_Lane):
     """One thread, one transaction at a time: all that is waiting goes into the next one and shares its fsync.
 
     Alone, a write is committed at once; under load hundreds are committed together. Each has a savepoint, so that one

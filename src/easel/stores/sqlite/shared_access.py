@@ -9,15 +9,15 @@ from pathlib import Path
 from easel.stores.sqlite.audit import SqliteAudit
 from easel.stores.sqlite.connection import Connector
 from easel.stores.sqlite.database import BUSY_SECONDS, newest_applied, wall_clock
-from easel.stores.sqlite.executor import Answer, ReadLanes, Work, WriteLane
+from easel.stores.sqlite.executor import Answer, ReaderThreads, Work, WriterThread
 from easel.stores.sqlite.tokens import SqliteTokens
 
 
-class SqliteBeside:
+class SharedSqlite:
     def __init__(self, path: Path) -> None:
         connector = Connector(path, "full", BUSY_SECONDS)
-        self._writer = WriteLane("beside", connector.writer)
-        self._readers = ReadLanes("beside", connector.reader, 1)
+        self._writer = WriterThread("beside", connector.writer)
+        self._readers = ReaderThreads("beside", connector.reader, 1)
         self.tokens = SqliteTokens(self)
         self.audit = SqliteAudit(self)
 
