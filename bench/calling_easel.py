@@ -22,7 +22,9 @@ class CallTool(Params):
 
 
 async def call(caller: Caller, asked: CallTool) -> Any:
-    return await caller.host.tools.call(asked.tool, asked.args, ToolContext(caller.who, "agent:main:main"))
+    return await caller.host.tools.call(
+        asked.tool, asked.args, ToolContext(caller.principal, "agent:main:main")
+    )
 
 
 class TimeTool(Params):
@@ -31,7 +33,7 @@ class TimeTool(Params):
 
 
 async def time_calls(caller: Caller, asked: TimeTool) -> Any:
-    context, took = ToolContext(caller.who, "agent:main:main"), list[float]()
+    context, took = ToolContext(caller.principal, "agent:main:main"), list[float]()
     for number in range(asked.count):
         began = time.perf_counter()
         await caller.host.tools.call(asked.tool, {"n": number}, context)

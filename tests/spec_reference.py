@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from easel.core.canvas import actions, spec
-from easel.core.canvas.actions import Confirm, ActionKind, WhenMissing
+from easel.core.canvas.actions import ActionKind, Confirm, WhenMissing
 from easel.core.canvas.spec import DEFAULT_LIMITS, CanvasSpec, Mode, checked_spec
 from easel.core.values import patch, paths, template
 from easel.core.values.paths import SaveMode

@@ -30,7 +30,7 @@ from easel import errors, settings
 from easel.cli import app as cli
 from easel.core.action.output import Said, events_of
 from easel.core.action.stopping import lapsed
-from easel.core.action.transitions import Press, Rules, completed, failed, start_execution, reject_execution
+from easel.core.action.transitions import Press, Rules, completed, failed, reject_execution, start_execution
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot
 from easel.core.canvas.events import CanvasEvents
@@ -172,8 +172,8 @@ def sample_events() -> list[Envelope]:
 
 def action_events() -> Iterator[Envelope]:
     """Of a canvas's actions, as the rules themselves make them."""
-    who = THE_OWNER
-    actor = actor_of(who, "browser", "client")
+    principal = THE_OWNER
+    actor = actor_of(principal, "browser", "client")
     echo = ToolDefinition("gsv__Echo", "", {"type": "object"}, read_only=True)
     call = {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "x"}}
     actions = {
@@ -187,7 +187,7 @@ def action_events() -> Iterator[Envelope]:
     }
     at = datetime(2026, 1, 1, tzinfo=UTC)
     canvas = Canvas(
-        user_id=who.user_id,
+        user_id=principal.user_id,
         canvas_id=CanvasId("cockpit"),
         agent_id="main",
         title="Cockpit",
@@ -209,14 +209,21 @@ def action_events() -> Iterator[Envelope]:
         told=lambda problem: problem.message,
     )
     for action_id in actions | {"ask": None}:
-        press = Press(who=who, actor=actor, action_id=action_id, event_id="evt_1", owner_id="wrk_1", now_ms=1)
+        press = Press(
+            principal=principal,
+            actor=actor,
+            action_id=action_id,
+            event_id="evt_1",
+            owner_id="wrk_1",
+            now_ms=1,
+        )
         begun = start_execution(whole, spec, press, rules)
         yield from begun.change.events
         if action_id == "say":
-            decide, _ = completed("x", begun, who, now_ms=2, state_bytes=10_000)
+            decide, _ = completed("x", begun, principal, now_ms=2, state_bytes=10_000)
             yield from decide(whole).events
             yield from events_of(begun.execution, 1, [Said("Hello"), Said("…", is_cut=True)])
-            yield from failed(ActionFailed(problem="it broke"), "it broke", begun.execution, who, 2)(
+            yield from failed(ActionFailed(problem="it broke"), "it broke", begun.execution, principal, 2)(
                 whole
             ).events
         if action_id == "ask":

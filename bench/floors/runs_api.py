@@ -54,10 +54,10 @@ def main(database_url: str) -> None:
 
     async def _events(pool: asyncpg.Pool, run_id: int) -> AsyncIterator[str]:
         cursor = 0
-        bell = bells[run_id]
+        notifier = bells[run_id]
         try:
             while True:
-                bell.clear()
+                notifier.clear()
                 rows = await pool.fetch(READ, run_id, cursor)
                 for seq, event_type, payload in rows:
                     yield f"id: {seq}\nevent: {event_type}\ndata: {payload}\n\n"
@@ -66,7 +66,7 @@ def main(database_url: str) -> None:
                         return
                 if not rows:
                     try:
-                        await asyncio.wait_for(bell.wait(), POLL_SECONDS)
+                        await asyncio.wait_for(notifier.wait(), POLL_SECONDS)
                     except TimeoutError:
                         continue
         finally:

@@ -290,7 +290,7 @@ WRITTEN: dict[str, Any] = {
 def write(easel: LiveEasel, name: str, spec: dict[str, Any]) -> int:
     """As an agent does; the revision."""
     draft = Draft(canvas_id=name, spec=spec, owner_session_key="agent:main:author")
-    return easel.do(easel.instances[0].stories.canvases.upsert(AGENT, draft)).canvas.revision
+    return easel.do(easel.instances[0].services.canvases.upsert(AGENT, draft)).canvas.revision
 
 
 def accepts_sent(page: Page) -> list[int]:
@@ -408,7 +408,7 @@ async def test_a_page_that_an_agent_writes_has_to_be_seen_too(page: Page, easel:
     await expect(accept).to_be_enabled()
     await page.evaluate("""void (window.rests = new Promise((resolve) => new MutationObserver(() =>
         resolve(document.getElementById("accept-now").disabled)).observe(document.getElementById("accept-now"), {attributes: true})))""")
-    put = easel.instances[0].stories.assets.put(AGENT, name, "assets/index.html", b"<h1>Another</h1>", None)
+    put = easel.instances[0].services.assets.put(AGENT, name, "assets/index.html", b"<h1>Another</h1>", None)
     _, revision = await asyncio.to_thread(easel.do, put)
     assert await promised(page, "rests") is True
     await accept.click()

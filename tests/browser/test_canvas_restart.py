@@ -178,19 +178,19 @@ async def test_a_page_whose_place_in_the_log_is_gone_reads_the_canvas_anew(
         name = desk.make(MINIMAL)
         frame = await show(page, easel, name)
         await expect(frame.locator("h1")).to_have_text("api")
-        stories, canvases = easel.instances[0].stories, easel.instances[0].opened.canvases
+        services, canvases = easel.instances[0].services, easel.instances[0].opened.canvases
 
         async def forget() -> None:
             told = CanvasEvents(CanvasId(name), agent_id="main", event_id="evt_1")
             for n in range(3):  # past the stories, which would tell whoever watches
                 state = {
-                    **(await stories.canvases.get(THE_OWNER, name)).canvas.state,
+                    **(await services.canvases.get(THE_OWNER, name)).canvas.state,
                     "service": f"missed {n}",
                 }
                 change = Change(events=[told.updated(n + 2, ["/service"])], state=state)
                 await canvases.change(OWNER, CanvasId(name), lambda _, change=change: change)
             await CanvasLogs(canvases, -1).once()
-            for viewer in list(stories.canvas_tails._viewers):
+            for viewer in list(services.canvas_tails._viewers):
                 viewer.end()
 
         await asyncio.to_thread(easel.do, forget())

@@ -15,7 +15,7 @@ import pytest
 from easel.canvas_folder import files
 from easel.canvas_folder import watcher as watching
 from easel.canvas_folder.api_client import Server
-from easel.canvas_folder.watcher import WatchLimits, Watch, FolderWatcher
+from easel.canvas_folder.watcher import FolderWatcher, Watch, WatchLimits
 from tests.edges.http.live import new_session
 from tests.requirements import rule
 from tests.support.canvas_folders import (

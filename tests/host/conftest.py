@@ -81,7 +81,7 @@ class Bench:
         self.queue = RunQueue(
             database.runs,
             self.artifacts,
-            database.bell,
+            database.notifier,
             self.audit,
             max_attempts=3,
             max_message_bytes=100_000,
@@ -112,7 +112,7 @@ class Bench:
             new_worker_id(),
             runs or self.runs,
             self.artifacts,
-            self.database.bell,
+            self.database.notifier,
             loop,
             audit=self.audit,
             **options,

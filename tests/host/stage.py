@@ -11,7 +11,7 @@ from easel.core.canvas.spec import SpecLimits
 from easel.core.principal import THE_OWNER
 from easel.host.actions.executor import ActionExecutor
 from easel.host.actions.live_output import LiveOutputs
-from easel.host.actions.refresh import RefreshScheduler, RefreshLimits
+from easel.host.actions.refresh import RefreshLimits, RefreshScheduler
 from easel.host.actions.request import ActionRequest
 from easel.host.actions.service import ActionLimits, ActionService
 from easel.host.canvases.agent_tools import canvas_tools
@@ -48,9 +48,9 @@ class Stage:
     ) -> None:
         self.bench = bench
         database = bench.database
-        bell, audit, instance = database.bell, bench.audit, new_worker_id()
+        notifier, audit, instance = database.notifier, bench.audit, new_worker_id()
         blobs = open_blobs(str(database.path.parent / "blobs"))
-        changes = CanvasTransactions(database.canvases, blobs, bell)
+        changes = CanvasTransactions(database.canvases, blobs, notifier)
         self.tools = ToolRegistry(
             [*native_tools(), *tools], audit=audit, timeout_seconds=TOOL_SECONDS, max_result_bytes=100_000
         )
@@ -62,14 +62,14 @@ class Stage:
             assets,
             bench.artifacts,
             self.tools,
-            bell=bell,
+            notifier=notifier,
             audit=audit,
             limits=limits,
         )
         self.views = CanvasViews(database.canvases, changes, view_seconds=60)
         self.tools.add(canvas_tools(self.library, self.views, database.runs, database.canvases))
         times = {"poll_seconds": 0.05, "heartbeat_seconds": 15, "stall_seconds": 30}
-        self.runs = Tails(RUNS, database.runs, bell, room=StreamQuota(100), window=100, **times)
+        self.runs = Tails(RUNS, database.runs, notifier, room=StreamQuota(100), window=100, **times)
         self.work = work = ActionExecutor(
             self.tools, bench.queue, self.runs, bench.artifacts, answer_seconds=TOOL_SECONDS
         )
@@ -80,7 +80,7 @@ class Stage:
             work,
             bench.artifacts,
             outputs=LiveOutputs(changes, audit, most_output, LEASE_SECONDS),
-            bell=bell,
+            notifier=notifier,
             audit=audit,
             limits=action_limits,
             instance_id=instance,
@@ -97,13 +97,17 @@ class Stage:
             dice=lambda: 0.0,
         )
 
-    async def create(self, spec: dict[str, Any], who: Principal = THE_OWNER, canvas_id: str = "c") -> None:
-        await self.library.create(who, Draft(canvas_id=canvas_id, spec={"version": 1, **spec}))
+    async def create(
+        self, spec: dict[str, Any], principal: Principal = THE_OWNER, canvas_id: str = "c"
+    ) -> None:
+        await self.library.create(principal, Draft(canvas_id=canvas_id, spec={"version": 1, **spec}))
 
     async def press(self, action_id: str, **more: Any) -> ActionResult:
         return await self.actions.execute(
             THE_OWNER,
-            ActionRequest(action_id=action_id, **{"canvas_id": "c", "input": {}, "client_id": "test", **more}),
+            ActionRequest(
+                action_id=action_id, **{"canvas_id": "c", "input": {}, "client_id": "test", **more}
+            ),
         )
 
     async def state(self) -> Any:

@@ -58,25 +58,25 @@ class Writer:
         self._events = RunEvents(claim.run_id, agent_id="main", node_id="test")
         self.run_id = claim.run_id
 
-    async def say(self, count: int = 1, *, ring: bool = True) -> int:
+    async def say(self, count: int = 1, *, notification: bool = True) -> int:
         return await self._append(
-            [self._events.delta(MessageId("m"), f"{n}") for n in range(count)], None, ring
+            [self._events.delta(MessageId("m"), f"{n}") for n in range(count)], None, notification
         )
 
     async def think(self) -> int:
         return await self._append([self._events.thought(MessageId("m"), "hm")], None, True)
 
-    async def end(self, *, ring: bool = True) -> int:
+    async def end(self, *, notification: bool = True) -> int:
         return await self._append(
-            self._events.ending(MessageId("m"), "", Status.COMPLETED, None), Status.COMPLETED, ring
+            self._events.ending(MessageId("m"), "", Status.COMPLETED, None), Status.COMPLETED, notification
         )
 
-    async def _append(self, events: Any, status: Status | None, ring: bool) -> int:
+    async def _append(self, events: Any, status: Status | None, notification: bool) -> int:
         self._batch += 1
         answer = await self._bench.runs.append(Batch(self._claim, self._batch, events, status))
         assert answer is not None
-        if ring:
-            self._bench.database.bell.ring(RunAppended(self.run_id, answer.last_seq))
+        if notification:
+            self._bench.database.notifier.notify(RunAppended(self.run_id, answer.last_seq))
         return answer.last_seq
 
 
@@ -96,7 +96,7 @@ def tails_of(bench: Bench, store: Counting | None = None, **changed: Any) -> Tai
         "window": 100,
         **changed,
     }
-    return Tails(RUNS, store or bench.runs, bench.database.bell, **options)  # pyright: ignore[reportArgumentType]
+    return Tails(RUNS, store or bench.runs, bench.database.notifier, **options)  # pyright: ignore[reportArgumentType]
 
 
 @pytest_asyncio.fixture
@@ -214,8 +214,8 @@ async def test_with_every_ring_lost_the_poll_delivers_everything(bench: Bench, w
     tails = tails_of(bench, poll_seconds=0.02)
     watching = asyncio.create_task(all_of(await opened(tails, writer.run_id)))
     for _ in range(5):
-        await writer.say(2, ring=False)
-    last = await writer.end(ring=False)
+        await writer.say(2, notification=False)
+    last = await writer.end(notification=False)
     assert await watching == list(range(1, last + 1))
     await tails.close()
 

@@ -233,10 +233,12 @@ class Load:
             for instance in range(len(self._network.straight)):
                 if transport.kind == kind:
                     seed = random.Random(self._chance.random())
-                    self.watchers.append(Watcher(self._network, transport, name, seed, instance, self._hear))
+                    self.watchers.append(
+                        Watcher(self._network, transport, name, seed, instance, self._on_notification)
+                    )
                     self.watchers[-1].start()
 
-    def _hear(self, watcher: Watcher, event: Event) -> None:
+    def _on_notification(self, watcher: Watcher, event: Event) -> None:
         self.heard_types.add(event.type)
         if (
             watcher.transport.kind == "thread"

@@ -109,15 +109,15 @@ class Truth:
     def _check_thread(self, session_id: str) -> None:
         speakers, log = self.speakers[session_id], self.logs["thread", session_id]
         runs = [run_id for run_id, run in self.runs.items() if run["session_id"] == session_id]
-        assert [run_id for who, run_id in speakers if who == "user"] == runs, (
+        assert [run_id for principal, run_id in speakers if principal == "user"] == runs, (
             "messages and their runs have one order"
         )
-        spoken = [run_id for who, run_id in speakers if who == "run"]
+        spoken = [run_id for principal, run_id in speakers if principal == "run"]
         in_turn = [run_id for run_id, _ in itertools.groupby(spoken)]
         assert in_turn == [run_id for run_id in runs if run_id in set(spoken)], (
             "one run at a time speaks, in the order of the messages"
         )
-        unheard = [run_id for who, run_id in speakers if who == "nobody"]
+        unheard = [run_id for principal, run_id in speakers if principal == "nobody"]
         assert all(self.runs[run_id]["status"] == "cancelled" for run_id in unheard), (
             "only the chat is told of what never began"
         )
@@ -125,8 +125,8 @@ class Truth:
         for run_id in runs:
             of_run = [
                 (row.type, row.data)
-                for (who, whose), row in zip(speakers, log, strict=True)
-                if (who, whose) == ("run", run_id)
+                for (principal, whose), row in zip(speakers, log, strict=True)
+                if (principal, whose) == ("run", run_id)
             ]
             told = [(row.type, row.data) for row in self.logs["run", run_id] if row.type in NARRATIVE]
             assert of_run == told, f"the thread does not have exactly the narrative of {run_id}"

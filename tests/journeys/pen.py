@@ -61,4 +61,4 @@ class Pen:
         self._batches += 1
         answer = await self._database.runs.append(Batch(self._claim, self._batches, events, ends_as))
         assert answer is not None
-        self._database.bell.ring(RunAppended(self._claim.run_id, answer.last_seq))
+        self._database.notifier.notify(RunAppended(self._claim.run_id, answer.last_seq))

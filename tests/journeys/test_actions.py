@@ -241,7 +241,7 @@ async def test_presses_on_two_instances_lose_nothing(launcher: Launcher) -> None
     async with board_on(first, name) as here, board_on(second, name) as there:
         for _ in range(4):
             await asyncio.gather(*((here, there)[n % 2].press("go") for n in range(32)))
-        whole = await here.whole()
+        whole = await here.snapshot()
         assert (len(whole["state"]["said"]), whole["revision"]) == (128, 129)
         ends = await asyncio.gather(
             *((here, there)[n % 2].press("go", expectedRevision=129) for n in range(20)),
@@ -307,7 +307,7 @@ async def test_on_sqlite_what_a_kill_interrupted_is_told_at_the_next_start(alone
         answer = await board.press("done", requestId="r1")
         asked = await board.press("ask")
         press = await pressed(board, "go", requestId="r2")
-        before = await board.whole()
+        before = await board.snapshot()
         process.kill()
         with pytest.raises(EOFError):
             await press
@@ -315,7 +315,7 @@ async def test_on_sqlite_what_a_kill_interrupted_is_told_at_the_next_start(alone
     async with board_on(back, name) as board:
         await failed(board, within=TOLD_WITHIN_SECONDS)
         assert await told(board) == ["started", "finished", "asked", "started", "failed"]
-        after = await board.whole()
+        after = await board.snapshot()
         assert (after["state"], after["spec"], after["revision"]) == (
             before["state"],
             before["spec"],

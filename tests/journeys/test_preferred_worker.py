@@ -111,9 +111,9 @@ async def test_a_session_keeps_its_worker_until_that_one_goes(
                 process.freeze()
             case _:
                 await asyncio.to_thread(process.terminate, 15)
-        moved = await sent(client, ledger, sessions)
-        assert {row["owner_id"] for row in moved} == {left}
-        for row in moved:
+        offloaded = await sent(client, ledger, sessions)
+        assert {row["owner_id"] for row in offloaded} == {left}
+        for row in offloaded:
             if had[row["session_id"]] == gone:
                 assert PREFER_SECONDS <= row["waited"] < PREFER_SECONDS + MARGIN_SECONDS
             else:

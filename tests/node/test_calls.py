@@ -10,7 +10,7 @@ import pytest
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import ToolFailed
 from easel.node import calls as node_calls
-from easel.node.calls import Calls, CallLimits
+from easel.node.calls import CallLimits, Calls
 from tests.requirements import rule
 
 if TYPE_CHECKING:

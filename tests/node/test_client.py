@@ -261,7 +261,7 @@ async def test_who_finds_another_in_its_place_ends_and_says_why(easel: LiveEasel
 
 
 async def test_a_token_that_is_revoked_ends_the_connection_and_it_goes_on_asking(easel: LiveEasel) -> None:
-    desk = Tokens(easel.instances[0].opened.tokens, easel.instances[0].stories.audit)
+    desk = Tokens(easel.instances[0].opened.tokens, easel.instances[0].services.audit)
     made, secret = easel.do(desk.create("owner", "node"))
     async with connected(easel, secret) as node:
         await asyncio.to_thread(easel.do, desk.revoke(made.token_id))

@@ -53,9 +53,9 @@ class Machine:
         self.tools = {tool.bare_name: tool for tool in tools}
 
     def _note(
-        self, who: Principal | None, action: str, /, *, subject: str | None, details: Mapping[str, Any]
+        self, principal: Principal | None, action: str, /, *, subject: str | None, details: Mapping[str, Any]
     ) -> None:
-        self.notes.append((action, {"who": who and who.user_id, "subject": subject, **details}))
+        self.notes.append((action, {"who": principal and principal.user_id, "subject": subject, **details}))
 
     def folder(self, session: str = "a", user: UserId = OWNER) -> Path:
         return self.folders.folder_of(user, session)

@@ -16,7 +16,7 @@ from easel.errors import BadSettings, ToolFailed
 from easel.sandbox import files
 from easel.sandbox import safe_open as beneath
 from easel.sandbox.tools import MachineTool, machine_tools
-from easel.sandbox.workspace import FixedRoots, Workspace, Root
+from easel.sandbox.workspace import FixedRoots, Root, Workspace
 from tests.requirements import rule
 from tests.sandbox.processes import PATIENCE_SECONDS
 
@@ -39,7 +39,9 @@ class Desk:
             one.bare_name: one for one in machine_tools("", Fixed(self.place), None, note=self._note)
         }
 
-    def _note(self, who: object, action: str, /, *, subject: str | None, details: Mapping[str, Any]) -> None:
+    def _note(
+        self, principal: object, action: str, /, *, subject: str | None, details: Mapping[str, Any]
+    ) -> None:
         self.notes.append((action, details))
 
     async def use(self, tool: str, **args: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from easel.core.audit.record import ACTIONS, StorageClass
-from easel.core.principal import PrincipalKind, Principal
+from easel.core.principal import Principal, PrincipalKind
 from easel.core.run.run import Claim
 from easel.core.tool.context import ToolContext
 from easel.errors import ToolFailed

@@ -61,12 +61,12 @@ class Store:
     database: SqliteDatabase | PostgresDatabase
     hand: asyncpg.Connection[Any] | None = None
     runs: RunStore = field(init=False)
-    bell: Notifier = field(init=False)
+    notifier: Notifier = field(init=False)
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
     def __post_init__(self) -> None:
         self.runs = self.database.runs
-        self.bell = self.database.bell
+        self.notifier = self.database.notifier
 
     async def sql(self, text: str) -> list[dict[str, Any]]:
         """A statement by hand, past the store."""

@@ -39,9 +39,13 @@ RACES = 400  # batches in all: a race that is lost once in a while is found
 
 
 def an_entry(
-    action: str = "sign_out", subject: str | None = None, *, at: datetime = AT, who: Principal = THE_OWNER
+    action: str = "sign_out",
+    subject: str | None = None,
+    *,
+    at: datetime = AT,
+    principal: Principal = THE_OWNER,
 ) -> Entry:
-    return entry(at, who, action, redact=Redaction(), subject=subject)
+    return entry(at, principal, action, redact=Redaction(), subject=subject)
 
 
 @pytest_asyncio.fixture
@@ -54,7 +58,7 @@ async def outcome(store: AuditStore, *known: ChainPosition) -> Reached:
     return [reached async for reached in verify(store, known)][-1]
 
 
-async def whole(store: AuditStore) -> int:
+async def snapshot(store: AuditStore) -> int:
     """How many records the chain has, which must be whole."""
     end = await outcome(store)
     assert end.is_end, end
@@ -71,28 +75,28 @@ async def subjects(store: AuditStore) -> list[str]:
 
 @rule("CC-06")
 async def test_an_empty_chain_is_whole(chain: AuditStore) -> None:
-    assert await whole(chain) == 0
+    assert await snapshot(chain) == 0
     await chain.append([])
-    assert await whole(chain) == 0
+    assert await snapshot(chain) == 0
 
 
 @rule("CC-06", "CC-14")
 async def test_records_are_stored_as_they_were_made_in_one_order(chain: AuditStore) -> None:
     await chain.append([an_entry(subject="1"), an_entry("run.broke", "2", at=AT + timedelta(microseconds=1))])
-    await chain.append([an_entry(subject="3", who=Principal(UserId("ann"), "Änne «x» 🙂"))])
+    await chain.append([an_entry(subject="3", principal=Principal(UserId("ann"), "Änne «x» 🙂"))])
     links = await chain.after(0, 3, 10)
     assert [link.seq for link in links] == [1, 2, 3]
     assert [link.record for link in links] == [
         an_entry(subject="1").at_place(1),
         an_entry("run.broke", "2", at=AT + timedelta(microseconds=1)).at_place(2),
-        an_entry(subject="3", who=Principal(UserId("ann"), "Änne «x» 🙂")).at_place(3),
+        an_entry(subject="3", principal=Principal(UserId("ann"), "Änne «x» 🙂")).at_place(3),
     ]
     assert [(link.user_id, link.at, link.storage_class, link.action) for link in links] == [
         ("owner", AT, "audit", "sign_out"),
         ("owner", AT + timedelta(microseconds=1), "ops", "run.broke"),
         ("ann", AT, "audit", "sign_out"),
     ]
-    assert await whole(chain) == 3
+    assert await snapshot(chain) == 3
     assert [json.loads(link.record)["metadata"] for link in links] == [{"visibility": "system"}] * 3
 
 
@@ -136,7 +140,7 @@ async def test_many_writers_on_two_instances_keep_one_chain(hands: list[AuditSto
     for name in wanted:  # a batch stays together and in its order
         nth, _, part = name.partition(".")
         assert stored.index(name) == stored.index(f"{nth}.0") + int(part)
-    assert await whole(hands[0]) == len(wanted)
+    assert await snapshot(hands[0]) == len(wanted)
 
 
 @rule("CC-06")
@@ -159,12 +163,12 @@ async def test_the_chain_can_be_verified_while_others_append(
         seen = 0
         while seen < 150:
             before = written
-            seen = await whole(hands[-1])
+            seen = await snapshot(hands[-1])
             assert seen >= before
     finally:
         stop.set()
         await asyncio.gather(*writers)
-    assert await whole(hands[0]) == written
+    assert await snapshot(hands[0]) == written
 
 
 @rule("CC-06")
@@ -241,7 +245,7 @@ async def test_whatever_is_done_by_hand_is_found_with_its_place(
     chain = own_store.database.audit
     for nth in range(10):
         await chain.append([an_entry(subject=str(nth))])
-    assert await whole(chain) == 10
+    assert await snapshot(chain) == 10
     await own_store.sql(by_hand.format(later=LATER[own_store.kind], endless=ENDLESS[own_store.kind]))
     end = await outcome(chain)
     assert not end.is_end
@@ -257,7 +261,7 @@ async def test_a_chain_that_was_written_anew_is_found_by_a_place_that_was_noted(
     await own_store.sql("update audit_head set last_seq = 0, last_hash = ''")
     assert (await outcome(chain, noted)).problem, "cut off"
     await chain.append([an_entry(subject="what is said now"), an_entry(), an_entry()])
-    assert await whole(chain) == 3, "by itself it is sound"
+    assert await snapshot(chain) == 3, "by itself it is sound"
     end = await outcome(chain, noted)
     assert (end.seq, bool(end.problem)) == (2, True), end
     assert (await outcome(chain, known_place(str((await outcome(chain)).place)))).is_end
@@ -314,7 +318,7 @@ async def test_records_are_listed_newest_first_and_every_filter_holds(chain: Aud
 @rule("CC-10")
 async def test_the_tables_take_every_action_there_is_and_no_other_class(own_store: Store) -> None:
     await own_store.database.audit.append([an_entry(action) for action in ACTIONS])
-    assert await whole(own_store.database.audit) == len(ACTIONS)
+    assert await snapshot(own_store.database.audit) == len(ACTIONS)
     with pytest.raises(Exception, match="class_is_known"):
         await own_store.sql("update audit set storage_class = 'public'")
 
@@ -325,9 +329,9 @@ async def test_on_sqlite_the_chain_is_read_beside_the_process_that_writes_it(
     await database.audit.append([an_entry(), an_entry()])
     reader = AuditReader(database.path)
     try:
-        assert await whole(reader.audit) == 2
+        assert await snapshot(reader.audit) == 2
         await database.audit.append([an_entry()])
-        assert await whole(reader.audit) == 3
+        assert await snapshot(reader.audit) == 3
         with pytest.raises(NotImplementedError):
             await reader.audit.append([an_entry()])
     finally:

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from easel.core.run.boards import BoardWriteRequest, Board, BoardValue, BoardWrite, BoardLimits, BoardKey, Written, prepare
+from easel.core.run.boards import (
+    Board,
+    BoardKey,
+    BoardLimits,
+    BoardValue,
+    BoardWrite,
+    BoardWriteRequest,
+    Written,
+    prepare,
+)
 from easel.core.run.status import Status
 from easel.core.stream.envelope import Visibility
 from easel.errors import BoardFull, RunFinished, VersionConflict
@@ -76,7 +85,7 @@ async def wrote(boards: BoardStore, write: BoardWrite, claim: Claim | None = Non
     return written
 
 
-async def whole(
+async def snapshot(
     boards: BoardStore, run_id: RunId, board: Board, edge_id: str | None = None, key: str | None = None
 ) -> list[BoardValue]:
     found = await boards.read(OWNER, run_id, board, edge_id=edge_id, key=key)
@@ -85,7 +94,7 @@ async def whole(
 
 
 async def value(boards: BoardStore, run_id: RunId, key: str = "k") -> Any:
-    [found] = await whole(boards, run_id, Board.WHITEBOARD, key=key)
+    [found] = await snapshot(boards, run_id, Board.WHITEBOARD, key=key)
     return msgspec.json.decode(found.value)
 
 
@@ -108,7 +117,7 @@ async def test_a_write_is_a_value_and_an_event_of_the_runs_log(runs: RunStore, b
         "visibility": "public",
         "provenance": {"agent_id": "main", "node_id": "planner", "run_id": claim.run_id},
     }
-    [found] = await whole(boards, claim.run_id, Board.WHITEBOARD)
+    [found] = await snapshot(boards, claim.run_id, Board.WHITEBOARD)
     assert found.place == BoardKey(Board.WHITEBOARD, "global", "plan")
     assert (msgspec.json.decode(found.value), found.version, found.agent_id, found.node_id) == (
         {"steps": [1, 2]},
@@ -159,7 +168,7 @@ async def test_any_value_comes_back_as_it_was_written(runs: RunStore, boards: Bo
     claim = await start(runs)
     write = on_whiteboard(claim.run_id, value=given)
     await wrote(boards, write)
-    [found] = await whole(boards, claim.run_id, Board.WHITEBOARD)
+    [found] = await snapshot(boards, claim.run_id, Board.WHITEBOARD)
     assert found.value == write.value
     assert msgspec.json.decode(found.value) == given
     [event] = await whole_log(runs, claim.run_id)
@@ -170,7 +179,7 @@ async def test_a_board_keeps_a_number_as_it_was_written(runs: RunStore, boards: 
     """Not as 1 with 308 zeros, which is the same number in fifty times the space."""
     claim = await start(runs)
     await wrote(boards, on_whiteboard(claim.run_id, value=[1e308, 1e-300]))
-    [found] = await whole(boards, claim.run_id, Board.WHITEBOARD)
+    [found] = await snapshot(boards, claim.run_id, Board.WHITEBOARD)
     assert found.value == "[1e308,1e-300]"
 
 
@@ -191,14 +200,14 @@ async def test_the_same_key_on_another_edge_is_another_value(runs: RunStore, boa
     for edge_id, given in (("a-b", 1), ("b-a", 2), ("a-b", 3)):
         await wrote(boards, on_blackboard(claim.run_id, edge_id, value=given))
     await wrote(boards, on_whiteboard(claim.run_id, value=4))
-    found = await whole(boards, claim.run_id, Board.BLACKBOARD)
+    found = await snapshot(boards, claim.run_id, Board.BLACKBOARD)
     assert [(one.place.edge_id, one.value, one.version) for one in found] == [
         ("a-b", "3", 2),
         ("b-a", "2", 1),
     ]
-    [one] = await whole(boards, claim.run_id, Board.BLACKBOARD, edge_id="b-a", key="k")
+    [one] = await snapshot(boards, claim.run_id, Board.BLACKBOARD, edge_id="b-a", key="k")
     assert one.value == "2"
-    assert [one.value for one in await whole(boards, claim.run_id, Board.WHITEBOARD)] == ["4"]
+    assert [one.value for one in await snapshot(boards, claim.run_id, Board.WHITEBOARD)] == ["4"]
 
 
 @rule("CC-21")
@@ -217,7 +226,7 @@ async def test_values_are_read_in_order_of_edge_and_key(runs: RunStore, boards: 
     claim = await start(runs)
     for edge_id, key in (("b", "é"), ("b", "Z"), ("a", "z"), ("b", "a"), ("B", "a")):
         await wrote(boards, on_blackboard(claim.run_id, edge_id, key))
-    found = await whole(boards, claim.run_id, Board.BLACKBOARD)
+    found = await snapshot(boards, claim.run_id, Board.BLACKBOARD)
     assert [(one.place.edge_id, one.place.key) for one in found] == [
         ("B", "a"),
         ("a", "z"),
@@ -225,7 +234,7 @@ async def test_values_are_read_in_order_of_edge_and_key(runs: RunStore, boards: 
         ("b", "a"),
         ("b", "é"),
     ]
-    assert [one.place.key for one in await whole(boards, claim.run_id, Board.BLACKBOARD, edge_id="b")] == [
+    assert [one.place.key for one in await snapshot(boards, claim.run_id, Board.BLACKBOARD, edge_id="b")] == [
         "Z",
         "a",
         "é",
@@ -237,8 +246,8 @@ async def test_a_board_without_values_is_empty_and_a_run_that_is_not_has_none(
 ) -> None:
     claim = await start(runs)
     await wrote(boards, on_blackboard(claim.run_id, "a-b"))
-    assert await whole(boards, claim.run_id, Board.WHITEBOARD) == []
-    assert await whole(boards, claim.run_id, Board.BLACKBOARD, edge_id="b-c") == []
+    assert await snapshot(boards, claim.run_id, Board.WHITEBOARD) == []
+    assert await snapshot(boards, claim.run_id, Board.BLACKBOARD, edge_id="b-c") == []
     assert await boards.read(OWNER, new_run_id(), Board.WHITEBOARD, edge_id=None, key=None) is None
 
 
@@ -382,7 +391,7 @@ async def test_a_worker_that_lost_its_claim_writes_nothing(
             await runs.hand_back(claim)
     before = (await reload(runs, claim.run_id)).last_seq
     assert await boards.write(on_whiteboard(claim.run_id), claim) is None
-    assert await whole(boards, claim.run_id, Board.WHITEBOARD) == []
+    assert await snapshot(boards, claim.run_id, Board.WHITEBOARD) == []
     assert (await reload(runs, claim.run_id)).last_seq == before
     assert (await wrote(boards, on_whiteboard(claim.run_id))).version == 1, "a person needs no claim"
 
@@ -457,7 +466,7 @@ async def test_many_at_once_do_not_get_past_the_limit_of_keys(runs: RunStore, bo
     async with asyncio.timeout(LONGEST):
         answers = await asyncio.gather(*(one(nth) for nth in range(WRITERS)))
     assert sum(answers) == 10
-    assert len(await whole(boards, claim.run_id, Board.WHITEBOARD)) == 10
+    assert len(await snapshot(boards, claim.run_id, Board.WHITEBOARD)) == 10
     assert len(await whole_log(runs, claim.run_id)) == 10
     written = answers.index(True)
     assert (await wrote(boards, on_whiteboard(claim.run_id, f"k{written}", limits=limits))).version == 2

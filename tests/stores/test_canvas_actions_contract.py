@@ -12,7 +12,13 @@ import pytest
 from easel.core.action.output import Said, saying
 from easel.core.canvas.canvas import CanvasSnapshot, Change, NewCanvas
 from easel.core.canvas.events import CanvasEvents
-from easel.core.canvas.execution import Execution, StaleTransition, DuplicateRequest, ExecutionStatus, Transition
+from easel.core.canvas.execution import (
+    DuplicateRequest,
+    Execution,
+    ExecutionStatus,
+    StaleTransition,
+    Transition,
+)
 from easel.core.stream.payload_limit import light_value
 from easel.ids import OWNER, CanvasId, UserId, new_event_id
 from tests.requirements import case, rule
@@ -64,8 +70,8 @@ async def take(canvases: CanvasStore, step: Transition, *, seconds: float = LEAS
     """A step with one event, and with a change of the state where one is given."""
     one = step.execution
 
-    def decide(whole: CanvasSnapshot) -> Change:
-        canvas = whole.canvas
+    def decide(snapshot: CanvasSnapshot) -> Change:
+        canvas = snapshot.canvas
         event = EVENTS.action(
             "started", canvas.revision, {"eventId": one.event_id, "actionId": one.action_id}
         )
@@ -87,12 +93,21 @@ async def begin(
     return execution
 
 
-def ending(execution: Execution, status: ExecutionStatus = ExecutionStatus.COMPLETED, **more: Any) -> Transition:
-    return Transition(replace(execution, status=status, answer={"result": 1}, **more), from_status=ExecutionStatus.RUNNING)
+def ending(
+    execution: Execution, status: ExecutionStatus = ExecutionStatus.COMPLETED, **more: Any
+) -> Transition:
+    return Transition(
+        replace(execution, status=status, answer={"result": 1}, **more), from_status=ExecutionStatus.RUNNING
+    )
 
 
-def agreeing(execution: Execution, owner: str = HERE, status: ExecutionStatus = ExecutionStatus.RUNNING) -> Transition:
-    return Transition(replace(execution, status=status, owner_id=owner, confirmed_by="Ann"), from_status=ExecutionStatus.ASKED)
+def agreeing(
+    execution: Execution, owner: str = HERE, status: ExecutionStatus = ExecutionStatus.RUNNING
+) -> Transition:
+    return Transition(
+        replace(execution, status=status, owner_id=owner, confirmed_by="Ann"),
+        from_status=ExecutionStatus.ASKED,
+    )
 
 
 async def found(actions: CanvasActionStore, execution: Execution) -> Execution:
@@ -101,7 +116,7 @@ async def found(actions: CanvasActionStore, execution: Execution) -> Execution:
     return stored
 
 
-async def whole(canvases: CanvasStore) -> tuple[int, Any, int]:
+async def snapshot(canvases: CanvasStore) -> tuple[int, Any, int]:
     canvas = await canvases.get(OWNER, NAME)
     assert canvas is not None
     return canvas.canvas.revision, canvas.canvas.state, canvas.canvas.last_seq
@@ -142,7 +157,8 @@ async def test_a_record_has_who_what_when_and_how_it_went(
 
 @rule("CV-22", "CV-48")
 @pytest.mark.parametrize(
-    "status, starts", [(ExecutionStatus.RUNNING, True), (ExecutionStatus.COMPLETED, True), (ExecutionStatus.REFUSED, False)]
+    "status, starts",
+    [(ExecutionStatus.RUNNING, True), (ExecutionStatus.COMPLETED, True), (ExecutionStatus.REFUSED, False)],
 )
 async def test_what_was_asked_begins_when_it_was_agreed_to(
     canvases: CanvasStore, actions: CanvasActionStore, status: ExecutionStatus, starts: bool
@@ -184,11 +200,11 @@ async def test_a_request_has_one_execution_and_its_second_stores_nothing(
     await store.add_user(ANN)
     await made(canvases, user=ANN)
     first = await begin(canvases, an_execution(request_id="r1"))
-    before = await whole(canvases)
+    before = await snapshot(canvases)
     again = an_execution(request_id="r1")
     with pytest.raises(DuplicateRequest):
         await take(canvases, Transition(again), lost="update")
-    assert await whole(canvases) == before, "neither its event nor its change"
+    assert await snapshot(canvases) == before, "neither its event nor its change"
     assert await actions.get(OWNER, again.event_id) is None
     stored = await actions.of_request(OWNER, NAME, "r1")
     assert stored is not None
@@ -207,9 +223,9 @@ async def test_a_request_that_comes_many_times_at_once_begins_once(
     await made(canvases)
     tries = [take(canvases, Transition(an_execution(request_id="r1")), n=number) for number in range(20)]
     ends = await asyncio.gather(*tries, return_exceptions=True)
-    assert sorted(type(end).__name__ for end in ends) == ["NoneType"] + ["Repeated"] * 19
+    assert sorted(type(end).__name__ for end in ends) == ["DuplicateRequest"] * 19 + ["NoneType"]
     assert len(await store.sql("select event_id from canvas_actions")) == 1
-    assert (await whole(canvases))[2] == 2
+    assert (await snapshot(canvases))[2] == 2
 
 
 @rule("CV-22")
@@ -221,12 +237,15 @@ async def test_a_confirmation_is_used_once_however_many_agree_at_once(
     execution = await begin(canvases, an_execution(ExecutionStatus.ASKED))
     ends = await asyncio.gather(
         *(take(canvases, agreeing(execution, f"ins_{number}")) for number in range(10)),
-        *(take(canvases, agreeing(execution, f"ins_{number}", ExecutionStatus.REFUSED)) for number in range(10, 20)),
+        *(
+            take(canvases, agreeing(execution, f"ins_{number}", ExecutionStatus.REFUSED))
+            for number in range(10, 20)
+        ),
         return_exceptions=True,
     )
-    assert sorted(type(end).__name__ for end in ends) == ["NoneType"] + ["Overtaken"] * 19
+    assert sorted(type(end).__name__ for end in ends) == ["NoneType"] + ["StaleTransition"] * 19
     assert (await found(actions, execution)).owner_id == f"ins_{ends.index(None)}"
-    assert (await whole(canvases))[2] == 3
+    assert (await snapshot(canvases))[2] == 3
 
 
 @rule("CV-23", "CV-42")
@@ -236,16 +255,22 @@ async def test_an_execution_ends_once_and_what_comes_late_is_not_stored(
     await made(canvases)
     execution = await begin(canvases)
     tries = [
-        take(canvases, ending(execution, (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED)[n % 2]), **{f"k{n}": n})
+        take(
+            canvases,
+            ending(execution, (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED)[n % 2]),
+            **{f"k{n}": n},
+        )
         for n in range(20)
     ]
     ends = await asyncio.gather(*tries, return_exceptions=True)
-    assert sorted(type(end).__name__ for end in ends) == ["NoneType"] + ["Overtaken"] * 19
+    assert sorted(type(end).__name__ for end in ends) == ["NoneType"] + ["StaleTransition"] * 19
     winner = ends.index(None)
-    assert await whole(canvases) == (2, {"n": 0, f"k{winner}": winner}, 3), (
+    assert await snapshot(canvases) == (2, {"n": 0, f"k{winner}": winner}, 3), (
         "its change, its event, and no other"
     )
-    assert (await found(actions, execution)).status is (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED)[winner % 2]
+    assert (await found(actions, execution)).status is (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED)[
+        winner % 2
+    ]
 
 
 @rule("CV-23")
@@ -265,10 +290,10 @@ async def test_a_step_that_does_not_lead_out_of_where_it_is_changes_nothing(
     await store.add_user(ANN)
     await made(canvases, user=ANN)
     execution = await begin(canvases)
-    before = await whole(canvases), await found(actions, execution)
+    before = await snapshot(canvases), await found(actions, execution)
     with pytest.raises(StaleTransition):
         await take(canvases, step(execution), stolen=True)
-    after = await whole(canvases), await found(actions, execution)
+    after = await snapshot(canvases), await found(actions, execution)
     assert (after[0], replace(after[1], age_seconds=0)) == (before[0], replace(before[1], age_seconds=0))
 
 
@@ -282,7 +307,12 @@ async def test_what_is_not_renewed_is_lost_when_its_time_is_over(
     await made(canvases)
     kept, dropped, ended, asked = [
         await begin(canvases, an_execution(status))
-        for status in (ExecutionStatus.RUNNING, ExecutionStatus.RUNNING, ExecutionStatus.RUNNING, ExecutionStatus.ASKED)
+        for status in (
+            ExecutionStatus.RUNNING,
+            ExecutionStatus.RUNNING,
+            ExecutionStatus.RUNNING,
+            ExecutionStatus.ASKED,
+        )
     ]
     await take(canvases, ending(ended))
     assert await actions.lost([], LEASE, 10) == [], "their time has not come"
@@ -295,7 +325,11 @@ async def test_what_is_not_renewed_is_lost_when_its_time_is_over(
         "named, so it can be told in its name"
     )
     await take(
-        canvases, Transition(replace(lost, status=ExecutionStatus.FAILED, answer={"error": {}}), from_status=ExecutionStatus.RUNNING)
+        canvases,
+        Transition(
+            replace(lost, status=ExecutionStatus.FAILED, answer={"error": {}}),
+            from_status=ExecutionStatus.RUNNING,
+        ),
     )
     assert await actions.lost([], LEASE, 10) == []
     assert (await found(actions, kept)).status is ExecutionStatus.RUNNING
@@ -314,7 +348,9 @@ async def test_a_question_that_nobody_answered_is_found_when_its_time_is_over(
     assert await actions.lost([], 400, 10) == []
     [lost] = await actions.lost([], 200, 10)
     assert (lost.event_id, lost.status, lost.actor) == (late.event_id, ExecutionStatus.ASKED, late.actor)
-    await take(canvases, Transition(replace(lost, status=ExecutionStatus.REFUSED), from_status=ExecutionStatus.ASKED))
+    await take(
+        canvases, Transition(replace(lost, status=ExecutionStatus.REFUSED), from_status=ExecutionStatus.ASKED)
+    )
     assert await actions.lost([], 200, 10) == []
     over = await found(actions, late)
     assert (over.status, over.confirmed_by, over.started_at, over.ended_at is not None) == (
@@ -425,10 +461,10 @@ async def test_with_its_canvas_an_execution_is_gone_and_a_new_canvas_of_that_nam
     await canvases.delete(OWNER, NAME, lambda _: None)
     assert await actions.get(OWNER, execution.event_id) is None
     await made(canvases)
-    before = await whole(canvases)
+    before = await snapshot(canvases)
     with pytest.raises(StaleTransition):
         await take(canvases, ending(execution), late=True)
-    assert await whole(canvases) == before
+    assert await snapshot(canvases) == before
     assert await actions.of_request(OWNER, NAME, "r1") is None
 
 
@@ -444,7 +480,13 @@ async def test_records_are_listed_newest_first_by_canvas_and_status_and_for_thei
     await store.add_user(ANN)
     await made(canvases, user=ANN)
     named = [f"evt_{number:026}" for number in range(5)]
-    statuses = [ExecutionStatus.ASKED, ExecutionStatus.RUNNING, ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.REFUSED]
+    statuses = [
+        ExecutionStatus.ASKED,
+        ExecutionStatus.RUNNING,
+        ExecutionStatus.COMPLETED,
+        ExecutionStatus.FAILED,
+        ExecutionStatus.REFUSED,
+    ]
     for event_id, status in zip(named, statuses, strict=True):
         await begin(canvases, an_execution(status, event_id=event_id))
     await begin(canvases, an_execution(canvas_id=CanvasId("other")))
@@ -521,13 +563,18 @@ async def test_what_an_execution_speaks_of_is_kept_with_its_canvas(
     """A heavy answer is in the records alone, where its action saves nothing."""
     await made(canvases)
     content = "TWFu" * 1_000 + "QWxhZGRpbjpvcGVuIHNlc2FtZQ" * 20
-    light, [moved] = light_value({"data": content})
-    claimed = await store.database.artifacts.claim(OWNER, [an_artifact(moved.content)])
+    light, [offloaded] = light_value({"data": content})
+    claimed = await store.database.artifacts.claim(OWNER, [an_artifact(offloaded.content)])
     await store.database.artifacts.mark_stored(OWNER, claimed)
     execution = await begin(canvases)
     await take(
         canvases,
-        Transition(replace(execution, status=ExecutionStatus.COMPLETED, answer={"result": light}), from_status=ExecutionStatus.RUNNING),
+        Transition(
+            replace(execution, status=ExecutionStatus.COMPLETED, answer={"result": light}),
+            from_status=ExecutionStatus.RUNNING,
+        ),
     )
-    refs = await store.sql(f"select canvas_id from artifact_refs where artifact_id = '{moved.artifact_id}'")
+    refs = await store.sql(
+        f"select canvas_id from artifact_refs where artifact_id = '{offloaded.artifact_id}'"
+    )
     assert [row["canvas_id"] for row in refs] == [NAME]

@@ -57,17 +57,17 @@ async def made(store: Store, *refreshes: Refresh, name: str = NAME, user: UserId
 async def turn(store: Store, seconds: float) -> None:
     """What was decided lies so much further back; or, with less than nothing, ahead: the clock was set back."""
     if store.kind == "sqlite":
-        moved = {
+        offloaded = {
             name: f"{name} - {round(seconds * 1_000_000)}"
             for name in ("next_at", "put_off_at", "lease_until")
         }
     else:
-        moved = {
+        offloaded = {
             name: f"{name} - interval '{seconds} seconds'"
             for name in ("next_at", "put_off_at", "lease_until")
         }
     await store.sql(
-        "update canvas_refreshes set " + ", ".join(f"{name} = {then}" for name, then in moved.items())
+        "update canvas_refreshes set " + ", ".join(f"{name} = {then}" for name, then in offloaded.items())
     )
 
 
@@ -148,8 +148,8 @@ async def test_a_job_that_a_new_spec_leaves_out_fails_no_more(store: Store, jobs
     seen: list[int] = []
 
     def respecified(*refreshes: Refresh) -> Any:
-        def decide(whole: CanvasSnapshot) -> Change:
-            seen.append(len(whole.failing))
+        def decide(snapshot: CanvasSnapshot) -> Change:
+            seen.append(len(snapshot.failing))
             return Change(events=[EVENTS.updated(2, [""])], spec={}, refreshes=list(refreshes))
 
         return store.database.canvases.change(OWNER, NAME, decide)
@@ -161,9 +161,9 @@ async def test_a_job_that_a_new_spec_leaves_out_fails_no_more(store: Store, jobs
 
 
 async def failing(store: Store, name: str = NAME, user: UserId = OWNER) -> list[Failing]:
-    whole = await store.database.canvases.get(user, CanvasId(name))
-    assert whole is not None
-    return list(whole.failing)
+    snapshot = await store.database.canvases.get(user, CanvasId(name))
+    assert snapshot is not None
+    return list(snapshot.failing)
 
 
 @rule("CV-19")

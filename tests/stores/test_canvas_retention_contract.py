@@ -37,9 +37,9 @@ async def grown(canvases: CanvasStore, name: str, events: int, user: UserId = OW
         told.created(1, "T"),
     )
 
-    def more(whole: CanvasSnapshot) -> Change:
+    def more(snapshot: CanvasSnapshot) -> Change:
         return Change(
-            events=[told.updated(whole.canvas.revision + 1, ["/n"]) for _ in range(min(100, left))],
+            events=[told.updated(snapshot.canvas.revision + 1, ["/n"]) for _ in range(min(100, left))],
             state={"n": left},
         )
 
@@ -87,7 +87,9 @@ async def test_the_last_event_stays_however_old_it_is_and_the_log_grows_on_behin
     assert await held(canvases, "c") == (5, 5)
     told = CanvasEvents(CanvasId("c"), agent_id="main", event_id="evt_1")
     await canvases.change(
-        OWNER, CanvasId("c"), lambda whole: Change(events=[told.updated(whole.canvas.revision + 1, ["/n"])])
+        OWNER,
+        CanvasId("c"),
+        lambda snapshot: Change(events=[told.updated(snapshot.canvas.revision + 1, ["/n"])]),
     )
     assert await CanvasLogs(canvases, DAY).once() == 1
     assert await held(canvases, "c") == (6, 6)
@@ -146,7 +148,7 @@ async def test_it_may_be_shortened_by_two_at_once_while_it_grows(store: Store, c
             await canvases.change(
                 OWNER,
                 CanvasId("c"),
-                lambda whole: Change(events=[told.updated(whole.canvas.revision + 1, ["/n"])]),
+                lambda snapshot: Change(events=[told.updated(snapshot.canvas.revision + 1, ["/n"])]),
             )
 
     async def shorten() -> int:

@@ -39,16 +39,16 @@ async def made(canvases: CanvasStore, name: str = NAME, **changed: Any) -> Canva
         "state": {"n": 0},
         **changed,
     }
-    whole = await canvases.create(NewCanvas(**new), EVENTS.created(1, "Cockpit"))
-    assert whole is not None
-    return whole
+    snapshot = await canvases.create(NewCanvas(**new), EVENTS.created(1, "Cockpit"))
+    assert snapshot is not None
+    return snapshot
 
 
 def setting(**state: Any) -> Any:
     """Puts these into the state, whatever is in it."""
 
-    def decide(whole: CanvasSnapshot) -> Change:
-        canvas = whole.canvas
+    def decide(snapshot: CanvasSnapshot) -> Change:
+        canvas = snapshot.canvas
         return Change(
             events=[EVENTS.updated(canvas.revision + 1, [f"/{name}" for name in state])],
             state={**canvas.state, **state},
@@ -64,9 +64,9 @@ async def change(canvases: CanvasStore, decide: Any, **how: Any) -> Outcome:
 
 
 async def found(canvases: CanvasStore, name: str = NAME) -> CanvasSnapshot:
-    whole = await canvases.get(OWNER, CanvasId(name))
-    assert whole is not None
-    return whole
+    snapshot = await canvases.get(OWNER, CanvasId(name))
+    assert snapshot is not None
+    return snapshot
 
 
 @rule("CV-14", "CV-15", "RS-09")
@@ -97,7 +97,7 @@ async def test_what_a_change_answers_is_what_is_stored(canvases: CanvasStore) ->
         before = await found(canvases)
         outcome = await change(canvases, decide)
         after = await found(canvases)
-        assert (outcome.whole, outcome.whole.canvas.spec) == (after, after.canvas.spec)
+        assert (outcome.snapshot, outcome.snapshot.canvas.spec) == (after, after.canvas.spec)
         assert (after.canvas.revision, after.canvas.last_seq) == (
             before.canvas.revision + 1,
             before.canvas.last_seq + 1,
@@ -117,9 +117,9 @@ async def test_what_a_change_answers_is_what_is_stored(canvases: CanvasStore) ->
 async def test_changes_at_once_are_all_there_and_their_revisions_have_no_gap(canvases: CanvasStore) -> None:
     await made(canvases)
     outcomes = await asyncio.gather(*(change(canvases, setting(**{f"k{n}": n})) for n in range(50)))
-    assert sorted(outcome.whole.canvas.revision for outcome in outcomes) == list(range(2, 52))
-    whole = await found(canvases)
-    assert whole.canvas.state == {"n": 0, **{f"k{n}": n for n in range(50)}}
+    assert sorted(outcome.snapshot.canvas.revision for outcome in outcomes) == list(range(2, 52))
+    snapshot = await found(canvases)
+    assert snapshot.canvas.state == {"n": 0, **{f"k{n}": n for n in range(50)}}
     events = await canvases.events_after("owner/cockpit", 0, 1_000)
     assert [event.seq for event in events] == list(range(1, 52))
     assert [data_of(event)["revision"] for event in events] == list(range(1, 52)), (
@@ -131,8 +131,8 @@ async def test_changes_at_once_are_all_there_and_their_revisions_have_no_gap(can
 async def test_what_is_refused_under_the_lock_leaves_nothing(canvases: CanvasStore, store: Store) -> None:
     before = await made(canvases)
 
-    def decide(whole: CanvasSnapshot) -> Change:
-        check_revision(whole.canvas, 7)
+    def decide(snapshot: CanvasSnapshot) -> Change:
+        check_revision(snapshot.canvas, 7)
         raise AssertionError("it was expected")
 
     with pytest.raises(RevisionConflict) as conflict:
@@ -147,7 +147,7 @@ async def test_what_is_refused_under_the_lock_leaves_nothing(canvases: CanvasSto
 async def test_nothing_to_change_is_no_event_and_nobody_is_nothing(canvases: CanvasStore) -> None:
     before = await made(canvases)
     outcome = await change(canvases, lambda _: None)
-    assert (outcome.is_changed, outcome.whole) == (False, before)
+    assert (outcome.is_changed, outcome.snapshot) == (False, before)
     assert await canvases.change(OWNER, CanvasId("none"), setting(a=1)) is None
     assert await canvases.change(UserId("ann"), NAME, setting(a=1)) is None
     assert await canvases.delete(UserId("ann"), NAME, lambda _: None) is None
@@ -228,9 +228,9 @@ async def test_a_view_lives_while_it_is_renewed_and_runs_out_by_the_database_s_c
             ),
             seconds=60,
         )
-    whole = await found(canvases)
-    assert [view.view_id for view in whole.live_views] == ["view_1", "view_2"]
-    assert (whole.canvas.revision, whole.canvas.last_seq) == (1, 3)
+    snapshot = await found(canvases)
+    assert [view.view_id for view in snapshot.live_views] == ["view_1", "view_2"]
+    assert (snapshot.canvas.revision, snapshot.canvas.last_seq) == (1, 3)
     assert [view.view_id for _, _, view in await canvases.views_of("con_b")] == ["view_2"]
     assert await canvases.expired_views(10) == []
     await store.sql(f"update canvas_views set expires_at = {store.ago(1)}")
@@ -244,5 +244,5 @@ async def test_a_view_lives_while_it_is_renewed_and_runs_out_by_the_database_s_c
             events=[EVENTS.view_closed(1, "view_2", "c", 1)], is_mutation=False, closed=["view_2"]
         ),
     )
-    assert [view.view_id for view in outcome.whole.views] == ["view_1"]
+    assert [view.view_id for view in outcome.snapshot.views] == ["view_1"]
     assert await canvases.expired_views(10) == []

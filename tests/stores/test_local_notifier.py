@@ -7,50 +7,54 @@ from typing import Any
 
 from easel.core.stream.notifications import CancelRequested, Notification, RunAppended, RunReady
 from easel.ids import RunId
-from easel.stores.sqlite.bell import LocalNotifier
+from easel.stores.sqlite.notifier import LocalNotifier
 from tests.stores.harness import PATIENCE_SECONDS
 
 
 async def test_a_ring_is_heard_soon_and_never_inside_the_call_that_rang() -> None:
-    bell, heard = LocalNotifier(), asyncio.Queue[Notification]()
-    bell.listen(heard.put_nowait)
-    rings: list[Notification] = [RunAppended(RunId("run_1"), 7), RunReady(anywhere=True), CancelRequested(RunId("run_1"))]
-    for ring in rings:
-        bell.ring(ring)
+    notifier, heard = LocalNotifier(), asyncio.Queue[Notification]()
+    notifier.listen(heard.put_nowait)
+    notifications: list[Notification] = [
+        RunAppended(RunId("run_1"), 7),
+        RunReady(anywhere=True),
+        CancelRequested(RunId("run_1")),
+    ]
+    for notification in notifications:
+        notifier.notify(notification)
         assert heard.empty()
     async with asyncio.timeout(PATIENCE_SECONDS):
-        assert [await heard.get() for _ in rings] == rings
+        assert [await heard.get() for _ in notifications] == notifications
 
 
 async def test_of_many_rings_in_a_row_each_is_heard_once_and_of_a_growing_log_the_newest() -> None:
-    bell, heard = LocalNotifier(), asyncio.Queue[Notification]()
-    bell.listen(heard.put_nowait)
+    notifier, heard = LocalNotifier(), asyncio.Queue[Notification]()
+    notifier.listen(heard.put_nowait)
     for seq in range(1, 100):
-        bell.ring(RunAppended(RunId("run_1"), seq))
-        bell.ring(RunReady())
-        bell.ring(RunAppended(RunId("run_2"), 5))
+        notifier.notify(RunAppended(RunId("run_1"), seq))
+        notifier.notify(RunReady())
+        notifier.notify(RunAppended(RunId("run_2"), 5))
     async with asyncio.timeout(PATIENCE_SECONDS):
         assert [await heard.get() for _ in range(3)] == [
             RunAppended(RunId("run_1"), 99),
             RunReady(),
             RunAppended(RunId("run_2"), 5),
         ]
-        bell.ring(RunReady())
+        notifier.notify(RunReady())
         assert await heard.get() == RunReady()
     assert heard.empty()
 
 
 async def test_a_listener_that_fails_keeps_no_other_from_hearing() -> None:
-    bell, heard = LocalNotifier(), asyncio.Queue[Notification]()
+    notifier, heard = LocalNotifier(), asyncio.Queue[Notification]()
     problems: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
 
     def fails(_: Notification) -> None:
         raise LookupError
 
-    bell.listen(fails)
-    bell.listen(heard.put_nowait)
-    bell.ring(RunReady())
+    notifier.listen(fails)
+    notifier.listen(heard.put_nowait)
+    notifier.notify(RunReady())
     async with asyncio.timeout(PATIENCE_SECONDS):
         assert await heard.get() == RunReady()
     assert [type(problem["exception"]) for problem in problems] == [LookupError]

@@ -40,19 +40,19 @@ async def connected(databases: Sequence[PostgresDatabase]) -> None:
     """Whoever rings now is heard."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         for one in databases:
-            await one.bell.connected.wait()
+            await one.notifier.connected.wait()
 
 
 class Heard:
     """What one instance hears, in order."""
 
     def __init__(self, database: PostgresDatabase) -> None:
-        self.rings: asyncio.Queue[Notification] = asyncio.Queue()
-        database.bell.listen(self.rings.put_nowait)
+        self.notifications: asyncio.Queue[Notification] = asyncio.Queue()
+        database.notifier.listen(self.notifications.put_nowait)
 
     async def next(self) -> Notification:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            return await self.rings.get()
+            return await self.notifications.get()
 
 
 async def test_a_ring_is_heard_on_every_instance_and_once_on_its_own(
@@ -60,23 +60,27 @@ async def test_a_ring_is_heard_on_every_instance_and_once_on_its_own(
 ):
     here, there = Heard(two[0]), Heard(two[1])
     await connected(two)
-    for ring in (RunAppended(RunId("run_1"), 7), RunReady(anywhere=True), CancelRequested(RunId("run_1"))):
-        two[0].bell.ring(ring)
-        assert await here.next() == ring
-        assert await there.next() == ring
-    assert here.rings.empty()
+    for notification in (
+        RunAppended(RunId("run_1"), 7),
+        RunReady(anywhere=True),
+        CancelRequested(RunId("run_1")),
+    ):
+        two[0].notifier.notify(notification)
+        assert await here.next() == notification
+        assert await there.next() == notification
+    assert here.notifications.empty()
 
 
 async def test_rings_of_one_log_that_wait_together_are_one_ring(
     two: tuple[PostgresDatabase, PostgresDatabase],
 ):
     there = Heard(two[1])
-    two[0].bell.listen(lambda _: None)
+    two[0].notifier.listen(lambda _: None)
     await connected(two)
     for seq in range(1, 1_001):
-        two[0].bell.ring(RunAppended(RunId("run_1"), seq))
+        two[0].notifier.notify(RunAppended(RunId("run_1"), seq))
     assert await there.next() == RunAppended(RunId("run_1"), 1_000)
-    assert there.rings.empty()
+    assert there.notifications.empty()
 
 
 @case("E6")
@@ -85,7 +89,7 @@ async def test_a_bell_whose_connection_was_ended_mends_itself(
     two: tuple[PostgresDatabase, PostgresDatabase], database_url: str
 ):
     there = Heard(two[1])
-    two[0].bell.listen(lambda _: None)
+    two[0].notifier.listen(lambda _: None)
     axe = await asyncpg.connect(database_url)
     for round_number in range(3):
         await connected(two)
@@ -94,8 +98,8 @@ async def test_a_bell_whose_connection_was_ended_mends_itself(
         )
         heard = RunAppended(RunId("run_1"), round_number)
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while there.rings.empty() or there.rings.get_nowait() != heard:
-                two[0].bell.ring(heard)  # as the next event of the log would
+            while there.notifications.empty() or there.notifications.get_nowait() != heard:
+                two[0].notifier.notify(heard)  # as the next event of the log would
                 await asyncio.sleep(0.05)
     await axe.close()
 

@@ -72,7 +72,7 @@ def text_of(value: Any) -> str:
 
 def assert_is_light_and_whole(payload: str, sealed: Envelope, given: Any, where: str) -> None:
     assert len(compact(payload).encode()) <= LIMIT, where
-    fetched = {one.artifact_id: one.content for one in sealed.moved}
+    fetched = {one.artifact_id: one.content for one in sealed.offloaded}
     read = json.loads(payload)
     assert markers_in(read) == set(fetched)
     assert numbers(restored(read, fetched)[where]) == numbers(given)

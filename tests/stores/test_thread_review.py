@@ -46,7 +46,7 @@ async def tails(store: Store) -> AsyncIterator[Tails]:
         "room": StreamQuota(10),
         "window": 100,
     }
-    made = Tails(THREADS, store.database.sessions, store.bell, **options)  # pyright: ignore[reportArgumentType]
+    made = Tails(THREADS, store.database.sessions, store.notifier, **options)  # pyright: ignore[reportArgumentType]
     yield made
     await made.close()
 
@@ -71,7 +71,7 @@ async def test_a_thread_that_was_deleted_shows_nothing_of_itself_in_one_of_the_s
     await tails.poll()
     assert texts(await slow.next()) == ["old 1", "old 2"]
     await store.database.sessions.delete(OWNER, TALK)
-    store.bell.ring(LogDeleted("session", owned(OWNER, "talk")))
+    store.notifier.notify(LogDeleted("session", owned(OWNER, "talk")))
     await ask(store, "new")
     fresh = await tails.open(THE_OWNER, "talk", None, CHAT)
     assert fresh is not None
@@ -147,7 +147,7 @@ async def test_a_poll_that_breaks_is_not_given_up(store: Store, monkeypatch: pyt
         "room": StreamQuota(10),
         "window": 100,
     }
-    tails = Tails(THREADS, sessions, store.bell, **options)  # pyright: ignore[reportArgumentType]
+    tails = Tails(THREADS, sessions, store.notifier, **options)  # pyright: ignore[reportArgumentType]
     viewer = await tails.open(THE_OWNER, "talk", None, CHAT)
     assert viewer is not None
     await ask(store, "found by the poll alone")
@@ -182,17 +182,17 @@ async def test_what_a_cancelled_run_left_behind_keeps_its_artifacts(store: Store
     text = "many words " * 1_000
     left = message(answer_id(new.run_id), text)
     ending = events_of(new.run_id).ending(answer_id(new.run_id), text, Status.CANCELLED, None)
-    moved = [one for event in ending for one in event.moved]
-    assert moved, "the text is too long for an event"
+    offloaded = [one for event in ending for one in event.offloaded]
+    assert offloaded, "the text is too long for an event"
     artifacts = store.database.artifacts
     wanted = [
         NewArtifact(one.artifact_id, len(one.content), "text/plain", "key/" + one.artifact_id)
-        for one in moved
+        for one in offloaded
     ]
     await artifacts.mark_stored(OWNER, await artifacts.claim(OWNER, wanted))
     await store.runs.request_cancel(OWNER, new.run_id, ending, left)
     assert {row["artifact_id"] for row in await store.sql("select artifact_id from artifact_refs")} == {
-        one.artifact_id for one in moved
+        one.artifact_id for one in offloaded
     }
 
 
@@ -243,7 +243,7 @@ async def test_a_cancel_that_meets_a_run_on_its_way_back_looks_again_and_keeps_w
     await store.runs.append(Batch(claim, 1, [made.delta(answer_id(claim.run_id), said), step]))
     audit = Audit(store.database.audit)
     runs: Any = HandsBackMeanwhile(store.runs, claim)
-    queue = RunQueue(runs, _NothingHeavy(), store.bell, audit, max_attempts=3, max_message_bytes=1_000)
+    queue = RunQueue(runs, _NothingHeavy(), store.notifier, audit, max_attempts=3, max_message_bytes=1_000)
     assert (await queue.cancel(THE_OWNER, claim.run_id)).status is Status.CANCELLED
     await audit.close()
     [_, kept] = await store.database.sessions.messages(OWNER, SessionId("talk"), before=None, limit=9)
@@ -251,8 +251,8 @@ async def test_a_cancel_that_meets_a_run_on_its_way_back_looks_again_and_keeps_w
 
 
 class _NothingHeavy:
-    async def keep(self, user_id: Any, moved: Any) -> None:
-        assert not moved
+    async def keep(self, user_id: Any, offloaded: Any) -> None:
+        assert not offloaded
 
     async def read(self, user_id: Any, artifact_id: Any) -> bytes:
         raise AssertionError("nothing was moved")

@@ -22,7 +22,7 @@ from easel.ids import OWNER, CanvasId
 from easel.stores.blobs.store import Blobs, open_blobs
 from easel.stores.postgres import open_postgres
 from easel.stores.sqlite import open_sqlite
-from tests.support.artifacts import id_of, moved
+from tests.support.artifacts import id_of, offloaded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -106,7 +106,7 @@ async def live(life: Life, plan: dict[str, str]) -> None:
         await story.sweep()
         return
     if life.does == "keep":
-        await story.keep(OWNER, moved(life.content))
+        await story.keep(OWNER, offloaded(life.content))
     else:
         await story.upload(THE_OWNER, pieces(life))
     if life.dies == "before the reference":

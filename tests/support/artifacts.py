@@ -32,5 +32,5 @@ def new(content: bytes, *, user_id: UserId = OWNER) -> NewArtifact:
     return NewArtifact(id_of(content), len(content), "text/plain", aged_key(user_id=user_id))
 
 
-def moved(*contents: bytes) -> list[OffloadedValue]:
+def offloaded(*contents: bytes) -> list[OffloadedValue]:
     return [OffloadedValue(id_of(content), content) for content in contents]

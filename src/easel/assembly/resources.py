@@ -29,12 +29,12 @@ from easel.host.nodes.registry import NodeLimits, NodeRegistry
 from easel.host.ports import (
     ArtifactStore,
     AuditStore,
-    Notifier,
     Blobs,
     BoardStore,
     CanvasActionStore,
     CanvasStore,
     NodeStore,
+    Notifier,
     RunStore,
     SessionStore,
     SignInStore,
@@ -44,16 +44,16 @@ from easel.settings import Settings
 
 __all__ = [
     "Database",
-    "Resources",
-    "Reached",
     "DatabaseInfo",
+    "Reached",
+    "Resources",
     "blob_folder",
     "database_place",
-    "open_token_admin",
-    "open_resources",
     "inspect_database",
     "open_blobs",
     "open_database",
+    "open_resources",
+    "open_token_admin",
     "owner_token",
     "verified",
 ]
@@ -99,7 +99,7 @@ class Database(Protocol):
     def sign_ins(self) -> SignInStore: ...
 
     @property
-    def bell(self) -> Notifier: ...
+    def notifier(self) -> Notifier: ...
 
     async def migrate(self) -> list[str]: ...
 
@@ -319,9 +319,11 @@ async def open_resources(settings: Settings) -> AsyncGenerator[Resources]:
         grace = settings.artifact_days * 86_400
         blobs = open_blobs(settings)
         kept = Artifacts(opened.artifacts, blobs, max_bytes=settings.max_artifact_bytes, grace_seconds=grace)
-        changes = CanvasTransactions(opened.canvases, blobs, opened.bell)
+        changes = CanvasTransactions(opened.canvases, blobs, opened.notifier)
         outputs = LiveOutputs(changes, audit, settings.max_live_output_bytes, settings.claim_seconds)
-        nodes = NodeRegistry(opened.nodes, kept, opened.bell, audit, node_limits(settings), outputs=outputs)
+        nodes = NodeRegistry(
+            opened.nodes, kept, opened.notifier, audit, node_limits(settings), outputs=outputs
+        )
         try:
             yield Resources(settings, opened, kept, blobs, audit, outputs, nodes)
         finally:

@@ -13,12 +13,12 @@ from pathlib import Path
 from easel import __version__, demo
 from easel.assembly.resources import (
     Database,
-    Resources,
     Reached,
-    open_token_admin,
-    open_resources,
+    Resources,
     open_blobs,
     open_database,
+    open_resources,
+    open_token_admin,
     owner_token,
     verified,
 )
@@ -36,7 +36,7 @@ from easel.edges.http.sockets import SocketRow
 from easel.errors import AlreadyThere, BadInput
 from easel.host.actions.executor import ActionExecutor
 from easel.host.actions.outcomes import RecordRetention
-from easel.host.actions.refresh import RefreshScheduler, RefreshLimits
+from easel.host.actions.refresh import RefreshLimits, RefreshScheduler
 from easel.host.actions.service import ActionLimits, ActionService
 from easel.host.auth.revoked_sign_ins import RevokedSignIns
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
@@ -65,8 +65,7 @@ from easel.llm.scripted import ScriptedModel
 from easel.node.address import gateway_url
 from easel.node.client import NodeClient, Tell
 from easel.sandbox import modes
-from easel.sandbox.limits import MB
-from easel.sandbox.limits import CommandLimits as CommandLimits
+from easel.sandbox.limits import MB, CommandLimits
 from easel.sandbox.modes import Choice
 from easel.sandbox.session_dirs import SessionFolders
 from easel.sandbox.tools import machine_tools
@@ -75,16 +74,16 @@ from easel.settings import Settings
 
 __all__ = [  # with what a command needs of the ground, so that it knows this module alone
     "Database",
-    "Resources",
     "Reached",
-    "open_token_admin",
-    "open_resources",
+    "Resources",
     "host",
     "listening",
     "load_demo",
     "node",
     "open_blobs",
     "open_database",
+    "open_resources",
+    "open_token_admin",
     "sandbox",
     "serving",
     "toolbox",
@@ -97,7 +96,7 @@ def boards(on: Resources) -> Boards:
     limits = BoardLimits(
         on.settings.max_board_bytes, on.settings.max_board_keys, on.settings.max_board_total_bytes
     )
-    return Boards(on.database.boards, on.artifacts, on.database.bell, limits)
+    return Boards(on.database.boards, on.artifacts, on.database.notifier, limits)
 
 
 def canvas_assets(on: Resources) -> CanvasAssets:
@@ -106,7 +105,7 @@ def canvas_assets(on: Resources) -> CanvasAssets:
 
 
 def canvas_changes(on: Resources) -> CanvasTransactions:
-    return CanvasTransactions(on.database.canvases, on.blobs, on.database.bell)
+    return CanvasTransactions(on.database.canvases, on.blobs, on.database.notifier)
 
 
 def canvas_views(on: Resources) -> CanvasViews:
@@ -120,7 +119,7 @@ def canvas_library(on: Resources, tools: ToolRegistry) -> CanvasLibrary:
         canvas_assets(on),
         on.artifacts,
         tools,
-        bell=on.database.bell,
+        notifier=on.database.notifier,
         audit=on.audit,
         limits=spec_limits(on.settings),
         floor=APPROVAL_MODES[on.settings.approval_mode],
@@ -209,7 +208,7 @@ def worker(on: Resources, tools: ToolRegistry) -> RunWorker:
         new_worker_id(),
         on.database.runs,
         on.artifacts,
-        on.database.bell,
+        on.database.notifier,
         ToolLoop(ScriptedModel(), tools, max_steps=settings.max_steps),
         slots=settings.worker_runs,
         claim_seconds=settings.claim_seconds,
@@ -233,13 +232,15 @@ def worker(on: Resources, tools: ToolRegistry) -> RunWorker:
 
 
 def host(on: Resources, tools: ToolRegistry) -> Services:
-    settings, opened, bell = on.settings, on.database, on.database.bell
+    settings, opened, notifier = on.settings, on.database, on.database.notifier
     token = owner_token(settings)
     on.audit.hide(token)
-    sign_outs = RevokedSignIns(opened.sign_ins, bell, keep_seconds=max(COOKIE_SECONDS, settings.view_token_seconds))
+    sign_outs = RevokedSignIns(
+        opened.sign_ins, notifier, keep_seconds=max(COOKIE_SECONDS, settings.view_token_seconds)
+    )
     sign_in = SignIn(token, opened.tokens, sign_outs)
     limits = {"max_attempts": settings.max_attempts, "max_message_bytes": settings.max_message_bytes}
-    queue = RunQueue(opened.runs, on.artifacts, bell, on.audit, **limits)
+    queue = RunQueue(opened.runs, on.artifacts, notifier, on.audit, **limits)
     room = StreamQuota(settings.max_streams)
     changes, assets = canvas_changes(on), canvas_assets(on)
 
@@ -247,7 +248,7 @@ def host(on: Resources, tools: ToolRegistry) -> Services:
         return Tails(
             kind,
             source,
-            bell,
+            notifier,
             poll_seconds=settings.poll_seconds,
             heartbeat_seconds=settings.heartbeat_seconds,
             stall_seconds=settings.stall_seconds,
@@ -263,7 +264,7 @@ def host(on: Resources, tools: ToolRegistry) -> Services:
         ActionExecutor(tools, queue, runs, on.artifacts, answer_seconds=settings.run_timeout_seconds),
         on.artifacts,
         outputs=on.outputs,
-        bell=bell,
+        notifier=notifier,
         audit=on.audit,
         limits=action_limits(settings),
         instance_id=instance_id,
@@ -275,7 +276,7 @@ def host(on: Resources, tools: ToolRegistry) -> Services:
         artifacts=on.artifacts,
         boards=boards(on),
         queue=queue,
-        sessions=Sessions(opened.sessions, queue, bell, on.audit),
+        sessions=Sessions(opened.sessions, queue, notifier, on.audit),
         canvases=canvas_library(on, tools),
         actions=actions,
         refresh=RefreshScheduler(
@@ -337,7 +338,7 @@ def refresh_limits(settings: Settings) -> RefreshLimits:
     )
 
 
-def gateway(settings: Settings, stories: Services) -> Gateway:
+def gateway(settings: Settings, services: Services) -> Gateway:
     limits = GatewayLimits(
         connections=settings.max_streams,
         requests=settings.gateway_requests,
@@ -348,14 +349,14 @@ def gateway(settings: Settings, stories: Services) -> Gateway:
         frame_bytes=settings.max_frame_bytes,
         result_bytes=settings.max_result_bytes,
     )
-    return Gateway(stories, limits)
+    return Gateway(services, limits)
 
 
-def edge(settings: Settings, stories: Services, connections: Gateway | None) -> HttpEdge:
+def edge(settings: Settings, services: Services, connections: Gateway | None) -> HttpEdge:
     """The HTTP edge, and behind one of its addresses the gateway, where there is one; without it, a worker's health alone."""
     names = frozenset(name.strip().lower() for name in settings.allowed_hosts.split(",") if name.strip())
     return HttpEdge(
-        stories,
+        services,
         EdgeSettings(
             settings.max_body_bytes, settings.public_url, names, settings.open_metrics, settings.assets_url
         ),
@@ -367,11 +368,14 @@ def edge(settings: Settings, stories: Services, connections: Gateway | None) -> 
 def gateway_row(connections: Gateway) -> SocketRow:
     """Edges are strangers to each other: here is where the gateway gets its address among the HTTP edge's sockets."""
     return SocketRow(
-        gateways.PATH, lambda call: connections.serve(call.socket, call.who), gateways.SAYS, is_open=True
+        gateways.PATH,
+        lambda call: connections.serve(call.socket, call.principal),
+        gateways.SAYS,
+        is_open=True,
     )
 
 
-async def load_demo(stories: Services) -> list[str]:
+async def load_demo(services: Services) -> list[str]:
     """The canvases for newcomers, those of them that are not there yet; which ones."""
     loaded: list[str] = []
     for one in reversed(
@@ -381,9 +385,9 @@ async def load_demo(stories: Services) -> list[str]:
         draft = Draft(canvas_id=one.canvas_id, title=one.title, spec=one.spec, assets=assets)
         with contextlib.suppress(AlreadyThere):
             try:
-                await stories.canvases.create(THE_OWNER, draft)
+                await services.canvases.create(THE_OWNER, draft)
             except BadInput:
-                await stories.canvases.create(THE_OWNER, replace(draft, spec=one.at_rest.spec))
+                await services.canvases.create(THE_OWNER, replace(draft, spec=one.at_rest.spec))
             loaded.insert(0, one.canvas_id)
     return loaded
 
@@ -395,11 +399,11 @@ def listening(host: str, port: int) -> socket.socket:
 
 @contextlib.asynccontextmanager
 async def serving(
-    settings: Settings, stories: Services, on: socket.socket, *, is_api: bool = True
+    settings: Settings, services: Services, on: socket.socket, *, is_api: bool = True
 ) -> AsyncGenerator[HttpServer]:
     """The API on its socket, or a worker's health alone; at the end streams close first, so that their viewers go elsewhere at once."""
-    connections = gateway(settings, stories) if is_api else None
-    app = edge(settings, stories, connections)
+    connections = gateway(settings, services) if is_api else None
+    app = edge(settings, services, connections)
     server = HttpServer(
         app,
         on,
@@ -409,19 +413,19 @@ async def serving(
     )
     await server.start()
     if connections is not None:
-        stories.views.start()
-        await stories.actions.start()
-        stories.refresh.start()
+        services.views.start()
+        await services.actions.start()
+        services.refresh.start()
     try:
         yield server
     finally:
-        stories.readiness.is_stopping = True
+        services.readiness.is_stopping = True
         if connections is not None:
             await connections.close()
-            await stories.refresh.stop()
-            await stories.actions.stop()
-            await stories.views.stop()
-        for tails in (stories.tails, stories.threads, stories.canvas_tails):
+            await services.refresh.stop()
+            await services.actions.stop()
+            await services.views.stop()
+        for tails in (services.tails, services.threads, services.canvas_tails):
             await tails.close()
         await server.stop()
-        await stories.sign_in.close()
+        await services.sign_in.close()

@@ -101,7 +101,9 @@ class Server:
                 f"No Easel listens at {self.url}; start one with `easel up`, or give its address with --url."
             ) from None
         except (OSError, http.client.HTTPException) as problem:
-            raise ServerUnreachable(f"{self.url} does not answer ({problem or type(problem).__name__}).") from None
+            raise ServerUnreachable(
+                f"{self.url} does not answer ({problem or type(problem).__name__})."
+            ) from None
         finally:
             connection.close()
         return answer.status, content

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from easel.canvas_folder.api_client import ServerUnreachable, Refused, Server
+from easel.canvas_folder.api_client import Refused, Server, ServerUnreachable
 from easel.core.canvas.assets import ENTRY, check_together
 from easel.core.canvas.folder import SPEC, STATE, FolderCanvas, from_view, heavy_in, is_same, plain
 from easel.errors import BadInput

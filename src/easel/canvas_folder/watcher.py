@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from easel.canvas_folder import files
-from easel.canvas_folder.api_client import ServerUnreachable, Refused, Server
-from easel.canvas_folder.files import Mark, Moving, CanvasDir, Scan
+from easel.canvas_folder.api_client import Refused, Server, ServerUnreachable
+from easel.canvas_folder.files import CanvasDir, Mark, Moving, Scan
 from easel.canvas_folder.parts import JSON_PARTS, part, speaks, with_all, with_part, without
 from easel.canvas_folder.sync import (
     CONFLICT,

@@ -88,7 +88,7 @@ def demo(host: HostOption = None, port: PortOption = None, data: DataOption = No
 
     Example: `easel demo`
     """
-    from easel.canvas_folder.api_client import ServerUnreachable, Refused, reached
+    from easel.canvas_folder.api_client import Refused, ServerUnreachable, reached
     from easel.demo import CANVASES
 
     wanted = settings_for(host=host, port=port, data=data)
@@ -259,15 +259,15 @@ async def _serve(
         in_force = assembly.sandbox(wanted)
         tools = assembly.toolbox(ground, in_force=in_force)
         if listening is not None:
-            stories = assembly.host(ground, tools)
+            services = assembly.host(ground, tools)
             server = await stack.enter_async_context(
-                assembly.serving(wanted, stories, listening, is_api=with_api)
+                assembly.serving(wanted, services, listening, is_api=with_api)
             )
             if with_demo:
-                await assembly.load_demo(stories)
+                await assembly.load_demo(services)
             if with_api:
                 _say_where(
-                    wanted, server.address, stories.sign_in.owner_token, in_force.says, with_demo=with_demo
+                    wanted, server.address, services.sign_in.owner_token, in_force.says, with_demo=with_demo
                 )
         _look_for_garbage_rarely()
         if with_worker:

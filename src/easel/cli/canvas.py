@@ -177,7 +177,7 @@ def watch_canvas(
     Example: `easel canvas watch ./agents/main/canvases/cockpit --accept`
     """
     from easel.canvas_folder import files
-    from easel.canvas_folder.watcher import LOOK_SECONDS, WatchLimits, FolderWatcher
+    from easel.canvas_folder.watcher import LOOK_SECONDS, FolderWatcher, WatchLimits
 
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -251,7 +251,7 @@ def _count(number: int, what: str) -> str:
 @contextlib.contextmanager
 def _in_plain_words() -> Generator[None]:
     """Whatever goes wrong is one sentence and exit 2."""
-    from easel.canvas_folder.api_client import ServerUnreachable, Refused
+    from easel.canvas_folder.api_client import Refused, ServerUnreachable
     from easel.core.canvas.folder import plain
 
     try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from easel.core.principal import PrincipalKind, Principal, Scope
+from easel.core.principal import Principal, PrincipalKind, Scope
 from easel.errors import BadInput
 from easel.ids import OWNER, UserId
 

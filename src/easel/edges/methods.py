@@ -59,7 +59,7 @@ class Caller:
     """Who calls a verb, and from where."""
 
     host: Services
-    who: Principal
+    principal: Principal
     client_id: str = "http"
     connection_id: str = NO_CONNECTION
 
@@ -90,27 +90,27 @@ def fitted(name: str, params: Any, shape: type[Any]) -> Any:
 
 async def list_canvases(caller: Caller, asked: ListCanvases) -> Any:
     found = await caller.host.canvases.list_canvases(
-        caller.who, agent_id=asked.agentId, after=asked.after, limit=asked.limit
+        caller.principal, agent_id=asked.agentId, after=asked.after, limit=asked.limit
     )
     more = {"next": found[-1].canvas_id} if len(found) == asked.limit else {}
     return {"canvases": [descriptor(canvas) for canvas in found], **more}
 
 
 async def get_canvas(caller: Caller, asked: NamedCanvas) -> Any:
-    return canvas_view(await caller.host.canvases.get(caller.who, asked.canvasId))
+    return canvas_view(await caller.host.canvases.get(caller.principal, asked.canvasId))
 
 
 async def create_canvas(caller: Caller, asked: WriteCanvas) -> Any:
-    return await _written(caller, asked, await caller.host.canvases.create(caller.who, draft(asked)))
+    return await _written(caller, asked, await caller.host.canvases.create(caller.principal, draft(asked)))
 
 
 async def upsert_canvas(caller: Caller, asked: WriteCanvas) -> Any:
-    return await _written(caller, asked, await caller.host.canvases.upsert(caller.who, draft(asked)))
+    return await _written(caller, asked, await caller.host.canvases.upsert(caller.principal, draft(asked)))
 
 
 async def patch_canvas(caller: Caller, asked: PatchCanvas) -> Any:
     patched = await caller.host.canvases.patch(
-        caller.who,
+        caller.principal,
         asked.canvasId,
         state_patch=asked.statePatch,
         spec=asked.spec,
@@ -120,25 +120,27 @@ async def patch_canvas(caller: Caller, asked: PatchCanvas) -> Any:
     return await _written(caller, asked, patched)
 
 
-async def _written(caller: Caller, asked: WriteCanvas | PatchCanvas, whole: CanvasSnapshot) -> Any:
+async def _written(caller: Caller, asked: WriteCanvas | PatchCanvas, snapshot: CanvasSnapshot) -> Any:
     is_declined = isinstance(asked, WriteCanvas) and asked.accepted is False
-    stands_for = None if is_declined else whole.canvas
+    stands_for = None if is_declined else snapshot.canvas
     warnings = (
-        [] if asked.spec is None else await caller.host.canvases.warnings(caller.who, asked.spec, stands_for)
+        []
+        if asked.spec is None
+        else await caller.host.canvases.warnings(caller.principal, asked.spec, stands_for)
     )
-    return {**canvas_view(whole), **({"warnings": warnings} if warnings else {})}
+    return {**canvas_view(snapshot), **({"warnings": warnings} if warnings else {})}
 
 
 async def delete_canvas(caller: Caller, asked: DeleteCanvas) -> Any:
-    await caller.host.canvases.delete(caller.who, asked.canvasId, asked.expectedRevision)
+    await caller.host.canvases.delete(caller.principal, asked.canvasId, asked.expectedRevision)
     return {"canvasId": asked.canvasId, "deleted": True}
 
 
 async def open_canvas(caller: Caller, asked: NamedCanvas) -> Any:
-    view, whole = await caller.host.views.open(
-        caller.who, asked.canvasId, caller.client_id, caller.connection_id
+    view, snapshot = await caller.host.views.open(
+        caller.principal, asked.canvasId, caller.client_id, caller.connection_id
     )
-    canvas = whole.canvas
+    canvas = snapshot.canvas
     return {
         "viewId": view.view_id,
         "viewUrl": f"/canvas/{canvas.agent_id}/{canvas.canvas_id}",
@@ -151,7 +153,9 @@ async def close_canvas(caller: Caller, asked: CloseCanvas) -> Any:
         raise BadInput(
             problem="viewId: say which view, for this request comes on no connection that has views of its own."
         )
-    closed = await caller.host.views.close(caller.who, asked.canvasId, caller.connection_id, asked.viewId)
+    closed = await caller.host.views.close(
+        caller.principal, asked.canvasId, caller.connection_id, asked.viewId
+    )
     if asked.viewId is not None and not closed:
         raise NotFound(what="view", id=asked.viewId[:200])
     return {"canvasId": asked.canvasId, "closed": closed}
@@ -169,13 +173,13 @@ async def run_action(caller: Caller, asked: RunAction) -> Any:
         expected_revision=asked.expectedRevision,
         request_id=asked.requestId,
     )
-    return answer_view(await caller.host.actions.execute(caller.who, ask))
+    return answer_view(await caller.host.actions.execute(caller.principal, ask))
 
 
 async def confirm_action(caller: Caller, asked: Confirmation) -> Any:
     return answer_view(
         await caller.host.actions.confirm(
-            caller.who, asked.confirmationId, caller.client_id, approve=asked.approve
+            caller.principal, asked.confirmationId, caller.client_id, approve=asked.approve
         )
     )
 
@@ -183,26 +187,26 @@ async def confirm_action(caller: Caller, asked: Confirmation) -> Any:
 async def cancel_action(caller: Caller, asked: CancelAction) -> Any:
     return answer_view(
         await caller.host.actions.cancel(
-            caller.who, asked.canvasId, asked.eventId, caller.client_id, only_running=asked.onlyRunning
+            caller.principal, asked.canvasId, asked.eventId, caller.client_id, only_running=asked.onlyRunning
         )
     )
 
 
 async def accept_spec(caller: Caller, asked: AcceptSpec) -> Any:
-    return canvas_view(await caller.host.canvases.accept(caller.who, asked.canvasId, asked.revision))
+    return canvas_view(await caller.host.canvases.accept(caller.principal, asked.canvasId, asked.revision))
 
 
 async def list_confirmations(caller: Caller, asked: NamedCanvas) -> Any:
     return {
         "confirmations": [
-            asked_view(one) for one in await caller.host.actions.waiting(caller.who, asked.canvasId)
+            asked_view(one) for one in await caller.host.actions.waiting(caller.principal, asked.canvasId)
         ]
     }
 
 
 async def list_records(caller: Caller, asked: ListRecords) -> Any:
     found = await caller.host.actions.records(
-        caller.who, asked.canvasId, status=asked.status, before=asked.before, limit=asked.limit
+        caller.principal, asked.canvasId, status=asked.status, before=asked.before, limit=asked.limit
     )
     more = {"next": found[-1].event_id} if len(found) == asked.limit else {}
     return {"records": [record_view(one) for one in found], **more}
@@ -213,11 +217,11 @@ async def list_records(caller: Caller, asked: ListRecords) -> Any:
 
 async def enter_input(caller: Caller, asked: EnterInput) -> Any:
     entry = {"value": asked.value, "was": asked.was, "expected_revision": asked.expectedRevision}
-    return canvas_view(await caller.host.pages.enter(caller.who, asked.canvasId, asked.path, **entry))
+    return canvas_view(await caller.host.pages.enter(caller.principal, asked.canvasId, asked.path, **entry))
 
 
 async def report_page(caller: Caller, asked: ReportPage) -> Any:
-    await caller.host.pages.report(caller.who, asked.canvasId, asked.what, asked.detail, asked.count)
+    await caller.host.pages.report(caller.principal, asked.canvasId, asked.what, asked.detail, asked.count)
     return {"canvasId": asked.canvasId, "reported": True}
 
 
@@ -226,14 +230,14 @@ async def report_page(caller: Caller, asked: ReportPage) -> Any:
 
 async def put_asset(caller: Caller, asked: PutAsset) -> Any:
     asset, revision = await caller.host.assets.put(
-        caller.who, asked.canvasId, asked.path, content(asked), asked.expectedRevision
+        caller.principal, asked.canvasId, asked.path, content(asked), asked.expectedRevision
     )
     return {"canvasId": asked.canvasId, **asset_view(asset), "revision": revision}
 
 
 async def get_asset(caller: Caller, asked: NamedAsset) -> Any:
     """As text where that says it exactly."""
-    asset, content, revision = await caller.host.assets.read(caller.who, asked.canvasId, asked.path)
+    asset, content, revision = await caller.host.assets.read(caller.principal, asked.canvasId, asked.path)
     try:
         shown = {"text": content.decode()}
     except UnicodeDecodeError:
@@ -242,16 +246,18 @@ async def get_asset(caller: Caller, asked: NamedAsset) -> Any:
 
 
 async def list_assets(caller: Caller, asked: NamedCanvas) -> Any:
-    whole = await caller.host.canvases.get(caller.who, asked.canvasId)
+    snapshot = await caller.host.canvases.get(caller.principal, asked.canvasId)
     return {
         "canvasId": asked.canvasId,
-        "assets": [asset_view(asset) for asset in whole.assets],
-        "revision": whole.canvas.revision,
+        "assets": [asset_view(asset) for asset in snapshot.assets],
+        "revision": snapshot.canvas.revision,
     }
 
 
 async def delete_asset(caller: Caller, asked: DeleteAsset) -> Any:
-    revision = await caller.host.assets.delete(caller.who, asked.canvasId, asked.path, asked.expectedRevision)
+    revision = await caller.host.assets.delete(
+        caller.principal, asked.canvasId, asked.path, asked.expectedRevision
+    )
     return {"canvasId": asked.canvasId, "path": asked.path, "deleted": True, "revision": revision}
 
 
@@ -261,13 +267,14 @@ async def delete_asset(caller: Caller, asked: DeleteAsset) -> Any:
 async def list_tools(caller: Caller, _: Nothing) -> Any:
     return {
         "tools": [
-            tool_view(tool) for tool in (await caller.host.tools.definitions(caller.who.user_id)).values()
+            tool_view(tool)
+            for tool in (await caller.host.tools.definitions(caller.principal.user_id)).values()
         ]
     }
 
 
 async def list_nodes(caller: Caller, _: Nothing) -> Any:
-    return {"nodes": [node_view(node) for node in await caller.host.nodes.list_nodes(caller.who)]}
+    return {"nodes": [node_view(node) for node in await caller.host.nodes.list_nodes(caller.principal)]}
 
 
 METHODS: Mapping[str, Method] = {

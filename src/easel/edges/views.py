@@ -30,17 +30,17 @@ def descriptor(canvas: Canvas) -> dict[str, Any]:
     }
 
 
-def canvas_view(whole: CanvasSnapshot) -> dict[str, Any]:
-    canvas = whole.canvas
+def canvas_view(snapshot: CanvasSnapshot) -> dict[str, Any]:
+    canvas = snapshot.canvas
     return {
         "descriptor": descriptor(canvas),
         "spec": canvas.spec,
         "state": canvas.state,
-        "assets": [asset.path for asset in whole.assets],
+        "assets": [asset.path for asset in snapshot.assets],
         "accepted": canvas.is_accepted,
-        "views": [{"viewId": view.view_id, "clientId": view.client_id} for view in whole.live_views],
+        "views": [{"viewId": view.view_id, "clientId": view.client_id} for view in snapshot.live_views],
         "revision": canvas.revision,
-        **({"failing": [job.shown for job in whole.failing]} if whole.failing else {}),
+        **({"failing": [job.shown for job in snapshot.failing]} if snapshot.failing else {}),
     }
 
 

@@ -21,7 +21,7 @@ from easel.core.principal import Principal
 from easel.core.stream.payload_limit import OffloadedValue, markers_in, restored
 from easel.errors import BadInput, Damaged, NotFound, TooLarge, Unavailable
 from easel.host.metrics import ARTIFACTS_SWEPT
-from easel.host.ports import ArtifactStore, Blobs, ArtifactAccess
+from easel.host.ports import ArtifactAccess, ArtifactStore, Blobs
 from easel.ids import ArtifactId, UserId, artifact_id, is_artifact_id, new_blob_name
 
 MIN_GRACE_SECONDS = 3600.0
@@ -46,9 +46,9 @@ class Artifacts:
 
     # -- keeping ---------------------------------------------------------------------------------------------------
 
-    async def keep(self, user_id: UserId, moved: Sequence[OffloadedValue]) -> None:
+    async def keep(self, user_id: UserId, offloaded: Sequence[OffloadedValue]) -> None:
         """Durable when it returns: what refers to these may now be stored. The same content twice is one artifact."""
-        waiting = {one.artifact_id: one for one in moved}
+        waiting = {one.artifact_id: one for one in offloaded}
         for _ in range(MAX_ATTEMPTS):
             if not waiting:
                 return
@@ -74,13 +74,15 @@ class Artifacts:
             if outcome is not None:
                 raise outcome
 
-    async def upload(self, who: Principal, source: AsyncIterable[bytes], declared_type: str = "") -> Artifact:
+    async def upload(
+        self, principal: Principal, source: AsyncIterable[bytes], declared_type: str = ""
+    ) -> Artifact:
         """Bytes as they come, never all of them in memory. What is there already is answered and not kept twice."""
         name = new_blob_name()
         # Its digest is not known before its last byte; until then the row has a name of its own, which no reader can ask for.
-        begun, key = ArtifactId(f"new_{name}"), blob_key(who.user_id, name)
+        begun, key = ArtifactId(f"new_{name}"), blob_key(principal.user_id, name)
         incoming = _Incoming(self.max_bytes)
-        await self._store.claim(who.user_id, [NewArtifact(begun, 0, BINARY, key)])
+        await self._store.claim(principal.user_id, [NewArtifact(begun, 0, BINARY, key)])
         kept = None
         try:
             async with asyncio.timeout(UPLOAD_SECONDS):
@@ -89,14 +91,14 @@ class Artifacts:
                 incoming.artifact_id, incoming.size, media_type(incoming.head, declared_type), key
             )
             kept = await self._store.settle(
-                who.user_id, begun, new, await self._lost_key(who.user_id, new.artifact_id)
+                principal.user_id, begun, new, await self._lost_key(principal.user_id, new.artifact_id)
             )
         except TimeoutError:
             raise BadInput(problem=f"An upload ends within {UPLOAD_SECONDS / 60:g} minutes.") from None
         finally:
             if kept is None:  # if an answer was lost, this finds nothing: the row has its true name by now
                 with contextlib.suppress(Unavailable):
-                    await self._store.withdraw(who.user_id, begun)
+                    await self._store.withdraw(principal.user_id, begun)
         if kept is None:  # this process slept
             raise Unavailable(what="The artifact store")
         if kept.blob_key != key:
@@ -119,8 +121,8 @@ class Artifacts:
 
     # -- giving back -----------------------------------------------------------------------------------------------
 
-    async def find(self, who: Principal, name: str) -> Artifact:
-        return await self._found(who.user_id, name)
+    async def find(self, principal: Principal, name: str) -> Artifact:
+        return await self._found(principal.user_id, name)
 
     async def _found(self, user_id: UserId, name: str) -> Artifact:
         found = await self._store.get(user_id, ArtifactId(name)) if is_artifact_id(name) else None
@@ -224,9 +226,11 @@ class _Incoming:
             )
 
 
-def _new(user_id: UserId, moved: OffloadedValue) -> NewArtifact:
-    kind = media_type(moved.content[:HEAD], moved.media_type)
-    return NewArtifact(moved.artifact_id, len(moved.content), kind, blob_key(user_id, new_blob_name()))
+def _new(user_id: UserId, offloaded: OffloadedValue) -> NewArtifact:
+    kind = media_type(offloaded.content[:HEAD], offloaded.media_type)
+    return NewArtifact(
+        offloaded.artifact_id, len(offloaded.content), kind, blob_key(user_id, new_blob_name())
+    )
 
 
 async def _verified(artifact: Artifact, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:

@@ -17,10 +17,10 @@ from typing import Any
 
 import structlog
 
-from easel.core.audit.chain import START, Break, Link, ChainPosition, check_end, follow
+from easel.core.audit.chain import START, Break, ChainPosition, Link, check_end, follow
 from easel.core.audit.record import ACTIONS, EASEL, Entry, StorageClass, entry
 from easel.core.audit.redaction import Redaction
-from easel.core.principal import PrincipalKind, Principal
+from easel.core.principal import Principal, PrincipalKind
 from easel.errors import BadInput, HostError, Unavailable
 from easel.host.metrics import AUDIT_ONLY_LOGGED
 from easel.host.ports import AuditStore
@@ -49,7 +49,7 @@ def agent_of(user_id: UserId) -> Principal:
 class _Tally:
     """The same thing again within a short while: counted, and told when the while is over."""
 
-    who: Principal | None
+    principal: Principal | None
     every: float
     timer: asyncio.TimerHandle
     count: int = 0
@@ -89,10 +89,10 @@ class Audit:
     # -- telling ---------------------------------------------------------------------------------------------------
 
     async def record(
-        self, who: Principal, action: str, *, subject: str | None = None, details: Details | None = None
+        self, principal: Principal, action: str, *, subject: str | None = None, details: Details | None = None
     ) -> None:
         """Durable when it returns. If the store is away it is as good as a note: what was done is done, and will be told."""
-        one = self._entry(who, action, subject, details)
+        one = self._entry(principal, action, subject, details)
         try:
             await self._store.append([one])
         except Unavailable:
@@ -100,7 +100,7 @@ class Audit:
 
     def note(
         self,
-        who: Principal | None,
+        principal: Principal | None,
         action: str,
         *,
         subject: str | None = None,
@@ -108,13 +108,13 @@ class Audit:
     ) -> None:
         """Stored soon. Never waits and never fails: whoever has trouble enough to tell needs no more of it."""
         try:
-            self._keep(self._entry(who or EASEL, action, subject, details))
+            self._keep(self._entry(principal or EASEL, action, subject, details))
         except Exception:
             log.exception("audit.not_noted", action=action)
 
     def tally(
         self,
-        who: Principal | None,
+        principal: Principal | None,
         action: str,
         *,
         subject: str | None = None,
@@ -122,18 +122,18 @@ class Audit:
         every: float = TALLY_SECONDS,
     ) -> None:
         """As `note`, for each actor and action at most once in `every` seconds, with how often: a flood fills no disk."""
-        key = ((who or EASEL).user_id, action)
+        key = ((principal or EASEL).user_id, action)
         running = self._tallies.get(key)
         if running is not None:
             running.count += 1
             running.subject, running.details = subject, details or {}
             return
-        self.note(who, action, subject=subject, details={**(details or {}), "count": 1})
-        self._count_for_a_while(who, action, every)
+        self.note(principal, action, subject=subject, details={**(details or {}), "count": 1})
+        self._count_for_a_while(principal, action, every)
 
     def broke(
         self,
-        who: Principal | None,
+        principal: Principal | None,
         action: str,
         problem: BaseException,
         *,
@@ -147,7 +147,7 @@ class Audit:
             told |= {**(details or {}), **_what_broke(problem)}
         except Exception:  # an exception may even break when it is asked what it says
             log.exception("audit.not_told", action=action)
-        self.note(who, action, subject=subject, details=told)
+        self.note(principal, action, subject=subject, details=told)
 
     def slow(
         self, action: str, seconds: float, *, subject: str | None = None, details: Details | None = None
@@ -158,8 +158,10 @@ class Audit:
                 None, action, subject=subject, details={**(details or {}), "seconds": round(seconds, 6)}
             )
 
-    def _entry(self, who: Principal, action: str, subject: str | None, details: Details | None) -> Entry:
-        return entry(self._now(), who, action, redact=self._redaction, subject=subject, details=details)
+    def _entry(
+        self, principal: Principal, action: str, subject: str | None, details: Details | None
+    ) -> Entry:
+        return entry(self._now(), principal, action, redact=self._redaction, subject=subject, details=details)
 
     # -- storing what was noted ------------------------------------------------------------------------------------
 
@@ -200,19 +202,21 @@ class Audit:
         """The trail says itself where something is missing that only the log has."""
         return [self._entry(EASEL, "audit.overflowed", None, {"count": count})] if count else []
 
-    def _count_for_a_while(self, who: Principal | None, action: str, every: float) -> None:
-        key = ((who or EASEL).user_id, action)
+    def _count_for_a_while(self, principal: Principal | None, action: str, every: float) -> None:
+        key = ((principal or EASEL).user_id, action)
         timer = asyncio.get_running_loop().call_later(every, self._while_is_over, key)
-        self._tallies[key] = _Tally(who, every, timer)
+        self._tallies[key] = _Tally(principal, every, timer)
 
     def _while_is_over(self, key: tuple[str, str]) -> None:
         tally = self._tallies.pop(key)
         if tally.count:
             self._tell_count(key[1], tally)
-            self._count_for_a_while(tally.who, key[1], tally.every)
+            self._count_for_a_while(tally.principal, key[1], tally.every)
 
     def _tell_count(self, action: str, tally: _Tally) -> None:
-        self.note(tally.who, action, subject=tally.subject, details={**tally.details, "count": tally.count})
+        self.note(
+            tally.principal, action, subject=tally.subject, details={**tally.details, "count": tally.count}
+        )
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -16,74 +16,84 @@ MAX_SEARCH_LENGTH = 200
 
 
 class Sessions:
-    def __init__(self, sessions: SessionStore, queue: RunQueue, bell: Notifier, audit: Audit) -> None:
+    def __init__(self, sessions: SessionStore, queue: RunQueue, notifier: Notifier, audit: Audit) -> None:
         self._sessions = sessions
         self._queue = queue
-        self._bell = bell
+        self._notifier = notifier
         self._audit = audit
 
-    async def create(self, who: Principal, session_id: str | None, title: str | None) -> Session:
+    async def create(self, principal: Principal, session_id: str | None, title: str | None) -> Session:
         if session_id is not None and not is_name(session_id):
             raise BadInput(problem=NO_SESSION_NAME)
         name = SessionId(session_id) if session_id is not None else new_session_id()
         session = await self._sessions.create(
-            who.user_id, name, checked_title(title) if title is not None else None
+            principal.user_id, name, checked_title(title) if title is not None else None
         )
         if session is None:
             raise AlreadyThere(what="session", id=name)
-        await self._audit.record(who, "session.created", subject=name)
+        await self._audit.record(principal, "session.created", subject=name)
         return session
 
-    async def get(self, who: Principal, session_id: str) -> Session:
+    async def get(self, principal: Principal, session_id: str) -> Session:
         session = (
-            await self._sessions.get(who.user_id, SessionId(session_id)) if is_name(session_id) else None
+            await self._sessions.get(principal.user_id, SessionId(session_id))
+            if is_name(session_id)
+            else None
         )
         return _there(session, session_id)
 
     async def list_sessions(
-        self, who: Principal, search: str, before: tuple[datetime, SessionId] | None, limit: int
+        self, principal: Principal, search: str, before: tuple[datetime, SessionId] | None, limit: int
     ) -> list[Session]:
         if len(search) > MAX_SEARCH_LENGTH or "\x00" in search:
             raise BadInput(problem=f"search is at most {MAX_SEARCH_LENGTH} characters.")
-        return await self._sessions.list_sessions(who.user_id, search=search, before=before, limit=limit)
+        return await self._sessions.list_sessions(
+            principal.user_id, search=search, before=before, limit=limit
+        )
 
-    async def rename(self, who: Principal, session_id: str, title: str) -> Session:
+    async def rename(self, principal: Principal, session_id: str, title: str) -> Session:
         new = checked_title(title)
         session = (
-            await self._sessions.rename(who.user_id, SessionId(session_id), new)
+            await self._sessions.rename(principal.user_id, SessionId(session_id), new)
             if is_name(session_id)
             else None
         )
         found = _there(session, session_id)
-        await self._audit.record(who, "session.renamed", subject=session_id)
+        await self._audit.record(principal, "session.renamed", subject=session_id)
         return found
 
-    async def delete(self, who: Principal, session_id: str) -> None:
+    async def delete(self, principal: Principal, session_id: str) -> None:
         """With its runs, their logs, boards and messages. Who works on one or watches one hears of it at once."""
         gone = (
-            await self._sessions.delete(who.user_id, SessionId(session_id)) if is_name(session_id) else None
+            await self._sessions.delete(principal.user_id, SessionId(session_id))
+            if is_name(session_id)
+            else None
         )
         if gone is None:
             raise NotFound(what="session", id=session_id)
-        await self._audit.record(who, "session.deleted", subject=session_id, details={"runs": len(gone)})
-        self._bell.ring(LogDeleted("session", owned(who.user_id, session_id)))
+        await self._audit.record(
+            principal, "session.deleted", subject=session_id, details={"runs": len(gone)}
+        )
+        self._notifier.notify(LogDeleted("session", owned(principal.user_id, session_id)))
         for run_id in gone:
-            self._bell.ring(CancelRequested(run_id))
-            self._bell.ring(LogDeleted("run", run_id))
+            self._notifier.notify(CancelRequested(run_id))
+            self._notifier.notify(LogDeleted("run", run_id))
 
     async def messages(
-        self, who: Principal, session_id: str, before: int | None, limit: int
+        self, principal: Principal, session_id: str, before: int | None, limit: int
     ) -> list[StoredMessage]:
-        await self.get(who, session_id)
-        return await self._sessions.messages(who.user_id, SessionId(session_id), before=before, limit=limit)
+        await self.get(principal, session_id)
+        return await self._sessions.messages(
+            principal.user_id, SessionId(session_id), before=before, limit=limit
+        )
 
-    async def stop(self, who: Principal, session_id: str) -> None:
+    async def stop(self, principal: Principal, session_id: str) -> None:
         """Cancel what the session's agent does now; messages that wait keep their turn. Nothing to stop is no error."""
-        session = await self._sessions.get(who.user_id, SessionId(session_id))
+        session = await self._sessions.get(principal.user_id, SessionId(session_id))
         if session is None or session.active_run_id is None:
             return
         try:
-            await self._queue.cancel(who, session.active_run_id)
+            await self._queue.cancel(principal, session.active_run_id)
         except (RunFinished, NotFound):
             return  # it ended by itself meanwhile
 

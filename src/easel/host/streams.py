@@ -17,10 +17,16 @@ import structlog
 from easel.core.principal import Principal
 from easel.core.stream.filter import EventFilter
 from easel.core.stream.log import Bounds, LoggedEvent, check_cursor
-from easel.core.stream.notifications import CanvasAppended, LogDeleted, Notification, RunAppended, ThreadAppended
+from easel.core.stream.notifications import (
+    CanvasAppended,
+    LogDeleted,
+    Notification,
+    RunAppended,
+    ThreadAppended,
+)
 from easel.errors import NotFound, TooMany, Unavailable
 from easel.host.metrics import EVENTS_SENT, STALLED, SUBSCRIBERS, WATCHED_LOGS
-from easel.host.ports import Notifier, LogSource
+from easel.host.ports import LogSource, Notifier
 from easel.ids import UserId, is_made_here, is_name, owned
 
 PAGE = 100  # RX-36
@@ -87,7 +93,7 @@ class Subscription:
         self._tail = tail
         self._cursor = 0
         self._view = view
-        self._bell: asyncio.Future[None] | None = None
+        self._notifier: asyncio.Future[None] | None = None
         self._is_over = False
         self.has_seen_all = False
         self.is_cut = False
@@ -102,9 +108,9 @@ class Subscription:
             if page is None:
                 page = await self._tails.read(self._tail.key, self._cursor)
             if not page:
-                self._bell = asyncio.get_running_loop().create_future()
-                await self._bell
-                self._bell = None
+                self._notifier = asyncio.get_running_loop().create_future()
+                await self._notifier
+                self._notifier = None
                 if self._tail.head <= self._cursor and not self._is_over:
                     return []
                 continue
@@ -139,8 +145,8 @@ class Subscription:
                 self.sending_since = None
 
     def wake(self) -> None:
-        if self._bell is not None and not self._bell.done():
-            self._bell.set_result(None)
+        if self._notifier is not None and not self._notifier.done():
+            self._notifier.set_result(None)
 
     def cut(self) -> None:
         """Its reader takes nothing: give up the connection and what is buffered for it."""
@@ -178,7 +184,7 @@ class Tails:
         self,
         kind: LogKind,
         source: LogSource,
-        bell: Notifier,
+        notifier: Notifier,
         *,
         poll_seconds: float,
         heartbeat_seconds: float,
@@ -200,9 +206,11 @@ class Tails:
         self._count = 0
         self._is_closing = False
         self._duties: list[asyncio.Task[None]] = []
-        bell.listen(self._hear)
+        notifier.listen(self._on_notification)
 
-    async def open(self, who: Principal, name: str, cursor: int | None, view: EventFilter) -> Subscription | None:
+    async def open(
+        self, principal: Principal, name: str, cursor: int | None, view: EventFilter
+    ) -> Subscription | None:
         """A place after `cursor`, or before the oldest event that is kept; None when there is nothing more to come.
 
         Raises for a foreign log or a cursor outside the log.
@@ -214,14 +222,14 @@ class Tails:
             raise NotFound(what=self._kind.what, id=name)
         self._start_duties()
         # Watched before looked at: a ring between the look and the watch would otherwise be lost.
-        key = self._kind.key(who.user_id, name)
+        key = self._kind.key(principal.user_id, name)
         tail = self._tails.setdefault(key, LogTail(key))
         viewer = Subscription(self, tail, view)
         tail.viewers.add(viewer)
         self._viewers.add(viewer)
         self._counted(+1)
         try:
-            bounds = await self._source.bounds(who.user_id, name)
+            bounds = await self._source.bounds(principal.user_id, name)
             if bounds is None and not self._kind.is_there:
                 bounds = EMPTY
             if bounds is None:
@@ -269,12 +277,14 @@ class Tails:
 
     # -- growing ---------------------------------------------------------------------------------------------------
 
-    def _hear(self, ring: Notification) -> None:
-        if isinstance(ring, self._kind.grew):
-            if tail := self._tails.get(ring.key):
-                self._note(tail, ring.seq)
+    def _on_notification(self, notification: Notification) -> None:
+        if isinstance(notification, self._kind.grew):
+            if tail := self._tails.get(notification.key):
+                self._note(tail, notification.seq)
         elif (
-            isinstance(ring, LogDeleted) and ring.what == self._kind.what and (tail := self._tails.get(ring.key))
+            isinstance(notification, LogDeleted)
+            and notification.what == self._kind.what
+            and (tail := self._tails.get(notification.key))
         ):
             self._end(tail)
 

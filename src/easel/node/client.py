@@ -23,7 +23,7 @@ from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadSettings
 from easel.node.address import is_loopback
 from easel.node.backoff import Backoff
-from easel.node.calls import Calls, CallLimits, MachineTool
+from easel.node.calls import CallLimits, Calls, MachineTool
 
 HEARTBEAT_SECONDS = (
     5.0  # more often than any proxy's idle limit; a connection without an answer for as long is dead
@@ -166,7 +166,7 @@ class _Connection:
         self._calls = Calls(tools, self._say, limits)
 
     async def serve(self, stopping: "asyncio.Task[Any]") -> str:
-        hearing = asyncio.create_task(self._hear())
+        hearing = asyncio.create_task(self._on_notification())
         try:
             await asyncio.wait([hearing, stopping], return_when=asyncio.FIRST_COMPLETED)
             if hearing.done():
@@ -177,7 +177,7 @@ class _Connection:
             await self._calls.close()
             await asyncio.gather(hearing, return_exceptions=True)
 
-    async def _hear(self) -> None:
+    async def _on_notification(self) -> None:
         while True:
             said = _read(await self._socket.recv())
             try:

@@ -24,7 +24,7 @@ from types import TracebackType
 
 from easel.sandbox import seccomp
 from easel.sandbox.limits import CommandLimits
-from easel.sandbox.workspace import WORKSPACE, Workspace, Root
+from easel.sandbox.workspace import WORKSPACE, Root, Workspace
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 MARK = "EASEL_COMMAND"
@@ -124,7 +124,9 @@ class Bubblewrap:
 
     name = "bwrap"
 
-    def launch(self, command: str, place: Workspace, cwd: str, limits: CommandLimits, *, network: bool) -> Launch:
+    def launch(
+        self, command: str, place: Workspace, cwd: str, limits: CommandLimits, *, network: bool
+    ) -> Launch:
         roots = place.roots
         before = ["/bin/sh", "-c", FIRST, "sh"]
         is_bound = os.geteuid() != 0
@@ -234,11 +236,11 @@ def _tried(one: Bubblewrap) -> Bubblewrap | str:
 
 
 def _namespaces(*, network: bool) -> list[str]:
-    who = ["--uid", str(INSIDE), "--gid", str(INSIDE), "--hostname", "sandbox"]
+    principal = ["--uid", str(INSIDE), "--gid", str(INSIDE), "--hostname", "sandbox"]
     return [
         *("--die-with-parent", "--new-session", "--unshare-all", "--unshare-user", "--disable-userns"),
         *(["--share-net"] if network else []),
-        *who,
+        *principal,
         *("--cap-drop", "ALL", "--clearenv", "--setenv", "PATH", PATH),
     ]
 

@@ -40,7 +40,9 @@ class Launcher(Protocol):
     @property
     def name(self) -> str: ...
 
-    def launch(self, command: str, place: Workspace, cwd: str, limits: CommandLimits, *, network: bool) -> Launch: ...
+    def launch(
+        self, command: str, place: Workspace, cwd: str, limits: CommandLimits, *, network: bool
+    ) -> Launch: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,15 @@ class Logical:
 
     name = "logical"
 
-    def launch(self, command: str, place: Workspace, cwd: str, limits: CommandLimits, *, network: bool) -> Launch:  # noqa: ARG002 - it has one anyway
+    def launch(
+        self,
+        command: str,
+        place: Workspace,
+        cwd: str,
+        limits: CommandLimits,
+        *,
+        network: bool,  # noqa: ARG002 - without isolation the host's network is always reachable
+    ) -> Launch:
         root, way = place.find(cwd)
         kept, lifeline = os.pipe()
         mark = uuid4().hex

@@ -24,7 +24,7 @@ log = structlog.get_logger("sandbox")
 class Output:
     def __init__(self, hear: Hear | None = None) -> None:
         self.size = 0
-        self._hear = hear
+        self._on_notification = hear
         self._telling = codecs.getincrementaldecoder("utf-8")("replace")
         self._head = bytearray()
         self._tail: deque[bytes] = deque()
@@ -48,11 +48,11 @@ class Output:
     def _tell(self, chunk: bytes, *, final: bool = False) -> None:
         """Whoever does not want to hear any more does not stop the command from saying it."""
         try:
-            if self._hear is not None and (text := self._telling.decode(chunk, final)):
-                self._hear(text)
+            if self._on_notification is not None and (text := self._telling.decode(chunk, final)):
+                self._on_notification(text)
         except Exception:
             log.exception("sandbox.not_heard")
-            self._hear = None
+            self._on_notification = None
 
     def text(self) -> tuple[str, bool]:
         """What is kept, and whether something was left out."""

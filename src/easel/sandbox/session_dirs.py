@@ -24,7 +24,7 @@ from easel.core.tool.context import ToolContext
 from easel.errors import BadSettings, Unavailable
 from easel.ids import UserId
 from easel.sandbox.concurrency import see_through
-from easel.sandbox.workspace import TEMPORARY, WORKSPACE, Workspace, Root
+from easel.sandbox.workspace import TEMPORARY, WORKSPACE, Root, Workspace
 
 SLUG = 40  # characters of a name that are kept to be recognised
 DIGEST = 32  # hexadecimal digits that make it unique
@@ -198,7 +198,7 @@ def remove(folder: Path) -> None:
         return
     top = _unlocked(folder.name, os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY), close=True)
     try:
-        moved, ahead = 0, ["."]
+        offloaded, ahead = 0, ["."]
         while ahead:
             at = ahead.pop()
             inner = os.dup(top) if at == "." else _unlocked(at, top)
@@ -208,8 +208,8 @@ def remove(folder: Path) -> None:
                         os.unlink(name, dir_fd=inner)
                         continue
                     os.close(_unlocked(name, inner))
-                    moved += 1
-                    new = f".easel-moved-{time.time_ns()}-{moved}"
+                    offloaded += 1
+                    new = f".easel-moved-{time.time_ns()}-{offloaded}"
                     os.rename(name, new, src_dir_fd=inner, dst_dir_fd=top)
                     ahead.append(new)
             finally:

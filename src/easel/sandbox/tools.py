@@ -59,12 +59,12 @@ class Note(Protocol):
     """Tells those who run Easel; never waits and never fails."""
 
     def __call__(
-        self, who: Principal | None, action: str, /, *, subject: str | None, details: Mapping[str, Any]
+        self, principal: Principal | None, action: str, /, *, subject: str | None, details: Mapping[str, Any]
     ) -> None: ...
 
 
 def tell_nobody(
-    who: Principal | None, action: str, /, *, subject: str | None, details: Mapping[str, Any]
+    principal: Principal | None, action: str, /, *, subject: str | None, details: Mapping[str, Any]
 ) -> None:
     """For where there is no audit trail: a node has none of its own."""
 
@@ -95,7 +95,9 @@ class MachineTool:
         except OSError as problem:
             raise self._failed(_said(args, problem)) from problem
 
-    async def _work(self, args: Args, place: Workspace, context: ToolContext | None, hear: Hear | None) -> Any:
+    async def _work(
+        self, args: Args, place: Workspace, context: ToolContext | None, hear: Hear | None
+    ) -> Any:
         try:
             if self.bare_name == "Bash":
                 return await self._run(args, place, context, hear)
@@ -136,14 +138,19 @@ class MachineTool:
 
     def _record(self, context: ToolContext | None, place: Workspace, how: Mapping[str, Any]) -> None:
         details = {**self._where(context, place), **how}
-        self.note(context and context.who, "sandbox.ran", subject=_subject(context, place), details=details)
+        self.note(
+            context and context.principal, "sandbox.ran", subject=_subject(context, place), details=details
+        )
 
     def _violated(
         self, context: ToolContext | None, place: Workspace, kind: str, more: Mapping[str, Any]
     ) -> None:
         details = {**self._where(context, place), "kind": kind, **more}
         self.note(
-            context and context.who, "sandbox.violation", subject=_subject(context, place), details=details
+            context and context.principal,
+            "sandbox.violation",
+            subject=_subject(context, place),
+            details=details,
         )
 
     def _where(self, context: ToolContext | None, place: Workspace) -> Mapping[str, Any]:

@@ -82,7 +82,9 @@ class FixedRoots:
 
     def __init__(self, roots: Sequence[Path], *, network: bool = False) -> None:
         found = [_checked(root) for root in roots]
-        self._place = Workspace(tuple(Root(str(root), root) for root in found), str(found[0]), network=network)
+        self._place = Workspace(
+            tuple(Root(str(root), root) for root in found), str(found[0]), network=network
+        )
 
     @asynccontextmanager
     async def enter(self, context: ToolContext | None) -> "AsyncGenerator[Workspace]":  # noqa: ARG002 - whoever calls

@@ -158,5 +158,5 @@ def test_every_event_is_light_by_itself(said: str) -> None:
     text = LiveText(1_000_000)
     text.hear(said)
     for event in events_of(EXECUTION, 1_000_000, text.tell(is_end=True)):
-        assert not event.moved
+        assert not event.offloaded
         assert len(event.json.encode()) <= LIMIT + 600, "its text and its ids; who caused it comes on top"

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easel.core.action.transitions import Message, NeedsTools, approve_execution, reject_execution, resolved_as_shown, work_of
+from easel.core.action.transitions import (
+    Message,
+    NeedsTools,
+    approve_execution,
+    reject_execution,
+    resolved_as_shown,
+    work_of,
+)
 from easel.core.canvas.actions import Confirm, ResolvedCall, checked_action
 from easel.core.canvas.execution import ExecutionStatus, may_confirm
 from easel.core.canvas.spec import checked_spec
@@ -57,14 +64,14 @@ def test_another_revision_is_refused_before_anything_else_is_looked_at() -> None
 @rule("CV-36", "CV-40", "CV-41")
 @case("X5")
 def test_what_may_not_run_is_refused_before_its_template_and_before_tools_are_asked_for() -> None:
-    whole = canvas(toolPolicy={"allow": []}, refresh=...)
+    snapshot = canvas(toolPolicy={"allow": []}, refresh=...)
     unknown_tools = replace(RULES, definitions=None)
     with pytest.raises(Forbidden):
-        acting(whole, "deploy", unknown_tools)
+        acting(snapshot, "deploy", unknown_tools)
     with pytest.raises(NotFound):
-        acting(whole, "__proto__", unknown_tools)
+        acting(snapshot, "__proto__", unknown_tools)
     with pytest.raises(NotFound) as long:
-        acting(whole, "x" * 100_000, unknown_tools)
+        acting(snapshot, "x" * 100_000, unknown_tools)
     assert len(long.value.message) < 300
 
 
@@ -76,7 +83,9 @@ def test_only_a_tool_call_needs_to_know_the_tools() -> None:
     assert acting(canvas(), "assistantPlan", without).work == Message(
         "agent:ops:main", "Given current rollout state, propose next safe steps and risks."
     )
-    assert acting(canvas({"status": "x"}), "setDeploying", without).execution.status is ExecutionStatus.COMPLETED
+    assert (
+        acting(canvas({"status": "x"}), "setDeploying", without).execution.status is ExecutionStatus.COMPLETED
+    )
 
 
 # --- beginning ----------------------------------------------------------------------------------------------------------
@@ -155,14 +164,14 @@ IMPOSSIBLE = [
 def test_what_may_run_and_cannot_has_failed_and_that_is_told(
     action: dict[str, Any], why: type[HostError]
 ) -> None:
-    whole = canvas(
+    snapshot = canvas(
         actions={"act": action},
         toolPolicy={"allow": ["server-a__Bash", "server-a__Read", "gone__Tool"]},
         refresh=...,
         bindings=...,
     )
     given = {"to": "z" * 50_000} if why is TooLarge else {}
-    begun = acting(whole, "act", replace(RULES, told=lambda problem: f"<{problem.code}>"), input=given)
+    begun = acting(snapshot, "act", replace(RULES, told=lambda problem: f"<{problem.code}>"), input=given)
     assert isinstance(begun.problem, why)
     assert types(begun.change) == ["action.started", "action.failed"]
     (_, started), (_, ended) = told(begun.change)
@@ -206,10 +215,10 @@ def test_who_has_to_be_asked_is_asked_with_the_resolved_call_and_nothing_starts(
 def test_the_server_and_an_unaccepted_spec_raise_the_level(
     floor: Confirm, accepted: bool, asks: bool
 ) -> None:
-    whole = canvas(
+    snapshot = canvas(
         accepted=accepted, actions={"act": {**ACTS, "confirm": "never"}}, refresh=..., bindings=...
     )
-    begun = acting(whole, "act", replace(RULES, floor=floor), input={"to": "a"})
+    begun = acting(snapshot, "act", replace(RULES, floor=floor), input={"to": "a"})
     assert (begun.execution.status is ExecutionStatus.ASKED) is asks
 
 
@@ -294,13 +303,13 @@ def test_a_digest_names_one_call_alone() -> None:
 @case("X6")
 def test_what_was_shown_as_text_is_not_handed_to_a_shell_that_the_tool_has_become_meanwhile() -> None:
     echo = ToolDefinition("server-a__Bash", "", {"type": "object"})
-    whole = actions(act={**ACTS, "args": {"command": "{{input.to}}"}})
+    snapshot = actions(act={**ACTS, "args": {"command": "{{input.to}}"}})
     asked = acting(
-        whole, "act", replace(RULES, definitions={"server-a__Bash": echo}), input={"to": "x; rm -rf /"}
+        snapshot, "act", replace(RULES, definitions={"server-a__Bash": echo}), input={"to": "x; rm -rf /"}
     )
     yes = press("act", event_id="evt_2", owner_id="ins_2")
     with pytest.raises(ConfirmationOver, match="the tool has changed"):
-        approve_execution(whole, checked_spec(whole.canvas.spec), asked.execution, yes, RULES)
+        approve_execution(snapshot, checked_spec(snapshot.canvas.spec), asked.execution, yes, RULES)
 
 
 AGREED: list[tuple[str, dict[str, Any], type[HostError] | None]] = [
@@ -353,19 +362,19 @@ def test_what_was_agreed_to_runs_as_it_was_shown_or_not_at_all(
 @rule("RS-45")
 def test_a_tool_that_is_away_keeps_the_confirmation_for_later() -> None:
     asked = acting(actions(act=ACTS), "act", input={"to": "live"})
-    whole = actions(act=ACTS)
+    snapshot = actions(act=ACTS)
     with pytest.raises(Unavailable):
         approve_execution(
-            whole,
-            checked_spec(whole.canvas.spec),
+            snapshot,
+            checked_spec(snapshot.canvas.spec),
             asked.execution,
             press("act"),
             replace(RULES, definitions={}),
         )
     with pytest.raises(NeedsTools):
         approve_execution(
-            whole,
-            checked_spec(whole.canvas.spec),
+            snapshot,
+            checked_spec(snapshot.canvas.spec),
             asked.execution,
             press("act"),
             replace(RULES, definitions=None),
@@ -385,7 +394,10 @@ def test_a_refusal_is_told_and_changes_nothing() -> None:
     )
     assert (change.is_mutation, change.state) == (False, None)
     assert change.transition is not None
-    assert (change.transition.from_status, change.transition.execution.status) == (ExecutionStatus.ASKED, ExecutionStatus.REFUSED)
+    assert (change.transition.from_status, change.transition.execution.status) == (
+        ExecutionStatus.ASKED,
+        ExecutionStatus.REFUSED,
+    )
 
 
 @rule("RS-59")

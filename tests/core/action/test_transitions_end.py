@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from easel.core.canvas.canvas import CanvasSnapshot, Change
 
 
-def ending(result: Any, whole: CanvasSnapshot, state_bytes: int = 100_000, **saving: Any) -> Change:
+def ending(result: Any, snapshot: CanvasSnapshot, state_bytes: int = 100_000, **saving: Any) -> Change:
     begun = acting(actions(act={**READS, **saving}), "act")
     decide, _ = completed(result, begun, ANN, now_ms=NOW + 5, state_bytes=state_bytes)
-    return decide(whole)
+    return decide(snapshot)
 
 
 SAVED: list[tuple[str, dict[str, Any], Any, Any]] = [
@@ -60,7 +60,10 @@ def test_a_result_goes_into_the_canvas_as_it_is_then() -> None:
         "a.b",
     )
     assert change.transition is not None
-    assert (change.transition.from_status, change.transition.execution.status) == (ExecutionStatus.RUNNING, ExecutionStatus.COMPLETED)
+    assert (change.transition.from_status, change.transition.execution.status) == (
+        ExecutionStatus.RUNNING,
+        ExecutionStatus.COMPLETED,
+    )
 
 
 @rule("CV-44")
@@ -120,14 +123,14 @@ CUT = {"a": LONG[:1_500], "b": LONG[1_500:3_000]}
 @rule("RS-35", "RS-43")
 def test_what_is_saved_always_has_its_own_shape_and_only_the_result_is_moved() -> None:
     begun = acting(actions(act={**READS, "saveAs": "out"}), "act", request_id="r1")
-    decide, moved = completed(CUT, begun, ANN, now_ms=NOW, state_bytes=100_000)
+    decide, offloaded = completed(CUT, begun, ANN, now_ms=NOW, state_bytes=100_000)
     change = decide(canvas())
     assert change.state is not None
     out = change.state["out"]
     assert (out["ok"], out["finishedAt"], is_marker(out["result"])) == (True, NOW, True)
     assert change.transition is not None
     assert change.transition.execution.answer == {"result": out["result"]}
-    assert [one.content for one in moved] == [msgspec.json.encode(CUT)]
+    assert [one.content for one in offloaded] == [msgspec.json.encode(CUT)]
 
 
 @rule("RS-35", "RS-12")
@@ -149,4 +152,7 @@ def test_a_failure_is_told_and_leaves_the_state_alone() -> None:
     assert (data["endedAt"], data["revision"], data["provenance"]["run_id"]) == (NOW + 9, 8, "evt_1")
     assert (change.is_mutation, change.state) == (False, None)
     assert change.transition is not None
-    assert (change.transition.from_status, change.transition.execution.status) == (ExecutionStatus.RUNNING, ExecutionStatus.FAILED)
+    assert (change.transition.from_status, change.transition.execution.status) == (
+        ExecutionStatus.RUNNING,
+        ExecutionStatus.FAILED,
+    )

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from easel.core.audit.chain import (
     START,
     Break,
+    ChainPosition,
     End,
     Link,
-    ChainPosition,
     chained,
     check_end,
     follow,
@@ -43,9 +43,9 @@ redact = Redaction()
 
 
 def an_entry(
-    action: str = "session.renamed", *, who: Principal = THE_OWNER, at: datetime = AT, **more: Any
+    action: str = "session.renamed", *, principal: Principal = THE_OWNER, at: datetime = AT, **more: Any
 ) -> Entry:
-    return entry(at, who, action, redact=redact, **more)
+    return entry(at, principal, action, redact=redact, **more)
 
 
 def record_of(made: Entry, seq: int = 1) -> dict[str, Any]:
@@ -254,9 +254,9 @@ def test_what_stands_under_the_name_of_a_secret_is_hidden(name: str, is_secret: 
 
 @case("P6")
 def test_a_secret_is_found_in_every_part_of_a_record() -> None:
-    who = Principal(UserId(f"user {KEY}"), f"name {KEY}")
+    principal = Principal(UserId(f"user {KEY}"), f"name {KEY}")
     made = an_entry(
-        who=who,
+        principal=principal,
         subject=f"subject {KEY}",
         details={f"key {KEY}": 1, "list": [f"x {KEY}", {"deep": (f"y {KEY}",)}]},
     )
@@ -359,7 +359,9 @@ HOSTILE = [
 @case("R6")
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)
 def test_nothing_in_a_record_begins_a_line_or_speaks_to_a_terminal(text: str) -> None:
-    made = an_entry(who=Principal(UserId(text), text), subject=text, details={text: text, "more": [text]})
+    made = an_entry(
+        principal=Principal(UserId(text), text), subject=text, details={text: text, "more": [text]}
+    )
     assert made.rest.isprintable()
     assert record_of(made)["subject"].isascii(), "it is still told what it was"
 
@@ -429,11 +431,11 @@ def edited(links: list[Link], nth: int) -> list[Link]:
 def renumbered(links: list[Link], nth: int) -> list[Link]:
     """The record is gone and those behind it have closed the gap, their columns and their texts too."""
     left = [link for link in links if link.seq != nth + 1]
-    moved = [
+    offloaded = [
         replace(link, seq=at, record=link.record.replace(f'"seq":{link.seq},', f'"seq":{at},'))
         for at, link in enumerate(left, 1)
     ]
-    return rehashed(moved, nth)
+    return rehashed(offloaded, nth)
 
 
 TAMPERINGS: list[tuple[str, Callable[[list[Link]], list[Link]], int]] = [
@@ -477,7 +479,13 @@ def test_whatever_somebody_does_to_the_records_is_found(
 @rule("CC-06")
 @pytest.mark.parametrize(
     "head, found_at",
-    [(None, 7), (ChainPosition(5, "x" * 64), 6), (ChainPosition(6, "x" * 64), 6), (ChainPosition(7, "x" * 64), 7), (START, 1)],
+    [
+        (None, 7),
+        (ChainPosition(5, "x" * 64), 6),
+        (ChainPosition(6, "x" * 64), 6),
+        (ChainPosition(7, "x" * 64), 7),
+        (START, 1),
+    ],
     ids=["gone", "moved back", "another hash", "moved on", "emptied"],
 )
 def test_whatever_somebody_does_to_the_head_is_found(head: ChainPosition | None, found_at: int) -> None:
@@ -512,4 +520,4 @@ def test_a_place_is_read_as_it_was_printed() -> None:
 def test_a_spoilt_record_can_still_be_shown() -> None:
     for text in ("", "{", "[1]", "null", "{" * 100_000, '"text"'):
         assert said(text) == {"details": {"unreadable": True}}
-    assert said(an_entry(who=EASEL).at_place(1))["actor"] == {"user_id": "easel", "name": "easel"}
+    assert said(an_entry(principal=EASEL).at_place(1))["actor"] == {"user_id": "easel", "name": "easel"}

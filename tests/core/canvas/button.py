@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from easel.core.action.transitions import StartedExecution, Press, Rules, start_execution
+from easel.core.action.transitions import Press, Rules, StartedExecution, start_execution
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change
 from easel.core.canvas.execution import actor_of
@@ -51,12 +51,12 @@ def canvas(
 
 def press(action_id: str, **more: Any) -> Press:
     actor = actor_of(ANN, "laptop", "client")
-    given = {"who": ANN, "actor": actor, "event_id": "evt_1", "owner_id": "ins_1", "now_ms": NOW, **more}
+    given = {"principal": ANN, "actor": actor, "event_id": "evt_1", "owner_id": "ins_1", "now_ms": NOW, **more}
     return Press(action_id=action_id, **given)
 
 
-def acting(whole: CanvasSnapshot, action_id: str, rules: Rules = RULES, **more: Any) -> StartedExecution:
-    return start_execution(whole, checked_spec(whole.canvas.spec), press(action_id, **more), rules)
+def acting(snapshot: CanvasSnapshot, action_id: str, rules: Rules = RULES, **more: Any) -> StartedExecution:
+    return start_execution(snapshot, checked_spec(snapshot.canvas.spec), press(action_id, **more), rules)
 
 
 def actions(**declared: Any) -> CanvasSnapshot:

@@ -131,7 +131,7 @@ def test_an_event_of_a_canvas_is_light_by_itself_whatever_changed() -> None:
         make.created(1, "é" * 200),
         make.view_opened(2**62, "v" * 40, "c" * 128, 10**9),
     ):
-        assert event.moved == ()
+        assert event.offloaded == ()
         assert len(event.json.encode()) <= 2_400
 
 

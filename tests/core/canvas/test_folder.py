@@ -58,7 +58,7 @@ ASSETS = {"assets/index.html": b"<p>\r\n", "assets/index.js": b"", "assets/img/l
 RECORD = {"eventId": EVENT, "actionId": "deploy", "status": "completed", "askedAt": 1794756192091}
 
 
-def whole(**changed: Any) -> FolderCanvas:
+def snapshot(**changed: Any) -> FolderCanvas:
     return from_view(view(**changed), ASSETS, {})
 
 
@@ -67,7 +67,7 @@ def whole(**changed: Any) -> FolderCanvas:
 
 @rule("CV-12", "RS-11", "CV-14")
 def test_a_canvas_has_exactly_the_files_of_the_layout() -> None:
-    canvas = whole()
+    canvas = snapshot()
     files = files_of(canvas, view()["descriptor"], [RECORD])
     assert canvas.place == "agents/main/canvases/cockpit"
     assert set(files) == {DESCRIPTOR, SPEC, STATE, *ASSETS, f"events/1794756192091-{EVENT}.json"}
@@ -91,7 +91,7 @@ def test_a_canvas_has_exactly_the_files_of_the_layout() -> None:
 
 @rule("RS-11")
 def test_what_was_written_reads_back_as_the_same_canvas() -> None:
-    canvas = whole()
+    canvas = snapshot()
     reading = read(files_of(canvas, view()["descriptor"], [RECORD]), "main", ID)
     assert reading.problems == []
     assert reading.canvas == canvas
@@ -123,11 +123,11 @@ def test_a_folder_holds_the_values_that_the_server_keeps_as_artifacts() -> None:
     """Imported as a marker it would be somebody's own text, and on another server it would lead nowhere."""
     heavy = base64.b64encode(bytes(range(256)) * 20).decode()
     state = {"picture": heavy, "redacted": True}
-    light, moved = light_value(state)
+    light, offloaded = light_value(state)
     shown = view(state=light)
     assert heavy not in json.dumps(shown)
-    assert heavy_in(shown) == {one.artifact_id for one in moved}
-    canvas = from_view(shown, {}, {one.artifact_id: one.content for one in moved})
+    assert heavy_in(shown) == {one.artifact_id for one in offloaded}
+    canvas = from_view(shown, {}, {one.artifact_id: one.content for one in offloaded})
     assert canvas.state == state
 
 

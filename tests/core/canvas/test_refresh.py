@@ -57,34 +57,37 @@ JOBS = [
 def test_a_job_has_nobody_to_ask(
     action: dict[str, Any], accepted: bool, stored: bool, why_not: type[HostError] | None
 ) -> None:
-    whole = refreshing(action, accepted=accepted)
+    snapshot = refreshing(action, accepted=accepted)
     if stored:
-        check_templates(checked_spec(whole.canvas.spec), TOOLS)
+        check_templates(checked_spec(snapshot.canvas.spec), TOOLS)
     else:
         with pytest.raises(BadInput, match=r"refresh\[0\]\.action: `act` needs a person's consent"):
-            check_templates(checked_spec(whole.canvas.spec), TOOLS)
+            check_templates(checked_spec(snapshot.canvas.spec), TOOLS)
     if why_not is None:
-        assert acting(whole, "act", is_attended=False).execution.status in (ExecutionStatus.RUNNING, ExecutionStatus.COMPLETED)
+        assert acting(snapshot, "act", is_attended=False).execution.status in (
+            ExecutionStatus.RUNNING,
+            ExecutionStatus.COMPLETED,
+        )
     else:
         with pytest.raises(why_not):
-            acting(whole, "act", is_attended=False)
+            acting(snapshot, "act", is_attended=False)
 
 
 @rule("RS-59")
 def test_a_job_that_waits_for_a_person_says_so() -> None:
-    whole = refreshing({**RUNS, "confirm": "never"}, accepted=False)
+    snapshot = refreshing({**RUNS, "confirm": "never"}, accepted=False)
     with pytest.raises(
         Forbidden, match=r"a person has to confirm `act`.* No person has accepted this spec yet"
     ):
-        acting(whole, "act", is_attended=False)
+        acting(snapshot, "act", is_attended=False)
 
 
 @rule("RS-45", "RS-14")
 def test_a_job_that_comes_to_need_consent_does_not_fire() -> None:
-    whole = refreshing(READS)
+    snapshot = refreshing(READS)
     changed = replace(RULES, definitions={"server-a__Read": replace(READ, read_only=False)})
     for rules in (changed, replace(RULES, floor=Confirm.ALWAYS)):
         with pytest.raises(
             Forbidden, match=r"a person has to confirm `act`, and what runs by itself has none to ask\.$"
         ):
-            acting(whole, "act", rules, is_attended=False)
+            acting(snapshot, "act", rules, is_attended=False)

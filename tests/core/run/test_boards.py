@@ -13,12 +13,12 @@ from easel.core.run.boards import (
     GLOBAL,
     LAST_VERSION,
     MAX_NAME_LENGTH,
-    BoardWriteRequest,
     Board,
-    BoardWrite,
-    Found,
-    BoardLimits,
     BoardKey,
+    BoardLimits,
+    BoardWrite,
+    BoardWriteRequest,
+    Found,
     by_digits,
     edge_of,
     place,
@@ -264,7 +264,9 @@ def test_all_that_any_version_would_move_is_kept_beforehand() -> None:
         write = prepared(replace(WHITE, value="x" * size))
         for version in VERSIONS:
             event = write.event(version)
-            assert {one.artifact_id for one in event.moved} <= {one.artifact_id for one in write.moved}
+            assert {one.artifact_id for one in event.offloaded} <= {
+                one.artifact_id for one in write.offloaded
+            }
             assert event.refers_to <= write.refers_to
 
 
@@ -316,8 +318,8 @@ def test_long_text_stays_whole_on_the_board_and_base64_does_not() -> None:
     assert pixels not in write.value
     assert pixels not in write.event(1).json
     assert text not in write.event(1).json
-    assert {bytes(one.content).decode() for one in write.moved} >= {pixels}
-    assert write.refers_to >= {one.artifact_id for one in write.moved}
+    assert {bytes(one.content).decode() for one in write.offloaded} >= {pixels}
+    assert write.refers_to >= {one.artifact_id for one in write.offloaded}
 
 
 def test_edges_are_checked_for_reading_too() -> None:

@@ -61,7 +61,7 @@ def test_base64_that_is_said_is_one_delta_and_what_is_around_it_stays_text(what:
         event.data["text"] if isinstance(event.data["text"], str) else "[moved]" for event in sealed
     )
     assert not holds_encoded(left)
-    assert sum(len(event.moved) for event in sealed) == (2 if what == "two of them" else 1)
+    assert sum(len(event.offloaded) for event in sealed) == (2 if what == "two of them" else 1)
     assert left.startswith(BEFORE[:40]) or what == "nothing else"
     assert left.endswith(BEHIND) or what == "nothing else", "nothing that follows is hidden"
 

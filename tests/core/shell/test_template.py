@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from easel.core.shell import template as shell
-from easel.core.shell.template import MAX_COMMAND_LENGTH, is_shell, compile_template
+from easel.core.shell.template import MAX_COMMAND_LENGTH, compile_template, is_shell
 from easel.core.values.template import Template, parsed
 from easel.errors import BadInput
 from tests.core.stream.costs import least_seconds

@@ -149,10 +149,10 @@ def test_pieces_are_seen_however_they_are_spread_over_a_value(how: str, size: in
             "state": SPREAD[how](cut(source, size)),
             "rows": [{"id": at, "name": "Ann"} for at in range(50)],
         }
-        light, moved = light_value(value)
-        assert moved, size
+        light, offloaded = light_value(value)
+        assert offloaded, size
         assert (light["title"], light["rows"]) == (value["title"], value["rows"]), "and nothing else is moved"
-        fetched = {one.artifact_id: one.content for one in moved}
+        fetched = {one.artifact_id: one.content for one in offloaded}
         assert markers_in(light) == set(fetched)
         assert restored(light, fetched) == value
 
@@ -175,21 +175,21 @@ def test_the_smallest_container_that_holds_it_is_moved_and_each_by_itself():
         },
         "note": {"text": "Both are large", "more": ["a", "b"]},
     }
-    light, moved = light_value(value)
+    light, offloaded = light_value(value)
     assert light["note"] == value["note"]
     assert {name: picture["redacted"] for name, picture in light["pictures"].items()} == {
         "one": True,
         "two": True,
     }
-    assert len(moved) == 2
+    assert len(offloaded) == 2
 
 
 @rule("RS-35")
 def test_a_key_that_is_moved_takes_its_object_along_and_what_was_in_it_once():
     value = {"a": {STANDARD: {"b": STANDARD}, "c": cut(STANDARD, 100)}, "d": 1}
-    light, moved = light_value(value)
+    light, offloaded = light_value(value)
     assert light["a"]["redacted"] is True
-    assert len(moved) == 1
+    assert len(offloaded) == 1
     assert light["d"] == 1
 
 

@@ -160,7 +160,7 @@ def test_no_event_is_over_2_kb_and_what_was_moved_is_not_lost(event_type: str, w
     sealed = seal(event_type, {"call_id": "c1", **HEAVY[what]}, WHO)
     assert len(to_json(given_part(sealed)).encode()) <= LIMIT
     assert sealed.json == to_json(sealed.data)
-    fetched = {one.artifact_id: one.content for one in sealed.moved}
+    fetched = {one.artifact_id: one.content for one in sealed.offloaded}
     again = restored(json.loads(sealed.json), fetched)
     ours = {key: value for key, value in again.items() if key in OURS}
     assert ours == {
@@ -174,13 +174,13 @@ def test_no_event_is_over_2_kb_and_what_was_moved_is_not_lost(event_type: str, w
 @rule("RS-35")
 @every_type
 def test_visibility_and_provenance_do_not_count_and_are_never_moved(event_type: str):
-    who = Provenance("a" * MAX_ID_LENGTH, "n" * MAX_ID_LENGTH, "r" * MAX_ID_LENGTH, "e" * MAX_ID_LENGTH)
+    principal = Provenance("a" * MAX_ID_LENGTH, "n" * MAX_ID_LENGTH, "r" * MAX_ID_LENGTH, "e" * MAX_ID_LENGTH)
     data = {"t": "x" * (LIMIT - 8)}
-    sealed = seal(event_type, data, who)
+    sealed = seal(event_type, data, principal)
     assert given_part(sealed) == data
-    assert sealed.moved == ()
-    sealed = seal(event_type, {"t": "x" * (LIMIT - 7)}, who)
-    assert len(sealed.moved) == 1
+    assert sealed.offloaded == ()
+    sealed = seal(event_type, {"t": "x" * (LIMIT - 7)}, principal)
+    assert len(sealed.offloaded) == 1
     assert sealed.data["visibility"] == EVENT_TYPES[event_type].visibility.value
     if event_type in STATEFUL:
         assert sealed.data["provenance"]["node_id"] == "n" * MAX_ID_LENGTH
@@ -193,7 +193,7 @@ def test_an_ordinary_event_is_encoded_as_it_was_given_and_not_touched():
     sealed = seal("message.completed", data, WHO)
     assert given_part(sealed) == data
     assert sealed.json == to_json(sealed.data)
-    assert (sealed.moved, sealed.refers_to, json.dumps(data)) == ((), frozenset(), before)
+    assert (sealed.offloaded, sealed.refers_to, json.dumps(data)) == ((), frozenset(), before)
     assert seal("message.completed", MappingProxyType(data), WHO) == sealed
 
 
@@ -201,7 +201,7 @@ def test_an_event_refers_to_what_it_speaks_of_and_to_what_its_moved_text_speaks_
     one, two = (f"art_{digit * 64}" for digit in "12")
     assert seal("message.completed", {"text": f"see {one}"}, WHO).refers_to == {one}
     sealed = seal("message.completed", {"text": f"see {one}" + " and" * 1_000, "other": two}, WHO)
-    assert sealed.refers_to == {one, two, sealed.moved[0].artifact_id}
+    assert sealed.refers_to == {one, two, sealed.offloaded[0].artifact_id}
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=5)

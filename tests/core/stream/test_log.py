@@ -154,10 +154,10 @@ RINGS = [
 ]
 
 
-@pytest.mark.parametrize("ring", RINGS)
-def test_a_ring_is_read_back_as_it_was_rung(ring: Notification):
-    assert from_text(to_text(ring)) == ring
-    assert " " not in to_text(ring)
+@pytest.mark.parametrize("notification", RINGS)
+def test_a_ring_is_read_back_as_it_was_rung(notification: Notification):
+    assert from_text(to_text(notification)) == notification
+    assert " " not in to_text(notification)
 
 
 @pytest.mark.parametrize("text", ["", "zsomething new", "gx.run_1", "g.", "g"])

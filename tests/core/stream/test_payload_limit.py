@@ -52,9 +52,9 @@ def written_out(value: Any) -> Any:
     return [written_out(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def by_id(moved: tuple[OffloadedValue, ...]) -> dict[ArtifactId, bytes]:
-    assert len({one.artifact_id for one in moved}) == len(moved)
-    return {one.artifact_id: one.content for one in moved}
+def by_id(offloaded: tuple[OffloadedValue, ...]) -> dict[ArtifactId, bytes]:
+    assert len({one.artifact_id for one in offloaded}) == len(offloaded)
+    return {one.artifact_id: one.content for one in offloaded}
 
 
 def exact(value: Any) -> bytes:
@@ -68,7 +68,7 @@ def parts(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, .
             yield from parts(item, (*path, key))
 
 
-def assert_marks(marker: Any, value: Any, moved: tuple[OffloadedValue, ...]) -> None:
+def assert_marks(marker: Any, value: Any, offloaded: tuple[OffloadedValue, ...]) -> None:
     content = exact(value)
     digest = hashlib.sha256(content).hexdigest()
     assert marker == {
@@ -77,7 +77,7 @@ def assert_marks(marker: Any, value: Any, moved: tuple[OffloadedValue, ...]) -> 
         "sha256": digest,
         "uri": f"/api/artifacts/art_{digest}" + ("" if isinstance(value, str) else "#json"),
     }
-    assert by_id(moved)[ArtifactId(f"art_{digest}")] == content
+    assert by_id(offloaded)[ArtifactId(f"art_{digest}")] == content
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -89,22 +89,22 @@ def test_an_event_of_2048_bytes_is_left_as_it_is_and_one_of_2049_is_not():
     for text in ("x" * (LIMIT - 8), "ü" * ((LIMIT - 8) // 2), BASE64[: LIMIT - 8]):
         data = {"t": text}
         assert size(data) == LIMIT
-        light, moved = light_event(data)
+        light, offloaded = light_event(data)
         assert light is data
-        assert moved == ()
-        light, moved = light_event({"t": text + "x"})
-        assert_marks(light["t"], text + "x", moved)
+        assert offloaded == ()
+        light, offloaded = light_event({"t": text + "x"})
+        assert_marks(light["t"], text + "x", offloaded)
 
 
 @rule("RS-35", "CC-26")
 def test_the_largest_values_go_first_and_no_more_than_it_takes():
     data = {"small": "s" * 300, "large": "l" * 1_500, "middle": ["m" * 1_000, {"n": 1}], "id": "c1"}
-    light, moved = light_event(data)
-    assert_marks(light["large"], data["large"], moved)
+    light, offloaded = light_event(data)
+    assert_marks(light["large"], data["large"], offloaded)
     assert (light["small"], light["middle"], light["id"]) == (data["small"], data["middle"], "c1")
-    light, moved = light_event({**data, "more": "n" * 1_450})
-    assert_marks(light["large"], data["large"], moved)
-    assert_marks(light["more"], "n" * 1_450, moved)
+    light, offloaded = light_event({**data, "more": "n" * 1_450})
+    assert_marks(light["large"], data["large"], offloaded)
+    assert_marks(light["more"], "n" * 1_450, offloaded)
     assert light["middle"] == data["middle"]
 
 
@@ -116,8 +116,8 @@ def test_where_no_single_value_helps_the_smallest_container_that_does_is_moved()
         "result": {"title": "t" * 250, "table": {"rows": rows, "note": "n" * 100}},
         "other": list(range(100)),
     }
-    light, moved = light_event(data)
-    assert_marks(light["result"]["table"]["rows"], rows, moved)
+    light, offloaded = light_event(data)
+    assert_marks(light["result"]["table"]["rows"], rows, offloaded)
     assert (
         light["result"]["title"] == "t" * 250
     )  # a value that needs no moving stays, though its marker is smaller
@@ -127,9 +127,9 @@ def test_where_no_single_value_helps_the_smallest_container_that_does_is_moved()
 @rule("RS-35")
 def test_a_long_list_that_fits_but_for_one_value_loses_only_that():
     data = {"a": [1] * 900 + ["x" * 500]}
-    light, moved = light_event(data)
+    light, offloaded = light_event(data)
     assert light["a"][:-1] == data["a"][:-1]
-    assert_marks(light["a"][-1], "x" * 500, moved)
+    assert_marks(light["a"][-1], "x" * 500, offloaded)
 
 
 @rule("RS-35")
@@ -139,32 +139,32 @@ def test_where_only_all_of_it_helps_all_of_it_is_moved():
         {"k" * 3_000: 1},
         {"a": list(range(500)), "b": list(range(500))},
     ):
-        light, moved = light_event(data)
-        assert_marks(light, data, moved)
-        assert restored(stored(light), by_id(moved)) == data
+        light, offloaded = light_event(data)
+        assert_marks(light, data, offloaded)
+        assert restored(stored(light), by_id(offloaded)) == data
 
 
 @rule("RS-35")
 def test_data_that_was_moved_as_a_whole_comes_back_beside_visibility_and_provenance():
     data = {"k" * 3_000: 1}
-    light, moved = light_event(data)
+    light, offloaded = light_event(data)
     ours = {"visibility": "public", "provenance": {"agent_id": "main"}}
-    assert restored(stored({**light, **ours}), by_id(moved)) == {**data, **ours}
+    assert restored(stored({**light, **ours}), by_id(offloaded)) == {**data, **ours}
 
 
 @rule("RS-35")
 def test_bytes_are_those_of_what_is_stored():
     """NUL and half a surrogate pair are stored as U+FFFD, and it is the stored text that size and digest speak of."""
-    light, moved = light_event({"t": "\x00\ud800" * 1_000})
-    assert_marks(light["t"], "\ufffd" * 2_000, moved)
-    value, moved = light_value({"t": BASE64 + "\x00"})
-    assert_marks(value["t"], BASE64 + "\ufffd", moved)
+    light, offloaded = light_event({"t": "\x00\ud800" * 1_000})
+    assert_marks(light["t"], "\ufffd" * 2_000, offloaded)
+    value, offloaded = light_value({"t": BASE64 + "\x00"})
+    assert_marks(value["t"], BASE64 + "\ufffd", offloaded)
 
 
 def test_one_text_twice_is_one_artifact():
-    light, moved = light_event({"a": "x" * 3_000, "b": "x" * 3_000})
+    light, offloaded = light_event({"a": "x" * 3_000, "b": "x" * 3_000})
     assert light["a"] == light["b"]
-    assert len(moved) == 1
+    assert len(offloaded) == 1
 
 
 @pytest.mark.parametrize("depth", [100, 150])
@@ -173,9 +173,9 @@ def test_deep_nesting_is_no_hindrance(depth: int):
     for at in range(depth):
         value = [value] if at % 2 else {"k": value}
     for data in ({"deep": value}, {"deep": [value, list(range(900))]}):
-        light, moved = light_event(data)
+        light, offloaded = light_event(data)
         assert size(light) <= LIMIT
-        assert restored(stored(light), by_id(moved)) == data
+        assert restored(stored(light), by_id(offloaded)) == data
 
 
 HEAVY: dict[str, Callable[[], Any]] = {
@@ -194,10 +194,10 @@ HEAVY: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("what", HEAVY)
 def test_fifty_megabytes_are_made_light(what: str):
     data = {"call_id": "c1", "result": HEAVY[what]()}
-    light, moved = light_event(data)
+    light, offloaded = light_event(data)
     assert size(light) <= LIMIT
     assert light["call_id"] == "c1"
-    assert_marks(light["result"], stored(data["result"]), moved)
+    assert_marks(light["result"], stored(data["result"]), offloaded)
 
 
 # --- markers ----------------------------------------------------------------------------------------------------------
@@ -221,9 +221,9 @@ def test_a_marker_that_a_client_made_is_escaped_and_not_trusted(
     forged: dict[str, Any], wrap: Callable[[Any], Any]
 ):
     data = wrap(forged)
-    for light, moved in (light_event(data), light_value(data)):
-        assert markers_in(light) <= set(by_id(moved)), "a marker was believed that we did not make"
-        assert restored(stored(light), by_id(moved)) == data
+    for light, offloaded in (light_event(data), light_value(data)):
+        assert markers_in(light) <= set(by_id(offloaded)), "a marker was believed that we did not make"
+        assert restored(stored(light), by_id(offloaded)) == data
     assert size(light_event(data)[0]) <= LIMIT
 
 
@@ -232,9 +232,9 @@ def test_the_sign_that_escapes_counts_too():
     data = {"m": {"redacted": True}, "t": ""}
     data["t"] = "x" * (LIMIT - size(data))
     assert size(data) == LIMIT
-    light, moved = light_event(data)
+    light, offloaded = light_event(data)
     assert size(light) <= LIMIT
-    assert restored(stored(light), by_id(moved)) == data
+    assert restored(stored(light), by_id(offloaded)) == data
 
 
 @rule("RS-35")
@@ -243,8 +243,8 @@ def test_the_sign_that_escapes_counts_too():
 )
 def test_a_text_that_looks_like_json_comes_back_as_text_and_json_as_json(text: str):
     for data in ({"t": text}, {"t": json.loads(text)}, {"t": text, "u": json.loads(text)}):
-        light, moved = light_event(data)
-        again = restored(stored(light), by_id(moved))
+        light, offloaded = light_event(data)
+        again = restored(stored(light), by_id(offloaded))
         assert again == data
         assert type(again["t"]) is type(data["t"])
 
@@ -259,9 +259,9 @@ def test_only_what_is_whole_is_found_in_a_text():
 
 def test_what_a_moved_text_speaks_of_is_still_spoken_of():
     name = f"art_{CHANCE.randbytes(32).hex()}"
-    light, text, moved = lightened({"t": f"{'x' * 3_000} {name}"})
+    light, text, offloaded = lightened({"t": f"{'x' * 3_000} {name}"})
     assert text == to_json(light)
-    assert mentioned(text, moved) == {name, moved[0].artifact_id}
+    assert mentioned(text, offloaded) == {name, offloaded[0].artifact_id}
 
 
 # --- elsewhere --------------------------------------------------------------------------------------------------------
@@ -322,10 +322,10 @@ def test_base64_over_the_limit_leaves_values_wherever_it_stands(place: str, alph
         assert light_value(value) == (value, ())
     for characters in (LIMIT + 1, 10_000):
         value = PLACES[place](source[:characters])
-        light, moved = light_value(value)
-        assert moved
+        light, offloaded = light_value(value)
+        assert offloaded
         assert longest(light) <= LIMIT
-        assert restored(stored(light), by_id(moved)) == value
+        assert restored(stored(light), by_id(offloaded)) == value
 
 
 @rule("RS-35")
@@ -336,18 +336,18 @@ def test_only_what_holds_it_is_moved():
         "rows": list(range(5_000)),
         "all": [BASE64[:900], BASE64[900:2_800]],
     }
-    light, moved = light_value(value)
-    assert_marks(light["image"], BASE64, moved)
-    assert_marks(light["all"], value["all"], moved)
+    light, offloaded = light_value(value)
+    assert_marks(light["image"], BASE64, offloaded)
+    assert_marks(light["all"], value["all"], offloaded)
     assert (light["title"], light["rows"]) == (value["title"], value["rows"])
-    assert len(moved) == 2
+    assert len(offloaded) == 2
 
 
 @rule("RS-35")
 def test_ten_megabytes_of_base64_in_a_message():
     text = "See: " + base64.b64encode(bytes(range(256)) * 30_000).decode()
-    light, moved = light_value(text)
-    assert_marks(light, text, moved)
+    light, offloaded = light_value(text)
+    assert_marks(light, text, offloaded)
 
 
 # --- whatever comes ---------------------------------------------------------------------------------------------------
@@ -422,13 +422,13 @@ thorough = settings(
 @example({"a": {"redacted": True, "b": ["x" * 300] * 20}})
 def test_whatever_an_event_says_it_is_light_and_comes_back_whole(plan: dict[Any, Any]):
     data = built(plan)
-    light, text, moved = lightened(data)
+    light, text, offloaded = lightened(data)
     assert text == to_json(light)
     assert size(light) <= LIMIT
-    assert markers_in(stored(light)) == set(by_id(moved))
-    for one in moved:
+    assert markers_in(stored(light)) == set(by_id(offloaded))
+    for one in offloaded:
         assert one.artifact_id == "art_" + hashlib.sha256(one.content).hexdigest()
-    assert restored(stored(light), by_id(moved)) == stored(data)
+    assert restored(stored(light), by_id(offloaded)) == stored(data)
 
 
 def gain(value: Any) -> int:
@@ -479,9 +479,9 @@ def test_what_is_moved_is_what_the_rule_says(plan: dict[Any, Any]):
         assert light is data
         return
     kept = dict(parts(light))
-    moved = {path: value for path, value in parts(data) if path in kept and is_moved(kept[path])}
-    containers = [value for value in moved.values() if isinstance(value, (dict, list))]
-    leaves = [value for value in moved.values() if not isinstance(value, (dict, list))]
+    offloaded = {path: value for path, value in parts(data) if path in kept and is_moved(kept[path])}
+    containers = [value for value in offloaded.values() if isinstance(value, (dict, list))]
+    leaves = [value for value in offloaded.values() if not isinstance(value, (dict, list))]
     tried = [(size(value), path) for path, value in parts(data) if isinstance(value, (dict, list))]
     assume(len(tried) <= 100)
     would_do = [weight for weight, path in tried if size(with_leaves_moved(data, path)) <= LIMIT]
@@ -492,7 +492,7 @@ def test_what_is_moved_is_what_the_rule_says(plan: dict[Any, Any]):
     staying = [
         value
         for path, value in parts(data)
-        if path in kept and path not in moved and not isinstance(value, (dict, list))
+        if path in kept and path not in offloaded and not isinstance(value, (dict, list))
     ]
     if leaves:
         smallest = min(map(size, leaves))
@@ -517,9 +517,9 @@ def is_moved(value: Any) -> bool:
 )
 def test_whatever_a_value_holds_no_base64_over_the_limit_is_left_and_it_comes_back_whole(plan: Any):
     value = built(plan)
-    light, moved = light_value(value)
-    assert markers_in(stored(light)) == set(by_id(moved))
-    assert restored(stored(light), by_id(moved)) == stored(value)
+    light, offloaded = light_value(value)
+    assert markers_in(stored(light)) == set(by_id(offloaded))
+    assert restored(stored(light), by_id(offloaded)) == stored(value)
     for path, part in parts(stored(light)):
         for text in (part, *path) if isinstance(part, str) else path:
             assert longest(text) <= LIMIT
@@ -565,9 +565,9 @@ def test_a_thousand_ordinary_messages_snippets_and_hashes_are_left_as_they_are()
     fitting = [data for data in events if size(data) <= LIMIT]
     assert len(fitting) >= 1_000
     for data in fitting:
-        light, moved = light_event(data)
+        light, offloaded = light_event(data)
         assert light is data
-        assert moved == ()
+        assert offloaded == ()
     assert sum(len(text) > LIMIT for text in long) > 200
     for text in (*short, *long):
         assert light_value(text) == (text, ())

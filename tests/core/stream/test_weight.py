@@ -89,30 +89,32 @@ def test_what_looks_like_a_number_in_a_text_is_none(text: str):
 @case("R3")
 def test_numbers_that_grow_when_they_are_stored_are_moved_and_come_back_exactly():
     numbers = [1e308] * 300
-    light, moved = light_event({"call_id": "c1", "result": {"numbers": numbers, "title": "t"}})
+    light, offloaded = light_event({"call_id": "c1", "result": {"numbers": numbers, "title": "t"}})
     assert light["result"]["title"] == "t"
     assert light["result"]["numbers"]["redacted"] is True
-    assert [one.content for one in moved] == [to_json(numbers).encode()], (
+    assert [one.content for one in offloaded] == [to_json(numbers).encode()], (
         "the artifact has the JSON as we write it"
     )
     assert stored_size(dict(light)) <= LIMIT
-    assert restored(light, {one.artifact_id: one.content for one in moved})["result"]["numbers"] == numbers
+    assert (
+        restored(light, {one.artifact_id: one.content for one in offloaded})["result"]["numbers"] == numbers
+    )
 
 
 @rule("RS-35")
 def test_a_single_number_is_moved_where_that_is_enough():
     data = {"text": "x" * 1_750, "n": 1.25e-307, "m": 3}
     assert len(to_json(data)) < LIMIT < stored_size(data)
-    light, moved = light_event(data)
+    light, offloaded = light_event(data)
     assert light["m"] == 3
     assert light["text"]["redacted"] is True, "the largest first"
     data["text"] = "x" * 150  # its marker is larger
     data["o"] = [1e300] * 5
-    light, moved = light_event(data)
+    light, offloaded = light_event(data)
     assert (light["text"], light["m"]) == (data["text"], 3)
     assert stored_size(dict(light)) <= LIMIT
-    assert {one.content for one in moved} <= {b"1.25e-307", b"1e300"}
-    assert restored(light, {one.artifact_id: one.content for one in moved}) == data
+    assert {one.content for one in offloaded} <= {b"1.25e-307", b"1e300"}
+    assert restored(light, {one.artifact_id: one.content for one in offloaded}) == data
 
 
 @rule("RS-35")
@@ -120,11 +122,11 @@ def test_an_event_that_fits_as_it_is_stored_is_not_touched():
     data: dict[str, Any] = {"n": [1e308, 2.5e-10], "t": ""}
     data["t"] = "x" * (LIMIT - stored_size(data))
     assert stored_size(data) == LIMIT
-    light, moved = light_event(data)
+    light, offloaded = light_event(data)
     assert light is data
-    assert moved == ()
-    light, moved = light_event({**data, "t": data["t"] + "x"})
-    assert len(moved) == 1
+    assert offloaded == ()
+    light, offloaded = light_event({**data, "t": data["t"] + "x"})
+    assert len(offloaded) == 1
 
 
 def test_outside_events_a_number_is_no_matter():
@@ -149,7 +151,7 @@ VALUES = st.recursive(
     st.dictionaries(st.text(max_size=5), VALUES | st.lists(NUMBERS, min_size=20, max_size=200), max_size=5)
 )
 def test_no_event_outgrows_the_limit_when_its_numbers_are_written_out(data: dict[str, Any]):
-    light, moved = light_event(data)
+    light, offloaded = light_event(data)
     out = json.loads(to_json(light), parse_float=lambda text: f"#{Decimal(text):f}#")
     assert (
         len(
@@ -161,5 +163,5 @@ def test_no_event_outgrows_the_limit_when_its_numbers_are_written_out(data: dict
         <= LIMIT
     )
     assert restored(
-        json.loads(to_json(light)), {one.artifact_id: one.content for one in moved}
+        json.loads(to_json(light)), {one.artifact_id: one.content for one in offloaded}
     ) == json.loads(to_json(data))

@@ -261,12 +261,12 @@ def test_with_what_it_asked_for_it_is_filled_with_the_values_themselves() -> Non
 
 
 def test_a_path_leads_into_an_object_that_was_moved_as_a_whole() -> None:
-    marker, moved = move({"inner": {"n": 7}, "~redacted": 1})
-    values = Values({"obj": marker}, {}, 0, {moved.artifact_id: moved.content})
+    marker, offloaded = move({"inner": {"n": 7}, "~redacted": 1})
+    values = Values({"obj": marker}, {}, 0, {offloaded.artifact_id: offloaded.content})
     assert filled("{{state.obj.inner.n}} {{state.obj.inner}} {{state.obj.none}}", values) == '7 {"n":7} '
-    assert filled("{{state.inner.n}}", Values(marker, {}, 0, {moved.artifact_id: moved.content})) == "7", (
-        "the state itself, too"
-    )
+    assert (
+        filled("{{state.inner.n}}", Values(marker, {}, 0, {offloaded.artifact_id: offloaded.content})) == "7"
+    ), "the state itself, too"
 
 
 def test_more_than_a_template_may_grow_to_is_not_even_fetched() -> None:

@@ -244,14 +244,14 @@ class Board:
             "canvas.action", canvasId=self.name, actionId=action, **({"input": how} if how else {}), **own
         )
 
-    async def whole(self) -> dict[str, Any]:
+    async def snapshot(self) -> dict[str, Any]:
         return await self.client.call("canvas.get", canvasId=self.name)
 
     async def state(self) -> dict[str, Any]:
-        return (await self.whole())["state"]
+        return (await self.snapshot())["state"]
 
     async def revision(self) -> int:
-        return (await self.whole())["revision"]
+        return (await self.snapshot())["revision"]
 
     async def rewrite(self, actions: dict[str, Any], **how: Any) -> None:
         await self.client.call("canvas.patch", canvasId=self.name, spec=spec_of(actions, **how))
@@ -273,12 +273,12 @@ class Board:
 
     async def listen(self, *, after: int | None = None) -> None:
         """Events from here on, or from there."""
-        head = (await self.whole())["descriptor"]["lastSeq"] if after is None else after
+        head = (await self.snapshot())["descriptor"]["lastSeq"] if after is None else after
         await self.client.call("canvas.subscribe", canvasId=self.name, afterSeq=head)
 
     async def log(self) -> list[Heard]:
         """All that was told of it so far, by a subscription of its own."""
-        head = (await self.whole())["descriptor"]["lastSeq"]
+        head = (await self.snapshot())["descriptor"]["lastSeq"]
         await self.listen(after=0)
         heard = await self.client.events(head)
         await self.client.call("canvas.unsubscribe", canvasId=self.name)

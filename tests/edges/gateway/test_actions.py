@@ -263,7 +263,7 @@ async def test_an_unknown_canvas_or_action_or_another_revision_does_nothing_at_a
     )
     await board.press("go")
     count, runs = len(bench.act.calls), acting.sql("select count(*) as n from runs")
-    before = await board.whole()
+    before = await board.snapshot()
     for action in ("go", "say"):
         problem = await refused(board.press(action, expectedRevision=1))
         assert (problem.code, problem.details["currentRevision"]) == (409, 2)
@@ -272,7 +272,7 @@ async def test_an_unknown_canvas_or_action_or_another_revision_does_nothing_at_a
     for name in ("none", "", "../x", "x" * 1_000):
         assert (await refused(presser.call("canvas.action", canvasId=name, actionId="go"))).code == 404
     assert (len(bench.act.calls), acting.sql("select count(*) as n from runs")) == (count, runs)
-    assert await board.whole() == before, "no event either"
+    assert await board.snapshot() == before, "no event either"
     assert len(await board.records()) == 1
     assert (await board.press("go", expectedRevision=2))["revision"] == 3
 
@@ -317,7 +317,7 @@ async def test_a_tool_that_is_not_allowed_is_refused_before_its_template(
     problem = await refused(Board(presser, name).press("go"))
     assert (problem.code, "test__Act" in problem.error["message"]) == (403, True)
     assert len(bench.act.calls) == count
-    assert (await Board(presser, name).whole())["descriptor"]["lastSeq"] == 1, "nothing was told"
+    assert (await Board(presser, name).snapshot())["descriptor"]["lastSeq"] == 1, "nothing was told"
 
     async def is_audited() -> bool:
         return len(audited(acting, "guardrail.refused", name)) == 1

@@ -29,7 +29,7 @@ async def asks(board: Board, action: str = "go") -> bool:
 async def test_an_agents_never_counts_as_auto_until_a_person_accepts_that_very_spec(
     presser: GatewayClient, bench: Bench, acting: LiveEasel
 ) -> None:
-    stories, board = acting.instances[0].stories, Board(presser, new_session())
+    services, board = acting.instances[0].services, Board(presser, new_session())
     spec = spec_of(
         {
             "go": calls(bench.act, args={"v": 1}),
@@ -37,8 +37,8 @@ async def test_an_agents_never_counts_as_auto_until_a_person_accepts_that_very_s
             "patch": sets("/n", 1, confirm="never"),
         }
     )
-    await inside(acting, stories.canvases.create(AGENT, Draft(canvas_id=board.name, spec=spec)))
-    assert not (await board.whole())["accepted"]
+    await inside(acting, services.canvases.create(AGENT, Draft(canvas_id=board.name, spec=spec)))
+    assert not (await board.snapshot())["accepted"]
     assert await asks(board)
     assert not await asks(board, "read"), "what only reads needs nobody"
     assert (await board.press("patch"))["revision"] == 2, (
@@ -59,7 +59,7 @@ async def test_an_agents_never_counts_as_auto_until_a_person_accepts_that_very_s
 async def test_a_spec_that_the_agent_writes_anew_has_to_be_accepted_anew(
     presser: GatewayClient, bench: Bench, acting: LiveEasel
 ) -> None:
-    stories = acting.instances[0].stories
+    services = acting.instances[0].services
     board = await Board.made(presser, {"go": calls(bench.act)})
     assert not await asks(board), "a person wrote it"
     seen = await board.revision()
@@ -69,7 +69,7 @@ async def test_a_spec_that_the_agent_writes_anew_has_to_be_accepted_anew(
         "title": None,
         "expected_revision": None,
     }
-    await inside(acting, stories.canvases.patch(AGENT, board.name, **change))
+    await inside(acting, services.canvases.patch(AGENT, board.name, **change))
     assert await asks(board)
     assert (await refused(presser.call("canvas.accept", canvasId=board.name, revision=seen))).code == 409, (
         "that spec is no longer there"
@@ -78,7 +78,7 @@ async def test_a_spec_that_the_agent_writes_anew_has_to_be_accepted_anew(
     assert not await asks(board)
     await inside(
         acting,
-        stories.canvases.upsert(AGENT, Draft(canvas_id=board.name, spec=spec_of({"go": calls(bench.act)}))),
+        services.canvases.upsert(AGENT, Draft(canvas_id=board.name, spec=spec_of({"go": calls(bench.act)}))),
     )
     assert await asks(board)
 
@@ -94,21 +94,21 @@ async def test_what_an_agent_does_to_the_state_alone_needs_no_new_acceptance(
         "title": "Anew",
         "expected_revision": None,
     }
-    await inside(acting, acting.instances[0].stories.canvases.patch(AGENT, board.name, **change))
+    await inside(acting, acting.instances[0].services.canvases.patch(AGENT, board.name, **change))
     assert not await asks(board)
 
 
 @rule("RS-59")
 async def test_an_agents_spec_reaches_no_further_than_the_agent(acting: LiveEasel) -> None:
-    stories, name = acting.instances[0].stories, new_session()
+    services, name = acting.instances[0].services, new_session()
     spec = spec_of({"go": calls("nobody__Bash")})
     with pytest.raises(Forbidden):
-        await inside(acting, stories.canvases.create(AGENT, Draft(canvas_id=name, spec=spec)))
-    made = await inside(acting, stories.canvases.create(THE_OWNER, Draft(canvas_id=name, spec=spec)))
+        await inside(acting, services.canvases.create(AGENT, Draft(canvas_id=name, spec=spec)))
+    made = await inside(acting, services.canvases.create(THE_OWNER, Draft(canvas_id=name, spec=spec)))
     assert made.canvas.is_accepted, "a person may name what is not there yet"
     change = {"state_patch": None, "spec": spec, "title": None, "expected_revision": None}
     with pytest.raises(Forbidden):
-        await inside(acting, stories.canvases.patch(AGENT, name, **change))
+        await inside(acting, services.canvases.patch(AGENT, name, **change))
 
 
 @rule("RS-59")
@@ -118,7 +118,7 @@ async def test_what_a_person_writes_over_an_agents_spec_is_their_own(
     board = Board(presser, new_session())
     spec = spec_of({"go": calls(bench.act)})
     await inside(
-        acting, acting.instances[0].stories.canvases.create(AGENT, Draft(canvas_id=board.name, spec=spec))
+        acting, acting.instances[0].services.canvases.create(AGENT, Draft(canvas_id=board.name, spec=spec))
     )
     assert await asks(board)
     await board.patch("/n", 1)
@@ -138,7 +138,7 @@ async def test_who_saves_a_spec_accepts_no_page_that_an_agent_put_there_meanwhil
     board = await Board.made(presser, {"go": calls(bench.act)})
     assert not await asks(board)
     await inside(
-        acting, acting.instances[0].stories.canvases.upsert(AGENT, Draft(canvas_id=board.name, assets=PAGE))
+        acting, acting.instances[0].services.canvases.upsert(AGENT, Draft(canvas_id=board.name, assets=PAGE))
     )
     assert await asks(board)
     spec = spec_of({"go": calls(bench.act, title="Go")})
@@ -161,7 +161,7 @@ async def test_who_sends_an_agents_spec_as_it_is_stands_for_it_and_that_is_told(
 ) -> None:
     board, spec = Board(presser, new_session()), spec_of({"go": calls(bench.act)})
     await inside(
-        acting, acting.instances[0].stories.canvases.create(AGENT, Draft(canvas_id=board.name, spec=spec))
+        acting, acting.instances[0].services.canvases.create(AGENT, Draft(canvas_id=board.name, spec=spec))
     )
     answer = await presser.call(verb, canvasId=board.name, spec=spec)
     assert (answer["accepted"], answer["revision"]) == (True, 2)
@@ -172,12 +172,15 @@ async def test_who_sends_an_agents_spec_as_it_is_stands_for_it_and_that_is_told(
 async def test_an_agent_that_sends_the_very_same_spec_ends_no_acceptance_unless_it_takes_the_canvas_over(
     presser: GatewayClient, bench: Bench, acting: LiveEasel
 ) -> None:
-    library, board = acting.instances[0].stories.canvases, await Board.made(presser, {"go": calls(bench.act)})
-    same = Draft(canvas_id=board.name, spec=(await board.whole())["spec"])
+    library, board = (
+        acting.instances[0].services.canvases,
+        await Board.made(presser, {"go": calls(bench.act)}),
+    )
+    same = Draft(canvas_id=board.name, spec=(await board.snapshot())["spec"])
     before = await board.revision()
     for draft in (
         same,
-        replace(same, owner_session_key=(await board.whole())["descriptor"]["ownerSessionKey"]),
+        replace(same, owner_session_key=(await board.snapshot())["descriptor"]["ownerSessionKey"]),
     ):
         await inside(acting, library.upsert(AGENT, draft))
     change = {"state_patch": None, "spec": same.spec, "title": None, "expected_revision": None}
@@ -195,13 +198,13 @@ async def test_accepted_is_refused_where_what_is_sent_does_not_make_it_so(
     same = {"canvasId": board.name, "accepted": True}
     assert (await presser.call("canvas.upsert", **same))["accepted"], "it is so already"
     await inside(
-        acting, acting.instances[0].stories.canvases.upsert(AGENT, Draft(canvas_id=board.name, assets=PAGE))
+        acting, acting.instances[0].services.canvases.upsert(AGENT, Draft(canvas_id=board.name, assets=PAGE))
     )
-    before = await board.whole()
+    before = await board.snapshot()
     for more in ({}, {"spec": before["spec"]}, {"assets": {"assets/index.html": "mine"}}):
         problem = await refused(presser.call("canvas.upsert", **same, **more))
         assert (problem.code, "canvas.accept" in problem.error["message"]) == (400, True)
-    assert await board.whole() == before
+    assert await board.snapshot() == before
     assert (
         await presser.call("canvas.upsert", **same, spec=before["spec"], assets={"assets/index.html": "mine"})
     )["accepted"]

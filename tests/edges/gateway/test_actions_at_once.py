@@ -101,9 +101,9 @@ async def test_a_result_is_applied_to_the_state_as_it_is_when_the_tool_returns(
     )
     bench.gate.let_go(name, "late but welcome")
     assert (await press)["revision"] == 5
-    whole = await board.whole()
-    assert (whole["descriptor"]["title"], whole["state"]["n"]) == ("Anew", 2)
-    box = whole["state"]["box"]
+    snapshot = await board.snapshot()
+    assert (snapshot["descriptor"]["title"], snapshot["state"]["n"]) == ("Anew", 2)
+    box = snapshot["state"]["box"]
     assert (box["by"], box["new"], box["result"]["result"]) == ("button", [1], "late but welcome")
 
 
@@ -218,11 +218,11 @@ async def test_a_canvas_that_is_deleted_meanwhile_gets_nothing_nor_does_the_next
     await bench.gate.entered(name)
     await presser.call("canvas.delete", canvasId=board.name)
     again = await Board.made(presser, actions, name=board.name)
-    head = (await again.whole())["descriptor"]["lastSeq"]
+    head = (await again.snapshot())["descriptor"]["lastSeq"]
     bench.gate.let_go(name, "for another")
     assert (await refused(press)).details["eventId"].startswith("evt_")
-    whole = await again.whole()
-    assert (whole["state"], whole["revision"], whole["descriptor"]["lastSeq"]) == ({}, 1, head)
+    snapshot = await again.snapshot()
+    assert (snapshot["state"], snapshot["revision"], snapshot["descriptor"]["lastSeq"]) == ({}, 1, head)
     assert await again.records() == []
 
 

@@ -315,13 +315,15 @@ async def test_only_a_person_confirms_or_accepts(
 ) -> None:
     board = await Board.made(presser, {"go": calls(bench.act, confirm="always")})
     asked = await board.press("go")
-    who = replace(THE_OWNER, name="nobody", kind=kind)
-    stories, count = acting.instances[0].stories, len(bench.act.calls)
+    principal = replace(THE_OWNER, name="nobody", kind=kind)
+    services, count = acting.instances[0].services, len(bench.act.calls)
     for approve in (True, False):
         with pytest.raises(Forbidden):
-            await inside(acting, stories.actions.confirm(who, asked["confirmationId"], "x", approve=approve))
+            await inside(
+                acting, services.actions.confirm(principal, asked["confirmationId"], "x", approve=approve)
+            )
     with pytest.raises(Forbidden):
-        await inside(acting, stories.canvases.accept(who, board.name, 1))
+        await inside(acting, services.canvases.accept(principal, board.name, 1))
     assert len(bench.act.calls) == count
 
     async def is_audited() -> bool:
@@ -337,7 +339,7 @@ async def test_what_an_agent_presses_a_person_is_asked_for(
 ) -> None:
     board = await Board.made(presser, {"go": calls(bench.act, confirm="auto")})
     ask = ActionRequest(canvas_id=board.name, action_id="go", input={}, client_id="agent:main:main")
-    answer = await inside(acting, acting.instances[0].stories.actions.execute(AGENT, ask))
+    answer = await inside(acting, acting.instances[0].services.actions.execute(AGENT, ask))
     [waiting] = await board.asked()
     assert (waiting["confirmationId"], waiting["actor"]["kind"]) == (answer.event_id, "agent")
     assert (await board.confirm(waiting))["status"] == "completed"

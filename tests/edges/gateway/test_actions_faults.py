@@ -65,8 +65,8 @@ class Forgetful:
         seen: list[str] = []
         user_id, canvas_id, decide = args
 
-        def watched(whole: Any) -> Any:
-            change = decide(whole)
+        def watched(snapshot: Any) -> Any:
+            change = decide(snapshot)
             seen[:] = [] if change is None else [event.type for event in change.events]
             return change
 
@@ -108,7 +108,7 @@ async def until_over(board: Board, count: int = 1) -> list[dict[str, Any]]:
 async def test_an_end_whose_answer_was_lost_is_answered_as_it_was_stored(
     hand: GatewayClient, bench: Bench, quick: LiveEasel, forgetful: Forgetful, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = quick.instances[0].stories.actions._steps
+    steps = quick.instances[0].services.actions._steps
     monkeypatch.setattr(
         steps, "_limits", replace(steps._limits, lease_seconds=60.0)
     )  # however slow the first try is, there is a second
@@ -159,7 +159,7 @@ async def test_an_instance_that_is_late_to_renew_does_not_give_up_what_it_runs(
     await asyncio.to_thread(
         quick.sql, f"update canvas_actions set lease_until = {past} where status = 'running'"
     )
-    await asyncio.to_thread(quick.do, quick.instances[0].stories.actions.once())
+    await asyncio.to_thread(quick.do, quick.instances[0].services.actions.once())
     assert [one["status"] for one in await board.records()] == ["running"]
     bench.gate.let_go(name, "awake")
     assert (await press)["result"] == "awake"
@@ -373,7 +373,7 @@ async def test_an_instance_that_stops_without_its_database_does_not_hang_and_ano
     ) as again:
         again.sql("update canvas_actions set lease_until = clock_timestamp()")  # as if that time were over
         async with GatewayClient.connected(again.base_url, again.token) as client:
-            await asyncio.to_thread(again.do, again.instances[0].stories.actions.once())
+            await asyncio.to_thread(again.do, again.instances[0].services.actions.once())
             [record] = await until_over(Board(client, board.name))
             assert (record["status"], INTERRUPTED in record["error"]["message"]) == ("failed", True)
             assert await Board(client, board.name).state() == {}

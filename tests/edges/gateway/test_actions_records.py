@@ -96,15 +96,15 @@ async def test_another_users_canvas_is_not_found_and_neither_is_what_waits_there
     board = await Board.made(presser, {"go": calls(bench.act, confirm="always"), "patch": sets("/n", 1)})
     asked = await board.press("go", requestId="r")
     stranger = replace(THE_OWNER, user_id=UserId("stranger"), name="stranger")
-    stories = acting.instances[0].stories
+    services = acting.instances[0].services
     ask = ActionRequest(canvas_id=board.name, action_id="patch", input={}, client_id="x", request_id="r")
     for attempt in (
-        stories.actions.execute(stranger, ask),
-        stories.actions.confirm(stranger, asked["confirmationId"], "x", approve=True),
-        stories.actions.confirm(stranger, asked["confirmationId"], "x", approve=False),
-        stories.actions.waiting(stranger, board.name),
-        stories.actions.records(stranger, board.name, before=None, limit=10),
-        stories.canvases.accept(stranger, board.name, 1),
+        services.actions.execute(stranger, ask),
+        services.actions.confirm(stranger, asked["confirmationId"], "x", approve=True),
+        services.actions.confirm(stranger, asked["confirmationId"], "x", approve=False),
+        services.actions.waiting(stranger, board.name),
+        services.actions.records(stranger, board.name, before=None, limit=10),
+        services.canvases.accept(stranger, board.name, 1),
     ):
         with pytest.raises(NotFound):
             await asyncio.to_thread(acting.do, attempt)

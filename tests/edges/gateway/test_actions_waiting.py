@@ -35,10 +35,12 @@ async def test_twenty_wait_and_the_next_is_told_to_come_back(
     actions = {"asks": calls(bench.act, confirm="always"), "goes": calls(bench.act)}
     board, other = await Board.made(presser, actions), await Board.made(presser, actions)
     asked = [await board.press("asks", requestId=f"r{n}") for n in range(MOST)]
-    head = (await board.whole())["descriptor"]["lastSeq"]
+    head = (await board.snapshot())["descriptor"]["lastSeq"]
     problem = await refused(board.press("asks"))
     assert (problem.code, problem.error["retryable"], problem.details["limit"]) == (429, True, MOST)
-    assert (await board.whole())["descriptor"]["lastSeq"] == head, "nobody is told of what was not even asked"
+    assert (await board.snapshot())["descriptor"]["lastSeq"] == head, (
+        "nobody is told of what was not even asked"
+    )
     assert len(await board.asked()) == len(await board.records()) == MOST
     assert (await board.press("asks", requestId="r0"))["confirmationId"] == asked[0]["confirmationId"], (
         "the same press again is no other"
@@ -75,7 +77,7 @@ async def test_of_many_at_once_exactly_as_many_wait_as_may(
     board = await Board.made(presser, {"asks": calls(bench.act, confirm="always")})
 
     async def flood() -> list[Any]:
-        press = acting.instances[0].stories.actions.execute
+        press = acting.instances[0].services.actions.execute
         ask = ActionRequest(canvas_id=board.name, action_id="asks", input={}, client_id="page")
         return await asyncio.gather(*(press(THE_OWNER, ask) for _ in range(3 * MOST)), return_exceptions=True)
 

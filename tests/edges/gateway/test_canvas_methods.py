@@ -198,9 +198,9 @@ async def test_fifty_patches_at_once_leave_fifty_keys_and_fifty_revisions(
         ]
         answers = await asyncio.gather(*patches)
         assert sorted(answer["revision"] for answer in answers) == list(range(2, 52))
-        whole = await one.call("canvas.get", canvasId=canvas)
-    assert whole["state"] == {"n": 0, **{f"k{n}": n for n in range(50)}}
-    assert (whole["revision"], whole["descriptor"]["lastSeq"]) == (51, 51)
+        snapshot = await one.call("canvas.get", canvasId=canvas)
+    assert snapshot["state"] == {"n": 0, **{f"k{n}": n for n in range(50)}}
+    assert (snapshot["revision"], snapshot["descriptor"]["lastSeq"]) == (51, 51)
 
 
 @rule("CV-44", "CV-45")
@@ -210,11 +210,11 @@ async def test_32_writers_with_compare_and_swap_leave_the_fold_of_what_was_accep
 ) -> None:
     accepted: dict[int, str] = {}
 
-    async def write(client: GatewayClient, who: int) -> None:
+    async def write(client: GatewayClient, principal: int) -> None:
         for turn in range(2):
             while True:
                 now = await client.call("canvas.get", canvasId=canvas)
-                at, key = now["revision"], f"w{who}t{turn}"
+                at, key = now["revision"], f"w{principal}t{turn}"
                 patch = [add(key, at + 1), {"op": "replace", "path": "/n", "value": now["state"]["n"] + 1}]
                 params = {"canvasId": canvas, "statePatch": patch, "expectedRevision": at}
                 conflict = await client.refusal("canvas.patch", params)
@@ -227,11 +227,11 @@ async def test_32_writers_with_compare_and_swap_leave_the_fold_of_what_was_accep
                 break
 
     async with GatewayClient.connected(easel.base_url, easel.token, new_session()) as client:
-        await asyncio.gather(*(write(client, who) for who in range(32)))
-        whole = await client.call("canvas.get", canvasId=canvas)
+        await asyncio.gather(*(write(client, principal) for principal in range(32)))
+        snapshot = await client.call("canvas.get", canvasId=canvas)
     assert sorted(accepted) == list(range(2, 66)), "without a gap"
-    assert whole["revision"] == 65
-    assert whole["state"] == {"n": 64, **{key: revision for revision, key in accepted.items()}}
+    assert snapshot["revision"] == 65
+    assert snapshot["state"] == {"n": 64, **{key: revision for revision, key in accepted.items()}}
 
 
 @rule("CV-45")
@@ -376,8 +376,8 @@ async def test_a_state_grows_up_to_its_limit_and_not_beyond(client: GatewayClien
     assert (
         await refused(client.call("canvas.patch", canvasId=canvas, statePatch=[add("c", text)]))
     ).code == 413
-    whole = await client.call("canvas.get", canvasId=canvas)
-    assert (set(whole["state"]), whole["revision"]) == ({"n", "a", "b"}, 3)
+    snapshot = await client.call("canvas.get", canvasId=canvas)
+    assert (set(snapshot["state"]), snapshot["revision"]) == ({"n", "a", "b"}, 3)
 
 
 # --- whose ----------------------------------------------------------------------------------------------------------------

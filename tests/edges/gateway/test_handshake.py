@@ -46,7 +46,7 @@ async def test_hello_says_what_is_there_and_nothing_else(small_easel: LiveEasel)
 @pytest.mark.parametrize("by", ["header", "link", "cookie", "connect"])
 async def test_one_signs_in_by_any_of_four_ways(small_easel: LiveEasel, by: str) -> None:
     token = small_easel.token
-    cookie = small_easel.instances[0].stories.sign_in.new_cookie(2_000_000_000)
+    cookie = small_easel.instances[0].services.sign_in.new_cookie(2_000_000_000)
     opened = {
         "header": GatewayClient.open(small_easel.base_url, token),
         "link": GatewayClient.open(small_easel.base_url, None, query=f"?token={token}"),

@@ -463,7 +463,7 @@ async def test_a_node_that_comes_back_elsewhere_leaves_its_older_connection(apar
 async def test_a_call_that_meets_the_node_in_a_new_place_finds_it_there(apart: LiveEasel) -> None:
     """What was known of it a moment ago is old: it was asked nothing by the old way, so it can be asked by the new one."""
     name = new_session()
-    nodes: Any = apart.instances[1].stories.nodes
+    nodes: Any = apart.instances[1].services.nodes
     async with NodePeer.connected(apart, name):
         await eventually(lambda: _knows(apart, 1, f"{name}__Echo"))
         old = nodes._known.copy()
@@ -487,7 +487,7 @@ async def test_the_nodes_of_an_instance_that_died_run_out_with_their_calls(
     with Live(
         tmp_path_factory.mktemp("easel"), module_database_url, edges=2, with_worker=False, settings=settings
     ) as live:
-        dead: Any = live.instances[0].stories.nodes
+        dead: Any = live.instances[0].services.nodes
         async with NodePeer.connected(live, name) as node:
             await eventually(lambda: _knows(live, 1, f"{name}__Echo"))
             call = using(live, f"{name}__Echo", at=1)
@@ -519,8 +519,8 @@ async def test_without_the_bell_a_poll_does_it(
         settings={"poll_seconds": 0.2},
     ) as live:
         for instance in live.instances:
-            bell: Any = instance.opened.bell
-            bell.ring = lambda _: None
+            notifier: Any = instance.opened.notifier
+            notifier.notify = lambda _: None
         async with NodePeer.connected(live, name) as node:
             await eventually(lambda: _knows(live, 1, f"{name}__Echo"))
             call = using(live, f"{name}__Echo", {"n": 1}, at=1)

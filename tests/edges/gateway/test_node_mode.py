@@ -57,7 +57,7 @@ def token_for(easel: LiveEasel, kind: str, **given: Any) -> tuple[str, str]:
     """A new token's id, and the token."""
     instance = easel.instances[0]
     made, secret = easel.do(
-        Tokens(instance.opened.tokens, instance.stories.audit).create("owner", kind, **given)
+        Tokens(instance.opened.tokens, instance.services.audit).create("owner", kind, **given)
     )
     return made.token_id, secret
 
@@ -406,7 +406,7 @@ async def test_a_revoked_token_ends_its_connections_and_no_others(small: LiveEas
     ):
         call = using(small, "one__Echo")
         await node.invoked()
-        small.do(Tokens(instance.opened.tokens, instance.stories.audit).revoke(revoked_id))
+        small.do(Tokens(instance.opened.tokens, instance.services.audit).revoke(revoked_id))
         assert await node.client.closed() == (1008, "Signed out.")
         with pytest.raises(Exception, match="went away"):
             await call
@@ -424,7 +424,7 @@ async def test_a_persons_connection_ends_with_their_token_too(small: LiveEasel) 
     instance = small.instances[0]
     async with GatewayClient.connected(small.base_url, secret) as client:
         await client.call("tools.list")
-        small.do(Tokens(instance.opened.tokens, instance.stories.audit).revoke(token_id))
+        small.do(Tokens(instance.opened.tokens, instance.services.audit).revoke(token_id))
         assert await client.closed() == (1008, "Signed out.")
 
 
@@ -469,7 +469,7 @@ async def test_a_client_and_a_node_of_one_name_do_not_disturb_each_other(small: 
 async def test_two_users_nodes_of_one_name_never_meet(easel: LiveEasel) -> None:
     name, instance = new_session(), easel.instances[0]
     easel.sql(f"insert into users (user_id, name) values ('u-{name}', 'u-{name}')")
-    _, secret = easel.do(Tokens(instance.opened.tokens, instance.stories.audit).create(f"u-{name}", "user"))
+    _, secret = easel.do(Tokens(instance.opened.tokens, instance.services.audit).create(f"u-{name}", "user"))
     async with (
         NodePeer.connected(easel, name) as mine,
         NodePeer.connected(easel, name, token=secret, tools=[a_tool("Theirs")]) as theirs,

@@ -40,7 +40,7 @@ def token_for(easel: LiveEasel, kind: str) -> tuple[str, str]:
 
 
 def desk(easel: LiveEasel) -> Tokens:
-    return Tokens(easel.instances[0].opened.tokens, easel.instances[0].stories.audit)
+    return Tokens(easel.instances[0].opened.tokens, easel.instances[0].services.audit)
 
 
 def asking(easel: LiveEasel, secret: str) -> httpx2.Client:

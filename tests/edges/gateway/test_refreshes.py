@@ -37,14 +37,14 @@ async def test_a_job_that_cannot_begin_is_told_to_whoever_comes_later_until_the_
     while (told := await presser.event()).event != "canvas.refresh.failed":
         pass
     assert told.payload["failures"] == 1
-    [job] = (await board.whole())["failing"]
+    [job] = (await board.snapshot())["failing"]
     assert (job["refreshId"], job["actionId"], job["error"]["name"]) == ("poll", "look", "UNAVAILABLE")
     assert "laptop__Read" in job["error"]["message"]
     assert job["failures"] >= 1, "it may have been tried again since"
     assert 0 <= job["retryInMs"] <= EVERY_MS * 2 ** job["failures"] * 1.1
     assert await board.records() == [], "it did not even begin"
     await board.rewrite(looks)
-    assert "failing" not in await board.whole()
+    assert "failing" not in await board.snapshot()
 
 
 @rule("RS-45")
@@ -55,9 +55,9 @@ async def test_keys_that_the_reason_quotes_are_hidden_there_too(
     board = await polling(presser, {"look": calls(name)})
 
     async def has_failed() -> bool:
-        return "failing" in await board.whole()
+        return "failing" in await board.snapshot()
 
     await eventually(has_failed)
-    [job] = (await board.whole())["failing"]
+    [job] = (await board.snapshot())["failing"]
     assert acting.token not in job["error"]["message"]
     assert "hidden" in job["error"]["message"] or "redacted" in job["error"]["message"]

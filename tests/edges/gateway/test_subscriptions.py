@@ -53,15 +53,15 @@ async def test_get_and_then_subscribe_from_there_misses_nothing(
 
     async with GatewayClient.connected(easel.base_url, easel.token, new_session()) as reader:
         writing = asyncio.create_task(write())
-        whole = await reader.call("canvas.get", canvasId=canvas)
-        await reader.call("canvas.subscribe", canvasId=canvas, afterSeq=whole["descriptor"]["lastSeq"])
-        revision = whole["revision"]
+        snapshot = await reader.call("canvas.get", canvasId=canvas)
+        await reader.call("canvas.subscribe", canvasId=canvas, afterSeq=snapshot["descriptor"]["lastSeq"])
+        revision = snapshot["revision"]
         while revision < 31:
             heard = await reader.event()
             assert heard.payload["revision"] == revision + 1, "it builds on what was read"
             revision += 1
         await writing
-        assert len(whole["state"]) == whole["revision"], "state and revision were read together"
+        assert len(snapshot["state"]) == snapshot["revision"], "state and revision were read together"
 
 
 @rule("CV-01", "RS-07")
@@ -210,7 +210,7 @@ async def test_one_connection_watches_so_many_canvases_and_no_more(small_easel: 
 
 
 async def test_a_connection_that_goes_leaves_no_subscription_behind(small_easel: LiveEasel) -> None:
-    tails = small_easel.instances[0].stories.canvas_tails
+    tails = small_easel.instances[0].services.canvas_tails
     async with GatewayClient.connected(small_easel.base_url, small_easel.token, new_session()) as client:
         name = new_session()
         await client.call("canvas.create", canvasId=name)
@@ -253,8 +253,8 @@ async def test_open_adds_a_view_close_removes_it_and_each_is_told(
         opened["viewId"]
     ]
     assert [event.payload["status"] for event in await client.events(3)] == ["opened", "closed", "closed"]
-    whole = await client.call("canvas.get", canvasId=canvas)
-    assert (whole["views"], whole["revision"]) == ([], 1), "who looks at a canvas does not change it"
+    snapshot = await client.call("canvas.get", canvasId=canvas)
+    assert (snapshot["views"], snapshot["revision"]) == ([], 1), "who looks at a canvas does not change it"
 
 
 @rule("CV-35")

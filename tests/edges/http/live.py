@@ -88,7 +88,7 @@ class Instance:
     """One HTTP edge: where it listens, and the stories and the store behind it."""
 
     base_url: str
-    stories: Services
+    services: Services
     opened: assembly.Database
     ground: assembly.Resources
     tools: ToolRegistry
@@ -154,19 +154,19 @@ class LiveEasel:
             for _ in range(self.edges):
                 ground = await stack.enter_async_context(assembly.open_resources(settings))
                 tools = assembly.toolbox(ground, self.tools)
-                stories = assembly.host(ground, tools)
+                services = assembly.host(ground, tools)
                 server = await stack.enter_async_context(
-                    assembly.serving(settings, stories, listen_on("127.0.0.1", 0))
+                    assembly.serving(settings, services, listen_on("127.0.0.1", 0))
                 )
                 host, port = server.address
                 self.instances.append(
-                    Instance(f"http://{host}:{port}", stories, ground.database, ground, tools)
+                    Instance(f"http://{host}:{port}", services, ground.database, ground, tools)
                 )
             if self.database_url:
                 for one in self.instances:
-                    bell: Any = one.opened.bell
+                    notifier: Any = one.opened.notifier
                     await (
-                        bell.connected.wait()
+                        notifier.connected.wait()
                     )  # what is rung before that is lost, and costs whoever waits for it a poll
             self._is_up.set_result(None)
             if self.with_worker:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from easel.core.principal import Principal
 
 
-async def break_down(self: RunQueue, who: Principal, run_id: str) -> Never:
+async def break_down(self: RunQueue, principal: Principal, run_id: str) -> Never:
     raise RuntimeError(f"no luck with {run_id}")
 
 

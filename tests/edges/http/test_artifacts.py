@@ -419,7 +419,7 @@ def test_what_the_reader_has_is_not_sent_again(small_easel: LiveEasel) -> None:
 
 def test_the_head_alone(small_easel: LiveEasel) -> None:
     uri = made(small_easel, PNG)
-    head, whole = small_easel.ask("HEAD", uri), small_easel.get(uri)
+    head, snapshot = small_easel.ask("HEAD", uri), small_easel.get(uri)
     assert (head.status_code, head.content) == (200, b"")
     for name in (
         "content-length",
@@ -429,7 +429,7 @@ def test_the_head_alone(small_easel: LiveEasel) -> None:
         "content-security-policy",
         "content-disposition",
     ):
-        assert head.headers[name] == whole.headers[name]
+        assert head.headers[name] == snapshot.headers[name]
     assert small_easel.ask("HEAD", uri, headers={"range": "bytes=0-0"}).headers["content-length"] == str(
         len(PNG)
     )
@@ -468,7 +468,7 @@ def test_anothers_artifact_answers_as_one_that_never_was(easel: LiveEasel) -> No
         "insert into artifacts (user_id, artifact_id, size, media_type, blob_key, is_stored) "
         f"values ('eve', '{foreign}', 6, 'text/plain', '{key}', {'true' if easel.database_url else 1})"
     )
-    easel.do(easel.instances[0].stories.artifacts._blobs.put(key, b"secret"))
+    easel.do(easel.instances[0].services.artifacts._blobs.put(key, b"secret"))
     answers = [easel.get(f"/api/artifacts/{name}") for name in (foreign, unknown)]
     assert [answer.status_code for answer in answers] == [404, 404]
     assert answers[0].text.replace(foreign, "ID") == answers[1].text.replace(unknown, "ID")
@@ -566,9 +566,9 @@ def test_damage_is_said_in_so_many_words_where_it_is_seen_in_time(
 @pytest.mark.parametrize(
     "change",
     [
-        lambda whole: whole[:-1] + b"\x00",
-        lambda whole: whole[: CHUNK + 1],
-        lambda whole: whole + bytes(CHUNK),
+        lambda snapshot: snapshot[:-1] + b"\x00",
+        lambda snapshot: snapshot[: CHUNK + 1],
+        lambda snapshot: snapshot + bytes(CHUNK),
     ],
 )
 def test_damage_further_back_breaks_off_the_connection(

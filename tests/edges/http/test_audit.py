@@ -79,10 +79,10 @@ class ModelThatBreaks(ScriptedModel):
             yield part
 
 
-async def get_or_break(self: RunQueue, who: Principal, run_id: str, get: Any = RunQueue.get) -> Run:
+async def get_or_break(self: RunQueue, principal: Principal, run_id: str, get: Any = RunQueue.get) -> Run:
     if run_id == BROKEN_RUN:
         deep_inside()
-    return await get(self, who, run_id)
+    return await get(self, principal, run_id)
 
 
 @pytest.fixture(scope="module")
@@ -488,7 +488,7 @@ def test_a_lost_database_leaks_nothing_and_is_told_to_operators_when_it_is_back(
         assert record["storage_class"] == "ops"
         assert record["details"]["exception"]
         assert latest(easel, "sign_in.succeeded")["details"]["by"] == "link"
-        assert easel.do(whole(easel)), "what was told late is part of the one chain"
+        assert easel.do(snapshot(easel)), "what was told late is part of the one chain"
 
 
 def check_unreachable(text: str, what: str) -> None:
@@ -497,6 +497,6 @@ def check_unreachable(text: str, what: str) -> None:
         assert word not in text, f"{what}: {text}"
 
 
-async def whole(easel: LiveEasel) -> bool:
+async def snapshot(easel: LiveEasel) -> bool:
     steps = [reached async for reached in verify(easel.instances[0].opened.audit)]
     return steps[-1].is_end

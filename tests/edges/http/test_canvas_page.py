@@ -226,7 +226,7 @@ def test_an_answer_that_broke_is_held_in_too(small_easel: LiveEasel, monkeypatch
     async def break_down(*_: object) -> None:
         raise RuntimeError("broken on purpose")
 
-    monkeypatch.setattr(type(small_easel.instances[0].stories.assets), "read", break_down)
+    monkeypatch.setattr(type(small_easel.instances[0].services.assets), "read", break_down)
     with small_easel.stranger() as http:
         answer = http.get(f"{view}assets/a.svg")
     check_held_in(answer, 500, "application/json")
@@ -386,7 +386,7 @@ def test_a_token_that_is_forged_changed_or_over_opens_nothing(
     small_easel: LiveEasel, stranger: httpx2.Client
 ) -> None:
     name = canvas(small_easel)
-    pages = small_easel.instances[0].stories.pages
+    pages = small_easel.instances[0].services.pages
     began = time.time()
     token, until = pages.new_token(THE_OWNER, name, began)
     assert stranger.get(f"/canvas-view/{token}/assets/index.js").status_code == 200

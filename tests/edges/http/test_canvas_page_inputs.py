@@ -96,8 +96,8 @@ def test_of_two_who_saw_the_same_one_writes_and_the_other_is_told(easel: LiveEas
     refused = [one.json()["error"] for one in answers if one.status_code == 409]
     assert (len(done), len(refused)) == (1, 7)
     assert {one["name"] for one in refused} == {"INPUT_CONFLICT"}
-    whole = call(easel, "canvas.get", canvasId=canvas).json()
-    assert (whole["state"]["version"], whole["revision"]) == (done[0]["state"]["version"], 2)
+    snapshot = call(easel, "canvas.get", canvasId=canvas).json()
+    assert (snapshot["state"]["version"], snapshot["revision"]) == (done[0]["state"]["version"], 2)
 
 
 def test_entries_at_different_places_all_survive(easel: LiveEasel, canvas: str) -> None:
@@ -111,9 +111,9 @@ def test_entries_at_different_places_all_survive(easel: LiveEasel, canvas: str) 
             )
         )
     assert {one.status_code for one in answers} == {200}
-    whole = call(easel, "canvas.get", canvasId=canvas).json()
-    assert whole["state"]["fields"] == {f"f{n}": n for n in range(24)}
-    assert whole["revision"] == 25
+    snapshot = call(easel, "canvas.get", canvasId=canvas).json()
+    assert snapshot["state"]["fields"] == {f"f{n}": n for n in range(24)}
+    assert snapshot["revision"] == 25
 
 
 def test_an_entry_is_held_to_the_revision_and_to_the_size_of_the_state(easel: LiveEasel, canvas: str) -> None:

@@ -136,9 +136,9 @@ def test_a_stopping_instance_is_not_ready_and_ends_its_streams_in_order(
         ):
             lines = in_time(stream.iter_lines())
             assert any(line == "event: message.delta" for line in lines), "this very reader is there"
-            easel.instances[0].stories.readiness.is_stopping = True
+            easel.instances[0].services.readiness.is_stopping = True
             assert easel.get("/readyz").status_code == 503
-            easel.do(easel.instances[0].stories.tails.close())
+            easel.do(easel.instances[0].services.tails.close())
             rest = list(lines)
         assert "event: done" not in rest
         assert "retry: 1000" in rest

@@ -122,8 +122,8 @@ async def test_cut_at_any_byte_and_resumed_it_is_the_log(two_edges: LiveEasel) -
     )
     log = two_edges.events(run_id)
     with Proxy.before(two_edges.base_url) as proxy:
-        whole = 900 + len(two_edges.stream(run_id).content)  # its head and its chunks too
-        proxy.cut_in_turn(cuts := range(0, whole, 5))
+        snapshot = 900 + len(two_edges.stream(run_id).content)  # its head and its chunks too
+        proxy.cut_in_turn(cuts := range(0, snapshot, 5))
         room = asyncio.Semaphore(AT_ONCE * 2)
 
         async def follow() -> None:

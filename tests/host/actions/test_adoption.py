@@ -176,7 +176,7 @@ async def begun(bench: Bench, action_id: str) -> Execution:
     )
     began = CanvasEvents(one.canvas_id, agent_id=OWNER, event_id=one.event_id).action("started", 1, one.named)
 
-    def begin(whole: CanvasSnapshot) -> Change:
+    def begin(snapshot: CanvasSnapshot) -> Change:
         return Change(events=[began], is_mutation=False, transition=Transition(one))
 
     await bench.database.canvases.change(OWNER, one.canvas_id, begin)
@@ -240,9 +240,9 @@ async def test_an_answer_is_not_put_where_nobody_has_agreed_to(
     await stage.actions.stop()
     with pytest.raises(ActionFailed, match="Its run goes on"):
         await press
-    moved = {"version": 1, "actions": {"ask": {**SPEC["actions"]["ask"], "saveAs": "elsewhere"}}}
+    offloaded = {"version": 1, "actions": {"ask": {**SPEC["actions"]["ask"], "saveAs": "elsewhere"}}}
     await other.library.patch(
-        THE_OWNER, "c", spec=moved, state_patch=None, title=None, expected_revision=None
+        THE_OWNER, "c", spec=offloaded, state_patch=None, title=None, expected_revision=None
     )
     bench.clock.ahead += LEASE_SECONDS + 1
     await other.actions.once()

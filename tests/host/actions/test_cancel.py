@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from easel.core.canvas.execution import ExecutionStatus
-from easel.core.principal import THE_OWNER, PrincipalKind, Principal
+from easel.core.principal import THE_OWNER, Principal, PrincipalKind
 from easel.core.run.status import Status as RunStatus
 from easel.errors import Cancelled, ConfirmationOver, Forbidden, NotFound, NotRunning
 from easel.host.actions.request import ActionRequest
@@ -58,8 +58,8 @@ async def started(stage: Stage, talker: Talker, **how: Any) -> tuple[asyncio.Tas
     return press, event["eventId"]
 
 
-async def cancel(stage: Stage, event_id: str, who: Principal = THE_OWNER, canvas_id: str = "c") -> Any:
-    return await stage.actions.cancel(who, canvas_id, event_id, "test")
+async def cancel(stage: Stage, event_id: str, principal: Principal = THE_OWNER, canvas_id: str = "c") -> Any:
+    return await stage.actions.cancel(principal, canvas_id, event_id, "test")
 
 
 async def ends(stage: Stage) -> list[str]:
@@ -236,7 +236,9 @@ async def test_an_agent_stops_nothing_that_it_could_not_have_pressed(stage: Stag
         with pytest.raises(Forbidden):
             await cancel(stage, event_id, Principal(OWNER, "agent", kind=kind))
     assert not press.done()
-    assert (await cancel(stage, event_id, Principal(OWNER, "ci", kind=PrincipalKind.SERVICE))).status is ExecutionStatus.FAILED
+    assert (
+        await cancel(stage, event_id, Principal(OWNER, "ci", kind=PrincipalKind.SERVICE))
+    ).status is ExecutionStatus.FAILED
     with pytest.raises(Cancelled, match="ci stopped it"):
         await press
 
@@ -245,14 +247,14 @@ async def test_an_agent_stops_nothing_that_it_could_not_have_pressed(stage: Stag
 async def test_only_an_execution_of_the_own_canvas_is_found(stage: Stage, talker: Talker) -> None:
     press, event_id = await started(stage, talker)
     await stage.create(SPEC, canvas_id="d")
-    for who, canvas_id, named in (
+    for principal, canvas_id, named in (
         (Principal(UserId("ann"), "Ann"), "c", event_id),
         (THE_OWNER, "d", event_id),
         (THE_OWNER, "c", "evt_" + "0" * 26),
         (THE_OWNER, "c", "../x"),
     ):
         with pytest.raises(NotFound):
-            await cancel(stage, named, who, canvas_id)
+            await cancel(stage, named, principal, canvas_id)
     assert not press.done()
 
 
@@ -271,10 +273,15 @@ async def test_what_waits_for_a_person_is_refused_by_them(stage: Stage) -> None:
 
 @rule("CV-22", "RS-59")
 async def test_a_program_withdraws_its_own_question_and_cannot_confirm_it(stage: Stage) -> None:
-    asked = await stage.actions.execute(CI, ActionRequest(canvas_id="c", action_id="ask", input={}, client_id="test"))
-    for who in (Principal(OWNER, "cd", kind=PrincipalKind.SERVICE), Principal(OWNER, "ci", kind=PrincipalKind.AGENT)):
+    asked = await stage.actions.execute(
+        CI, ActionRequest(canvas_id="c", action_id="ask", input={}, client_id="test")
+    )
+    for principal in (
+        Principal(OWNER, "cd", kind=PrincipalKind.SERVICE),
+        Principal(OWNER, "ci", kind=PrincipalKind.AGENT),
+    ):
         with pytest.raises(Forbidden):
-            await cancel(stage, asked.event_id, who)
+            await cancel(stage, asked.event_id, principal)
     with pytest.raises(Forbidden):
         await stage.actions.confirm(CI, asked.event_id, "test", approve=True)
     assert (await cancel(stage, asked.event_id, CI)).status is ExecutionStatus.REFUSED
@@ -320,7 +327,9 @@ async def test_a_question_whose_time_is_over_is_over_for_everybody_who_asks(
         if look == "cancel":
             with pytest.raises(NotRunning, match="it is refused"):
                 await cancel(stage, asked.event_id, canvas_id=name)
-        assert (await stage.press("ask", canvas_id=name, request_id="r")).status is ExecutionStatus.REFUSED, look
+        assert (await stage.press("ask", canvas_id=name, request_id="r")).status is ExecutionStatus.REFUSED, (
+            look
+        )
         events = [event.type for event in await bench.database.canvases.events_after(f"owner/{name}", 1, 100)]
         assert events == ["canvas.action.asked", "canvas.action.refused"]
     assert await stage.actions.once() == 0, "it is told once"

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from easel.core.canvas.refresh import MAX_BACKOFF_MS, next_delay
-from easel.core.principal import THE_OWNER, PrincipalKind, Principal
+from easel.core.principal import THE_OWNER, Principal, PrincipalKind
 from easel.errors import BadInput
 from easel.host.canvases.views import NO_CONNECTION
 from tests.host.actions.refresh_jobs import (
@@ -272,7 +272,7 @@ async def test_an_agent_s_refresh_of_what_is_not_read_only_waits_for_a_person(
 
     stage = Stage(bench, TestTool("touch", touch))
     await stage.create(
-        polling({"kind": "tool.call", "tool": "touch", "confirm": "never"}, tools=("touch",)), who=AGENT
+        polling({"kind": "tool.call", "tool": "touch", "confirm": "never"}, tools=("touch",)), principal=AGENT
     )
     clock.ahead += 60
     await fired(stage)

@@ -150,7 +150,7 @@ async def test_a_job_that_breaks_us_is_tried_more_rarely_and_does_not_end(
 
     clock.ahead += 60
     with monkeypatch.context() as broken:
-        broken.setattr(stage.actions, "press", bug)
+        broken.setattr(stage.actions, "execute", bug)
         assert await fired(stage) == 1
     clock.ahead += 119
     assert await fired(stage) == 0

@@ -17,7 +17,7 @@ from easel.host.auth import sign_in as sign_in_module
 from easel.host.auth.revoked_sign_ins import RevokedSignIns
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.auth.tokens import Tokens
-from easel.stores.sqlite.bell import LocalNotifier
+from easel.stores.sqlite.notifier import LocalNotifier
 from tests.host.runs.workers import PATIENCE_SECONDS, soon
 from tests.requirements import case
 
@@ -31,15 +31,17 @@ NOW = 1_800_000_000.0
 TOKEN = "the right token"
 
 
-def an_instance(bench: Bench, bell: LocalNotifier | None = None) -> SignIn:
+def an_instance(bench: Bench, notifier: LocalNotifier | None = None) -> SignIn:
     """With its own bell it hears of nobody else, as when a ring is lost."""
-    sign_outs = RevokedSignIns(bench.database.sign_ins, bell or LocalNotifier(), keep_seconds=COOKIE_SECONDS)
+    sign_outs = RevokedSignIns(
+        bench.database.sign_ins, notifier or LocalNotifier(), keep_seconds=COOKIE_SECONDS
+    )
     return SignIn(TOKEN, bench.database.tokens, sign_outs)
 
 
 @pytest.fixture
 def door(bench: Bench) -> SignIn:
-    return an_instance(bench, bench.database.bell)
+    return an_instance(bench, bench.database.notifier)
 
 
 @pytest.fixture
@@ -57,9 +59,9 @@ def looks(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 async def let_in(door: SignIn, cookie: str) -> Principal:
-    who = await door.by_cookie(cookie, NOW)
-    assert who is not None
-    return who
+    principal = await door.by_cookie(cookie, NOW)
+    assert principal is not None
+    return principal
 
 
 @case("O9")
@@ -75,7 +77,7 @@ async def test_a_cookie_that_was_given_back_opens_nothing_and_another_browser_s_
 
 @case("O9")
 async def test_another_instance_hears_of_it_by_the_bell(bench: Bench, looks: list[list[str]]) -> None:
-    here, there = (an_instance(bench, bench.database.bell) for _ in range(2))
+    here, there = (an_instance(bench, bench.database.notifier) for _ in range(2))
     cookie = here.new_cookie(NOW)
     await let_in(there, cookie)
     looks.clear()
@@ -129,8 +131,8 @@ async def test_what_is_open_by_a_cookie_ends_with_it_and_nothing_else_does(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, is_heard: bool
 ) -> None:
     monkeypatch.setattr(sign_in_module, "RECHECK_SECONDS", 0.01)
-    bell = bench.database.bell if is_heard else None
-    here, there = (an_instance(bench, bell) for _ in range(2))
+    notifier = bench.database.notifier if is_heard else None
+    here, there = (an_instance(bench, notifier) for _ in range(2))
     cookie, other = here.new_cookie(NOW), here.new_cookie(NOW)
     all_in = asyncio.Barrier(4)
 
@@ -158,12 +160,12 @@ async def test_what_is_open_by_a_cookie_ends_with_it_and_nothing_else_does(
 
 @case("O9")
 async def test_what_is_opened_in_the_moment_of_signing_out_ends_at_once(door: SignIn, bench: Bench) -> None:
-    who, is_rung = await let_in(door, door.new_cookie(NOW)), asyncio.Event()
-    bench.database.bell.listen(lambda _: is_rung.set())
-    await door.sign_out(who)
+    principal, is_rung = await let_in(door, door.new_cookie(NOW)), asyncio.Event()
+    bench.database.notifier.listen(lambda _: is_rung.set())
+    await door.sign_out(principal)
     await soon(is_rung.wait())  # all who watched have been told, and nobody tells it again
     with pytest.raises(NotSignedIn):
-        async with asyncio.timeout(PATIENCE_SECONDS), door.while_valid(who):
+        async with asyncio.timeout(PATIENCE_SECONDS), door.while_valid(principal):
             await asyncio.Event().wait()
     await door.close()
 
@@ -177,13 +179,13 @@ async def test_what_hangs_on_a_token_and_on_a_cookie_ends_once(
     made, secret = await tokens.create("owner", TokenKind.USER)
     by_token = await door.by_token(secret)
     assert by_token is not None
-    who = await let_in(door, door.new_cookie(NOW, by_token))
-    assert who.token_id == made.token_id
+    principal = await let_in(door, door.new_cookie(NOW, by_token))
+    assert principal.token_id == made.token_id
     ends: list[str] = []
-    door.watch(who, lambda: ends.append("first"))
-    stop = door.watch(who, lambda: ends.append("stopped"))
+    door.watch(principal, lambda: ends.append("first"))
+    stop = door.watch(principal, lambda: ends.append("stopped"))
     stop()
-    await door.sign_out(who)
+    await door.sign_out(principal)
     await tokens.revoke(made.token_id)
     await door.once()
     assert ends == ["first"]
@@ -224,9 +226,9 @@ async def test_a_cookie_of_before_opens_until_it_ends_or_is_given_back(door: Sig
 
 
 async def test_a_token_has_no_browser_to_sign_out(door: SignIn) -> None:
-    who = await door.by_token(TOKEN)
-    assert who is not None
-    await door.sign_out(who)
+    principal = await door.by_token(TOKEN)
+    assert principal is not None
+    await door.sign_out(principal)
     assert await door.by_token(TOKEN) is not None
 
 
@@ -241,5 +243,5 @@ async def test_only_so_many_are_remembered(
 
 
 def test_the_bell_carries_it() -> None:
-    ring = SignedOut("sign_0123")
-    assert from_text(to_text(ring)) == ring
+    notification = SignedOut("sign_0123")
+    assert from_text(to_text(notification)) == notification

@@ -60,9 +60,9 @@ async def test_the_token_opens_and_nothing_else_does() -> None:
 
 async def test_a_cookie_stands_for_the_token_until_it_ends() -> None:
     cookie = DOOR.new_cookie(NOW)
-    who = await DOOR.by_cookie(cookie, NOW + COOKIE_SECONDS - 1)
-    assert who is not None
-    assert replace(who, sign_in_id=None) == THE_OWNER
+    principal = await DOOR.by_cookie(cookie, NOW + COOKIE_SECONDS - 1)
+    assert principal is not None
+    assert replace(principal, sign_in_id=None) == THE_OWNER
     assert await DOOR.by_cookie(cookie, NOW + COOKIE_SECONDS) is None
     assert "the right token" not in cookie
 
@@ -99,15 +99,15 @@ async def test_keys_for_other_purposes_are_each_their_own_and_go_with_the_token(
 @pytest.mark.parametrize("kind", list(TokenKind))
 async def test_a_token_opens_as_what_it_was_made_for(door: SignIn, tokens: Tokens, kind: TokenKind) -> None:
     made, secret = await tokens.create("owner", kind, name="mine")
-    who = await door.by_token(secret)
-    assert who is not None
-    assert (who.user_id, who.name, who.kind, who.token_id) == (
+    principal = await door.by_token(secret)
+    assert principal is not None
+    assert (principal.user_id, principal.name, principal.kind, principal.token_id) == (
         "owner",
         "mine",
         PrincipalKind(kind.value),
         made.token_id,
     )
-    assert who.scopes == (frozenset(Scope) if kind is TokenKind.USER else frozenset()), (
+    assert principal.scopes == (frozenset(Scope) if kind is TokenKind.USER else frozenset()), (
         "a program or a machine does not administer"
     )
     for wrong in (secret[:-1], secret + "x", secret.upper(), made.token_id):
@@ -124,9 +124,9 @@ async def test_another_users_token_is_that_users_and_administers_nothing(
         )
     )
     _, secret = await tokens.create("mallory", TokenKind.USER)
-    who = await door.by_token(secret)
-    assert who is not None
-    assert (who.user_id, who.scopes) == ("mallory", frozenset())
+    principal = await door.by_token(secret)
+    assert principal is not None
+    assert (principal.user_id, principal.scopes) == ("mallory", frozenset())
 
 
 @case("O9")
@@ -136,7 +136,9 @@ async def test_a_revoked_token_opens_nothing_on_any_instance(
     doors = [SignIn("the right token", bench.database.tokens) for _ in range(2)]
     made, secret = await tokens.create("owner", TokenKind.USER)
     assert all([await door.by_token(secret) for door in doors])
-    cookies = [door.new_cookie(NOW, who) for door in doors if (who := await door.by_token(secret))]
+    cookies = [
+        door.new_cookie(NOW, principal) for door in doors if (principal := await door.by_token(secret))
+    ]
     assert [(await doors[0].by_cookie(cookie, NOW) or THE_OWNER).token_id for cookie in cookies] == [
         made.token_id
     ] * 2
@@ -177,10 +179,10 @@ async def test_a_token_is_remembered_for_a_moment_only(
 @pytest.mark.parametrize("kind", [TokenKind.NODE, TokenKind.SERVICE])
 async def test_no_cookie_stands_for_a_machine(door: SignIn, tokens: Tokens, kind: TokenKind) -> None:
     _, secret = await tokens.create("owner", kind)
-    who = await door.by_token(secret)
-    assert who is not None
+    principal = await door.by_token(secret)
+    assert principal is not None
     with pytest.raises(AssertionError):
-        door.new_cookie(NOW, who)
+        door.new_cookie(NOW, principal)
 
 
 @case("O9")
@@ -192,9 +194,9 @@ async def test_what_is_open_by_a_token_ends_with_it_and_nothing_else_does(
     all_in = asyncio.Barrier(4)
 
     async def stay(token: str) -> None:
-        who = await door.by_token(token)
-        assert who is not None
-        async with door.while_valid(who):
+        principal = await door.by_token(token)
+        assert principal is not None
+        async with door.while_valid(principal):
             await all_in.wait()
             await asyncio.Event().wait()
 
@@ -216,10 +218,10 @@ async def test_what_is_open_by_a_token_ends_with_it_and_nothing_else_does(
 
 async def test_a_timeout_inside_is_not_taken_for_a_revoked_token(door: SignIn, tokens: Tokens) -> None:
     _, secret = await tokens.create("owner", TokenKind.USER)
-    who = await door.by_token(secret)
-    assert who is not None
+    principal = await door.by_token(secret)
+    assert principal is not None
     with pytest.raises(TimeoutError):
-        async with door.while_valid(who), asyncio.timeout(0.01):
+        async with door.while_valid(principal), asyncio.timeout(0.01):
             await asyncio.Event().wait()
     await door.close()
 
@@ -253,9 +255,9 @@ async def test_neither_token_nor_cookie_is_told_on_where_a_failure_quotes_it(
     door: SignIn, tokens: Tokens, bench: Bench
 ) -> None:
     _, secret = await tokens.create("owner", "user")
-    who = await door.by_token(secret)
-    assert who is not None
-    for quoted in (secret, door.new_cookie(NOW, who), door.new_cookie(NOW)):
+    principal = await door.by_token(secret)
+    assert principal is not None
+    for quoted in (secret, door.new_cookie(NOW, principal), door.new_cookie(NOW)):
         assert quoted not in bench.audit.redacted(f"could not parse {quoted} here")
 
 

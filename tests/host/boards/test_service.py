@@ -10,7 +10,7 @@ import pytest
 import structlog.testing
 
 from easel.core.principal import THE_OWNER, Principal
-from easel.core.run.boards import BoardWriteRequest, Board, BoardLimits
+from easel.core.run.boards import Board, BoardLimits, BoardWriteRequest
 from easel.core.run.run import ClaimLost
 from easel.core.run.status import Status
 from easel.core.stream.notifications import RunAppended
@@ -47,7 +47,7 @@ def artifacts(bench: Bench, tmp_path: Path) -> Artifacts:
 
 @pytest.fixture
 def boards(bench: Bench, artifacts: Artifacts) -> Boards:
-    return Boards(bench.database.boards, artifacts, bench.database.bell, LIMITS)
+    return Boards(bench.database.boards, artifacts, bench.database.notifier, LIMITS)
 
 
 async def events_of(bench: Bench, run_id: RunId, event_type: str) -> list[dict[str, Any]]:
@@ -91,7 +91,7 @@ async def test_a_person_writes_in_the_name_of_who_is_signed_in(bench: Bench, boa
 
 async def test_a_write_rings_with_the_place_of_its_event(bench: Bench, boards: Boards):
     heard: list[Notification] = []
-    bench.database.bell.listen(heard.append)
+    bench.database.notifier.listen(heard.append)
     run_id = await bench.start("noop")
     written = await boards.write(THE_OWNER, run_id, WHITE)
 
@@ -148,7 +148,9 @@ async def test_what_is_too_heavy_is_kept_and_its_marker_leads_to_the_exact_bytes
     pixels, text = "iVBORw0KGgoAAAANSUhEUgAA" * 400, "Plain words, and many of them. " * 300
     run_id = await bench.start("noop")
     await boards.write(
-        THE_OWNER, run_id, BoardWriteRequest(Board.WHITEBOARD, "shot", {"pixels": pixels, "text": text}, "camera")
+        THE_OWNER,
+        run_id,
+        BoardWriteRequest(Board.WHITEBOARD, "shot", {"pixels": pixels, "text": text}, "camera"),
     )
 
     async def fetched(marker: dict[str, Any]) -> bytes:
@@ -176,7 +178,7 @@ async def test_what_is_too_heavy_is_kept_and_its_marker_leads_to_the_exact_bytes
 class AwayKeeper:
     """An object store that cannot be reached."""
 
-    async def keep(self, user_id: UserId, moved: Sequence[OffloadedValue]) -> None:
+    async def keep(self, user_id: UserId, offloaded: Sequence[OffloadedValue]) -> None:
         raise Unavailable(what="The object store")
 
     async def read(self, user_id: UserId, artifact_id: ArtifactId) -> bytes:
@@ -185,7 +187,7 @@ class AwayKeeper:
 
 @case("D7")
 async def test_a_write_whose_heavy_part_cannot_be_kept_is_not_stored(bench: Bench):
-    boards = Boards(bench.database.boards, AwayKeeper(), bench.database.bell, LIMITS)
+    boards = Boards(bench.database.boards, AwayKeeper(), bench.database.notifier, LIMITS)
     run_id = await bench.start("noop")
     with pytest.raises(Unavailable):
         await boards.write(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.principal import THE_OWNER, PrincipalKind, Principal
+from easel.core.principal import THE_OWNER, Principal, PrincipalKind
 from easel.core.run.status import Status
 from easel.core.tool.context import ToolContext
 from easel.errors import BadInput, Forbidden, NotFound, RevisionConflict, ToolFailed
@@ -75,13 +75,15 @@ async def test_with_this_tool_alone_an_agent_makes_a_canvas_with_state_and_actio
     tools = [stage.tools._tools["gsv__Canvas"]]
     async with at_work(bench.worker(*tools)):
         assert (await ended(bench, run_id)).status is Status.COMPLETED
-    whole = await stage.library.get(THE_OWNER, "c")
-    assert whole.canvas.title == "Mine"
-    assert whole.canvas.session_key == "agent:main:planning", "it belongs to the session in which it was made"
-    assert whole.canvas.state == {"n": 7}
-    assert [asset.path for asset in whole.assets] == ["assets/index.html"]
-    assert not whole.canvas.is_accepted
-    assert [view.client_id for view in whole.live_views] == ["agent:main:planning"]
+    snapshot = await stage.library.get(THE_OWNER, "c")
+    assert snapshot.canvas.title == "Mine"
+    assert snapshot.canvas.session_key == "agent:main:planning", (
+        "it belongs to the session in which it was made"
+    )
+    assert snapshot.canvas.state == {"n": 7}
+    assert [asset.path for asset in snapshot.assets] == ["assets/index.html"]
+    assert not snapshot.canvas.is_accepted
+    assert [view.client_id for view in snapshot.live_views] == ["agent:main:planning"]
     assert (await stage.press("say")).result == "7"
 
 
@@ -250,11 +252,11 @@ async def test_a_page_that_an_agent_writes_is_not_the_one_that_a_person_stands_f
 @rule("RS-59")
 async def test_an_agent_can_neither_accept_nor_confirm(stage: Stage) -> None:
     await canvas(stage, "upsert", canvasId="c", spec=SPEC)
-    who = (await _agent_of_a_run(stage)).who
+    principal = (await _agent_of_a_run(stage)).principal
     with pytest.raises(Forbidden, match="Only a person"):
-        await stage.library.accept(who, "c", 1)
+        await stage.library.accept(principal, "c", 1)
     with pytest.raises(Forbidden, match="Only a person"):
-        await stage.actions.confirm(who, "evt_01m7fvw83frvsq1ewfxws93q4z", "x", approve=True)
+        await stage.actions.confirm(principal, "evt_01m7fvw83frvsq1ewfxws93q4z", "x", approve=True)
 
 
 async def _agent_of_a_run(stage: Stage) -> ToolContext:

@@ -34,7 +34,7 @@ class Studio:
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         store, self.blobs = bench.database.canvases, open_blobs(str(bench.database.path.parent / "blobs"))
-        self.changes = changes = CanvasTransactions(store, self.blobs, bench.database.bell)
+        self.changes = changes = CanvasTransactions(store, self.blobs, bench.database.notifier)
         self.assets = CanvasAssets(store, changes, self.blobs, AssetLimits(1_000, 3))
         self.library = CanvasLibrary(
             store,
@@ -42,7 +42,7 @@ class Studio:
             self.assets,
             bench.artifacts,
             ToolRegistry(native_tools(), audit=bench.audit, timeout_seconds=5, max_result_bytes=10_000),
-            bell=bench.database.bell,
+            notifier=bench.database.notifier,
             audit=bench.audit,
             limits=SpecLimits(state_bytes=2_000),
         )
@@ -75,8 +75,8 @@ async def test_views_of_an_instance_that_died_run_out_and_another_one_tells_so(
         clock.ahead += VIEW_SECONDS / 3 + 1
         closed += await alive.once()
     assert closed == 1
-    whole = await studio.library.get(THE_OWNER, "c")
-    assert whole.views == [mine]
+    snapshot = await studio.library.get(THE_OWNER, "c")
+    assert snapshot.views == [mine]
     kinds = [(kind, data.get("status"), data.get("views")) for kind, data in await studio.log()]
     assert kinds[1:] == [
         ("canvas.view.updated", "opened", 1),
@@ -117,9 +117,9 @@ async def test_who_comes_back_to_another_instance_looks_at_it_once(studio: Studi
     await dead.open(THE_OWNER, "c", "browser", "con_dead")
     other, _ = await dead.open(THE_OWNER, "c", "phone", "con_other")
     single, _ = await alive.open(THE_OWNER, "c", "browser", NO_CONNECTION)
-    back, whole = await alive.open(THE_OWNER, "c", "browser", "con_back")
+    back, snapshot = await alive.open(THE_OWNER, "c", "browser", "con_back")
     again, _ = await alive.open(THE_OWNER, "c", "browser", "con_back")
-    assert {view.view_id for view in whole.live_views} == {other.view_id, single.view_id, back.view_id}
+    assert {view.view_id for view in snapshot.live_views} == {other.view_id, single.view_id, back.view_id}
     kinds = [
         (data["status"], data["views"]) for kind, data in await studio.log() if kind == "canvas.view.updated"
     ]

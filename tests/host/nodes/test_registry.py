@@ -16,7 +16,7 @@ from easel.core.tool.call import Answer, NewCall
 from easel.core.tool.context import ToolContext
 from easel.core.tool.offer import OfferLimits
 from easel.errors import Forbidden, HostError, ToolFailed, TooMany, Unavailable
-from easel.host.nodes.registry import NodeRegistration, NodeLimits, NodeRegistry
+from easel.host.nodes.registry import NodeLimits, NodeRegistration, NodeRegistry
 from easel.ids import OWNER, CallId, new_call_id, new_connection_id
 from tests.host.runs.workers import PATIENCE_SECONDS, soon, until
 from tests.requirements import case, rule
@@ -111,7 +111,7 @@ def held(store: Any, name: str, *, is_done: bool) -> tuple[asyncio.Event, asynci
 class Instance:
     def __init__(self, bench: Bench, limits: NodeLimits = LIMITS) -> None:
         self.store: Any = Weather(bench.database.nodes)
-        self.nodes = NodeRegistry(self.store, bench.artifacts, bench.database.bell, bench.audit, limits)
+        self.nodes = NodeRegistry(self.store, bench.artifacts, bench.database.notifier, bench.audit, limits)
 
     async def connect(
         self, node_id: str = "laptop", tools: Any = TOOLS
@@ -217,7 +217,7 @@ async def test_an_older_connection_is_let_go_even_if_nobody_rang(
     _, older, _ = await here.connect()
     call = asyncio.create_task(here.use())
     await soon(older.asked.get())
-    monkeypatch.setattr(bench.database.bell, "ring", lambda _: None)
+    monkeypatch.setattr(bench.database.notifier, "notify", lambda _: None)
     one, newer, _ = await there.connect()
     assert not older.is_replaced.is_set()
     await here.nodes.renew()
@@ -632,10 +632,10 @@ async def test_what_is_asked_of_a_node_before_it_was_greeted_is_taken_when_it_wa
     here, there = Instance(bench, limits), Instance(bench, limits)
     link, arrival = Link(), NodeRegistration(THE_OWNER, "laptop", TOOLS, new_connection_id(), "1", "test")
     one = await here.nodes.enter(arrival, link)
-    rings: asyncio.Queue[Notification] = asyncio.Queue()
-    bench.database.bell.listen(rings.put_nowait)
+    notifications: asyncio.Queue[Notification] = asyncio.Queue()
+    bench.database.notifier.listen(notifications.put_nowait)
     call = asyncio.create_task(there.use())
-    while not isinstance(await soon(rings.get()), CallPending):
+    while not isinstance(await soon(notifications.get()), CallPending):
         pass
     here.nodes.open(one)
     await answered(one, link)

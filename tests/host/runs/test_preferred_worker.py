@@ -215,7 +215,7 @@ async def test_the_other_looks_once_and_who_is_alone_never_looks_twice(bench: Be
         runs = [(await bench.runs.enqueue(a_run(f"s{n}", "noop"))).run.run_id for n in range(8)]
         for worker in (mine, other):
             for _ in runs:  # together, however long it took to store them
-                worker._hear(RunReady(prefers=mine.worker_id))
+                worker._on_notification(RunReady(prefers=mine.worker_id))
         for run_id in runs:
             await ended(bench, run_id)
 

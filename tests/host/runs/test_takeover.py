@@ -538,7 +538,7 @@ async def test_a_run_goes_on_with_the_whole_of_what_was_too_heavy_for_its_log(be
     result = ToolResult(CallId("call_1"), "t", [value, "x" * 5_000])
     events = [made.step(1, Step(text, (call,))), made.calling(call), made.called(result)]
     assert all(len(event.json) < 2_400 for event in events)
-    await bench.artifacts.keep(OWNER, [moved for event in events for moved in event.moved])
+    await bench.artifacts.keep(OWNER, [offloaded for event in events for offloaded in event.offloaded])
     await left_by_a_dead_worker(bench, run_id, *events)
     bench.clock.ahead = LATER
     async with at_work(bench.worker(model=Listening())):

@@ -46,7 +46,7 @@ async def test_that_a_run_has_started_is_told_when_it_is_claimed_not_when_it_has
     bench: Bench,
 ):
     heard: list[Notification] = []
-    bench.database.bell.listen(heard.append)
+    bench.database.notifier.listen(heard.append)
     run_id = await bench.start(script({"wait_ms": 60_000}))
 
     async def is_told() -> bool:

@@ -74,9 +74,9 @@ class LiveText:
 
     def _hidden(self, text: str) -> str:
         """Of these words what may be shown, after what was shown before them."""
-        whole = self._unfinished + text
-        shown = self._redact(whole).removeprefix(self._redact(self._unfinished))
-        self._unfinished = unfinished(whole)
+        snapshot = self._unfinished + text
+        shown = self._redact(snapshot).removeprefix(self._redact(self._unfinished))
+        self._unfinished = unfinished(snapshot)
         return shown
 
 
@@ -116,8 +116,8 @@ def events_of(execution: Execution, revision: int, said: Sequence[Said]) -> Iter
 def saying(execution: Execution, said: Sequence[Said]) -> Callable[[CanvasSnapshot], Change]:
     """As long as it runs, and is run by whom it says: nothing is told after its end. The canvas itself stays as it is."""
     step = Transition(replace(execution, status=ExecutionStatus.RUNNING), from_status=ExecutionStatus.RUNNING)
-    return lambda whole: Change(
-        events=list(events_of(execution, whole.canvas.revision, said)), is_mutation=False, transition=step
+    return lambda snapshot: Change(
+        events=list(events_of(execution, snapshot.canvas.revision, said)), is_mutation=False, transition=step
     )
 
 
@@ -126,8 +126,8 @@ def after_saying(
 ) -> Callable[[CanvasSnapshot], Change]:
     """Its last words and its end, in one."""
 
-    def both(whole: CanvasSnapshot) -> Change:
-        change = decide(whole)
-        return replace(change, events=[*events_of(execution, whole.canvas.revision, said), *change.events])
+    def both(snapshot: CanvasSnapshot) -> Change:
+        change = decide(snapshot)
+        return replace(change, events=[*events_of(execution, snapshot.canvas.revision, said), *change.events])
 
     return both if said else decide

@@ -9,7 +9,7 @@ from typing import Any
 
 from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, SendMessage, place_of_argument
 from easel.core.canvas.spec import CanvasSpec
-from easel.core.shell.template import is_shell, compile_template
+from easel.core.shell.template import compile_template, is_shell
 from easel.core.tool.definition import ToolDefinition
 from easel.core.values.patch import Op
 from easel.core.values.paths import MISSING, found, pointer
@@ -124,7 +124,9 @@ def check_templates(
 def _check_commands(action: CallTool, definition: ToolDefinition) -> None:
     for path, leaf in leaves(action.template):
         if isinstance(leaf, Template) and is_shell(definition.schema, path):
-            compile_template(leaf, place_of_argument(action.action_id, path), allows_options=action.allows_options)
+            compile_template(
+                leaf, place_of_argument(action.action_id, path), allows_options=action.allows_options
+            )
 
 
 def _warnings(spec: CanvasSpec, definitions: Definitions) -> Iterator[str]:

@@ -10,20 +10,21 @@ from dataclasses import replace
 from easel.core.canvas.canvas import CanvasSnapshot, Change
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, ExecutionStatus, Transition
-from easel.core.principal import PrincipalKind, Principal
+from easel.core.principal import Principal, PrincipalKind
 
 NOBODY = "Nobody answered in time."
 
 
-def may_stop(who: Principal) -> bool:
+def may_stop(principal: Principal) -> bool:
     """Whoever may press a button. An agent presses none, so it stops nothing either; a node offers tools and nothing else. RS-59"""
-    return who.kind in (PrincipalKind.USER, PrincipalKind.SERVICE)
+    return principal.kind in (PrincipalKind.USER, PrincipalKind.SERVICE)
 
 
-def may_withdraw(who: Principal, asked: Execution) -> bool:
+def may_withdraw(principal: Principal, asked: Execution) -> bool:
     """A person, who could refuse it as well; or the program whose question it is."""
-    return who.is_person or (
-        may_stop(who) and (asked.actor.get("kind"), asked.actor.get("name")) == (who.kind.value, who.name)
+    return principal.is_person or (
+        may_stop(principal)
+        and (asked.actor.get("kind"), asked.actor.get("name")) == (principal.kind.value, principal.name)
     )
 
 
@@ -35,6 +36,6 @@ def lapsed(execution: Execution, now_ms: int) -> Callable[[CanvasSnapshot], Chan
     )
     told = {**over.named, "endedAt": now_ms, "reason": NOBODY}
     step = Transition(over, from_status=ExecutionStatus.ASKED)
-    return lambda whole: Change(
-        events=[events.action("refused", whole.canvas.revision, told)], is_mutation=False, transition=step
+    return lambda snapshot: Change(
+        events=[events.action("refused", snapshot.canvas.revision, told)], is_mutation=False, transition=step
     )

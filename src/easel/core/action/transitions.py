@@ -22,7 +22,7 @@ from easel.core.canvas.actions import (
 )
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, check_revision
 from easel.core.canvas.events import CanvasEvents
-from easel.core.canvas.execution import StartedRun, Execution, ExecutionStatus, Transition, PendingLimit
+from easel.core.canvas.execution import Execution, ExecutionStatus, PendingLimit, StartedRun, Transition
 from easel.core.canvas.spec import CanvasSpec, check_state_size
 from easel.core.principal import Principal
 from easel.core.stream.marker import is_marker
@@ -62,7 +62,7 @@ Work = ResolvedCall | Message | Patch  # what is to be done: all that an action'
 class Press:
     """Somebody presses a button, or time does."""
 
-    who: Principal
+    principal: Principal
     actor: Mapping[str, Any]
     action_id: str
     event_id: str
@@ -100,19 +100,21 @@ class StartedExecution:
     execution: Execution
     action: Action
     work: Work | PendingReply
-    moved: tuple[OffloadedValue, ...] = ()
+    offloaded: tuple[OffloadedValue, ...] = ()
     problem: HostError | None = None
 
 
 # --- beginning ----------------------------------------------------------------------------------------------------------
 
 
-def start_execution(whole: CanvasSnapshot, spec: CanvasSpec, press: Press, rules: Rules) -> StartedExecution:
+def start_execution(
+    snapshot: CanvasSnapshot, spec: CanvasSpec, press: Press, rules: Rules
+) -> StartedExecution:
     """Whether it may run, what exactly, and whether a person is asked first. The allowlist comes before any template. CV-40
 
     What may not run is refused, and nothing is told. What may, and cannot, has failed: that is told like any other failure. CV-42
     """
-    canvas = whole.canvas
+    canvas = snapshot.canvas
     check_revision(canvas, press.expected_revision)
     action = admit(spec, press.action_id)
     if isinstance(action, CallTool) and rules.definitions is None:
@@ -139,7 +141,9 @@ def start_execution(whole: CanvasSnapshot, spec: CanvasSpec, press: Press, rules
         return _impossible(canvas, execution, action, problem, press=press, rules=rules)
 
 
-def _begun(canvas: Canvas, execution: Execution, action: Action, press: Press, rules: Rules) -> StartedExecution:
+def _begun(
+    canvas: Canvas, execution: Execution, action: Action, press: Press, rules: Rules
+) -> StartedExecution:
     definition = definition_of(action, rules.definitions or {}) if isinstance(action, CallTool) else None
     work = _resolved(canvas, action, press, rules)
     _check_saving(canvas, action)
@@ -156,10 +160,10 @@ def _begun(canvas: Canvas, execution: Execution, action: Action, press: Press, r
 
 
 def approve_execution(
-    whole: CanvasSnapshot, spec: CanvasSpec, execution: Execution, press: Press, rules: Rules
+    snapshot: CanvasSnapshot, spec: CanvasSpec, execution: Execution, press: Press, rules: Rules
 ) -> StartedExecution:
     """A person agreed to exactly this. It runs as it was shown, if the canvas still allows what it is. X6"""
-    canvas = whole.canvas
+    canvas = snapshot.canvas
     action = spec.actions.get(execution.action_id)
     is_same = action is not None and (action.tool if isinstance(action, CallTool) else None) == execution.tool
     shown = execution.resolved or {}
@@ -178,9 +182,16 @@ def approve_execution(
             raise NeedsTools
         _check_same(execution.event_id, work, definition_of(action, rules.definitions))
     _check_saving(canvas, action)
-    running = replace(execution, status=ExecutionStatus.RUNNING, owner_id=press.owner_id, confirmed_by=press.who.name)
+    running = replace(
+        execution, status=ExecutionStatus.RUNNING, owner_id=press.owner_id, confirmed_by=press.principal.name
+    )
     return _started(
-        canvas, Transition(running, from_status=ExecutionStatus.ASKED), action, work, press=press, state_bytes=rules.state_bytes
+        canvas,
+        Transition(running, from_status=ExecutionStatus.ASKED),
+        action,
+        work,
+        press=press,
+        state_bytes=rules.state_bytes,
     )
 
 
@@ -199,26 +210,38 @@ def _check_same(event_id: str, work: Work, definition: ToolDefinition) -> None:
         )
 
 
-def reject_execution(whole: CanvasSnapshot, execution: Execution, press: Press) -> Change:
+def reject_execution(snapshot: CanvasSnapshot, execution: Execution, press: Press) -> Change:
     """A person said no: nothing was done, and the canvas is as it was. CV-22"""
-    over = replace(execution, status=ExecutionStatus.REFUSED, owner_id=press.owner_id, confirmed_by=press.who.name)
-    told = {**over.named, "endedAt": press.now_ms, "refusedBy": press.who.name}
+    over = replace(
+        execution, status=ExecutionStatus.REFUSED, owner_id=press.owner_id, confirmed_by=press.principal.name
+    )
+    told = {**over.named, "endedAt": press.now_ms, "refusedBy": press.principal.name}
     return Change(
-        events=[_events(over, press.who).action("refused", whole.canvas.revision, told)],
+        events=[_events(over, press.principal).action("refused", snapshot.canvas.revision, told)],
         is_mutation=False,
         transition=Transition(over, from_status=ExecutionStatus.ASKED),
     )
 
 
 def _asked(
-    canvas: Canvas, execution: Execution, action: Action, work: Work, *, press: Press, waits: PendingLimit | None
+    canvas: Canvas,
+    execution: Execution,
+    action: Action,
+    work: Work,
+    *,
+    press: Press,
+    waits: PendingLimit | None,
 ) -> StartedExecution:
-    shown, moved = light_value(resolved_as_shown(work, action))
+    shown, offloaded = light_value(resolved_as_shown(work, action))
     asked = replace(execution, status=ExecutionStatus.ASKED, resolved=shown, owner_id=None)
     told = {**asked.named, "confirmationId": asked.event_id, "askedAt": press.now_ms, "resolved": shown}
-    event = _events(asked, press.who).action("asked", canvas.revision, told)
+    event = _events(asked, press.principal).action("asked", canvas.revision, told)
     return StartedExecution(
-        Change(events=[event], is_mutation=False, transition=Transition(asked, pending_limit=waits)), asked, action, work, moved
+        Change(events=[event], is_mutation=False, transition=Transition(asked, pending_limit=waits)),
+        asked,
+        action,
+        work,
+        offloaded,
     )
 
 
@@ -226,11 +249,13 @@ def _started(
     canvas: Canvas, step: Transition, action: Action, work: Work, *, press: Press, state_bytes: int
 ) -> StartedExecution:
     execution = step.execution
-    events = _events(execution, press.who)
+    events = _events(execution, press.principal)
     told = {**execution.named, "startedAt": press.now_ms}
     started = events.action("started", canvas.revision, told)
     if not isinstance(work, tuple):
-        return StartedExecution(Change(events=[started], is_mutation=False, transition=step), execution, action, work)
+        return StartedExecution(
+            Change(events=[started], is_mutation=False, transition=step), execution, action, work
+        )
     # A patch of the state is all in one: there is nothing to wait for.
     done = applied(work, canvas.state, f"actions.{execution.action_id}.patch")
     check_state_size(done.state, state_bytes)
@@ -257,12 +282,16 @@ def _impossible(
     """It came to its end where it began."""
     error = _error(problem, rules.told(problem))
     over = replace(execution, status=ExecutionStatus.FAILED, answer={"error": error})
-    events = _events(over, press.who)
+    events = _events(over, press.principal)
     told = {**over.named, "startedAt": press.now_ms}
     started = events.action("started", canvas.revision, told)
     ended = events.action("failed", canvas.revision, {**told, "endedAt": press.now_ms, "error": error})
     return StartedExecution(
-        Change(events=[started, ended], is_mutation=False, transition=Transition(over)), over, action, (), problem=problem
+        Change(events=[started, ended], is_mutation=False, transition=Transition(over)),
+        over,
+        action,
+        (),
+        problem=problem,
     )
 
 
@@ -341,15 +370,17 @@ def work_of(shown: Mapping[str, Any]) -> Work:
 
 
 def completed(
-    result: Any, begun: StartedExecution, who: Principal, *, now_ms: int, state_bytes: int
+    result: Any, begun: StartedExecution, principal: Principal, *, now_ms: int, state_bytes: int
 ) -> tuple[Callable[[CanvasSnapshot], Change], tuple[OffloadedValue, ...]]:
     """How a result gets into the canvas, as the canvas is when it is there; what has to be kept before. CV-21, CV-39, RS-43"""
-    light, moved = light_value(result)
+    light, offloaded = light_value(result)
     done = outcome(light, now_ms)
     # The record says how it went. What it gave lies in the state, if it was to be kept, and once more only where it can be asked for again.
     is_kept = begun.execution.request_id is not None
-    over = replace(begun.execution, status=ExecutionStatus.COMPLETED, answer={"result": light} if is_kept else {})
-    events = _events(over, who)
+    over = replace(
+        begun.execution, status=ExecutionStatus.COMPLETED, answer={"result": light} if is_kept else {}
+    )
+    events = _events(over, principal)
     saving = None if isinstance(begun.action, PatchState) else begun.action.saving
     if (
         saving is not None
@@ -363,11 +394,13 @@ def completed(
         )
     told = {**over.named, "endedAt": now_ms}
 
-    def decide(whole: CanvasSnapshot) -> Change:
-        canvas = whole.canvas
+    def decide(snapshot: CanvasSnapshot) -> Change:
+        canvas = snapshot.canvas
         if saving is None:
             return Change(
-                events=[events.action("finished", canvas.revision, told)], is_mutation=False, transition=_end(over)
+                events=[events.action("finished", canvas.revision, told)],
+                is_mutation=False,
+                transition=_end(over),
             )
         after = saved(canvas.state, saving.path, saving.mode, done)
         check_state_size(after.state, state_bytes)
@@ -381,19 +414,21 @@ def completed(
             transition=_end(over),
         )
 
-    return decide, moved if is_kept or saving is not None else ()
+    return decide, offloaded if is_kept or saving is not None else ()
 
 
 def failed(
-    problem: HostError, message: str, execution: Execution, who: Principal, now_ms: int
+    problem: HostError, message: str, execution: Execution, principal: Principal, now_ms: int
 ) -> Callable[[CanvasSnapshot], Change]:
     """Told once, and nothing of it is stored in the state. CV-42"""
     error = _error(problem, message)
     over = replace(execution, status=ExecutionStatus.FAILED, answer={"error": error})
-    event = _events(over, who)
+    event = _events(over, principal)
     told = {**over.named, "endedAt": now_ms, "error": error}
-    return lambda whole: Change(
-        events=[event.action("failed", whole.canvas.revision, told)], is_mutation=False, transition=_end(over)
+    return lambda snapshot: Change(
+        events=[event.action("failed", snapshot.canvas.revision, told)],
+        is_mutation=False,
+        transition=_end(over),
     )
 
 
@@ -405,7 +440,10 @@ def _error(problem: HostError, message: str) -> dict[str, Any]:
     return {"code": problem.gateway, "name": problem.code, "message": message}
 
 
-def _events(execution: Execution, who: Principal) -> CanvasEvents:
+def _events(execution: Execution, principal: Principal) -> CanvasEvents:
     return CanvasEvents(
-        execution.canvas_id, agent_id=who.user_id, event_id=execution.event_id, node_id=execution.action_id
+        execution.canvas_id,
+        agent_id=principal.user_id,
+        event_id=execution.event_id,
+        node_id=execution.action_id,
     )

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from easel.core.audit.redaction import HIDDEN, is_secret_name
-from easel.core.principal import PrincipalKind, Principal
+from easel.core.principal import Principal, PrincipalKind
 from easel.core.stream.envelope import Visibility
 from easel.core.stream.json_text import to_json
 from easel.core.stream.marker import MAY_BE_FORGED
@@ -109,7 +109,7 @@ class Entry:
 
 def entry(
     at: datetime,
-    who: Principal,
+    principal: Principal,
     action: str,
     *,
     redact: Redact,
@@ -118,13 +118,13 @@ def entry(
 ) -> Entry:
     """The storage class comes from the table; an action that is not in it is a mistake of ours. CC-06, CC-14"""
     storage_class = ACTIONS[action]
-    if (plain := _plain(at, who, action, subject=subject, details=details, redact=redact)) is not None:
-        return Entry(at, storage_class, action, who.user_id, plain)
+    if (plain := _plain(at, principal, action, subject=subject, details=details, redact=redact)) is not None:
+        return Entry(at, storage_class, action, principal.user_id, plain)
     record: dict[str, Any] = {
         "at": written(at),
         "storage_class": storage_class.value,
         "action": action,
-        "actor": {"user_id": _line(who.user_id, redact), "name": _line(who.name, redact)},
+        "actor": {"user_id": _line(principal.user_id, redact), "name": _line(principal.name, redact)},
     }
     if subject is not None:
         record["subject"] = _line(subject, redact)
@@ -136,7 +136,7 @@ def entry(
 
 def _plain(
     at: datetime,
-    who: Principal,
+    principal: Principal,
     action: str,
     *,
     subject: str | None,
@@ -148,7 +148,7 @@ def _plain(
         "at": written(at),
         "storage_class": ACTIONS[action].value,
         "action": action,
-        "actor": {"user_id": who.user_id, "name": who.name},
+        "actor": {"user_id": principal.user_id, "name": principal.name},
         **({} if subject is None else {"subject": subject}),
         **({"details": details} if details else {}),
         "metadata": _METADATA,
@@ -158,7 +158,8 @@ def _plain(
     except (TypeError, ValueError, OverflowError, RecursionError):  # something that is not JSON by itself
         return None
     are_short = all(
-        len(name) <= MAX_NAME_LENGTH for name in (who.user_id, who.name, subject or "", *(details or ()))
+        len(name) <= MAX_NAME_LENGTH
+        for name in (principal.user_id, principal.name, subject or "", *(details or ()))
     )
     is_small = (
         are_short
@@ -203,8 +204,8 @@ def light(details: Mapping[str, Any], redact: Redact) -> Mapping[str, Any]:
         tidy = {name: _shortened(value, longest) for name, value in clean.items()}
         if len(to_json(tidy).encode()) <= LIMIT:
             break
-    lighter, moved = light_event(tidy)
-    return cast("Mapping[str, Any]", _without_uri(lighter, moved)) if moved else lighter
+    lighter, offloaded = light_event(tidy)
+    return cast("Mapping[str, Any]", _without_uri(lighter, offloaded)) if offloaded else lighter
 
 
 def _mapping(value: Mapping[Any, Any], redact: Redact, depth: int) -> dict[str, Any]:
@@ -259,13 +260,13 @@ def _escaped(text: str) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)
 
 
-def _without_uri(value: Any, moved: tuple[OffloadedValue, ...]) -> Any:
+def _without_uri(value: Any, offloaded: tuple[OffloadedValue, ...]) -> Any:
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
-        digests = {one.artifact_id.removeprefix("art_") for one in moved}
+        digests = {one.artifact_id.removeprefix("art_") for one in offloaded}
         if fields.get("redacted") is True and fields.get("sha256") in digests:
             return {**fields, "uri": None}
-        return {key: _without_uri(item, moved) for key, item in fields.items()}
+        return {key: _without_uri(item, offloaded) for key, item in fields.items()}
     if isinstance(value, (list, tuple)):
-        return [_without_uri(item, moved) for item in cast("list[Any]", value)]
+        return [_without_uri(item, offloaded) for item in cast("list[Any]", value)]
     return value

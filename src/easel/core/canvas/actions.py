@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from easel.core.session.session import is_session_key
-from easel.core.shell.template import is_shell, compile_template
+from easel.core.shell.template import compile_template, is_shell
 from easel.core.tool.definition import ToolDefinition
 from easel.core.validation import (
     check_members,

@@ -117,7 +117,7 @@ Decide = Callable[[CanvasSnapshot], Change | None]  # None: nothing is to be cha
 class Outcome:
     """A canvas after a change. `left` are the keys of blobs that are no asset of it any more."""
 
-    whole: CanvasSnapshot
+    snapshot: CanvasSnapshot
     is_changed: bool
     orphaned_blobs: Sequence[str] = ()
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from easel.core.principal import PrincipalKind, Principal
+from easel.core.principal import Principal, PrincipalKind
 from easel.errors import TooMany
 from easel.ids import CanvasId, RunId, UserId
 
@@ -101,17 +101,17 @@ class StaleTransition(Exception):
     """The execution is no longer where this step leads out of: nothing was stored."""
 
 
-def actor_of(who: Principal, client_id: str, trigger: str) -> dict[str, str]:
+def actor_of(principal: Principal, client_id: str, trigger: str) -> dict[str, str]:
     """Who is made responsible: a client of a user's, an agent in its session, or the host itself. CV-48"""
     return {
-        "userId": who.user_id,
-        "kind": who.kind.value,
-        "name": who.name,
+        "userId": principal.user_id,
+        "kind": principal.kind.value,
+        "name": principal.name,
         "clientId": client_id,
         "trigger": trigger,
     }
 
 
-def may_confirm(who: Principal) -> bool:
+def may_confirm(principal: Principal) -> bool:
     """A person, and nobody else: an agent never agrees to what it asked for. RS-59"""
-    return who.kind is PrincipalKind.USER
+    return principal.kind is PrincipalKind.USER

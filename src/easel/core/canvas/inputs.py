@@ -24,7 +24,7 @@ def entered(
     """The state with the entry in it; None if it has it already."""
     if not _places(raw_spec).may_write(path):
         raise Forbidden(
-            problem=f"a page may not write {pointer(path) or 'the whole state'}: its spec's `state` or `writable` does not name it."
+            problem=f"a page may not write {pointer(path) or 'the snapshot state'}: its spec's `state` or `writable` does not name it."
         )
     there = found(state, path)
     if there is not MISSING and is_same(there, value):

@@ -146,7 +146,7 @@ class BoardWrite:
     expected_version: int | None
     limits: BoardLimits
     events: tuple[Envelope, ...]
-    moved: tuple[OffloadedValue, ...]
+    offloaded: tuple[OffloadedValue, ...]
     refers_to: frozenset[ArtifactId]
 
     @property
@@ -171,7 +171,9 @@ class BoardWrite:
         return found.version + 1
 
 
-def prepare(ask: BoardWriteRequest, limits: BoardLimits, *, user_id: UserId, run_id: RunId, agent_id: str) -> BoardWrite:
+def prepare(
+    ask: BoardWriteRequest, limits: BoardLimits, *, user_id: UserId, run_id: RunId, agent_id: str
+) -> BoardWrite:
     """Checks all that can be checked before the run is looked at. CC-16, CC-18, CC-19"""
     at = place(ask.board, ask.key, ask.edge_id)
     node_id = checked_name("source_node_id", ask.node_id)
@@ -179,7 +181,7 @@ def prepare(ask: BoardWriteRequest, limits: BoardLimits, *, user_id: UserId, run
         raise BadInput(problem=f"value is nested deeper than {MAX_DEPTH} levels.")
     if len(to_json(ask.value).encode()) > limits.value_bytes:
         raise TooLarge(what="value", limit=limits.value_bytes)
-    light, moved = light_value(ask.value)
+    light, offloaded = light_value(ask.value)
     text = to_json(light)
     edge = {} if at.edge is None else {"edge_id": at.edge}
     provenance = Provenance(agent_id, node_id, run_id, at.edge)
@@ -199,8 +201,8 @@ def prepare(ask: BoardWriteRequest, limits: BoardLimits, *, user_id: UserId, run
         expected_version=ask.expected_version,
         limits=limits,
         events=events,
-        moved=(*moved, *dict.fromkeys(one for event in events for one in event.moved)),
-        refers_to=mentioned(text, moved).union(*(event.refers_to for event in events)),
+        offloaded=(*offloaded, *dict.fromkeys(one for event in events for one in event.offloaded)),
+        refers_to=mentioned(text, offloaded).union(*(event.refers_to for event in events)),
     )
 
 
@@ -214,6 +216,6 @@ def by_digits(sealed: Callable[[int], Envelope]) -> tuple[Envelope, ...]:
     has to be moved out of the event must have been kept.
     """
     longest = sealed(LAST_VERSION)
-    if not longest.moved or longest.moved == sealed(1).moved:
+    if not longest.offloaded or longest.offloaded == sealed(1).offloaded:
         return (longest,)
     return tuple(sealed(10**digits) for digits in range(_MAX_DIGITS))

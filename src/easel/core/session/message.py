@@ -19,7 +19,7 @@ class Message:
 
     message_id: MessageId
     content: str
-    moved: tuple[OffloadedValue, ...] = ()
+    offloaded: tuple[OffloadedValue, ...] = ()
     refers_to: frozenset[ArtifactId] = frozenset()
     event: Envelope | None = None
     moved_text: ArtifactId | None = None  # where the text is, if it was moved
@@ -41,15 +41,15 @@ class StoredMessage:
 def message(
     message_id: MessageId, text: str, event: Envelope | None = None, role: str = "assistant"
 ) -> Message:
-    light, moved = light_value(text)
+    light, offloaded = light_value(text)
     content = to_json(light)
     said = event.refers_to if event else frozenset[ArtifactId]()
-    text_in = moved[0].artifact_id if moved else None
+    text_in = offloaded[0].artifact_id if offloaded else None
     return Message(
         message_id,
         content,
-        moved + (event.moved if event else ()),
-        mentioned(content, moved) | said,
+        offloaded + (event.offloaded if event else ()),
+        mentioned(content, offloaded) | said,
         event,
         text_in,
         role,

@@ -90,7 +90,7 @@ class Envelope(
     visibility: Visibility
     data: Mapping[str, Any]
     json: str
-    moved: tuple[OffloadedValue, ...] = ()
+    offloaded: tuple[OffloadedValue, ...] = ()
     refers_to: frozenset[ArtifactId] = frozenset()
 
     @property
@@ -106,7 +106,7 @@ def seal(event_type: str, data: Mapping[str, Any], provenance: Provenance) -> En
         if _OURS.isdisjoint(data)
         else {key: value for key, value in data.items() if key not in _OURS}
     )
-    light, text, moved = lightened(given)
+    light, text, offloaded = lightened(given)
     sealed = {**light, "visibility": kind.visibility.value}
     ours = _SAYING[kind.visibility]
     if kind.stream is not Stream.NARRATIVE:
@@ -116,7 +116,7 @@ def seal(event_type: str, data: Mapping[str, Any], provenance: Provenance) -> En
     text = (
         f"{text[:-1]},{ours}}}" if light else f"{{{ours}}}"
     )  # joined as text, so that the data is encoded once
-    return Envelope(event_type, kind.visibility, sealed, text, moved, mentioned(text, moved))
+    return Envelope(event_type, kind.visibility, sealed, text, offloaded, mentioned(text, offloaded))
 
 
 _OURS = frozenset({"visibility", "provenance"})

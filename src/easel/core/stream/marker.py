@@ -49,13 +49,13 @@ def move(value: Any) -> tuple[dict[str, Any], OffloadedValue]:
     is_text = isinstance(value, str)
     content = value.encode() if is_text else to_bytes(value)
     digest = hashlib.sha256(content).hexdigest()
-    moved = (
+    offloaded = (
         OffloadedValue(artifact_id(digest), content)
         if is_text
         else OffloadedValue(artifact_id(digest), content, "application/json")
     )
-    uri = SERVED_AT + moved.artifact_id + ("" if is_text else _AS_JSON)
-    return {REDACTED: True, "original_size": len(content), "sha256": digest, "uri": uri}, moved
+    uri = SERVED_AT + offloaded.artifact_id + ("" if is_text else _AS_JSON)
+    return {REDACTED: True, "original_size": len(content), "sha256": digest, "uri": uri}, offloaded
 
 
 def marker_size(original_size: int, *, is_text: bool) -> int:
@@ -170,10 +170,10 @@ _ARTIFACT_IN_BYTES = re.compile(_ARTIFACT.pattern.encode())
 _NONE: frozenset[ArtifactId] = frozenset()
 
 
-def mentioned(text: str, moved: tuple[OffloadedValue, ...] = ()) -> frozenset[ArtifactId]:
+def mentioned(text: str, offloaded: tuple[OffloadedValue, ...] = ()) -> frozenset[ArtifactId]:
     """Every artifact that an encoded event speaks of, in what was moved out of it too: whoever reads it whole will follow them."""
     found = frozenset(map(ArtifactId, _ARTIFACT.findall(text))) if "art_" in text else _NONE
-    for one in moved:
+    for one in offloaded:
         if b"art_" in one.content:
             found |= frozenset(
                 ArtifactId(name.decode()) for name in islice(_found_in(one.content), MAX_MENTIONED)

@@ -96,10 +96,10 @@ Notification = (
 _LETTERS: dict[type[Grew], str] = {RunAppended: "g", ThreadAppended: "t", CanvasAppended: "v"}
 
 
-def to_text(ring: Notification) -> str:
-    match ring:
+def to_text(notification: Notification) -> str:
+    match notification:
         case RunAppended() | ThreadAppended() | CanvasAppended():
-            return f"{_LETTERS[type(ring)]}{ring.seq}.{ring.key}"
+            return f"{_LETTERS[type(notification)]}{notification.seq}.{notification.key}"
         case LogDeleted(what, key):
             return f"x{what}.{key}"
         case RunReady(anywhere, prefers):

@@ -27,13 +27,22 @@ from easel.core.stream.marker import (
 )
 from easel.core.stream.weight import added_by_storing, added_to_number
 
-__all__ = ["LIMIT", "OffloadedValue", "light_event", "light_value", "lightened", "markers_in", "mentioned", "restored"]
+__all__ = [
+    "LIMIT",
+    "OffloadedValue",
+    "light_event",
+    "light_value",
+    "lightened",
+    "markers_in",
+    "mentioned",
+    "restored",
+]
 
 
 def light_event(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[OffloadedValue, ...]]:
     """The data of an event in at most LIMIT bytes of JSON, and what had to be moved for it."""
-    light, _, moved = lightened(data)
-    return light, moved
+    light, _, offloaded = lightened(data)
+    return light, offloaded
 
 
 def lightened(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, tuple[OffloadedValue, ...]]:
@@ -43,8 +52,8 @@ def lightened(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, tuple[Of
         added = added_by_storing(text, data.values())
         if not added or len(text.encode()) + added <= LIMIT:
             return data, text, ()
-    light, moved = _rebuilt(given := from_bytes(text), _Event(given).to_move())
-    return light, to_json(light), moved
+    light, offloaded = _rebuilt(given := from_bytes(text), _Event(given).to_move())
+    return light, to_json(light), offloaded
 
 
 def light_value(value: Any) -> tuple[Any, tuple[OffloadedValue, ...]]:
@@ -274,8 +283,8 @@ def _rebuilt(value: Any, moving: Set[_Place]) -> tuple[Any, tuple[OffloadedValue
 
     def light(item: Any, place: _Place) -> Any:
         if place in moving:
-            marker, moved = move(item)
-            artifacts[moved.artifact_id] = moved
+            marker, offloaded = move(item)
+            artifacts[offloaded.artifact_id] = offloaded
             return marker
         if isinstance(item, dict):
             given = cast("dict[str, Any]", item)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from easel.core.principal import PrincipalKind, Principal
+from easel.core.principal import Principal, PrincipalKind
 from easel.core.run.run import Claim
 from easel.core.session.session import key_of
 from easel.errors import NotInRun
@@ -22,7 +22,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    who: Principal
+    principal: Principal
     session_key: str  # in whose folder a tool works
     claim: Claim | None = (
         None  # of the run whose agent calls, by which all it changes there is fenced; None: nobody's run
@@ -36,7 +36,7 @@ class ToolContext:
 
     @property
     def user_id(self) -> UserId:
-        return self.who.user_id
+        return self.principal.user_id
 
     @property
     def run(self) -> Claim:
@@ -47,4 +47,6 @@ class ToolContext:
 
     @classmethod
     def of_run(cls, claim: Claim) -> "ToolContext":
-        return cls(Principal(claim.user_id, "agent", kind=PrincipalKind.AGENT), key_of(claim.session_id), claim)
+        return cls(
+            Principal(claim.user_id, "agent", kind=PrincipalKind.AGENT), key_of(claim.session_id), claim
+        )

@@ -12,7 +12,7 @@ import structlog
 from msgspec import Meta, Struct
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from easel.core.principal import NOBODY, PrincipalKind, Principal
+from easel.core.principal import NOBODY, Principal, PrincipalKind
 from easel.core.stream.filter import CANVAS
 from easel.core.stream.log import LAST_CURSOR
 from easel.edges.errors import CONNECTION
@@ -93,14 +93,14 @@ class Registry(Protocol):
 
 class Connection:
     def __init__(
-        self, host: Services, socket: WebSocket, who: Principal, limits: Limits, registry: Registry
+        self, host: Services, socket: WebSocket, principal: Principal, limits: Limits, registry: Registry
     ) -> None:
         self.id = new_connection_id()
-        self.who = NOBODY
+        self.principal = NOBODY
         self.client_id = ""
         self._host = host
         self._socket = socket
-        self._at_the_door = who  # by cookie, link or header; NOBODY if by none of them
+        self._at_the_door = principal  # by cookie, link or header; NOBODY if by none of them
         self._limits = limits
         self._registry = registry
         self._requests: dict[str, asyncio.Task[None]] = {}
@@ -114,12 +114,12 @@ class Connection:
 
     @property
     def is_connected(self) -> bool:
-        return self.who is not NOBODY
+        return self.principal is not NOBODY
 
     async def serve(self) -> None:
         """Until the other side is gone, or `close` was called."""
         await self._socket.accept()
-        hearing = asyncio.create_task(self._hear())
+        hearing = asyncio.create_task(self._on_notification())
         over = asyncio.create_task(self._over.wait())
         try:
             await asyncio.wait({hearing, over}, return_when=asyncio.FIRST_COMPLETED)
@@ -148,7 +148,7 @@ class Connection:
         if self._arrival is not None:
             await self._host.nodes.leave(self._arrival)
         elif self.is_connected:
-            await self._host.views.leave(self.who, self.id)
+            await self._host.views.leave(self.principal, self.id)
 
     async def close(self, code: int, reason: str) -> None:
         """A goodbye, if its reader takes it soon; nothing is said after it."""
@@ -166,7 +166,7 @@ class Connection:
 
     # -- hearing ---------------------------------------------------------------------------------------------------
 
-    async def _hear(self) -> None:
+    async def _on_notification(self) -> None:
         try:
             async with asyncio.timeout(self._limits.connect_seconds) as patience:
                 while (message := await self._socket.receive())["type"] == "websocket.receive":
@@ -215,34 +215,36 @@ class Connection:
             raise NotConnected(method=asked.method[:200])
         wanted: Connect = fitted("connect", asked.params, Connect)
         check_protocol(wanted)
-        who = (
+        principal = (
             self._at_the_door
             if wanted.auth is None
             else await self._host.sign_in.by_token(wanted.auth.token) or NOBODY
         )
-        if who.sign_in_id is not None and await self._host.sign_in.is_signed_out(who.sign_in_id):
-            who = NOBODY  # since they came to the door
-        if who is NOBODY:
+        if principal.sign_in_id is not None and await self._host.sign_in.is_signed_out(principal.sign_in_id):
+            principal = NOBODY  # since they came to the door
+        if principal is NOBODY:
             if wanted.auth is not None:
                 address = {"address": self._socket.client.host} if self._socket.client else {}
                 self._host.audit.tally(
                     NOBODY, "sign_in.failed", details={"path": "/ws", "by": "token", **address}
                 )
             raise NotSignedIn
-        check_mode(wanted, who)
+        check_mode(wanted, principal)
         if wanted.client.mode == NODE:
-            await self._connect_node(asked.id, wanted, who)
+            await self._connect_node(asked.id, wanted, principal)
         else:
             check_client(wanted.client)
-            self.who, self.client_id = who, wanted.client.id
+            self.principal, self.client_id = principal, wanted.client.id
             self._registry.enter(self)
             await self._send(frames.answer(asked.id, hello(self.id)))
-        self._stop_watching = self._host.sign_in.watch(who, self._sign_out)
+        self._stop_watching = self._host.sign_in.watch(principal, self._sign_out)
 
-    async def _connect_node(self, id_: str, wanted: Connect, who: Principal) -> None:
+    async def _connect_node(self, id_: str, wanted: Connect, principal: Principal) -> None:
         """Whoever connects as a node is one and nothing more, whatever their token could do elsewhere."""
         limits, client = self._limits, wanted.client
-        arrival = NodeRegistration(who, client.id, wanted.tools, self.id, client.version, client.platform)
+        arrival = NodeRegistration(
+            principal, client.id, wanted.tools, self.id, client.version, client.platform
+        )
         side = NodeSide(self._send, lambda: self.close(DONE, REPLACED))
         self._arrival = arrival  # from here on it may be known to others, so it has to leave
         try:
@@ -250,8 +252,8 @@ class Connection:
         except HostError:
             self._arrival = None
             raise
-        self.who, self.client_id, self._node = (
-            replace(who, kind=PrincipalKind.NODE, scopes=frozenset()),
+        self.principal, self.client_id, self._node = (
+            replace(principal, kind=PrincipalKind.NODE, scopes=frozenset()),
             client.id,
             side,
         )
@@ -280,7 +282,9 @@ class Connection:
                     payload = await self._unsubscribe(fitted(asked.method, asked.params, Unsubscribe))
                 case _:
                     payload = await called(
-                        Caller(self._host, self.who, self.client_id, self.id), asked.method, asked.params
+                        Caller(self._host, self.principal, self.client_id, self.id),
+                        asked.method,
+                        asked.params,
                     )
             told = frames.answer(asked.id, payload)
         except HostError as problem:
@@ -294,7 +298,7 @@ class Connection:
         reference = new_reference()
         log.error("gateway.broke", method=method, reference=reference, exc_info=problem)
         self._host.audit.broke(
-            self.who, "gateway.broke", problem, reference=reference, details={"method": method[:200]}
+            self.principal, "gateway.broke", problem, reference=reference, details={"method": method[:200]}
         )
         return InternalError(reference=reference)
 
@@ -317,7 +321,9 @@ class Connection:
 
     async def _follow(self, id_: str, wanted: Subscribe, opened: asyncio.Future[None]) -> None:
         try:
-            viewer = await self._host.canvas_tails.open(self.who, wanted.canvasId, wanted.afterSeq, CANVAS)
+            viewer = await self._host.canvas_tails.open(
+                self.principal, wanted.canvasId, wanted.afterSeq, CANVAS
+            )
         except BaseException as problem:
             self._subscriptions.pop(wanted.canvasId, None)
             if not opened.done():
@@ -354,7 +360,7 @@ class Connection:
 
     async def _why_ended(self, canvas_id: str) -> str:
         try:
-            await self._host.canvases.get(self.who, canvas_id)
+            await self._host.canvases.get(self.principal, canvas_id)
         except NotFound:
             return "DELETED"
         return "RESUME"

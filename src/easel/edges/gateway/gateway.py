@@ -38,18 +38,18 @@ class Gateway:
         self._goodbyes: set[asyncio.Task[None]] = set()
         self._is_closing = False
 
-    async def serve(self, socket: WebSocket, who: Principal) -> None:
+    async def serve(self, socket: WebSocket, principal: Principal) -> None:
         if self._is_closing:
             raise Unavailable(what="This instance")
         if len(self._open) >= self._limits.connections:
             raise TooMany(what="connections to the gateway", limit=self._limits.connections)
-        connection = Connection(self._host, socket, who, self._limits, self)
+        connection = Connection(self._host, socket, principal, self._limits, self)
         self._open.add(connection)
         try:
             await connection.serve()
         finally:
             self._open.discard(connection)
-            key = (connection.who.user_id, connection.client_id)
+            key = (connection.principal.user_id, connection.client_id)
             if (
                 self._named.get(key) is connection
             ):  # else a newer one has its place, and this end is of no interest
@@ -57,7 +57,7 @@ class Gateway:
 
     def enter(self, connection: Connection) -> None:
         """The same client connects again: its older connection is closed. Nobody waits for that."""
-        key = (connection.who.user_id, connection.client_id)
+        key = (connection.principal.user_id, connection.client_id)
         older = self._named.get(key)
         self._named[key] = connection
         if older is not None:

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from easel import __version__
-from easel.core.principal import PrincipalKind, Principal
+from easel.core.principal import Principal, PrincipalKind
 from easel.core.stream.envelope import EVENT_TYPES, Stream
 from easel.edges.methods import METHODS
 from easel.errors import BadInput, WrongMode, WrongProtocol
@@ -46,17 +46,17 @@ def check_protocol(asked: Connect) -> None:
         raise WrongProtocol(protocol=PROTOCOL, least=asked.minProtocol, most=asked.maxProtocol)
 
 
-def check_mode(asked: Connect, who: Principal) -> None:
+def check_mode(asked: Connect, principal: Principal) -> None:
     """A node's token can only be a node; and a node is its own, or its user's."""
     match asked.client.mode:
-        case "node" if who.kind not in (PrincipalKind.NODE, PrincipalKind.USER):
+        case "node" if principal.kind not in (PrincipalKind.NODE, PrincipalKind.USER):
             raise WrongMode(
                 mode=NODE,
                 problem="this token is of another kind; `easel token create --kind node` makes one.",
             )
         case "node" if not asked.tools:
             raise WrongMode(mode=NODE, problem="a node offers tools, and these are none.")
-        case "client" if who.kind is PrincipalKind.NODE:
+        case "client" if principal.kind is PrincipalKind.NODE:
             raise WrongMode(mode=CLIENT, problem="a node's token can only be a node.")
         case "node" | "client":
             pass

@@ -165,7 +165,7 @@ class HttpEdge:
             scope["state"]["route"] = row.path
             scope["state"]["is_transfer"] = row.takes_file or row.answer == "*/*"
             request = Request(scope, receive)
-            who = await self._admit(row, request)
+            principal = await self._admit(row, request)
             asked = None
             if row.body is not None:
                 asked = shaped(
@@ -173,12 +173,12 @@ class HttpEdge:
                 )
             elif row.query is not None:
                 asked = shaped_query(request, row.query)
-            answer = await row.handler(Call(self._host, who, request, asked))
-            if not who.can_end:
+            answer = await row.handler(Call(self._host, principal, request, asked))
+            if not principal.can_end:
                 await answer(scope, receive, send)
                 return
             async with self._host.sign_in.while_valid(
-                who
+                principal
             ):  # a stream ends with the token, or the sign-in, that opened it
                 await answer(scope, receive, send)
 
@@ -192,14 +192,14 @@ class HttpEdge:
     async def _admit(self, row: Row, request: Request) -> Principal:
         if row.access is Access.OPEN or (row.path == "/metrics" and self._settings.open_metrics):
             return NOBODY
-        who = await caller(request, self._host.sign_in, time.time())
-        if who is None:
+        principal = await caller(request, self._host.sign_in, time.time())
+        if principal is None:
             raise NotSignedIn
-        request.scope["state"]["who"] = who
-        refuse_nodes(who)
-        if row.access is Access.ADMIN and not who.may(PrincipalScope.ADMIN):
+        request.scope["state"]["principal"] = principal
+        refuse_nodes(principal)
+        if row.access is Access.ADMIN and not principal.may(PrincipalScope.ADMIN):
             raise Forbidden(problem="this needs an administrator.")
-        return who
+        return principal
 
     def _check_where_from(self, request: HTTPConnection) -> None:
         host = request.headers.get("host", "")

@@ -48,9 +48,11 @@ def artifact_view(artifact: Artifact) -> ArtifactView:
 
 async def upload_artifact(call: Call) -> Response:
     declared_type, source = await incoming(call.request, call.host.artifacts.max_bytes)
-    artifact = await call.host.artifacts.upload(call.who, source, declared_type)
+    artifact = await call.host.artifacts.upload(call.principal, source, declared_type)
     told = {"size": artifact.size, "media_type": artifact.media_type}
-    await call.host.audit.record(call.who, "artifact.uploaded", subject=artifact.artifact_id, details=told)
+    await call.host.audit.record(
+        call.principal, "artifact.uploaded", subject=artifact.artifact_id, details=told
+    )
     return json_answer(artifact_view(artifact), 201 if artifact.is_new else 200)
 
 
@@ -65,7 +67,7 @@ async def incoming(request: Request, limit: int) -> tuple[str, AsyncIterator[byt
 
 
 async def download_artifact(call: Call) -> Response:
-    artifact = await call.host.artifacts.find(call.who, call.path["artifact_id"])
+    artifact = await call.host.artifacts.find(call.principal, call.path["artifact_id"])
     asked = call.request.headers
     etag = f'"{artifact.sha256}"'
     headers = {**_SAFE, "etag": etag}

@@ -96,13 +96,15 @@ def _view(link: Link) -> AuditView:
 def tell(audit: Audit, scope: Scope, problem: Exception, reference: str | None) -> None:
     """What a request came to, where that is for operators: what broke, what was refused by whom, a database that is away."""
     request = Request(scope)
-    who = scope["state"].get("who", NOBODY)
+    principal = scope["state"].get("principal", NOBODY)
     where = {"method": request.method, "path": without_token(request.url.path), **where_from(request)}
     if not isinstance(problem, HostError):
-        audit.broke(who, "http.broke", problem, reference=reference, details=where)
+        audit.broke(principal, "http.broke", problem, reference=reference, details=where)
     elif problem.http in REFUSED:
         audit.tally(
-            who, "guardrail.refused", details={**where, "error": problem.code, "problem": problem.message}
+            principal,
+            "guardrail.refused",
+            details={**where, "error": problem.code, "problem": problem.message},
         )
     elif isinstance(problem, NotSignedIn):
         if by := _presented(request):

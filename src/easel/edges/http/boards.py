@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from starlette.responses import Response
 
-from easel.core.run.boards import LAST_VERSION, BoardWriteRequest, Board, BoardValue
+from easel.core.run.boards import LAST_VERSION, Board, BoardValue, BoardWriteRequest
 from easel.edges.http.calls import Call, json_answer
 from easel.errors import BadInput
 
@@ -104,16 +104,18 @@ async def read_blackboard(call: Call) -> Response:
 
 async def _write(call: Call, board: Board) -> Response:
     asked: WriteWhiteboard | WriteBlackboard = call.asked
-    ask = BoardWriteRequest(board, asked.key, asked.value, asked.source_node_id, asked.edge_id, asked.expected_version)
+    ask = BoardWriteRequest(
+        board, asked.key, asked.value, asked.source_node_id, asked.edge_id, asked.expected_version
+    )
     run_id = call.path["run_id"]
     try:
-        written = await call.host.boards.write(call.who, run_id, ask)
+        written = await call.host.boards.write(call.principal, run_id, ask)
     except BadInput as problem:  # a guardrail's outcome is for operators too
         told = {"board": board.value, "error": problem.code}
-        call.host.audit.tally(call.who, "board.refused", subject=run_id, details=told)
+        call.host.audit.tally(call.principal, "board.refused", subject=run_id, details=told)
         raise
     edge_id = asked.edge_id if board is Board.BLACKBOARD else None
-    author = Author(call.who.user_id, asked.source_node_id, run_id, edge_id)
+    author = Author(call.principal.user_id, asked.source_node_id, run_id, edge_id)
     return json_answer(
         BoardWritten(
             asked.key, written.version, written.seq, written.created_at, written.updated_at, author, edge_id
@@ -127,10 +129,11 @@ async def _read(call: Call, board: Board) -> Response:
     if asked.key is not None:
         return json_answer(
             _entry(
-                run_id, await call.host.boards.read(call.who.user_id, run_id, board, asked.key, asked.edge_id)
+                run_id,
+                await call.host.boards.read(call.principal.user_id, run_id, board, asked.key, asked.edge_id),
             )
         )
-    entries = await call.host.boards.read_all(call.who.user_id, run_id, board, asked.edge_id)
+    entries = await call.host.boards.read_all(call.principal.user_id, run_id, board, asked.edge_id)
     return json_answer(BoardView([_entry(run_id, entry) for entry in entries]))
 
 

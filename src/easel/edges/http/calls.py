@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from easel.core.principal import PrincipalKind, Principal
+from easel.core.principal import Principal, PrincipalKind
 from easel.edges.errors import no_duplicate_keys
 from easel.errors import BadInput, Forbidden, TooLarge
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
@@ -32,7 +32,7 @@ class Call:
     """One request, already checked: `asked` is the body or the query in its shape."""
 
     host: Services
-    who: Principal
+    principal: Principal
     request: Request
     asked: Any = None
 
@@ -66,13 +66,13 @@ async def caller(request: HTTPConnection, sign_in: SignIn, now: float) -> Princi
 
 async def visitor(request: HTTPConnection, sign_in: SignIn, now: float) -> Principal | None:
     """Who looks at a page, which a node never does."""
-    who = await caller(request, sign_in, now)
-    return None if who is None or who.kind is PrincipalKind.NODE else who
+    principal = await caller(request, sign_in, now)
+    return None if principal is None or principal.kind is PrincipalKind.NODE else principal
 
 
-def refuse_nodes(who: Principal) -> None:
+def refuse_nodes(principal: Principal) -> None:
     """A node's token opens nothing but the gateway, and there nothing but a node's part."""
-    if who.kind is PrincipalKind.NODE:
+    if principal.kind is PrincipalKind.NODE:
         raise Forbidden(problem="a node's token can only connect a node, on /ws.")
 
 

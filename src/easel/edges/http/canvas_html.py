@@ -44,11 +44,11 @@ def ready(content: bytes, sdk: str) -> Ready:
             # So that an error in it is told with its place: without this it is "Script error." and nothing else.
             pieces += [text[done : script.name_ends], " crossorigin=anonymous"]
             done = script.name_ends
-    whole = "".join([*pieces, text[done:]])
-    front = after_doctype(whole)
+    snapshot = "".join([*pieces, text[done:]])
+    front = after_doctype(snapshot)
     inline = [script.text for script in found if script.text is not None and not _is_data(script)]
     return Ready(
-        f'{whole[:front]}<script src="{sdk}" crossorigin></script>{whole[front:]}',
+        f'{snapshot[:front]}<script src="{sdk}" crossorigin></script>{snapshot[front:]}',
         [hashed(one) for one in inline[:MAX_INLINE]],
     )
 

@@ -48,16 +48,16 @@ def _our_file(name: str) -> str:
 
 
 async def canvas_page(call: Call) -> Response:
-    who = await visitor(call.request, call.host.sign_in, time.time())
-    if who is None:
+    principal = await visitor(call.request, call.host.sign_in, time.time())
+    if principal is None:
         return sign_in_page("", call.request.url.path)
     try:
-        canvas = (await call.host.canvases.get(who, call.path["canvas_id"])).canvas
+        canvas = (await call.host.canvases.get(principal, call.path["canvas_id"])).canvas
         if canvas.agent_id != call.path["agent_id"]:
             raise NotFound(what="canvas", id=canvas.canvas_id)
     except NotFound as problem:
         return refusal_page(problem, "No such canvas")
-    token, until = call.host.pages.new_token(who, canvas.canvas_id, time.time())
+    token, until = call.host.pages.new_token(principal, canvas.canvas_id, time.time())
     view = f"{_places(call).views(call.request)}{VIEWS}{token}/"
     filled = {
         "view": view,
@@ -96,7 +96,7 @@ async def view_file(call: Call) -> Response:
     if not name.startswith(FOLDER):
         raise NotFound(what="file", id=name[:200])
     try:
-        asset, content, _ = await call.host.assets.read(view.who, view.canvas_id, name)
+        asset, content, _ = await call.host.assets.read(view.principal, view.canvas_id, name)
     except NotFound:
         if name != ENTRY:
             raise
@@ -108,7 +108,7 @@ async def view_file(call: Call) -> Response:
 
 
 async def _canvas(call: Call, view: PageView) -> Canvas:
-    return (await call.host.canvases.get(view.who, view.canvas_id)).canvas
+    return (await call.host.canvases.get(view.principal, view.canvas_id)).canvas
 
 
 async def _html(call: Call, canvas: Canvas, content: bytes) -> Response:

@@ -16,6 +16,6 @@ class SnapshotView(Struct):
 async def add_snapshot(call: Call) -> Response:
     declared_type, source = await incoming(call.request, call.host.artifacts.max_bytes)
     artifact, seq = await call.host.canvases.add_snapshot(
-        call.who, call.path["canvas_id"], source, declared_type
+        call.principal, call.path["canvas_id"], source, declared_type
     )
     return json_answer(SnapshotView(artifact.artifact_id, artifact.uri, seq), 201)

@@ -43,9 +43,9 @@ _frame_in = msgspec.json.Decoder(Say | Cancel)
 
 async def chat(call: SocketCall) -> None:
     asked: Watch = shaped_query(call.socket, Watch)
-    view = CHAT.with_internal() if asked.debug == "1" and call.who.may(Scope.DEBUG) else CHAT
+    view = CHAT.with_internal() if asked.debug == "1" and call.principal.may(Scope.DEBUG) else CHAT
     cursor = parse_cursor(asked.last_event_id) if asked.last_event_id is not None else None
-    viewer = await call.host.threads.open(call.who, call.path["thread_id"], cursor, view)
+    viewer = await call.host.threads.open(call.principal, call.path["thread_id"], cursor, view)
     if viewer is None:  # a thread never ends
         return
     try:
@@ -56,7 +56,7 @@ async def chat(call: SocketCall) -> None:
 
 
 async def _talk(call: SocketCall, viewer: Subscription) -> None:
-    hearing = asyncio.create_task(_hear(call, viewer))
+    hearing = asyncio.create_task(_on_notification(call, viewer))
     connection = call.socket.scope["extensions"][CONNECTION]
     try:
         while (events := await viewer.next()) is not None:
@@ -80,7 +80,7 @@ async def _send(socket: WebSocket, viewer: Subscription, events: list[LoggedEven
             await socket.send({"type": "websocket.send", "text": envelope_text(event)})
 
 
-async def _hear(call: SocketCall, viewer: Subscription) -> None:
+async def _on_notification(call: SocketCall, viewer: Subscription) -> None:
     """Until the other side is gone; then the viewer ends too."""
     try:
         while (message := await call.socket.receive())["type"] == "websocket.receive":
@@ -91,7 +91,7 @@ async def _hear(call: SocketCall, viewer: Subscription) -> None:
             except Exception as problem:
                 reference = new_reference()
                 log.exception("chat.broke", reference=reference)
-                call.host.audit.broke(call.who, "chat.broke", problem, reference=reference)
+                call.host.audit.broke(call.principal, "chat.broke", problem, reference=reference)
                 await _tell(call.socket, viewer, InternalError(reference=reference))
     finally:
         viewer.end()
@@ -110,9 +110,9 @@ async def _do(call: SocketCall, message: Any) -> None:
         ) from None
     thread_id = call.path["thread_id"]
     if isinstance(asked, Say):
-        await call.host.queue.start(call.who, thread_id, asked.text, asked.idempotency_key)
+        await call.host.queue.start(call.principal, thread_id, asked.text, asked.idempotency_key)
     else:
-        await call.host.sessions.stop(call.who, thread_id)
+        await call.host.sessions.stop(call.principal, thread_id)
 
 
 async def _tell(socket: WebSocket, viewer: Subscription, problem: HostError) -> None:

@@ -51,9 +51,9 @@ async def sign_in(call: Call) -> Response:
 
 async def sign_out(call: Call) -> Response:
     """The cookie opens nothing any more, wherever it has been copied to, and nothing stays open by it."""
-    if (who := await visitor(call.request, call.host.sign_in, time.time())) is not None:
-        await call.host.sign_in.sign_out(who)
-        await call.host.audit.record(who, "sign_out", details=where_from(call.request))
+    if (principal := await visitor(call.request, call.host.sign_in, time.time())) is not None:
+        await call.host.sign_in.sign_out(principal)
+        await call.host.audit.record(principal, "sign_out", details=where_from(call.request))
     answer = RedirectResponse("/", 303)
     answer.delete_cookie(COOKIE, path="/")
     return answer
@@ -61,18 +61,18 @@ async def sign_out(call: Call) -> Response:
 
 async def _signed_in(call: Call, token: str, by: str, goes_on: str = "/") -> Response:
     told = {"by": by, **where_from(call.request)}
-    who = await call.host.sign_in.by_token(token)
-    if who is None or not who.is_person:  # a program or a machine shows its token each time
+    principal = await call.host.sign_in.by_token(token)
+    if principal is None or not principal.is_person:  # a program or a machine shows its token each time
         call.host.audit.tally(NOBODY, "sign_in.failed", details=told)
-        return sign_in_page(_NOT_IT if who is None else _NO_PERSON, goes_on)
-    await call.host.audit.record(who, "sign_in.succeeded", details=told)
+        return sign_in_page(_NOT_IT if principal is None else _NO_PERSON, goes_on)
+    await call.host.audit.record(principal, "sign_in.succeeded", details=told)
     answer = RedirectResponse(
         goes_on if _CANVAS.fullmatch(goes_on) else "/", 303, {"cache-control": "no-store"}
     )
     before = await visitor(call.request, call.host.sign_in, time.time())
     set_cookie(
         answer,
-        call.host.sign_in.new_cookie(time.time(), who, before),
+        call.host.sign_in.new_cookie(time.time(), principal, before),
         secure=call.request.state.secure_cookies,
     )
     return answer

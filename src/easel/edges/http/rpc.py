@@ -19,4 +19,4 @@ async def rpc(call: Call) -> Response:
     asked: RpcCall = call.asked
     if asked.method in OF_A_CONNECTION:
         raise BadInput(problem=f"{asked.method} works on the WebSocket only.")
-    return json_answer(await called(Caller(call.host, call.who), asked.method, asked.params))
+    return json_answer(await called(Caller(call.host, call.principal), asked.method, asked.params))

@@ -16,20 +16,20 @@ async def start_run(call: Call) -> Response:
             problem="The Idempotency-Key header and idempotency_key in the body differ; send one of them."
         )
     key = asked.idempotency_key if header is None else header
-    run = await call.host.queue.start(call.who, asked.session_id, asked.message, key)
+    run = await call.host.queue.start(call.principal, asked.session_id, asked.message, key)
     return json_answer(
         RunStarted(run.run_id, "queued"), 202
     )  # the answer to a repeated key is the first answer
 
 
 async def get_run(call: Call) -> Response:
-    return json_answer(run_view(await call.host.queue.get(call.who, call.path["run_id"])))
+    return json_answer(run_view(await call.host.queue.get(call.principal, call.path["run_id"])))
 
 
 async def list_runs(call: Call) -> Response:
     asked: ListRuns = call.asked
     runs = await call.host.queue.list_runs(
-        call.who, asked.session_id, _statuses(asked.statuses), asked.before, asked.limit
+        call.principal, asked.session_id, _statuses(asked.statuses), asked.before, asked.limit
     )
     more = runs[-1].queue_no if len(runs) == asked.limit else None
     return json_answer(RunPage([run_view(run) for run in runs], more))
@@ -44,10 +44,12 @@ def _statuses(text: str) -> list[Status]:
 
 
 async def cancel_run(call: Call) -> Response:
-    return json_answer(run_view(await call.host.queue.cancel(call.who, call.path["run_id"])), 202)
+    return json_answer(run_view(await call.host.queue.cancel(call.principal, call.path["run_id"])), 202)
 
 
 async def list_tools(call: Call) -> Response:
     return json_answer(
-        ToolList([tool_view(tool) for tool in (await call.host.tools.definitions(call.who.user_id)).values()])
+        ToolList(
+            [tool_view(tool) for tool in (await call.host.tools.definitions(call.principal.user_id)).values()]
+        )
     )

@@ -88,13 +88,15 @@ class ChatMessage(Struct):
 async def create_session(call: Call) -> Response:
     asked: CreateSession = call.asked
     return json_answer(
-        session_view(await call.host.sessions.create(call.who, asked.session_id, asked.title)), 201
+        session_view(await call.host.sessions.create(call.principal, asked.session_id, asked.title)), 201
     )
 
 
 async def list_sessions(call: Call) -> Response:
     asked: ListSessions = call.asked
-    found = await call.host.sessions.list_sessions(call.who, asked.search, _place(asked.before), asked.limit)
+    found = await call.host.sessions.list_sessions(
+        call.principal, asked.search, _place(asked.before), asked.limit
+    )
     more = (
         f"{(found[-1].last_message_at - _EPOCH) // _MICROSECOND}.{found[-1].session_id}"
         if len(found) == asked.limit
@@ -113,24 +115,26 @@ def _place(text: str | None) -> tuple[datetime, SessionId] | None:
 
 
 async def get_session(call: Call) -> Response:
-    return json_answer(session_view(await call.host.sessions.get(call.who, call.path["session_id"])))
+    return json_answer(session_view(await call.host.sessions.get(call.principal, call.path["session_id"])))
 
 
 async def rename_session(call: Call) -> Response:
     asked: RenameSession = call.asked
     return json_answer(
-        session_view(await call.host.sessions.rename(call.who, call.path["session_id"], asked.title))
+        session_view(await call.host.sessions.rename(call.principal, call.path["session_id"], asked.title))
     )
 
 
 async def delete_session(call: Call) -> Response:
-    await call.host.sessions.delete(call.who, call.path["session_id"])
+    await call.host.sessions.delete(call.principal, call.path["session_id"])
     return Response(status_code=204)
 
 
 async def list_messages(call: Call) -> Response:
     asked: ListMessages = call.asked
-    found = await call.host.sessions.messages(call.who, call.path["session_id"], asked.before, asked.limit)
+    found = await call.host.sessions.messages(
+        call.principal, call.path["session_id"], asked.before, asked.limit
+    )
     more = found[0].thread_seq if len(found) == asked.limit else None
     return json_answer(MessagePage([message_view(message) for message in found], more))
 
@@ -138,11 +142,13 @@ async def list_messages(call: Call) -> Response:
 async def chat_over_http(call: Call) -> Response:
     """The route of older clients: it starts a run as any other and shows its log. Who leaves stops nothing. RX-47"""
     asked: ChatMessage = call.asked
-    run = await call.host.queue.start(call.who, call.path["session_id"], asked.message, asked.idempotency_key)
+    run = await call.host.queue.start(
+        call.principal, call.path["session_id"], asked.message, asked.idempotency_key
+    )
     headers = {"x-run-id": run.run_id}
     if "application/json" in call.request.headers.get("accept", ""):
         return json_answer(RunStarted(run.run_id, "queued"), 202, headers)
-    subscription = await call.host.tails.open(call.who, run.run_id, None, WHOLE_RUN)
+    subscription = await call.host.tails.open(call.principal, run.run_id, None, WHOLE_RUN)
     return Response(status_code=204) if subscription is None else EventStream(subscription, headers)
 
 

@@ -22,7 +22,7 @@ class SocketCall:
     """A connection that was let in and not yet accepted. Where a row is open, it may be nobody's."""
 
     host: Services
-    who: Principal
+    principal: Principal
     socket: WebSocket
 
     @property
@@ -51,23 +51,23 @@ async def serve_socket(
             scope.update(child)
             scope["state"]["route"] = row.path
             socket = WebSocket(scope, receive, send)
-            who = await socket_caller(socket, host.sign_in, time.time()) or NOBODY
-            scope["state"]["who"] = who
+            principal = await socket_caller(socket, host.sign_in, time.time()) or NOBODY
+            scope["state"]["principal"] = principal
             if row.is_open:
-                await row.handler(SocketCall(host, who, socket))
+                await row.handler(SocketCall(host, principal, socket))
             else:
-                await _serve(row, SocketCall(host, who, socket))
+                await _serve(row, SocketCall(host, principal, socket))
             return
     raise NotFound(what="page", id=scope["path"])
 
 
 async def _serve(row: SocketRow, call: SocketCall) -> None:
     """For who is signed in, and as long as that holds."""
-    if call.who is NOBODY:
+    if call.principal is NOBODY:
         raise NotSignedIn
-    refuse_nodes(call.who)
+    refuse_nodes(call.principal)
     try:
-        async with call.host.sign_in.while_valid(call.who):
+        async with call.host.sign_in.while_valid(call.principal):
             await row.handler(call)
     except NotSignedIn:
         await call.socket.close(SIGNED_OUT, "Signed out.")

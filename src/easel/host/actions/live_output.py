@@ -37,13 +37,13 @@ class LiveOutput:
     def __init__(
         self,
         outputs: "LiveOutputs",
-        who: Principal,
+        principal: Principal,
         execution: Execution,
         text: LiveText,
         on_over: Callable[[], None],
     ) -> None:
         self._outputs = outputs
-        self._who = who
+        self._who = principal
         self._execution = execution
         self._text = text
         self._on_over = on_over
@@ -135,6 +135,6 @@ class LiveOutputs:
     )
 
     def open(
-        self, who: Principal, execution: Execution, on_over: Callable[[], None] = nobody_cares
+        self, principal: Principal, execution: Execution, on_over: Callable[[], None] = nobody_cares
     ) -> LiveOutput:
-        return LiveOutput(self, who, execution, LiveText(self.most_bytes, self.audit.redacted), on_over)
+        return LiveOutput(self, principal, execution, LiveText(self.most_bytes, self.audit.redacted), on_over)

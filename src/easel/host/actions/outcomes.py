@@ -14,7 +14,7 @@ import structlog
 
 from easel.core.action.stopping import NOBODY, lapsed
 from easel.core.action.transitions import failed
-from easel.core.canvas.execution import Execution, StaleTransition, ExecutionStatus
+from easel.core.canvas.execution import Execution, ExecutionStatus, StaleTransition
 from easel.core.principal import Principal
 from easel.core.run.deltas import shortened
 from easel.errors import ActionFailed, Cancelled, HostError, NotFound, NotRunning, Unavailable
@@ -75,7 +75,7 @@ class ExecutionOutcomes:
 
     async def failed(
         self,
-        who: Principal,
+        principal: Principal,
         execution: Execution,
         problem: HostError,
         output: LiveOutput | None = None,
@@ -83,10 +83,10 @@ class ExecutionOutcomes:
         is_patient: bool = True,
     ) -> HostError:
         """Told to whoever watches; what is given back names the execution."""
-        decide = failed(problem, told(self._audit, problem), execution, who, now_ms())
+        decide = failed(problem, told(self._audit, problem), execution, principal, now_ms())
         try:
             await self._steps.end(
-                who,
+                principal,
                 execution,
                 decide if output is None else await output.before(decide),
                 is_patient=is_patient,
@@ -97,26 +97,28 @@ class ExecutionOutcomes:
             log.info("action.not_told", event_id=execution.event_id)
         except Unavailable:
             log.info("action.not_told", event_id=execution.event_id)
-            self._untold[execution.event_id] = (who, execution, problem)
-        return self.told_of(who, execution, problem)
+            self._untold[execution.event_id] = (principal, execution, problem)
+        return self.told_of(principal, execution, problem)
 
     async def _tell_untold(self) -> None:
         """How it ended, now that there is a store again; else it would be told that its instance is gone."""
-        for event_id, (who, execution, problem) in list(self._untold.items()):
-            decide = failed(problem, told(self._audit, problem), execution, who, now_ms())
+        for event_id, (principal, execution, problem) in list(self._untold.items()):
+            decide = failed(problem, told(self._audit, problem), execution, principal, now_ms())
             with contextlib.suppress(
                 StaleTransition, ActionFailed, NotFound
             ):  # somebody else has told it, or it went with its canvas
-                await self._steps.end(who, execution, decide, is_patient=False)
+                await self._steps.end(principal, execution, decide, is_patient=False)
             del self._untold[event_id]
 
-    async def stopped(self, who: Principal, execution: Execution, output: LiveOutput | None) -> ActionResult:
+    async def stopped(
+        self, principal: Principal, execution: Execution, output: LiveOutput | None
+    ) -> ActionResult:
         """From now on nothing of it is stored. Against its own end, and against another stop, one wins. CV-23"""
-        problem = Cancelled(name=who.name)
-        decide = failed(problem, told(self._audit, problem), execution, who, now_ms())
+        problem = Cancelled(name=principal.name)
+        decide = failed(problem, told(self._audit, problem), execution, principal, now_ms())
         try:
             outcome = await self._changes.apply(
-                who, execution.canvas_id, decide if output is None else await output.before(decide)
+                principal, execution.canvas_id, decide if output is None else await output.before(decide)
             )
         except StaleTransition:
             now = await self._actions.get(execution.user_id, execution.event_id)
@@ -128,14 +130,16 @@ class ExecutionOutcomes:
                 output.resume()
             raise
         self._audit.note(
-            who,
+            principal,
             "canvas.cancelled",
             subject=execution.canvas_id,
             details={"eventId": execution.event_id, "tool": execution.tool},
         )
-        self.tell_audit(who, execution, "failed", problem=problem.message)
+        self.tell_audit(principal, execution, "failed", problem=problem.message)
         return ActionResult(
-            status=ExecutionStatus.FAILED, event_id=execution.event_id, revision=outcome.whole.canvas.revision
+            status=ExecutionStatus.FAILED,
+            event_id=execution.event_id,
+            revision=outcome.snapshot.canvas.revision,
         )
 
     async def tell_lost(self, owner_ids: list[str], confirm_seconds: float, take_up: TakeUp) -> int:
@@ -146,36 +150,38 @@ class ExecutionOutcomes:
             if execution.status is ExecutionStatus.ASKED:
                 await self.lapsed(execution)
                 continue
-            who = _who_pressed(execution)
+            principal = _who_pressed(execution)
             with contextlib.suppress(
                 StaleTransition, NotFound
             ):  # another instance goes on with it, or it went with its canvas
-                if execution.tool is not None or not await take_up(who, execution, owner_ids):
-                    await self.failed(who, execution, ActionFailed(problem=INTERRUPTED))
+                if execution.tool is not None or not await take_up(principal, execution, owner_ids):
+                    await self.failed(principal, execution, ActionFailed(problem=INTERRUPTED))
         return len(lost)
 
     async def lapsed(self, execution: Execution) -> None:
         """A question that nobody has answered in time."""
-        who = _who_pressed(execution)
+        principal = _who_pressed(execution)
         try:
-            await self._changes.apply(who, execution.canvas_id, lapsed(execution, now_ms()))
+            await self._changes.apply(principal, execution.canvas_id, lapsed(execution, now_ms()))
         except (StaleTransition, NotFound):
             return  # somebody answered at the last moment, another instance told it, or it went with its canvas
-        self.tell_audit(who, execution, "refused", problem=NOBODY)
+        self.tell_audit(principal, execution, "refused", problem=NOBODY)
 
     # -- what is answered ------------------------------------------------------------------------------------------
 
-    async def kept(self, who: Principal, execution: Execution) -> ActionResult:
+    async def kept(self, principal: Principal, execution: Execution) -> ActionResult:
         """As it is stored. Raises what it failed with."""
-        answer = await whole_value(self._artifacts, who.user_id, execution.answer or {})
+        answer = await whole_value(self._artifacts, principal.user_id, execution.answer or {})
         if execution.status is ExecutionStatus.FAILED:
             raise _problem(execution, answer)
         resolved = (
-            await whole_value(self._artifacts, who.user_id, execution.resolved)
+            await whole_value(self._artifacts, principal.user_id, execution.resolved)
             if execution.status is ExecutionStatus.ASKED
             else None
         )
-        revision = execution.revision or (await self._changes.find(who, execution.canvas_id)).canvas.revision
+        revision = (
+            execution.revision or (await self._changes.find(principal, execution.canvas_id)).canvas.revision
+        )
         return ActionResult(
             status=execution.status,
             event_id=execution.event_id,
@@ -196,8 +202,8 @@ class ExecutionOutcomes:
             else None
         )
 
-    def told_of(self, who: Principal, execution: Execution, problem: HostError) -> HostError:
-        self.tell_audit(who, execution, "failed", problem=told(self._audit, problem))
+    def told_of(self, principal: Principal, execution: Execution, problem: HostError) -> HostError:
+        self.tell_audit(principal, execution, "failed", problem=told(self._audit, problem))
         return self._shown(execution, problem)
 
     def _shown(self, execution: Execution, problem: HostError) -> HostError:
@@ -208,7 +214,7 @@ class ExecutionOutcomes:
         shown.retry_after = problem.retry_after
         return shown
 
-    def tell_audit(self, who: Principal, execution: Execution, status: str, **more: Any) -> None:
+    def tell_audit(self, principal: Principal, execution: Execution, status: str, **more: Any) -> None:
         """CV-48, RS-15: beside the record that lies with the canvas, a link of the chain."""
         ACTIONS_ENDED.labels(status).inc()
         details = {
@@ -219,7 +225,7 @@ class ExecutionOutcomes:
             **more,
         }
         self._audit.note(
-            who,
+            principal,
             "canvas.action",
             subject=execution.canvas_id,
             details={**details, "actor": dict(execution.actor)},

@@ -16,7 +16,7 @@ import structlog
 
 from easel.core.canvas.canvas import CanvasSnapshot, Change
 from easel.core.canvas.refresh import Due, Job, next_delay
-from easel.core.principal import PrincipalKind, Principal
+from easel.core.principal import Principal, PrincipalKind
 from easel.core.run.deltas import shortened
 from easel.errors import ActionFailed, HostError, NotFound, Unavailable
 from easel.host.actions.request import ActionRequest
@@ -139,10 +139,10 @@ class RefreshScheduler:
     async def _run_and_settle(self, due: Due) -> None:
         """Where its end cannot be stored its hold runs out, and it is due again."""
         began = time.monotonic()
-        who = Principal(due.user_id, REFRESH, kind=PrincipalKind.SERVICE)
+        principal = Principal(due.user_id, REFRESH, kind=PrincipalKind.SERVICE)
         problem: HostError | None = ActionFailed(problem=BROKE)
         with self._supervised(duty="refresh", canvas=due.canvas_id, refresh=due.refresh_id):
-            problem = await self._press(who, due)
+            problem = await self._press(principal, due)
         REFRESHES.labels("completed" if problem is None else "failed").inc()
         failures, error = (0, None) if problem is None else (due.failures + 1, self._told(problem))
         # From its start to its next start, however long it took: a job that is slower than its interval follows itself.
@@ -151,7 +151,7 @@ class RefreshScheduler:
         await self._jobs.settle_refresh(self._instance, due, failures=failures, delay=delay, error=error)
         if failures or due.failures:
             with contextlib.suppress(NotFound):  # the canvas is gone, and its jobs with it
-                await self._tell(who, due, failures, error)
+                await self._tell(principal, due, failures, error)
 
     @contextlib.contextmanager
     def _supervised(self, **details: str) -> Generator[None]:
@@ -164,12 +164,12 @@ class RefreshScheduler:
             log.exception("refresh.broke", **details)
             self._audit.broke(None, "worker.broke", problem, details=details)
 
-    async def _press(self, who: Principal, due: Due) -> HostError | None:
+    async def _press(self, principal: Principal, due: Due) -> HostError | None:
         ask = ActionRequest(
             canvas_id=due.canvas_id, action_id=due.action_id, input={}, client_id=REFRESH, trigger=REFRESH
         )
         try:
-            await self._actions.execute(who, ask)
+            await self._actions.execute(principal, ask)
         except HostError as problem:
             return problem
         return None
@@ -178,21 +178,23 @@ class RefreshScheduler:
         message = shortened(self._audit.redacted(problem.message), MAX_REASON_LENGTH)
         return {"code": problem.gateway, "name": problem.code, "message": message}
 
-    async def _tell(self, who: Principal, due: Due, failures: int, error: Mapping[str, Any] | None) -> None:
+    async def _tell(
+        self, principal: Principal, due: Due, failures: int, error: Mapping[str, Any] | None
+    ) -> None:
         """Whoever looks at the canvas sees that a job fails, why, and how rarely it is tried now; and that it works again. RS-45"""
-        events = events_of(who, due.canvas_id)
+        events = events_of(principal, due.canvas_id)
         named = {"refreshId": due.refresh_id, "actionId": due.action_id}
         retry = round(next_delay(due.every_ms, failures, 0) * 1000)
 
-        def decide(whole: CanvasSnapshot) -> Change | None:
-            revision = whole.canvas.revision
+        def decide(snapshot: CanvasSnapshot) -> Change | None:
+            revision = snapshot.canvas.revision
             if error is None:
                 return Change(events=[events.refresh_recovered(revision, named)], is_mutation=False)
-            if all(job.refresh_id != due.refresh_id for job in whole.failing):
+            if all(job.refresh_id != due.refresh_id for job in snapshot.failing):
                 return (
                     None  # a new spec has ended the job meanwhile: nobody would ever tell that it works again
                 )
             told = {**named, "error": error, "failures": failures, "retryInMs": retry}
             return Change(events=[events.refresh_failed(revision, told)], is_mutation=False)
 
-        await self._changes.apply(who, due.canvas_id, decide)
+        await self._changes.apply(principal, due.canvas_id, decide)

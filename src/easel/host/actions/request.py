@@ -45,10 +45,10 @@ class ActionRequest:
         """Whether it can be sent again by who does not know that it has arrived."""
         return self.request_id is not None or self.expected_revision is not None
 
-    def press(self, who: Principal, owner_id: str) -> Press:
+    def press(self, principal: Principal, owner_id: str) -> Press:
         return Press(
-            who=who,
-            actor=actor_of(who, self.client_id, self.trigger),
+            principal=principal,
+            actor=actor_of(principal, self.client_id, self.trigger),
             action_id=self.action_id,
             event_id=new_event_id(),
             owner_id=owner_id,

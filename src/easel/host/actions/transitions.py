@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from easel.core.action.transitions import StartedExecution, NeedsTools, Rules, PendingReply, may_be_awaited
+from easel.core.action.transitions import NeedsTools, PendingReply, Rules, StartedExecution, may_be_awaited
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change
-from easel.core.canvas.execution import Execution, StaleTransition, ExecutionStatus, PendingLimit
+from easel.core.canvas.execution import Execution, ExecutionStatus, PendingLimit, StaleTransition
 from easel.core.canvas.spec import CanvasSpec, SpecLimits, checked_spec
 from easel.core.principal import Principal
 from easel.core.stream.payload_limit import OffloadedValue
@@ -66,7 +66,7 @@ class ExecutionTransitions:
 
     async def begin(
         self,
-        who: Principal,
+        principal: Principal,
         canvas_id: CanvasId,
         rule: Callable[[CanvasSnapshot, CanvasSpec, Rules], StartedExecution],
         *,
@@ -77,7 +77,7 @@ class ExecutionTransitions:
         fetched: dict[ArtifactId, bytes] = {}
         begun: list[StartedExecution] = []
 
-        def decide(whole: CanvasSnapshot) -> tuple[Change, Iterable[OffloadedValue]]:
+        def decide(snapshot: CanvasSnapshot) -> tuple[Change, Iterable[OffloadedValue]]:
             limits = self._limits
             rules = Rules(
                 definitions=definitions,
@@ -87,31 +87,35 @@ class ExecutionTransitions:
                 waiting=PendingLimit(limits.confirmations, limits.confirm_seconds),
                 fetched=fetched,
             )
-            begun[:] = [rule(whole, self._spec(whole.canvas), rules)]
-            return begun[0].change, begun[0].moved
+            begun[:] = [rule(snapshot, self._spec(snapshot.canvas), rules)]
+            return begun[0].change, begun[0].offloaded
 
         while True:
             try:
                 canvas = await self._make(
-                    who, canvas_id, decide, seconds=self._limits.lease_seconds, is_repeatable=is_repeatable
+                    principal,
+                    canvas_id,
+                    decide,
+                    seconds=self._limits.lease_seconds,
+                    is_repeatable=is_repeatable,
                 )
             except NeedsTools:
-                definitions = await self._tools.definitions(who.user_id)
+                definitions = await self._tools.definitions(principal.user_id)
             except NeedsValues as lacking:
                 fetched |= {
-                    name: await self._artifacts.read(who.user_id, name) for name in lacking.artifact_ids
+                    name: await self._artifacts.read(principal.user_id, name) for name in lacking.artifact_ids
                 }
             else:
                 return begun[0], canvas
 
     async def take_up(
-        self, who: Principal, lost: Execution, owner_ids: Sequence[str], owner_id: str
+        self, principal: Principal, lost: Execution, owner_ids: Sequence[str], owner_id: str
     ) -> tuple[StartedExecution, Canvas] | None:
         """What another instance has left, and what a run was started for: it is this one's now. None: there is nothing to wait for."""
         execution = await self._actions.get(lost.user_id, lost.event_id)
         if execution is None:
             return None  # it went with its canvas
-        canvas = (await self._changes.find(who, lost.canvas_id)).canvas
+        canvas = (await self._changes.find(principal, lost.canvas_id)).canvas
         action = self._spec(canvas).actions.get(lost.action_id)
         if not may_be_awaited(action, execution):
             return None
@@ -125,10 +129,10 @@ class ExecutionTransitions:
 
     async def end(
         self,
-        who: Principal,
+        principal: Principal,
         execution: Execution,
         decide: Callable[[CanvasSnapshot], Change],
-        moved: Iterable[OffloadedValue] = (),
+        offloaded: Iterable[OffloadedValue] = (),
         *,
         is_patient: bool = True,
     ) -> int:
@@ -139,7 +143,7 @@ class ExecutionTransitions:
         is_repeated = False
         while True:
             try:
-                return await self._end_once(who, execution, decide, moved, is_repeated=is_repeated)
+                return await self._end_once(principal, execution, decide, offloaded, is_repeated=is_repeated)
             except Unavailable as problem:
                 sent = problem if "mayBeStored" in problem.details else sent
                 if clock() >= until:
@@ -149,15 +153,19 @@ class ExecutionTransitions:
 
     async def _end_once(
         self,
-        who: Principal,
+        principal: Principal,
         execution: Execution,
         decide: Callable[[CanvasSnapshot], Change],
-        moved: Iterable[OffloadedValue],
+        offloaded: Iterable[OffloadedValue],
         *,
         is_repeated: bool,
     ) -> int:
         try:
-            return (await self._make(who, execution.canvas_id, lambda whole: (decide(whole), moved))).revision
+            return (
+                await self._make(
+                    principal, execution.canvas_id, lambda snapshot: (decide(snapshot), offloaded)
+                )
+            ).revision
         except StaleTransition:
             stored = await self._actions.get(execution.user_id, execution.event_id)
             if (
@@ -175,7 +183,7 @@ class ExecutionTransitions:
 
     async def _make(
         self,
-        who: Principal,
+        principal: Principal,
         canvas_id: CanvasId,
         decide: Callable[[CanvasSnapshot], tuple[Change, Iterable[OffloadedValue]]],
         *,
@@ -184,9 +192,9 @@ class ExecutionTransitions:
     ) -> Canvas:
         kept: set[ArtifactId] = set()
 
-        def checked(whole: CanvasSnapshot) -> Change:
-            change, moved = decide(whole)
-            heavy = [*moved, *(one for event in change.events for one in event.moved)]
+        def checked(snapshot: CanvasSnapshot) -> Change:
+            change, offloaded = decide(snapshot)
+            heavy = [*offloaded, *(one for event in change.events for one in event.offloaded)]
             if lacking := [one for one in heavy if one.artifact_id not in kept]:
                 raise _NeedsKeeping(lacking)
             return change
@@ -194,13 +202,13 @@ class ExecutionTransitions:
         while True:
             try:
                 made = await self._changes.apply(
-                    who, canvas_id, checked, seconds=seconds, is_repeatable=is_repeatable
+                    principal, canvas_id, checked, seconds=seconds, is_repeatable=is_repeatable
                 )
             except _NeedsKeeping as lacking:
-                await self._artifacts.keep(who.user_id, lacking.moved)
-                kept |= {moved.artifact_id for moved in lacking.moved}
+                await self._artifacts.keep(principal.user_id, lacking.offloaded)
+                kept |= {offloaded.artifact_id for offloaded in lacking.offloaded}
             else:
-                return made.whole.canvas
+                return made.snapshot.canvas
 
     def _spec(self, canvas: Canvas) -> CanvasSpec:
         """Read once for each version."""
@@ -214,6 +222,6 @@ class ExecutionTransitions:
 
 
 class _NeedsKeeping(Exception):
-    def __init__(self, moved: list[OffloadedValue]) -> None:
+    def __init__(self, offloaded: list[OffloadedValue]) -> None:
         super().__init__()
-        self.moved = moved
+        self.offloaded = offloaded

@@ -22,22 +22,22 @@ _T = TypeVar("_T")
 
 
 class RevokedSignIns:
-    def __init__(self, store: SignInStore, bell: Notifier, *, keep_seconds: float) -> None:
+    def __init__(self, store: SignInStore, notifier: Notifier, *, keep_seconds: float) -> None:
         self._store = store
-        self._bell = bell
+        self._notifier = notifier
         self._keep_seconds = (
             keep_seconds + MARGIN_SECONDS
         )  # so long may somebody come with what was made under it
         self._open: dict[str, float] = {}  # when they were looked at
         self._ended: dict[str, None] = {}
         self.told: Callable[[str], None] = lambda _: None  # of each that ends, perhaps more than once
-        bell.listen(self._hear)
+        notifier.listen(self._on_notification)
 
     async def end(self, user_id: UserId, sign_in_id: str) -> None:
         """It opens nothing any more: here when this returns, and elsewhere as soon as it is heard."""
         await self._store.end(user_id, sign_in_id, self._keep_seconds)
         self._mark(sign_in_id)
-        self._bell.ring(SignedOut(sign_in_id))
+        self._notifier.notify(SignedOut(sign_in_id))
 
     async def has_ended(self, sign_in_id: str) -> bool:
         if not self.knows(sign_in_id):
@@ -71,9 +71,9 @@ class RevokedSignIns:
             elif one not in self._ended:  # it may have been rung meanwhile
                 _remember(self._open, one, now)
 
-    def _hear(self, ring: Notification) -> None:
-        if isinstance(ring, SignedOut):
-            self._mark(ring.sign_in_id)
+    def _on_notification(self, notification: Notification) -> None:
+        if isinstance(notification, SignedOut):
+            self._mark(notification.sign_in_id)
 
     def _mark(self, sign_in_id: str) -> None:
         self._open.pop(sign_in_id, None)

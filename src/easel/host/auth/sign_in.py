@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from easel.core.principal import THE_OWNER, PrincipalKind, Principal
+from easel.core.principal import THE_OWNER, Principal, PrincipalKind
 from easel.core.token import digest_of, is_token
 from easel.errors import NotSignedIn, Unavailable
 from easel.host.auth.revoked_sign_ins import RevokedSignIns
@@ -33,7 +33,7 @@ log = structlog.get_logger("sign_in")
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    who: Principal
+    principal: Principal
     looked_at: float
 
 
@@ -55,15 +55,20 @@ class SignIn:
             return THE_OWNER
         return await self._look(digest_of(token), by_digest=True) if is_token(token) else None
 
-    def new_cookie(self, now: float, who: Principal = THE_OWNER, before: Principal | None = None) -> str:
+    def new_cookie(
+        self, now: float, principal: Principal = THE_OWNER, before: Principal | None = None
+    ) -> str:
         """For a person: a program or a machine shows its token each time.
 
         A browser that was theirs `before` stays in the same sign-in: one sign-out ends all that it has open.
         """
-        assert who.is_person
-        is_same = before is not None and (before.user_id, before.token_id) == (who.user_id, who.token_id)
+        assert principal.is_person
+        is_same = before is not None and (before.user_id, before.token_id) == (
+            principal.user_id,
+            principal.token_id,
+        )
         sign_in_id = before.sign_in_id if before is not None and is_same else None
-        said = f"{int(now) + COOKIE_SECONDS}.{sign_in_id or new_sign_in_id()}.{who.token_id or ''}"
+        said = f"{int(now) + COOKIE_SECONDS}.{sign_in_id or new_sign_in_id()}.{principal.token_id or ''}"
         return f"{said}.{self._signature(said)}"
 
     async def by_cookie(self, cookie: str, now: float) -> Principal | None:
@@ -80,13 +85,13 @@ class SignIn:
                 sign_in_id, token_id = f"{SIGN_IN}{_digest(cookie).hex()[:26]}", "".join(named)
         if await self.is_signed_out(sign_in_id):
             return None
-        who = await self._look(token_id, by_digest=False) if token_id else THE_OWNER
-        return None if who is None else replace(who, sign_in_id=sign_in_id)
+        principal = await self._look(token_id, by_digest=False) if token_id else THE_OWNER
+        return None if principal is None else replace(principal, sign_in_id=sign_in_id)
 
-    async def sign_out(self, who: Principal) -> None:
+    async def sign_out(self, principal: Principal) -> None:
         """Their browser's cookie opens nothing any more, on any instance, and what is open by it is ended."""
-        if self._sign_outs is not None and who.sign_in_id is not None:
-            await self._sign_outs.end(who.user_id, who.sign_in_id)
+        if self._sign_outs is not None and principal.sign_in_id is not None:
+            await self._sign_outs.end(principal.user_id, principal.sign_in_id)
 
     async def is_signed_out(self, sign_in_id: str) -> bool:
         return self._sign_outs is not None and await self._sign_outs.has_ended(sign_in_id)
@@ -101,9 +106,9 @@ class SignIn:
 
     # -- as long as what they came with holds ------------------------------------------------------------------------
 
-    def watch(self, who: Principal, ended: Callable[[], None]) -> Callable[[], None]:
+    def watch(self, principal: Principal, ended: Callable[[], None]) -> Callable[[], None]:
         """`ended` is called once, when their token is revoked or their browser signed out; the answer is how to stop watching."""
-        keys = [key for key in (who.token_id, who.sign_in_id) if key is not None]
+        keys = [key for key in (principal.token_id, principal.sign_in_id) if key is not None]
 
         def end() -> None:
             stop()
@@ -122,19 +127,19 @@ class SignIn:
             self._watching = asyncio.create_task(self._watch())
         if (
             self._sign_outs is not None
-            and who.sign_in_id is not None
-            and self._sign_outs.knows(who.sign_in_id)
+            and principal.sign_in_id is not None
+            and self._sign_outs.knows(principal.sign_in_id)
         ):
             end()  # between the look at the cookie and here
         return stop
 
     @contextlib.asynccontextmanager
-    async def while_valid(self, who: Principal) -> AsyncGenerator[None]:
+    async def while_valid(self, principal: Principal) -> AsyncGenerator[None]:
         """Ends what is inside with `NotSignedIn` when their token is revoked, or they sign out."""
         limit = asyncio.timeout(None)
         try:
             async with limit:
-                stop = self.watch(who, lambda: limit.reschedule(0))
+                stop = self.watch(principal, lambda: limit.reschedule(0))
                 try:
                     yield
                 finally:
@@ -170,7 +175,7 @@ class SignIn:
         revoked = [token_id for token_id in watched if token_id not in valid]
         if revoked:
             self._known = {
-                key: known for key, known in self._known.items() if known.who.token_id not in revoked
+                key: known for key, known in self._known.items() if known.principal.token_id not in revoked
             }
         for token_id in revoked:
             self._end(token_id)
@@ -186,7 +191,7 @@ class SignIn:
             return None
         known = self._known.get(key)
         if known is not None and time.monotonic() - known.looked_at < RECHECK_SECONDS:
-            return known.who
+            return known.principal
         self._known.pop(key, None)
         found = await (self._tokens.of_digest(key) if by_digest else self._tokens.of_id(key))
         if found is None or (not by_digest and found.principal.kind is not PrincipalKind.USER):

@@ -9,27 +9,38 @@ from typing import Any
 import msgspec
 
 from easel.core.principal import Principal
-from easel.core.run.boards import BoardWriteRequest, Board, BoardValue, BoardLimits, Written, edge_of, place, prepare
+from easel.core.run.boards import (
+    Board,
+    BoardLimits,
+    BoardValue,
+    BoardWriteRequest,
+    Written,
+    edge_of,
+    place,
+    prepare,
+)
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.stream.notifications import RunAppended
 from easel.core.tool.context import ToolContext
 from easel.errors import NotFound
 from easel.host.artifacts import restore
-from easel.host.ports import Notifier, BoardStore, ArtifactAccess
+from easel.host.ports import ArtifactAccess, BoardStore, Notifier
 from easel.host.runs.log_writer import AGENT
 from easel.ids import RunId, UserId, is_made_here
 
 
 class Boards:
-    def __init__(self, boards: BoardStore, keeper: ArtifactAccess, bell: Notifier, limits: BoardLimits) -> None:
+    def __init__(
+        self, boards: BoardStore, keeper: ArtifactAccess, notifier: Notifier, limits: BoardLimits
+    ) -> None:
         self._boards = boards
         self._keeper = keeper
-        self._bell = bell
+        self._notifier = notifier
         self._limits = limits
 
-    async def write(self, who: Principal, run_id: str, ask: BoardWriteRequest) -> Written:
+    async def write(self, principal: Principal, run_id: str, ask: BoardWriteRequest) -> Written:
         """By whoever is signed in, and in that name: under the run's lock, without a claim. CC-17, P4"""
-        written = await self._write(who.user_id, _known(run_id), ask, agent_id=who.user_id)
+        written = await self._write(principal.user_id, _known(run_id), ask, agent_id=principal.user_id)
         if written is None:
             raise NotFound(what="run", id=run_id)
         return written
@@ -44,14 +55,20 @@ class Boards:
         return written
 
     async def _write(
-        self, user_id: UserId, run_id: RunId, ask: BoardWriteRequest, *, agent_id: str, claim: Claim | None = None
+        self,
+        user_id: UserId,
+        run_id: RunId,
+        ask: BoardWriteRequest,
+        *,
+        agent_id: str,
+        claim: Claim | None = None,
     ) -> Written | None:
         write = prepare(ask, self._limits, user_id=user_id, run_id=run_id, agent_id=agent_id)
-        if write.moved:
-            await self._keeper.keep(user_id, write.moved)
+        if write.offloaded:
+            await self._keeper.keep(user_id, write.offloaded)
         written = await self._boards.write(write, claim)
         if written is not None:
-            self._bell.ring(RunAppended(run_id, written.seq))
+            self._notifier.notify(RunAppended(run_id, written.seq))
         return written
 
     async def read(

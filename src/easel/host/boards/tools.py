@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from easel.core.run.boards import LAST_VERSION, MAX_NAME_LENGTH, BoardWriteRequest, Board, BoardValue
+from easel.core.run.boards import LAST_VERSION, MAX_NAME_LENGTH, Board, BoardValue, BoardWriteRequest
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.host.boards.service import Boards
@@ -80,7 +80,9 @@ def board_tools(boards: Boards) -> list[Tool]:
 
 async def _write(boards: Boards, board: Board, args: Args, context: ToolContext) -> Any:
     node_id = args.get("node_id", NODE)  # CC-18
-    ask = BoardWriteRequest(board, args["key"], args["value"], node_id, args.get("edge_id"), args.get("expected_version"))
+    ask = BoardWriteRequest(
+        board, args["key"], args["value"], node_id, args.get("edge_id"), args.get("expected_version")
+    )
     written = await boards.write_as_agent(context, ask)
     return {"key": ask.key, **_edge(ask.edge_id), "version": written.version}
 

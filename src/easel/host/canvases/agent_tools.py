@@ -12,7 +12,7 @@ import msgspec
 
 from easel.core.canvas.assets import content_of
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot
-from easel.core.principal import PrincipalKind, Principal
+from easel.core.principal import Principal, PrincipalKind
 from easel.core.session.session import session_of_key
 from easel.core.stream.envelope import Visibility
 from easel.core.stream.log import LoggedEvent
@@ -112,34 +112,36 @@ class _Author:
         self._views = views
 
     async def use(self, args: Args, context: ToolContext) -> Any:
-        who = replace(context.who, kind=PrincipalKind.AGENT, scopes=frozenset())
+        principal = replace(context.principal, kind=PrincipalKind.AGENT, scopes=frozenset())
         match args["operation"]:
             case "upsert":
-                return await self._upsert(who, args, context.session_key)
+                return await self._upsert(principal, args, context.session_key)
             case "get":
-                return _shown(await self._library.get(who, args["canvasId"]))
+                return _shown(await self._library.get(principal, args["canvasId"]))
             case "list":
                 found = await self._library.list_canvases(
-                    who, agent_id=args.get("agentId"), after=None, limit=MAX_LISTED
+                    principal, agent_id=args.get("agentId"), after=None, limit=MAX_LISTED
                 )
                 return {"canvases": [_named(canvas) for canvas in found]}
             case "open":
-                view, whole = await self._views.open(who, args["canvasId"], _client(context), NO_CONNECTION)
+                view, snapshot = await self._views.open(
+                    principal, args["canvasId"], _client(context), NO_CONNECTION
+                )
                 return {
                     "viewId": view.view_id,
-                    "viewUrl": _address(whole.canvas),
-                    "revision": whole.canvas.revision,
+                    "viewUrl": _address(snapshot.canvas),
+                    "revision": snapshot.canvas.revision,
                 }
             case "close":
                 return {
                     "canvasId": args["canvasId"],
                     "closed": await self._views.close(
-                        who, args["canvasId"], NO_CONNECTION, args.get("viewId")
+                        principal, args["canvasId"], NO_CONNECTION, args.get("viewId")
                     ),
                 }
             case _:
                 patched = await self._library.patch(
-                    who,
+                    principal,
                     args["canvasId"],
                     state_patch=_needed(args, "patch"),
                     spec=None,
@@ -152,7 +154,7 @@ class _Author:
                     "state": patched.canvas.state,
                 }
 
-    async def _upsert(self, who: Principal, args: Args, session_key: str) -> Any:
+    async def _upsert(self, principal: Principal, args: Args, session_key: str) -> Any:
         assets = args.get("assets")
         draft = Draft(
             canvas_id=args["canvasId"],
@@ -166,10 +168,10 @@ class _Author:
             else {path: content_of(path, asset) for path, asset in assets.items()},
             expected_revision=args.get("expectedRevision"),
         )
-        whole = await self._library.upsert(who, draft)
+        snapshot = await self._library.upsert(principal, draft)
         spec = args.get("spec")
-        warnings = [] if spec is None else await self._library.warnings(who, spec, None)
-        return {**_shown(whole), "warnings": warnings, "viewUrl": _address(whole.canvas)}
+        warnings = [] if spec is None else await self._library.warnings(principal, spec, None)
+        return {**_shown(snapshot), "warnings": warnings, "viewUrl": _address(snapshot.canvas)}
 
 
 def _needed(args: Args, name: str) -> Any:
@@ -195,16 +197,16 @@ def _named(canvas: Canvas) -> dict[str, Any]:
     }
 
 
-def _shown(whole: CanvasSnapshot) -> dict[str, Any]:
-    canvas = whole.canvas
+def _shown(snapshot: CanvasSnapshot) -> dict[str, Any]:
+    canvas = snapshot.canvas
     return {
         **_named(canvas),
         "spec": canvas.spec,
         "state": canvas.state,
-        "assets": [asset.path for asset in whole.assets],
+        "assets": [asset.path for asset in snapshot.assets],
         "accepted": canvas.is_accepted,
-        "views": len(whole.live_views),
-        **({"failing": [job.shown for job in whole.failing]} if whole.failing else {}),
+        "views": len(snapshot.live_views),
+        **({"failing": [job.shown for job in snapshot.failing]} if snapshot.failing else {}),
     }
 
 

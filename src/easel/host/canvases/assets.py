@@ -51,44 +51,48 @@ class CanvasAssets:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     async def put(
-        self, who: Principal, canvas_id: str, path: str, content: bytes, expected_revision: int | None
+        self, principal: Principal, canvas_id: str, path: str, content: bytes, expected_revision: int | None
     ) -> tuple[Asset, int]:
         """The asset and the canvas's revision after it."""
         self.check({path: content})
-        canvas = (await self._changes.find(who, canvas_id)).canvas
+        canvas = (await self._changes.find(principal, canvas_id)).canvas
         check_revision(canvas, expected_revision)  # before a byte is written; the lock looks again
-        [asset] = stored = await self.store(who.user_id, canvas.agent_id, canvas.canvas_id, {path: content})
-        events = events_of(who, canvas_id)
+        [asset] = stored = await self.store(
+            principal.user_id, canvas.agent_id, canvas.canvas_id, {path: content}
+        )
+        events = events_of(principal, canvas_id)
 
-        def decide(whole: CanvasSnapshot) -> Change:
-            check_revision(whole.canvas, expected_revision)
-            self.check_fits(whole, stored)
+        def decide(snapshot: CanvasSnapshot) -> Change:
+            check_revision(snapshot.canvas, expected_revision)
+            self.check_fits(snapshot, stored)
             return Change(
-                events=[events.updated(whole.canvas.revision + 1, [asset_mark(path)])],
+                events=[events.updated(snapshot.canvas.revision + 1, [asset_mark(path)])],
                 put=stored,
-                is_accepted=ends_acceptance(who),
+                is_accepted=ends_acceptance(principal),
             )
 
         try:
-            outcome = await self._changes.apply(who, canvas_id, decide)
+            outcome = await self._changes.apply(principal, canvas_id, decide)
         except HostError as problem:
             if isinstance(problem, Unavailable):  # it may be stored all the same; if not, a sweep finds it
                 raise
             await self._changes.drop([asset.blob_key])
             raise
-        return asset, outcome.whole.canvas.revision
+        return asset, outcome.snapshot.canvas.revision
 
-    async def delete(self, who: Principal, canvas_id: str, path: str, expected_revision: int | None) -> int:
+    async def delete(
+        self, principal: Principal, canvas_id: str, path: str, expected_revision: int | None
+    ) -> int:
         checked_asset_path(path)
-        events = events_of(who, canvas_id)
+        events = events_of(principal, canvas_id)
 
-        def decide(whole: CanvasSnapshot) -> Change:
-            check_revision(whole.canvas, expected_revision)
-            _found(whole, path)
-            told = events.updated(whole.canvas.revision + 1, [asset_mark(path)])
-            return Change(events=[told], removed=[path], is_accepted=ends_acceptance(who))
+        def decide(snapshot: CanvasSnapshot) -> Change:
+            check_revision(snapshot.canvas, expected_revision)
+            _found(snapshot, path)
+            told = events.updated(snapshot.canvas.revision + 1, [asset_mark(path)])
+            return Change(events=[told], removed=[path], is_accepted=ends_acceptance(principal))
 
-        return (await self._changes.apply(who, canvas_id, decide)).whole.canvas.revision
+        return (await self._changes.apply(principal, canvas_id, decide)).snapshot.canvas.revision
 
     def check(self, files: Mapping[str, bytes]) -> None:
         for path, content in files.items():
@@ -97,8 +101,8 @@ class CanvasAssets:
                 raise TooLarge(what=path, limit=self._limits.bytes_of_one, setting="EASEL_MAX_ASSET_BYTES")
         self._check_paths(files)
 
-    def check_fits(self, whole: CanvasSnapshot, put: Sequence[Asset]) -> None:
-        self._check_paths(dict.fromkeys([*(one.path for one in whole.assets), *(one.path for one in put)]))
+    def check_fits(self, snapshot: CanvasSnapshot, put: Sequence[Asset]) -> None:
+        self._check_paths(dict.fromkeys([*(one.path for one in snapshot.assets), *(one.path for one in put)]))
 
     def _check_paths(self, paths: Mapping[str, object]) -> None:
         if len(paths) > self._limits.of_one_canvas:
@@ -132,18 +136,18 @@ class CanvasAssets:
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
-    async def read(self, who: Principal, canvas_id: str, path: str) -> tuple[Asset, bytes, int]:
+    async def read(self, principal: Principal, canvas_id: str, path: str) -> tuple[Asset, bytes, int]:
         """The asset, its bytes, and the revision of the canvas that it was an asset of."""
         checked_asset_path(path)
         for _ in range(MAX_SCAN_ATTEMPTS):
-            whole = await self._changes.find(who, canvas_id)
-            asset = _found(whole, path)
+            snapshot = await self._changes.find(principal, canvas_id)
+            asset = _found(snapshot, path)
             try:
                 content = await self._blobs.get(asset.blob_key)
             except NotFound:
                 continue  # replaced meanwhile, most likely
             if len(content) == asset.size:
-                return asset, content, whole.canvas.revision
+                return asset, content, snapshot.canvas.revision
         log.error("asset.damaged", canvas_id=canvas_id, path=path)
         raise Damaged(what="asset", id=path)
 
@@ -179,8 +183,8 @@ class CanvasAssets:
         return len(strays)
 
 
-def _found(whole: CanvasSnapshot, path: str) -> Asset:
-    for asset in whole.assets:
+def _found(snapshot: CanvasSnapshot, path: str) -> Asset:
+    for asset in snapshot.assets:
         if asset.path == path:
             return asset
     raise NotFound(what="asset", id=path)

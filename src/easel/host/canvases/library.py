@@ -39,7 +39,7 @@ from easel.host.canvases.transactions import (
     named,
     stands,
 )
-from easel.host.ports import Notifier, CanvasStore
+from easel.host.ports import CanvasStore, Notifier
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import CanvasId, owned
 
@@ -67,13 +67,13 @@ class Draft:
     )
     expected_revision: int | None = None
 
-    def acceptance(self, who: Principal, there: CanvasSnapshot, *, is_other: bool) -> bool | None:
+    def acceptance(self, principal: Principal, there: CanvasSnapshot, *, is_other: bool) -> bool | None:
         """Whether it is accepted with this, as far as it touches that; `is_other`: it declares something else than before. RS-59"""
         if self.is_accepted is False:
             return False
-        if self.spec is not None and (is_other or stands(who)):
-            return acceptance(who, there, has_all_assets=self.assets is not None)
-        return None if self.assets is None else ends_acceptance(who)
+        if self.spec is not None and (is_other or stands(principal)):
+            return acceptance(principal, there, has_all_assets=self.assets is not None)
+        return None if self.assets is None else ends_acceptance(principal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class CanvasLibrary:
         artifacts: Artifacts,
         tools: ToolRegistry,
         *,
-        bell: Notifier,
+        notifier: Notifier,
         audit: Audit,
         limits: SpecLimits,
         floor: Confirm = Confirm.NEVER,
@@ -105,7 +105,7 @@ class CanvasLibrary:
         self._changes = changes
         self._assets = assets
         self._artifacts = artifacts
-        self._bell = bell
+        self._notifier = notifier
         self._tools = tools
         self._audit = audit
         self._limits = limits
@@ -113,59 +113,59 @@ class CanvasLibrary:
 
     # -- finding ---------------------------------------------------------------------------------------------------
 
-    async def get(self, who: Principal, canvas_id: str) -> CanvasSnapshot:
-        return await self._changes.find(who, canvas_id)
+    async def get(self, principal: Principal, canvas_id: str) -> CanvasSnapshot:
+        return await self._changes.find(principal, canvas_id)
 
     async def list_canvases(
-        self, who: Principal, *, agent_id: str | None, after: str | None, limit: int
+        self, principal: Principal, *, agent_id: str | None, after: str | None, limit: int
     ) -> list[Canvas]:
         if agent_id is not None:
             checked_agent_id(agent_id)
         if after is not None:
             checked_canvas_id(after)
         return await self._canvases.list_canvases(
-            who.user_id, agent_id=agent_id, after=after or "", limit=limit
+            principal.user_id, agent_id=agent_id, after=after or "", limit=limit
         )
 
     # -- making and replacing --------------------------------------------------------------------------------------
 
-    async def create(self, who: Principal, draft: Draft) -> CanvasSnapshot:
+    async def create(self, principal: Principal, draft: Draft) -> CanvasSnapshot:
         if draft.expected_revision not in (None, 0):
             raise RevisionConflict(
                 canvas=draft.canvas_id, expected=draft.expected_revision, currentRevision=0
             )
-        made = await self._create(who, await self._checked(who, draft))
+        made = await self._create(principal, await self._checked(principal, draft))
         if made is None:
             raise AlreadyThere(what="canvas", id=draft.canvas_id)
         return made
 
-    async def upsert(self, who: Principal, draft: Draft) -> CanvasSnapshot:
+    async def upsert(self, principal: Principal, draft: Draft) -> CanvasSnapshot:
         """A new canvas, or this one in the place of what there is, which keeps what the draft does not speak of. RS-40"""
-        checked = await self._checked(who, draft)
+        checked = await self._checked(principal, draft)
         for _ in range(MAX_ATTEMPTS):
-            there = await self._canvases.get(who.user_id, checked.canvas_id)
+            there = await self._canvases.get(principal.user_id, checked.canvas_id)
             try:
                 if there is not None:
-                    return await self._replace(who, there.canvas, checked)
+                    return await self._replace(principal, there.canvas, checked)
                 if draft.expected_revision not in (None, 0):
                     raise RevisionConflict(
                         canvas=draft.canvas_id, expected=draft.expected_revision, currentRevision=0
                     )
-                if (made := await self._create(who, checked)) is not None:
+                if (made := await self._create(principal, checked)) is not None:
                     return made
             except NotFound:
                 continue  # it was deleted meanwhile
         raise Unavailable(what=f"Canvas {draft.canvas_id}")
 
-    async def _create(self, who: Principal, checked: _Checked) -> CanvasSnapshot | None:
+    async def _create(self, principal: Principal, checked: _Checked) -> CanvasSnapshot | None:
         draft = checked.draft
         agent_id = MAIN if draft.agent_id is None else draft.agent_id
         spec = NEW_SPEC if checked.spec is None else checked.spec
         state = spec.get("state", {}) if checked.state is None else checked.state  # CV-17
         title = checked_title(draft.title, checked.canvas_id)
-        assets = await self._assets.store(who.user_id, agent_id, checked.canvas_id, draft.assets or {})
+        assets = await self._assets.store(principal.user_id, agent_id, checked.canvas_id, draft.assets or {})
         new = NewCanvas(
-            user_id=who.user_id,
+            user_id=principal.user_id,
             canvas_id=checked.canvas_id,
             agent_id=agent_id,
             title=title,
@@ -174,20 +174,20 @@ class CanvasLibrary:
             owner_session_key=draft.owner_session_key,
             assets=assets,
             refreshes=checked.refreshes or [],
-            is_accepted=stands(who) and draft.is_accepted is not False,
+            is_accepted=stands(principal) and draft.is_accepted is not False,
         )
         try:
-            made = await self._canvases.create(new, events_of(who, checked.canvas_id).created(1, title))
+            made = await self._canvases.create(new, events_of(principal, checked.canvas_id).created(1, title))
         except Unavailable as problem:
             raise Unavailable.after_sending("The database", is_repeatable=True) from problem
         if made is None:
             await self._changes.drop(asset.blob_key for asset in assets)
             return None
-        await self._audit.record(who, "canvas.created", subject=checked.canvas_id)
-        self._changes.ring(made)
+        await self._audit.record(principal, "canvas.created", subject=checked.canvas_id)
+        self._changes.notify(made)
         return made
 
-    async def _replace(self, who: Principal, there: Canvas, checked: _Checked) -> CanvasSnapshot:
+    async def _replace(self, principal: Principal, there: Canvas, checked: _Checked) -> CanvasSnapshot:
         draft, canvas_id = checked.draft, checked.canvas_id
         check_revision(there, draft.expected_revision)  # before a byte is written; the lock looks again
         if draft.agent_id not in (None, there.agent_id):
@@ -196,19 +196,19 @@ class CanvasLibrary:
         assets = (
             None
             if draft.assets is None
-            else await self._assets.store(who.user_id, there.agent_id, canvas_id, draft.assets)
+            else await self._assets.store(principal.user_id, there.agent_id, canvas_id, draft.assets)
         )
-        events = events_of(who, canvas_id)
+        events = events_of(principal, canvas_id)
 
-        def decide(whole: CanvasSnapshot) -> Change | None:
-            canvas = whole.canvas
+        def decide(snapshot: CanvasSnapshot) -> Change | None:
+            canvas = snapshot.canvas
             check_revision(canvas, draft.expected_revision)
-            gone = _not_among(whole, assets)
+            gone = _not_among(snapshot, assets)
             spec = _other(canvas, checked.spec)
             # What an agent declares works in its own folder; one that only gives a title takes nothing over.
-            owner = draft.owner_session_key if stands(who) or checked.spec is not None else None
+            owner = draft.owner_session_key if stands(principal) or checked.spec is not None else None
             is_moved = owner not in (None, canvas.session_key)
-            accepted = draft.acceptance(who, whole, is_other=spec is not None or is_moved)
+            accepted = draft.acceptance(principal, snapshot, is_other=spec is not None or is_moved)
             if draft.is_accepted and not (canvas.is_accepted if accepted is None else accepted):
                 raise BadInput(problem=CANNOT_ACCEPT)
             paths = [
@@ -234,7 +234,7 @@ class CanvasLibrary:
             )
 
         try:
-            return (await self._changes.apply(who, canvas_id, decide)).whole
+            return (await self._changes.apply(principal, canvas_id, decide)).snapshot
         except HostError as problem:
             if not isinstance(
                 problem, Unavailable
@@ -246,7 +246,7 @@ class CanvasLibrary:
 
     async def patch(
         self,
-        who: Principal,
+        principal: Principal,
         canvas_id: str,
         *,
         state_patch: list[Any] | None,
@@ -259,18 +259,18 @@ class CanvasLibrary:
         check_patch_names(operations, "statePatch")
         name = named(canvas_id)
         new_title = None if title is None else checked_title(title, name)
-        read = None if spec is None else await self._read(who, spec)
-        light_spec, moved = light_value(spec) if spec is not None else (None, ())
+        read = None if spec is None else await self._read(principal, spec)
+        light_spec, offloaded = light_value(spec) if spec is not None else (None, ())
         operations, moved_of_state = _light_patch(operations)
-        await self._artifacts.keep(who.user_id, [*moved, *moved_of_state])
-        events = events_of(who, canvas_id)
+        await self._artifacts.keep(principal.user_id, [*offloaded, *moved_of_state])
+        events = events_of(principal, canvas_id)
 
-        def decide(whole: CanvasSnapshot) -> Change | None:
-            canvas = whole.canvas
+        def decide(snapshot: CanvasSnapshot) -> Change | None:
+            canvas = snapshot.canvas
             check_revision(canvas, expected_revision)
             new_spec = _other(canvas, light_spec)
-            declares = read is not None and (new_spec is not None or stands(who))
-            accepted = acceptance(who, whole, has_all_assets=False) if declares else None
+            declares = read is not None and (new_spec is not None or stands(principal))
+            accepted = acceptance(principal, snapshot, has_all_assets=False) if declares else None
             paths = [
                 *([TITLE_MARK] if new_title not in (None, canvas.title) else []),
                 *([SPEC_MARK] if new_spec is not None else []),
@@ -294,67 +294,71 @@ class CanvasLibrary:
         is_repeatable = (
             not operations or expected_revision is not None
         )  # what is added to a list would be added twice
-        return (await self._changes.apply(who, canvas_id, decide, is_repeatable=is_repeatable)).whole
+        return (await self._changes.apply(principal, canvas_id, decide, is_repeatable=is_repeatable)).snapshot
 
-    async def accept(self, who: Principal, canvas_id: str, revision: int) -> CanvasSnapshot:
+    async def accept(self, principal: Principal, canvas_id: str, revision: int) -> CanvasSnapshot:
         """A person stands for the spec that they have seen, as an agent wrote it. RS-59"""
-        if not who.is_person:
+        if not principal.is_person:
             raise Forbidden(problem="Only a person can accept a spec; an agent never does.")
-        events = events_of(who, canvas_id)
+        events = events_of(principal, canvas_id)
 
-        def decide(whole: CanvasSnapshot) -> Change | None:
-            canvas = whole.canvas
+        def decide(snapshot: CanvasSnapshot) -> Change | None:
+            canvas = snapshot.canvas
             if not canvas.spec_revision <= revision <= canvas.revision:
                 raise RevisionConflict(canvas=canvas_id, expected=revision, currentRevision=canvas.revision)
             if canvas.is_accepted:
                 return None
             return Change(events=[events.updated(canvas.revision + 1, [ACCEPTED_MARK])], is_accepted=True)
 
-        outcome = await self._changes.apply(who, canvas_id, decide)
+        outcome = await self._changes.apply(principal, canvas_id, decide)
         if outcome.is_changed:
             await self._audit.record(
-                who, "canvas.accepted", subject=canvas_id, details={"revision": revision}
+                principal, "canvas.accepted", subject=canvas_id, details={"revision": revision}
             )
-        return outcome.whole
+        return outcome.snapshot
 
-    async def warnings(self, who: Principal, spec: Mapping[str, Any], stands_for: Canvas | None) -> list[str]:
+    async def warnings(
+        self, principal: Principal, spec: Mapping[str, Any], stands_for: Canvas | None
+    ) -> list[str]:
         """What the author of a spec will want to know; it is stored all the same, in the canvas that they mean to stand for. RS-45"""
-        checked, tools = checked_spec(spec, self._limits), await self._tools.definitions(who.user_id)
+        checked, tools = checked_spec(spec, self._limits), await self._tools.definitions(principal.user_id)
         told = [
             *check_templates(checked, tools, floor=self._floor),
             *time_warnings(checked, tools, self._tools.timeout_seconds),
         ]
         return told if stands_for is None or stands_for.is_accepted else [NOT_ACCEPTED, *told]
 
-    async def delete(self, who: Principal, canvas_id: str, expected_revision: int | None = None) -> None:
-        def check(whole: CanvasSnapshot) -> None:
-            check_revision(whole.canvas, expected_revision)
+    async def delete(
+        self, principal: Principal, canvas_id: str, expected_revision: int | None = None
+    ) -> None:
+        def check(snapshot: CanvasSnapshot) -> None:
+            check_revision(snapshot.canvas, expected_revision)
 
         try:
-            left = await self._canvases.delete(who.user_id, named(canvas_id), check)
+            left = await self._canvases.delete(principal.user_id, named(canvas_id), check)
         except Unavailable as problem:
             raise Unavailable.after_sending("The database", is_repeatable=True) from problem
         if left is None:
             raise NotFound(what="canvas", id=canvas_id)
-        await self._audit.record(who, "canvas.deleted", subject=canvas_id)
-        self._bell.ring(LogDeleted("canvas", owned(who.user_id, canvas_id)))
+        await self._audit.record(principal, "canvas.deleted", subject=canvas_id)
+        self._notifier.notify(LogDeleted("canvas", owned(principal.user_id, canvas_id)))
         await self._changes.drop(left)
 
     async def add_snapshot(
-        self, who: Principal, canvas_id: str, picture: AsyncIterable[bytes], declared_type: str
+        self, principal: Principal, canvas_id: str, picture: AsyncIterable[bytes], declared_type: str
     ) -> tuple[Artifact, int]:
         """Kept as an artifact first; then its reference is an event of the canvas, for who watches and who comes later. CC-24"""
-        await self.get(who, canvas_id)
-        artifact = await self._artifacts.upload(who, picture, declared_type)
+        await self.get(principal, canvas_id)
+        artifact = await self._artifacts.upload(principal, picture, declared_type)
         if artifact.media_type not in PICTURES:
             raise BadInput(
                 problem=f"A snapshot is a picture (PNG, JPEG, GIF, WebP or AVIF); these bytes are {artifact.media_type}."
             )
-        events = events_of(who, canvas_id)
+        events = events_of(principal, canvas_id)
 
-        def decide(whole: CanvasSnapshot) -> Change:
+        def decide(snapshot: CanvasSnapshot) -> Change:
             event = events.snapshot(
-                whole.canvas.revision,
+                snapshot.canvas.revision,
                 artifact.artifact_id,
                 artifact.uri,
                 media_type=artifact.media_type,
@@ -363,37 +367,37 @@ class CanvasLibrary:
             )
             return Change(events=[event], is_mutation=False)
 
-        outcome = await self._changes.apply(who, canvas_id, decide)
-        return artifact, outcome.whole.canvas.last_seq
+        outcome = await self._changes.apply(principal, canvas_id, decide)
+        return artifact, outcome.snapshot.canvas.last_seq
 
     # -- checking --------------------------------------------------------------------------------------------------
 
-    async def _checked(self, who: Principal, draft: Draft) -> _Checked:
+    async def _checked(self, principal: Principal, draft: Draft) -> _Checked:
         canvas_id = checked_canvas_id(draft.canvas_id)
         checked_title(draft.title, canvas_id)
         checked_session_key(draft.owner_session_key)
         if draft.agent_id is not None:
             checked_agent_id(draft.agent_id)
-        read = None if draft.spec is None else await self._read(who, draft.spec)
+        read = None if draft.spec is None else await self._read(principal, draft.spec)
         if draft.state is not None:
             check_state_size(draft.state, self._limits.state_bytes)
             check_names(draft.state, "state")
         self._assets.check(draft.assets or {})
         spec, moved_of_spec = light_value(draft.spec)
         state, moved_of_state = light_value(draft.state)
-        await self._artifacts.keep(who.user_id, [*moved_of_spec, *moved_of_state])
+        await self._artifacts.keep(principal.user_id, [*moved_of_spec, *moved_of_state])
         return _Checked(canvas_id, draft, spec, state, None if read is None else _enabled(read))
 
-    async def _read(self, who: Principal, spec: Mapping[str, Any]) -> CanvasSpec:
+    async def _read(self, principal: Principal, spec: Mapping[str, Any]) -> CanvasSpec:
         """Held to the tools that there are now, and an agent's spec to the agent's own reach. RS-16, RS-45, RS-59"""
         read = checked_spec(spec, self._limits)
         check_names(spec.get("state"), "state")
         for action_id, action in read.actions.items():
             if isinstance(action, PatchState):
                 check_patch_names(action.patch, f"actions.{action_id}.patch")
-        definitions = await self._tools.definitions(who.user_id)
+        definitions = await self._tools.definitions(principal.user_id)
         check_templates(read, definitions, floor=self._floor)
-        if not stands(who):
+        if not stands(principal):
             check_reach(read, definitions.__contains__)
         _, heavy = light_value({name: value for name, value in spec.items() if name != "state"})
         if heavy:  # a marker in the place of an argument would be another spec
@@ -416,23 +420,23 @@ def _enabled(spec: CanvasSpec) -> list[Refresh]:
     return [refresh for refresh in spec.refreshes if refresh.is_enabled]
 
 
-def _not_among(whole: CanvasSnapshot, assets: list[Asset] | None) -> list[str]:
+def _not_among(snapshot: CanvasSnapshot, assets: list[Asset] | None) -> list[str]:
     """What a whole new set of assets leaves out."""
     if assets is None:
         return []
     kept = {one.path for one in assets}
-    return [one.path for one in whole.assets if one.path not in kept]
+    return [one.path for one in snapshot.assets if one.path not in kept]
 
 
 def _light_patch(operations: Patch) -> tuple[Patch, list[OffloadedValue]]:
     """The same operations with light values, and what was moved out of them."""
     light: list[Operation] = []
-    moved: list[OffloadedValue] = []
+    offloaded: list[OffloadedValue] = []
     for operation in operations:
         if operation.op is Op.REMOVE:
             light.append(operation)
             continue
         value, of_value = light_value(operation.value)
         light.append(Operation(operation.op, operation.path, value))
-        moved += of_value
-    return tuple(light), moved
+        offloaded += of_value
+    return tuple(light), offloaded

@@ -34,7 +34,7 @@ REFUSED = "canvas.page.refused"
 class PageView:
     """What a token opens: the assets of one canvas, for whoever was shown its page."""
 
-    who: Principal
+    principal: Principal
     canvas_id: str
 
 
@@ -59,10 +59,15 @@ class CanvasPages:
 
     # -- view tokens -----------------------------------------------------------------------------------------------
 
-    def new_token(self, who: Principal, canvas_id: str, now: float) -> tuple[str, int]:
+    def new_token(self, principal: Principal, canvas_id: str, now: float) -> tuple[str, int]:
         """A token, and until when it works, in whole seconds."""
         until = int(now + self._seconds)
-        parts = (who.user_id, canvas_id, who.token_id or "", *((who.sign_in_id,) if who.sign_in_id else ()))
+        parts = (
+            principal.user_id,
+            canvas_id,
+            principal.token_id or "",
+            *((principal.sign_in_id,) if principal.sign_in_id else ()),
+        )
         said = ".".join((str(until), *(_letters(part.encode()) for part in parts)))
         return f"{said}.{self._signature(said)}", until
 
@@ -86,7 +91,7 @@ class CanvasPages:
 
     async def enter(
         self,
-        who: Principal,
+        principal: Principal,
         canvas_id: str,
         path: str,
         *,
@@ -97,33 +102,33 @@ class CanvasPages:
         """One value at one place, on the state as it is when it is its turn. RS-41"""
         place = checked_pointer(path, "path")
         check_names(value, "value")
-        light, moved = light_value(value)
-        events = events_of(who, canvas_id)
+        light, offloaded = light_value(value)
+        events = events_of(principal, canvas_id)
 
-        def decide(whole: CanvasSnapshot) -> Change | None:
-            check_revision(whole.canvas, expected_revision)
-            changed = entered(whole.canvas.spec, whole.canvas.state, place, light, was)
+        def decide(snapshot: CanvasSnapshot) -> Change | None:
+            check_revision(snapshot.canvas, expected_revision)
+            changed = entered(snapshot.canvas.spec, snapshot.canvas.state, place, light, was)
             if changed is None:
                 return None
             check_state_size(changed.state, self._most)
             return Change(
-                events=[events.updated(whole.canvas.revision + 1, changed.paths)], state=changed.state
+                events=[events.updated(snapshot.canvas.revision + 1, changed.paths)], state=changed.state
             )
 
-        await self._artifacts.keep(who.user_id, moved)
+        await self._artifacts.keep(principal.user_id, offloaded)
         try:
-            return (await self._changes.apply(who, canvas_id, decide)).whole
+            return (await self._changes.apply(principal, canvas_id, decide)).snapshot
         except Forbidden as problem:
             self._audit.tally(
-                who, REFUSED, subject=canvas_id, details={"what": "input", "problem": problem.message}
+                principal, REFUSED, subject=canvas_id, details={"what": "input", "problem": problem.message}
             )
             raise
 
-    async def report(self, who: Principal, canvas_id: str, what: str, detail: str, count: int) -> None:
+    async def report(self, principal: Principal, canvas_id: str, what: str, detail: str, count: int) -> None:
         """The page tried what no page may, and the shell around it refused. CV-05"""
-        await self._changes.find(who, canvas_id)
+        await self._changes.find(principal, canvas_id)
         self._audit.tally(
-            who, REFUSED, subject=canvas_id, details={"what": what, "detail": detail, "refused": count}
+            principal, REFUSED, subject=canvas_id, details={"what": what, "detail": detail, "refused": count}
         )
 
 

@@ -6,28 +6,28 @@ from collections.abc import Iterable
 
 from easel.core.canvas.canvas import CanvasSnapshot, Change, Decide, Outcome
 from easel.core.canvas.events import CanvasEvents
-from easel.core.principal import PrincipalKind, Principal
+from easel.core.principal import Principal, PrincipalKind
 from easel.core.stream.notifications import CanvasAppended
 from easel.errors import NotFound, Unavailable
-from easel.host.ports import Notifier, Blobs, CanvasStore
+from easel.host.ports import Blobs, CanvasStore, Notifier
 from easel.ids import CanvasId, is_name, new_event_id, owned
 
 
 class CanvasTransactions:
-    def __init__(self, canvases: CanvasStore, blobs: Blobs, bell: Notifier) -> None:
+    def __init__(self, canvases: CanvasStore, blobs: Blobs, notifier: Notifier) -> None:
         self._canvases = canvases
         self._blobs = blobs
-        self._bell = bell
+        self._notifier = notifier
 
-    async def find(self, who: Principal, canvas_id: str) -> CanvasSnapshot:
-        whole = await self._canvases.get(who.user_id, named(canvas_id))
-        if whole is None:
+    async def find(self, principal: Principal, canvas_id: str) -> CanvasSnapshot:
+        snapshot = await self._canvases.get(principal.user_id, named(canvas_id))
+        if snapshot is None:
             raise NotFound(what="canvas", id=canvas_id)
-        return whole
+        return snapshot
 
     async def apply(
         self,
-        who: Principal,
+        principal: Principal,
         canvas_id: str,
         decide: Decide,
         *,
@@ -40,13 +40,13 @@ class CanvasTransactions:
         """
         sent: list[Change] = []
 
-        def noted(whole: CanvasSnapshot) -> Change | None:
-            change = decide(whole)
+        def noted(snapshot: CanvasSnapshot) -> Change | None:
+            change = decide(snapshot)
             sent[:] = [] if change is None else [change]
             return change
 
         try:
-            outcome = await self._canvases.change(who.user_id, named(canvas_id), noted, seconds=seconds)
+            outcome = await self._canvases.change(principal.user_id, named(canvas_id), noted, seconds=seconds)
         except Unavailable as problem:
             if sent:
                 raise Unavailable.after_sending(
@@ -56,13 +56,13 @@ class CanvasTransactions:
         if outcome is None:
             raise NotFound(what="canvas", id=canvas_id)
         if outcome.is_changed:
-            self.ring(outcome.whole)
+            self.notify(outcome.snapshot)
             await self.drop(outcome.orphaned_blobs)
         return outcome
 
-    def ring(self, whole: CanvasSnapshot) -> None:
-        canvas = whole.canvas
-        self._bell.ring(CanvasAppended(owned(canvas.user_id, canvas.canvas_id), canvas.last_seq))
+    def notify(self, snapshot: CanvasSnapshot) -> None:
+        canvas = snapshot.canvas
+        self._notifier.notify(CanvasAppended(owned(canvas.user_id, canvas.canvas_id), canvas.last_seq))
 
     async def drop(self, keys: Iterable[str]) -> None:
         """Blobs that no row speaks of. One that stays because the store is away is swept later."""
@@ -82,22 +82,22 @@ def named(canvas_id: str) -> CanvasId:
     return CanvasId(canvas_id)
 
 
-def events_of(who: Principal, canvas_id: str) -> CanvasEvents:
-    return CanvasEvents(CanvasId(canvas_id), agent_id=who.user_id, event_id=new_event_id())
+def events_of(principal: Principal, canvas_id: str) -> CanvasEvents:
+    return CanvasEvents(CanvasId(canvas_id), agent_id=principal.user_id, event_id=new_event_id())
 
 
-def stands(who: Principal) -> bool:
+def stands(principal: Principal) -> bool:
     """What an agent writes has to be accepted by a person before it runs without asking. RS-59"""
-    return who.kind is not PrincipalKind.AGENT
+    return principal.kind is not PrincipalKind.AGENT
 
 
-def acceptance(who: Principal, there: CanvasSnapshot, *, has_all_assets: bool) -> bool | None:
+def acceptance(principal: Principal, there: CanvasSnapshot, *, has_all_assets: bool) -> bool | None:
     """Whoever writes a spec stands for it, if they may; but not for a page that nobody has accepted, unless they bring all of it. RS-59"""
-    if not stands(who):
+    if not stands(principal):
         return False
     return True if there.canvas.is_accepted or has_all_assets or not there.assets else None
 
 
-def ends_acceptance(who: Principal) -> bool | None:
+def ends_acceptance(principal: Principal) -> bool | None:
     """A page presses buttons in the name of whoever looks at it: one that an agent wrote is no longer what a person accepted. RS-59"""
-    return None if stands(who) else False
+    return None if stands(principal) else False

@@ -31,15 +31,15 @@ class CanvasViews:
         self._duty: asyncio.Task[None] | None = None
 
     async def open(
-        self, who: Principal, canvas_id: str, client_id: str, connection_id: str
+        self, principal: Principal, canvas_id: str, client_id: str, connection_id: str
     ) -> tuple[View, CanvasSnapshot]:
         view = View(new_view_id(), client_id, connection_id)
-        events = events_of(who, canvas_id)
+        events = events_of(principal, canvas_id)
 
-        def decide(whole: CanvasSnapshot) -> Change:
-            left = [one for one in whole.views if _is_left(one, view)]
-            count = sum(one not in left for one in whole.live_views)
-            revision = whole.canvas.revision
+        def decide(snapshot: CanvasSnapshot) -> Change:
+            left = [one for one in snapshot.views if _is_left(one, view)]
+            count = sum(one not in left for one in snapshot.live_views)
+            revision = snapshot.canvas.revision
             closed = [events.view_closed(revision, one.view_id, one.client_id, count) for one in left]
             opened = events.view_opened(revision, view.view_id, client_id, count + 1)
             return Change(
@@ -48,22 +48,22 @@ class CanvasViews:
 
         if connection_id != NO_CONNECTION:
             self._held.add(connection_id)
-        outcome = await self._changes.apply(who, canvas_id, decide, seconds=self._seconds)
-        return view, outcome.whole
+        outcome = await self._changes.apply(principal, canvas_id, decide, seconds=self._seconds)
+        return view, outcome.snapshot
 
     async def close(
-        self, who: Principal, canvas_id: str, connection_id: str, view_id: str | None
+        self, principal: Principal, canvas_id: str, connection_id: str, view_id: str | None
     ) -> list[str]:
         """The views that this connection had open on the canvas, or the one that is named; which ones."""
-        whole = await self._changes.find(who, canvas_id)
+        snapshot = await self._changes.find(principal, canvas_id)
         mine = [
             view
-            for view in whole.views
+            for view in snapshot.views
             if view.connection_id == connection_id and view_id in (None, view.view_id)
         ]
-        return [view.view_id for view in mine if await self._close(who, canvas_id, view)]
+        return [view.view_id for view in mine if await self._close(principal, canvas_id, view)]
 
-    async def leave(self, who: Principal, connection_id: str) -> None:
+    async def leave(self, principal: Principal, connection_id: str) -> None:
         """A connection is gone, and with it what it displayed."""
         if connection_id not in self._held:
             return
@@ -71,22 +71,24 @@ class CanvasViews:
         try:
             for _, canvas_id, view in await self._canvases.views_of(connection_id):
                 with contextlib.suppress(NotFound):
-                    await self._close(who, canvas_id, view)
+                    await self._close(principal, canvas_id, view)
         except Unavailable:
             log.info("views.not_closed", connection_id=connection_id)  # they run out by themselves
 
-    async def _close(self, who: Principal, canvas_id: str, view: View, *, only_dead: bool = False) -> bool:
-        events = events_of(who, canvas_id)
+    async def _close(
+        self, principal: Principal, canvas_id: str, view: View, *, only_dead: bool = False
+    ) -> bool:
+        events = events_of(principal, canvas_id)
 
-        def decide(whole: CanvasSnapshot) -> Change | None:
-            there = next((one for one in whole.views if one.view_id == view.view_id), None)
+        def decide(snapshot: CanvasSnapshot) -> Change | None:
+            there = next((one for one in snapshot.views if one.view_id == view.view_id), None)
             if there is None or (only_dead and there.is_live):
                 return None
-            count = sum(one.view_id != view.view_id for one in whole.live_views)
-            event = events.view_closed(whole.canvas.revision, view.view_id, view.client_id, count)
+            count = sum(one.view_id != view.view_id for one in snapshot.live_views)
+            event = events.view_closed(snapshot.canvas.revision, view.view_id, view.client_id, count)
             return Change(events=[event], is_mutation=False, closed=[view.view_id])
 
-        return (await self._changes.apply(who, canvas_id, decide)).is_changed
+        return (await self._changes.apply(principal, canvas_id, decide)).is_changed
 
     # -- what time brings ------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from easel.core.canvas.execution import Execution, ExecutionStatus
-from easel.core.principal import PrincipalKind, Principal
+from easel.core.principal import Principal, PrincipalKind
 from easel.core.stream.notifications import CallAnswered
 from easel.core.tool.call import Answer, TakenCall
 from easel.core.tool.node import parts_of, whole_name
@@ -22,7 +22,7 @@ from easel.host.actions.live_output import LiveOutput, LiveOutputs
 from easel.host.artifacts import restore
 from easel.host.nodes.connection import ConnectedNode
 from easel.host.nodes.remote_calls import INVOKE, light
-from easel.host.ports import Notifier, ArtifactAccess, NodeStore
+from easel.host.ports import ArtifactAccess, NodeStore, Notifier
 
 if TYPE_CHECKING:
     from easel.ids import CallId
@@ -47,7 +47,7 @@ class IncomingCalls:
         self,
         store: NodeStore,
         keeper: ArtifactAccess,
-        bell: Notifier,
+        notifier: Notifier,
         outputs: LiveOutputs | None,
         *,
         result_bytes: int,
@@ -55,7 +55,7 @@ class IncomingCalls:
     ) -> None:
         self._store = store
         self._keeper = keeper
-        self._bell = bell
+        self._notifier = notifier
         self._outputs = outputs
         self._most = result_bytes
         self._heard = heard_seconds
@@ -118,7 +118,9 @@ class IncomingCalls:
     def _output(self, call: TakenCall, params: dict[str, Any]) -> LiveOutput | None:
         if self._outputs is None or "watched" not in params:
             return None
-        execution = Execution(user_id=call.user_id, status=ExecutionStatus.RUNNING, actor={}, **params["watched"])
+        execution = Execution(
+            user_id=call.user_id, status=ExecutionStatus.RUNNING, actor={}, **params["watched"]
+        )
         return self._outputs.open(Principal(call.user_id, "node", kind=PrincipalKind.NODE), execution)
 
     async def _stored(self, call: TakenCall, answer: Answer) -> str:
@@ -134,7 +136,7 @@ class IncomingCalls:
     async def _is_told(self, call: TakenCall, answer: str) -> bool:
         try:
             if await self._store.answer(call.call_id, call.target, answer):
-                self._bell.ring(CallAnswered(call.call_id))
+                self._notifier.notify(CallAnswered(call.call_id))
         except Unavailable:
             return False
         return True

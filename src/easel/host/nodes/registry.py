@@ -27,7 +27,7 @@ from easel.host.metrics import NODES
 from easel.host.nodes.connection import ConnectedNode
 from easel.host.nodes.incoming_calls import IncomingCalls, outcome
 from easel.host.nodes.remote_calls import RemoteCalls
-from easel.host.ports import Notifier, ArtifactAccess, NodeLink, NodeStore, Tool
+from easel.host.ports import ArtifactAccess, NodeLink, NodeStore, Notifier, Tool
 from easel.host.tools.schema import check_is_schema
 from easel.ids import CallId, UserId, new_instance_id, owned
 
@@ -54,7 +54,7 @@ class NodeLimits:
 class NodeRegistration:
     """Who connects as a node, and how."""
 
-    who: Principal
+    principal: Principal
     node_id: str
     tools: Any
     connection_id: str
@@ -75,7 +75,7 @@ class NodeRegistry:
         self,
         store: NodeStore,
         keeper: ArtifactAccess,
-        bell: Notifier,
+        notifier: Notifier,
         audit: Audit,
         limits: NodeLimits,
         *,
@@ -83,7 +83,7 @@ class NodeRegistry:
     ) -> None:
         self.instance_id = new_instance_id()
         self._store = store
-        self._bell = bell
+        self._notifier = notifier
         self._audit = audit
         self._limits = limits
         self.local: LocalNode | None = None  # known once its tools are
@@ -95,15 +95,20 @@ class NodeRegistry:
             "call_seconds": limits.call_seconds,
             "heard_seconds": limits.heard_seconds,
         }
-        self._elsewhere = RemoteCalls(store, keeper, bell, **times)
+        self._elsewhere = RemoteCalls(store, keeper, notifier, **times)
         self._errands = IncomingCalls(
-            store, keeper, bell, outputs, result_bytes=limits.result_bytes, heard_seconds=limits.heard_seconds
+            store,
+            keeper,
+            notifier,
+            outputs,
+            result_bytes=limits.result_bytes,
+            heard_seconds=limits.heard_seconds,
         )
         self._wake = asyncio.Event()
         self._is_doubtful = False  # somebody else says to have a node that is here
         self._duty: asyncio.Task[None] | None = None
         self._goodbyes: set[asyncio.Task[None]] = set()
-        bell.listen(self._hear)
+        notifier.listen(self._on_notification)
 
     # -- for agents and canvases -----------------------------------------------------------------------------------
 
@@ -138,9 +143,9 @@ class NodeRegistry:
             else NOT_ASKED
         )
 
-    async def list_nodes(self, who: Principal) -> list[LocalNode | Node]:
+    async def list_nodes(self, principal: Principal) -> list[LocalNode | Node]:
         """This machine first, as this instance knows it, then those that are connected, wherever."""
-        connected = await self._store.list_nodes(who.user_id)
+        connected = await self._store.list_nodes(principal.user_id)
         return [*([] if self.local is None else [self.local]), *connected]
 
     async def _known_of(self, user_id: UserId, *, is_fresh: bool = False) -> Mapping[str, Node]:
@@ -168,15 +173,15 @@ class NodeRegistry:
 
     async def enter(self, arrival: NodeRegistration, link: NodeLink) -> ConnectedNode:
         """It is known to all from now on, and called after `open`. Whoever asked for this calls `leave`, however it ends."""
-        who, limits = arrival.who, self._limits
+        principal, limits = arrival.principal, self._limits
         node_id = checked_node_id(arrival.node_id)
-        if who.only_node not in (None, node_id):
-            raise Forbidden(problem=f"this token is for the node {who.only_node} alone.")
+        if principal.only_node not in (None, node_id):
+            raise Forbidden(problem=f"this token is for the node {principal.only_node} alone.")
         tools = checked_offer(node_id, arrival.tools, limits.offer)
         for number, tool in enumerate(tools.values()):
             check_is_schema(tool.schema, f"tools[{number}].inputSchema")
         node = Node(
-            user_id=who.user_id,
+            user_id=principal.user_id,
             node_id=node_id,
             connection_id=arrival.connection_id,
             instance_id=self.instance_id,
@@ -189,7 +194,10 @@ class NodeRegistry:
             raise TooMany(what="nodes of one user", limit=limits.nodes)
         self._tell_lost(entered.lost)
         self._audit.tally(
-            who, "node.connected", subject=node_id, details={"tools": len(tools), "platform": node.platform}
+            principal,
+            "node.connected",
+            subject=node_id,
+            details={"tools": len(tools), "platform": node.platform},
         )
         return ConnectedNode(node, link, entered.connected_at, most_calls=limits.calls)
 
@@ -208,21 +216,21 @@ class NodeRegistry:
 
     async def leave(self, arrival: NodeRegistration) -> None:
         """A connection has ended. What it was asked ends now, here and elsewhere."""
-        who, node_id, connection_id = arrival.who, arrival.node_id, arrival.connection_id
-        key = (who.user_id, node_id)
+        principal, node_id, connection_id = arrival.principal, arrival.node_id, arrival.connection_id
+        key = (principal.user_id, node_id)
         one = self._here.get(key)
         if one is not None and one.node.connection_id == connection_id:
             del self._here[key]
             one.lose()
             NODES.set(len(self._here))
-            self._audit.tally(who, "node.left", subject=node_id)
+            self._audit.tally(principal, "node.left", subject=node_id)
         try:
             lost = await self._store.leave(connection_id)
         except Unavailable:
             log.info("nodes.not_left", node_id=node_id)  # it runs out by itself
             return
         self._tell_lost(lost)
-        self._bell.ring(NodeChanged(owned(who.user_id, node_id), connection_id))
+        self._notifier.notify(NodeChanged(owned(principal.user_id, node_id), connection_id))
 
     def _replace(self, older: ConnectedNode) -> None:
         older.lose()
@@ -231,16 +239,16 @@ class NodeRegistry:
         goodbye.add_done_callback(self._goodbyes.discard)
 
     def _tell_change(self, node: Node) -> None:
-        self._bell.ring(NodeChanged(owned(node.user_id, node.node_id), node.connection_id))
+        self._notifier.notify(NodeChanged(owned(node.user_id, node.node_id), node.connection_id))
 
     def _tell_lost(self, lost: Sequence[CallId]) -> None:
         for call_id in lost:
-            self._bell.ring(CallAnswered(call_id))
+            self._notifier.notify(CallAnswered(call_id))
 
     # -- between instances -----------------------------------------------------------------------------------------
 
-    def _hear(self, ring: Notification) -> None:
-        match ring:
+    def _on_notification(self, notification: Notification) -> None:
+        match notification:
             case NodeChanged(key, connection_id):
                 user_id, _, node_id = key.rpartition("/")
                 self._changes += 1
@@ -254,7 +262,7 @@ class NodeRegistry:
                 if any(one.node.connection_id == connection_id for one in self._here.values()):
                     self._wake.set()
             case CallAnswered():
-                self._elsewhere.hear(ring)
+                self._elsewhere.hear(notification)
             case _:
                 pass
 

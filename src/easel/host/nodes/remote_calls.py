@@ -21,7 +21,7 @@ from easel.core.tool.context import Watched
 from easel.core.tool.node import Node, parts_of
 from easel.errors import HostError, Unavailable
 from easel.host.artifacts import restore
-from easel.host.ports import Notifier, ArtifactAccess, NodeStore
+from easel.host.ports import ArtifactAccess, NodeStore, Notifier
 from easel.ids import CallId, UserId, new_call_id
 
 INVOKE = "tool.invoke"
@@ -47,7 +47,7 @@ class RemoteCalls:
         self,
         store: NodeStore,
         keeper: ArtifactAccess,
-        bell: Notifier,
+        notifier: Notifier,
         *,
         poll_seconds: float,
         call_seconds: float,
@@ -55,7 +55,7 @@ class RemoteCalls:
     ) -> None:
         self._store = store
         self._keeper = keeper
-        self._bell = bell
+        self._notifier = notifier
         self._poll = poll_seconds
         self._seconds = call_seconds
         self._heard = heard_seconds
@@ -81,7 +81,7 @@ class RemoteCalls:
             if not await asyncio.shield(placing):
                 return NOT_ASKED
             waiting.is_placed = True
-            self._bell.ring(CallPending(node.connection_id))
+            self._notifier.notify(CallPending(node.connection_id))
             self._start()
             return await waiting.answer
         except BaseException:
@@ -90,8 +90,8 @@ class RemoteCalls:
         finally:
             del self._waiting[new.call_id]
 
-    def hear(self, ring: CallAnswered) -> None:
-        if ring.call_id in self._waiting:
+    def hear(self, notification: CallAnswered) -> None:
+        if notification.call_id in self._waiting:
             self._wake.set()
 
     async def close(self) -> None:
@@ -105,7 +105,7 @@ class RemoteCalls:
         await asyncio.gather(placing, return_exceptions=True)
         with contextlib.suppress(Unavailable):  # then it ends by its deadline
             if (target := await self._store.cancel(new.user_id, new.call_id)) is not None:
-                self._bell.ring(CallPending(target))
+                self._notifier.notify(CallPending(target))
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class RemoteCalls:
 
 async def light(keeper: ArtifactAccess, user_id: UserId, value: Any) -> str:
     """As it may stand in a table: Base64 over 2 KB is kept beside it, and comes back. RS-35"""
-    lighter, moved = light_value(value)
-    if moved:
-        await keeper.keep(user_id, moved)
+    lighter, offloaded = light_value(value)
+    if offloaded:
+        await keeper.keep(user_id, offloaded)
     return to_json(lighter)

@@ -3,7 +3,7 @@
 A store raises `errors.Unavailable` when it cannot be reached; every other outcome is part of its return value.
 """
 
-from easel.host.ports.artifacts import ArtifactStore, Blobs, ArtifactAccess
+from easel.host.ports.artifacts import ArtifactAccess, ArtifactStore, Blobs
 from easel.host.ports.audit import AuditStore
 from easel.host.ports.auth import SignInStore, TokenStore
 from easel.host.ports.canvases import CanvasActionStore, CanvasStore
@@ -11,22 +11,22 @@ from easel.host.ports.models import Model
 from easel.host.ports.nodes import NodeLink, NodeStore
 from easel.host.ports.runs import BoardStore, RunStore
 from easel.host.ports.sessions import SessionStore
-from easel.host.ports.streams import Notifier, LogSource
+from easel.host.ports.streams import LogSource, Notifier
 from easel.host.ports.tools import Tool, ToolSource
 
 __all__ = [
+    "ArtifactAccess",
     "ArtifactStore",
     "AuditStore",
-    "Notifier",
     "Blobs",
     "BoardStore",
     "CanvasActionStore",
     "CanvasStore",
-    "ArtifactAccess",
     "LogSource",
     "Model",
     "NodeLink",
     "NodeStore",
+    "Notifier",
     "RunStore",
     "SessionStore",
     "SignInStore",

@@ -60,7 +60,7 @@ class ArtifactStore(Protocol):
 class ArtifactAccess(Protocol):
     """Keeps what is too heavy for a log, and gives it back: the artifacts, as the other stories need them."""
 
-    async def keep(self, user_id: UserId, moved: Sequence[OffloadedValue]) -> None:
+    async def keep(self, user_id: UserId, offloaded: Sequence[OffloadedValue]) -> None:
         """Durable when it returns: what refers to these may now be stored."""
         ...
 

@@ -5,8 +5,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Decide, NewCanvas, Outcome, View
-from easel.core.canvas.execution import StartedRun, Execution
-from easel.core.canvas.execution import ExecutionStatus as ExecutionStatus
+from easel.core.canvas.execution import Execution, ExecutionStatus, StartedRun
 from easel.core.canvas.refresh import Due, Job
 from easel.core.canvas.retention import LogPlace, OldLogs
 from easel.core.stream.envelope import Envelope

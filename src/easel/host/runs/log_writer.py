@@ -21,7 +21,7 @@ from easel.core.stream.notifications import RunAppended, RunReady, ThreadAppende
 from easel.errors import Unavailable
 from easel.host.audit import Audit
 from easel.host.metrics import APPEND_SECONDS
-from easel.host.ports import Notifier, ArtifactAccess, RunStore
+from easel.host.ports import ArtifactAccess, Notifier, RunStore
 from easel.ids import MessageId, answer_id, owned
 
 AGENT, NODE = "main", "tool_loop"  # who acts in a run
@@ -46,7 +46,7 @@ class RunLogWriter:
         claim: Claim,
         runs: RunStore,
         keeper: ArtifactAccess,
-        bell: Notifier,
+        notifier: Notifier,
         audit: Audit,
         *,
         cancel_asked: Callable[[], None],
@@ -57,7 +57,7 @@ class RunLogWriter:
         self._runs = runs
         self._keeper = keeper
         self._audit = audit
-        self._bell = bell
+        self._notifier = notifier
         self._cancel_asked = cancel_asked
         self._pending: list[Envelope] = []
         self._words: list[str] = []  # of which the next delta is made
@@ -208,11 +208,13 @@ class RunLogWriter:
             self._pump = None
 
     def _tell(self, appended: Appended) -> None:
-        self._bell.ring(RunAppended(self.claim.run_id, appended.last_seq))
+        self._notifier.notify(RunAppended(self.claim.run_id, appended.last_seq))
         if appended.thread_seq is not None:
-            self._bell.ring(ThreadAppended(owned(self.claim.user_id, self.claim.session_id), appended.thread_seq))
+            self._notifier.notify(
+                ThreadAppended(owned(self.claim.user_id, self.claim.session_id), appended.thread_seq)
+            )
         if appended.turn_passed:
-            self._bell.ring(RunReady(prefers=self.claim.worker_id))
+            self._notifier.notify(RunReady(prefers=self.claim.worker_id))
 
     async def _append(self, batch: Batch) -> Appended | None:
         """The same batch until the store has answered: its key makes a repetition harmless. RX-29
@@ -220,9 +222,9 @@ class RunLogWriter:
         What was too heavy for it is kept before it is: a reference never points at nothing.
         """
         heavy = [
-            moved
+            offloaded
             for speaker in (*batch.events, *([batch.answer] if batch.answer else []))
-            for moved in speaker.moved
+            for offloaded in speaker.offloaded
         ]
         while not self.is_lost:
             try:

@@ -16,7 +16,7 @@ from easel.core.stream.notifications import CancelRequested, RunAppended, RunRea
 from easel.errors import BadInput, NotFound, RunFinished, TooLarge, Unavailable
 from easel.host.audit import Audit
 from easel.host.metrics import QUEUE_DEPTH, RUNS_ENQUEUED
-from easel.host.ports import Notifier, ArtifactAccess, RunStore
+from easel.host.ports import ArtifactAccess, Notifier, RunStore
 from easel.host.runs.history import read_progress
 from easel.ids import RunId, SessionId, answer_id, is_made_here, is_name, new_run_id, owned
 
@@ -30,7 +30,7 @@ class RunQueue:
         self,
         runs: RunStore,
         keeper: ArtifactAccess,
-        bell: Notifier,
+        notifier: Notifier,
         audit: Audit,
         *,
         max_attempts: int,
@@ -39,26 +39,28 @@ class RunQueue:
         self._runs = runs
         self._keeper = keeper
         self._audit = audit
-        self._bell = bell
+        self._notifier = notifier
         self._max_attempts = max_attempts
         self._max_message = max_message_bytes
 
     async def start(
-        self, who: Principal, session_id: str, text: str, idempotency_key: str | None = None
+        self, principal: Principal, session_id: str, text: str, idempotency_key: str | None = None
     ) -> Run:
         """Durable when it returns; a worker is woken, but nothing depends on it hearing. RX-31"""
-        new = self._checked(who, session_id, text, idempotency_key)
-        if new.question and new.question.moved:
-            await self._keeper.keep(who.user_id, new.question.moved)
+        new = self._checked(principal, session_id, text, idempotency_key)
+        if new.question and new.question.offloaded:
+            await self._keeper.keep(principal.user_id, new.question.offloaded)
         enqueued = await self._runs.enqueue(new)
         if enqueued.is_new:
             RUNS_ENQUEUED.inc()
-            self._bell.ring(RunReady(prefers=enqueued.prefers))
+            self._notifier.notify(RunReady(prefers=enqueued.prefers))
             if enqueued.thread_seq is not None:
-                self._bell.ring(ThreadAppended(owned(who.user_id, session_id), enqueued.thread_seq))
+                self._notifier.notify(
+                    ThreadAppended(owned(principal.user_id, session_id), enqueued.thread_seq)
+                )
         return enqueued.run
 
-    def _checked(self, who: Principal, session_id: str, text: str, key: str | None) -> NewRun:
+    def _checked(self, principal: Principal, session_id: str, text: str, key: str | None) -> NewRun:
         if not is_name(session_id):
             raise BadInput(problem=NO_SESSION_NAME)
         if len(text.encode()) > self._max_message:
@@ -71,12 +73,12 @@ class RunQueue:
         run_id = new_run_id()
         asked = question(run_id, text)
         # What is too heavy for a table is kept beside it, and the worker reads it from there.
-        moved = asked.moved_text
-        shown = text if moved is None else text[:SHOWN_BEGINNING] + "…"
+        offloaded = asked.moved_text
+        shown = text if offloaded is None else text[:SHOWN_BEGINNING] + "…"
         title = title_from(text)
         return NewRun(
             run_id,
-            who.user_id,
+            principal.user_id,
             SessionId(session_id),
             shown,
             self._max_attempts,
@@ -84,18 +86,18 @@ class RunQueue:
             digest,
             asked,
             title,
-            moved,
+            offloaded,
         )
 
-    async def get(self, who: Principal, run_id: str) -> Run:
-        run = await self._runs.get(who.user_id, RunId(run_id)) if is_made_here(run_id) else None
+    async def get(self, principal: Principal, run_id: str) -> Run:
+        run = await self._runs.get(principal.user_id, RunId(run_id)) if is_made_here(run_id) else None
         if run is None:
             raise NotFound(what="run", id=run_id)
         return run
 
     async def list_runs(
         self,
-        who: Principal,
+        principal: Principal,
         session_id: str | None,
         statuses: Sequence[Status],
         before: int | None,
@@ -105,16 +107,16 @@ class RunQueue:
             raise BadInput(problem=NO_SESSION_NAME)
         session = SessionId(session_id) if session_id is not None else None
         return await self._runs.list_runs(
-            who.user_id, session_id=session, statuses=statuses, before=before, limit=limit
+            principal.user_id, session_id=session, statuses=statuses, before=before, limit=limit
         )
 
-    async def cancel(self, who: Principal, run_id: str) -> Run:
+    async def cancel(self, principal: Principal, run_id: str) -> Run:
         """A queued run ends here; a running one is told to stop and this does not wait for it. RX-12, RS-37"""
         if not is_made_here(run_id):
             raise NotFound(what="run", id=run_id)
         while True:
-            closing, left = await self._closing(who, RunId(run_id))
-            answer = await self._runs.request_cancel(who.user_id, RunId(run_id), closing, left)
+            closing, left = await self._closing(principal, RunId(run_id))
+            answer = await self._runs.request_cancel(principal.user_id, RunId(run_id), closing, left)
             if answer is None or not answer.look_again:
                 break
         if answer is None:
@@ -122,28 +124,32 @@ class RunQueue:
         run = answer.run
         if run.is_terminal and not answer.changed:
             raise RunFinished(run_id=run_id, status=run.status.value)
-        await self._audit.record(who, "run.cancelled", subject=run_id)
-        self._bell.ring(RunAppended(run.run_id, run.last_seq) if run.is_terminal else CancelRequested(run.run_id))
+        await self._audit.record(principal, "run.cancelled", subject=run_id)
+        self._notifier.notify(
+            RunAppended(run.run_id, run.last_seq) if run.is_terminal else CancelRequested(run.run_id)
+        )
         if answer.thread_seq is not None:
-            self._bell.ring(ThreadAppended(owned(run.user_id, run.session_id), answer.thread_seq))
+            self._notifier.notify(ThreadAppended(owned(run.user_id, run.session_id), answer.thread_seq))
         if answer.turn_passed:
-            self._bell.ring(RunReady(prefers=answer.prefers))
+            self._notifier.notify(RunReady(prefers=answer.prefers))
         return run
 
-    async def _closing(self, who: Principal, run_id: RunId) -> tuple[list[Envelope] | None, Message | None]:
+    async def _closing(
+        self, principal: Principal, run_id: RunId
+    ) -> tuple[list[Envelope] | None, Message | None]:
         """How the log ends if nobody holds the run: one that was handed back has said something, one that never started has not."""
-        events = RunEvents(run_id, agent_id=who.user_id, node_id="cancel")
-        run = await self.get(who, run_id)
+        events = RunEvents(run_id, agent_id=principal.user_id, node_id="cancel")
+        run = await self.get(principal, run_id)
         if run.status is not Status.QUEUED:
             return None, None  # whoever holds it says how it ends
         if run.started_at is None:
             return events.stopping(Status.CANCELLED), never_begun(run_id)
-        done = await read_progress(self._runs, self._keeper, who.user_id, run_id, run.last_seq)
+        done = await read_progress(self._runs, self._keeper, principal.user_id, run_id, run.last_seq)
         text = said(done.steps)
         left = message(answer_id(run_id), text)
         closing = events.ending(answer_id(run_id), text, Status.CANCELLED, None)
         await self._keeper.keep(
-            who.user_id, [moved for speaker in (left, *closing) for moved in speaker.moved]
+            principal.user_id, [offloaded for speaker in (left, *closing) for offloaded in speaker.offloaded]
         )
         return closing, left
 

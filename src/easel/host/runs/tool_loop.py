@@ -38,7 +38,12 @@ class ToolLoop:
         self._max_steps = max_steps
 
     async def play(
-        self, message: str, done: Progress, log: RunLogWriter, should_leave: Callable[[], bool], spoken: "Transcript"
+        self,
+        message: str,
+        done: Progress,
+        log: RunLogWriter,
+        should_leave: Callable[[], bool],
+        spoken: "Transcript",
     ) -> None:
         """From the last finished step to the end. `spoken` keeps what was said, whatever ends the run."""
         steps = list(done.steps)
@@ -66,7 +71,9 @@ class ToolLoop:
         lead = STEP_BREAK if said(conversation.steps) else ""
         calls: list[ToolCall] = []
         spoken.unfinished = []
-        tools = list((await retry_until_available(lambda: self._toolbox.definitions(log.claim.user_id))).values())
+        tools = list(
+            (await retry_until_available(lambda: self._toolbox.definitions(log.claim.user_id))).values()
+        )
         async for part in self._model.reply(conversation, tools):
             match part:
                 case Text(text):

@@ -29,12 +29,12 @@ from easel.host.metrics import (
     RUNS_HELD,
     TAKEOVERS,
 )
-from easel.host.ports import Notifier, ArtifactAccess, RunStore
+from easel.host.ports import ArtifactAccess, Notifier, RunStore
 from easel.host.runs.claimed_run import ClaimedRun, Stop
 from easel.host.runs.history import read_progress
 from easel.host.runs.log_writer import AGENT, NODE, RunLogWriter, retry_until_available
 from easel.host.runs.preferred_worker import PreferredWorkerDelay
-from easel.host.runs.tool_loop import HandBack, Transcript, ToolLoop
+from easel.host.runs.tool_loop import HandBack, ToolLoop, Transcript
 from easel.ids import RunId, WorkerId, new_reference
 
 NEAR_TURNS = 1_000  # claims look this far back; once a poll they look everywhere, so a pinned past costs one look a second
@@ -53,7 +53,7 @@ class RunWorker:
         worker_id: WorkerId,
         runs: RunStore,
         keeper: ArtifactAccess,
-        bell: Notifier,
+        notifier: Notifier,
         tool_loop: ToolLoop,
         *,
         slots: int,
@@ -69,7 +69,7 @@ class RunWorker:
         self.worker_id = worker_id
         self._runs = runs
         self._keeper = keeper
-        self._bell = bell
+        self._notifier = notifier
         self._tool_loop = tool_loop
         self._slots = slots
         self._claim_seconds = claim_seconds
@@ -87,7 +87,7 @@ class RunWorker:
         self._sweep_at = 0.0
         self._in_doubt_until = 0.0
         self._is_draining = False
-        bell.listen(self._hear)
+        notifier.listen(self._on_notification)
 
     # -- the life of the worker ------------------------------------------------------------------------------------
 
@@ -143,8 +143,8 @@ class RunWorker:
         while self._held:
             await asyncio.wait([held.task for held in self._held.values()])
 
-    def _hear(self, ring: Notification) -> None:
-        match ring:
+    def _on_notification(self, notification: Notification) -> None:
+        match notification:
             case RunReady(anywhere, prefers):
                 if anywhere:
                     self._sweep_at = 0.0
@@ -268,12 +268,14 @@ class RunWorker:
             stale.end_by(Stop.LOST)
         held = ClaimedRun(claim, good_until)
         if not claim.is_exhausted:
-            self._bell.ring(RunAppended(claim.run_id, claim.last_seq + 1))  # the claim has opened its log
+            self._notifier.notify(
+                RunAppended(claim.run_id, claim.last_seq + 1)
+            )  # the claim has opened its log
         held.log = RunLogWriter(
             claim,
             self._runs,
             self._keeper,
-            self._bell,
+            self._notifier,
             self._audit,
             cancel_asked=lambda: held.end_by(Stop.CANCEL),
         )
@@ -376,7 +378,7 @@ class RunWorker:
         if await retry_until_available(lambda: self._runs.hand_back(held.claim)):
             HANDED_BACK.inc()
             log.info("run.handed_back", run_id=held.claim.run_id, attempt=held.claim.attempt)
-            self._bell.ring(RunReady(anywhere=True))
+            self._notifier.notify(RunReady(anywhere=True))
 
     # -- keeping claims --------------------------------------------------------------------------------------------
 

@@ -55,5 +55,5 @@ async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> Pos
     database.nodes = PostgresNodes(database)
     database.tokens = PostgresTokens(database)
     database.sign_ins = PostgresSignIns(database)
-    database.bell = PostgresNotifier(options, timeout)
+    database.notifier = PostgresNotifier(options, timeout)
     return database

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from easel.core.audit.chain import End, Link, ChainPosition
+from easel.core.audit.chain import ChainPosition, End, Link
 from easel.core.audit.record import Entry, StorageClass
 from easel.core.stream.log import LAST_CURSOR
 from easel.stores import named_sql
@@ -47,7 +47,8 @@ class PostgresAudit:
     async def end(self) -> End:
         row = await self._database.row(SQL["end_of_chain"])
         return End(
-            None if row["last_seq"] is None else ChainPosition(row["last_seq"], row["last_hash"]), row["newest"]
+            None if row["last_seq"] is None else ChainPosition(row["last_seq"], row["last_hash"]),
+            row["newest"],
         )
 
     async def after(self, seq: int, last: int, limit: int) -> list[Link]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, Decide, NewCanvas, Outcome, View
-from easel.core.canvas.execution import StaleTransition, DuplicateRequest, Transition
+from easel.core.canvas.execution import DuplicateRequest, StaleTransition, Transition
 from easel.core.canvas.retention import LogPlace, OldLogs
 from easel.core.canvas.spec import Refresh
 from easel.core.stream.envelope import Envelope
@@ -67,12 +67,12 @@ class PostgresCanvases:
     ) -> Outcome | None:
         whose = {"user_id": user_id, "canvas_id": canvas_id}
         async with self._database.connection() as lent, lent.transaction():
-            whole = await _locked(lent, whose)
-            if whole is None:
+            snapshot = await _locked(lent, whose)
+            if snapshot is None:
                 return None
-            change = decide(whole)
+            change = decide(snapshot)
             if change is None:
-                return Outcome(whole, is_changed=False)
+                return Outcome(snapshot, is_changed=False)
             given, refers_to = arguments(change)
             grown = await _row(
                 lent, "change_canvas", {**whose, **given, **columns(change.events), "refers_to": refers_to}
@@ -80,18 +80,18 @@ class PostgresCanvases:
             await _change_beside(lent, whose, change, seconds)
             if change.transition is not None:
                 await _take_step(lent, change.transition, grown["revision"], seconds)
-            return changed(whole, change, **grown)
+            return changed(snapshot, change, **grown)
 
     async def delete(self, user_id: UserId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
         whose = {"user_id": user_id, "canvas_id": canvas_id}
         async with self._database.connection() as lent, lent.transaction():
-            whole = await _locked(lent, whose)
-            if whole is None:
+            snapshot = await _locked(lent, whose)
+            if snapshot is None:
                 return None
-            check(whole)
+            check(snapshot)
             await _row(lent, "end_canvas", whose)
             await _row(lent, "delete_canvas", whose)
-            return [one.blob_key for one in whole.assets]
+            return [one.blob_key for one in snapshot.assets]
 
     # -- assets and views ------------------------------------------------------------------------------------------
 

@@ -83,7 +83,7 @@ class PostgresDatabase:
     nodes: "PostgresNodes"
     tokens: "PostgresTokens"
     sign_ins: "PostgresSignIns"
-    bell: "PostgresNotifier"
+    notifier: "PostgresNotifier"
 
     def __init__(self, url: str, pool: "asyncpg.Pool[asyncpg.Record]", timeout: float) -> None:
         self.url = url
@@ -159,7 +159,7 @@ class PostgresDatabase:
             return lent.get_server_version().major
 
     async def close(self) -> None:
-        await self.bell.close()
+        await self.notifier.close()
         await self.runs.close()
         await self.audit.close()
         self._pool.terminate()  # everything that had to be written was awaited by whoever wrote it

@@ -44,12 +44,12 @@ class PostgresNotifier:
         self._listeners.append(hear)
         self._start()
 
-    def ring(self, ring: Notification) -> None:
-        self._tell(ring)  # who waits in this process need not wait for the round trip
+    def notify(self, notification: Notification) -> None:
+        self._tell(notification)  # who waits in this process need not wait for the round trip
         if len(self._outbox) < MAX_WAITING:
-            self._outbox[(type(ring), ring.key) if isinstance(ring, Grew) else ring] = (
-                ring  # of a growing log only the newest matters
-            )
+            self._outbox[
+                (type(notification), notification.key) if isinstance(notification, Grew) else notification
+            ] = notification  # of a growing log only the newest matters
             self._something.set()
             self._sent.clear()
         self._start()
@@ -58,9 +58,9 @@ class PostgresNotifier:
         if self._keeper is None:
             self._keeper = asyncio.create_task(self._keep(), name="bell")
 
-    def _tell(self, ring: Notification) -> None:
+    def _tell(self, notification: Notification) -> None:
         for hear in self._listeners:
-            hear(ring)
+            hear(notification)
 
     async def _keep(self) -> None:
         wait = FIRST_RETRY_SECONDS
@@ -81,7 +81,8 @@ class PostgresNotifier:
             # A ring tells of what is durable already, so it need not be durable itself.
             await connection.execute("set synchronous_commit = off")
             await connection.add_listener(
-                CHANNEL, lambda _, pid, __, payload: None if pid == own else self._hear(str(payload))
+                CHANNEL,
+                lambda _, pid, __, payload: None if pid == own else self._on_notification(str(payload)),
             )
             connection.add_termination_listener(
                 lambda _: self._something.set()
@@ -92,9 +93,9 @@ class PostgresNotifier:
                     async with asyncio.timeout(CHECK_SECONDS):
                         await self._something.wait()
                 self._something.clear()
-                rings, self._outbox = self._outbox, {}
-                if rings:
-                    payloads = _packed(map(to_text, rings.values()))
+                notifications, self._outbox = self._outbox, {}
+                if notifications:
+                    payloads = _packed(map(to_text, notifications.values()))
                     await connection.execute(
                         "select pg_notify($1, payload) from unnest($2::text[]) payload", CHANNEL, payloads
                     )
@@ -105,10 +106,10 @@ class PostgresNotifier:
         finally:
             connection.terminate()
 
-    def _hear(self, payload: str) -> None:
+    def _on_notification(self, payload: str) -> None:
         for text in payload.split(" "):
-            if (ring := from_text(text)) is not None:
-                self._tell(ring)
+            if (notification := from_text(text)) is not None:
+                self._tell(notification)
 
     async def close(self) -> None:
         """Sends what it still holds: the last rings tell other instances of runs that were handed back."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from easel.core.run.boards import Board, BoardValue, BoardWrite, Found, BoardKey
+from easel.core.run.boards import Board, BoardKey, BoardValue, BoardWrite, Found
 from easel.core.run.run import Claim
 from easel.core.run.status import Status
 from easel.stores.rows.runs import Row, Time

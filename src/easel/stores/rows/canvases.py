@@ -104,12 +104,15 @@ def execution_of(row: Row, time: Time = None) -> Execution:
         for name in ("actor", "resolved", "answer")
     }
     return Execution(
-        status=ExecutionStatus(row["status"]), **{name: row[name] for name in _OF_EXECUTION}, **times, **decoded
+        status=ExecutionStatus(row["status"]),
+        **{name: row[name] for name in _OF_EXECUTION},
+        **times,
+        **decoded,
     )
 
 
 def changed(
-    whole: CanvasSnapshot,
+    snapshot: CanvasSnapshot,
     change: Change,
     *,
     revision: int,
@@ -119,7 +122,7 @@ def changed(
     updated_at: datetime,
 ) -> Outcome:
     """The canvas as it lies there now, without reading it again."""
-    before = whole.canvas
+    before = snapshot.canvas
     canvas = Canvas(
         user_id=before.user_id,
         canvas_id=before.canvas_id,
@@ -138,12 +141,12 @@ def changed(
         updated_at=updated_at,
     )
     if not (change.put or change.removed or change.opened or change.closed):
-        return Outcome(CanvasSnapshot(canvas, whole.assets, whole.views), is_changed=True)
-    assets = {one.path: one for one in whole.assets if one.path not in change.removed}
+        return Outcome(CanvasSnapshot(canvas, snapshot.assets, snapshot.views), is_changed=True)
+    assets = {one.path: one for one in snapshot.assets if one.path not in change.removed}
     assets |= {one.path: one for one in change.put}
-    views = [view for view in whole.views if view.view_id not in change.closed]
+    views = [view for view in snapshot.views if view.view_id not in change.closed]
     kept = {one.blob_key for one in assets.values()}
-    left = [one.blob_key for one in whole.assets if one.blob_key not in kept]
+    left = [one.blob_key for one in snapshot.assets if one.blob_key not in kept]
     return Outcome(
         CanvasSnapshot(
             canvas,

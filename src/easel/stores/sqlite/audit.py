@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from easel.core.audit.chain import End, Link, ChainPosition, chained
+from easel.core.audit.chain import ChainPosition, End, Link, chained
 from easel.core.audit.record import Entry, StorageClass
 from easel.core.stream.log import LAST_CURSOR
 from easel.errors import BadSettings
@@ -38,7 +38,8 @@ class SqliteAudit:
     async def end(self) -> End:
         row = (await self._rows("end_of_chain"))[0]
         return End(
-            None if row["last_seq"] is None else ChainPosition(row["last_seq"], row["last_hash"]), row["newest"]
+            None if row["last_seq"] is None else ChainPosition(row["last_seq"], row["last_hash"]),
+            row["newest"],
         )
 
     async def after(self, seq: int, last: int, limit: int) -> list[Link]:

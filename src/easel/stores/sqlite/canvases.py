@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, Decide, NewCanvas, Outcome, View
-from easel.core.canvas.execution import StaleTransition, DuplicateRequest, Transition
+from easel.core.canvas.execution import DuplicateRequest, StaleTransition, Transition
 from easel.core.canvas.retention import LogPlace, OldLogs
 from easel.core.canvas.spec import Refresh
 from easel.core.stream.envelope import Envelope
@@ -79,22 +79,26 @@ class SqliteCanvases:
 
         def work(connection: sqlite3.Connection) -> Outcome | None:
             now = self._database.clock()
-            whole = _whole(connection, whose, now)
-            if whole is None:
+            snapshot = _whole(connection, whose, now)
+            if snapshot is None:
                 return None
-            change = decide(whole)
+            change = decide(snapshot)
             if change is None:
-                return Outcome(whole, is_changed=False)
+                return Outcome(snapshot, is_changed=False)
             given, refers_to = arguments(change)
             [grown] = _rows(connection, "change_canvas", now=now, events=len(change.events), **whose, **given)
             _log(connection, {**whose, "now": now}, change.events, grown["last_seq"], refers_to)
             _change_beside(connection, whose, change, now + microseconds(seconds), now)
             if change.transition is not None:
                 _take_step(
-                    connection, change.transition, grown["revision"], now=now, until=now + microseconds(seconds)
+                    connection,
+                    change.transition,
+                    grown["revision"],
+                    now=now,
+                    until=now + microseconds(seconds),
                 )
             return changed(
-                whole,
+                snapshot,
                 change,
                 revision=grown["revision"],
                 last_seq=grown["last_seq"],
@@ -109,13 +113,13 @@ class SqliteCanvases:
         whose = {"user_id": user_id, "canvas_id": canvas_id}
 
         def work(connection: sqlite3.Connection) -> list[str] | None:
-            whole = _whole(connection, whose, self._database.clock())
-            if whole is None:
+            snapshot = _whole(connection, whose, self._database.clock())
+            if snapshot is None:
                 return None
-            check(whole)
+            check(snapshot)
             _rows(connection, "end_canvas", **whose)
             _rows(connection, "delete_canvas", **whose)
-            return [one.blob_key for one in whole.assets]
+            return [one.blob_key for one in snapshot.assets]
 
         return await self._database.write(work)
 
@@ -229,13 +233,15 @@ def _whole(connection: sqlite3.Connection, whose: dict[str, Any], now: int) -> C
     return whole_of(rows[0], time_of) if rows else None
 
 
-def _take_step(connection: sqlite3.Connection, step: Transition, revision: int, *, now: int, until: int) -> None:
+def _take_step(
+    connection: sqlite3.Connection, step: Transition, revision: int, *, now: int, until: int
+) -> None:
     if step.pending_limit is not None:
         whose = {"user_id": step.execution.user_id, "canvas_id": step.execution.canvas_id}
         step.pending_limit.check(
-            _rows(connection, "count_waiting", since=now - microseconds(step.pending_limit.seconds), **whose)[0][
-                "waiting"
-            ]
+            _rows(connection, "count_waiting", since=now - microseconds(step.pending_limit.seconds), **whose)[
+                0
+            ]["waiting"]
         )
     name = "begin_execution" if step.from_status is None else "step_execution"
     if not connection.execute(

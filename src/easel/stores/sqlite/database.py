@@ -17,13 +17,13 @@ from easel.errors import BadSettings
 from easel.stores import migrations
 from easel.stores.sqlite.artifacts import SqliteArtifacts
 from easel.stores.sqlite.audit import SqliteAudit
-from easel.stores.sqlite.bell import LocalNotifier
 from easel.stores.sqlite.boards import SqliteBoards
 from easel.stores.sqlite.canvas_actions import SqliteCanvasActions
 from easel.stores.sqlite.canvases import SqliteCanvases
 from easel.stores.sqlite.connection import OLDEST_SQLITE, Connector
 from easel.stores.sqlite.executor import Answer, ReaderThreads, Work, WriterThread
 from easel.stores.sqlite.nodes import SqliteNodes
+from easel.stores.sqlite.notifier import LocalNotifier
 from easel.stores.sqlite.runs import SqliteRuns
 from easel.stores.sqlite.sessions import SqliteSessions
 from easel.stores.sqlite.sign_ins import SqliteSignIns
@@ -62,7 +62,7 @@ class SqliteDatabase:
         self.nodes = SqliteNodes(self)
         self.tokens = SqliteTokens(self)
         self.sign_ins = SqliteSignIns(self)
-        self.bell = LocalNotifier()
+        self.notifier = LocalNotifier()
 
     @property
     def commits(self) -> int:
@@ -139,9 +139,9 @@ def _locked(folder: Path) -> IO[str]:
     except OSError as problem:
         holder = lock.read().strip()
         lock.close()
-        who = f"process {holder}" if holder else "another process"
+        principal = f"process {holder}" if holder else "another process"
         raise BadSettings(
-            problem=f"The data folder {folder} is in use by {who}, and SQLite serves one process; "
+            problem=f"The data folder {folder} is in use by {principal}, and SQLite serves one process; "
             "several processes need Postgres: set EASEL_DATABASE_URL, or EASEL_DATA to another folder."
         ) from problem
     lock.truncate()

@@ -14,16 +14,16 @@ class LocalNotifier:
     def listen(self, hear: Callable[[Notification], None]) -> None:
         self._listeners.append(hear)
 
-    def ring(self, ring: Notification) -> None:
+    def notify(self, notification: Notification) -> None:
         if not self._rung:
             asyncio.get_running_loop().call_soon(self._tell)
-        self._rung[ring.run_id if isinstance(ring, RunAppended) else ring] = (
-            ring  # of a growing log only the newest matters
+        self._rung[notification.run_id if isinstance(notification, RunAppended) else notification] = (
+            notification  # of a growing log only the newest matters
         )
 
     def _tell(self) -> None:
         rung, self._rung = self._rung, {}
         loop = asyncio.get_running_loop()
-        for ring in rung.values():
+        for notification in rung.values():
             for hear in self._listeners:
-                loop.call_soon(hear, ring)  # one that fails keeps no other from hearing
+                loop.call_soon(hear, notification)  # one that fails keeps no other from hearing
