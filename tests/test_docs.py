@@ -102,7 +102,7 @@ def plain(value: object) -> str:
 def settings_table() -> str:
     kinds = {"str": "text", "int": "whole number", "float": "number", "bool": "yes or no"}
     rows = [
-        (code(row.variable), kinds[type(row.default).__name__], plain(row.default), row.says)
+        (code(row.variable), kinds[type(row.default).__name__], plain(row.default), row.description)
         for row in settings.rows()
     ]
     return table(["variable", "takes", "default", "what it does"], rows)

@@ -67,8 +67,8 @@ def test_what_outside_programs_rely_on_is_there_with_its_default() -> None:
 @pytest.mark.parametrize("row", settings.rows(), ids=lambda row: row.variable)
 def test_each_row_has_a_sentence_and_a_default_that_it_would_take(row: settings.Row) -> None:
     assert re.fullmatch(r"EASEL_[A-Z0-9_]+", row.variable)
-    assert row.says.endswith(".")
-    assert len(row.says) > 12
+    assert row.description.endswith(".")
+    assert len(row.description) > 12
     assert getattr(settings.load({row.variable: str(row.default)}), row.name) == row.default
 
 

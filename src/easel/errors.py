@@ -23,7 +23,7 @@ class HostError(Exception):
         self.details = details
 
     @classmethod
-    def as_told(cls, message: str, **details: object) -> Self:
+    def with_message(cls, message: str, **details: object) -> Self:
         """This failure in words that were found before: what was kept of it, or what of it may be shown."""
         problem = cls.__new__(cls)
         Exception.__init__(problem, message)
@@ -119,16 +119,16 @@ class NotInMode(HostError):
     code, gateway, rpc, http = "NOT_IN_MODE", 103, -32043, 400
 
 
-class AlreadyThere(HostError):
+class AlreadyExists(HostError):
     """There is a {what} {id} already."""
 
-    code, gateway, rpc, http = "ALREADY_THERE", 409, -32012, 409
+    code, gateway, rpc, http = "ALREADY_EXISTS", 409, -32012, 409
 
 
-class CursorGone(HostError):
+class CursorOutOfRange(HostError):
     """Cursor {cursor} is outside this log, which holds {oldest} to {newest}; resume with a cursor inside it."""
 
-    code, gateway, rpc, http = "CURSOR_GONE", 404, -32005, 410
+    code, gateway, rpc, http = "CURSOR_OUT_OF_RANGE", 404, -32005, 410
 
 
 class TooLarge(HostError):
@@ -151,10 +151,10 @@ class BoardFull(HostError):
     code, gateway, rpc, http = "BOARD_FULL", 413, -32015, 413
 
 
-class OutOfRange(HostError):
+class RangeNotSatisfiable(HostError):
     """The range {asked} is outside of what is there: {size} bytes."""
 
-    code, gateway, rpc, http = "OUT_OF_RANGE", 400, -32016, 416
+    code, gateway, rpc, http = "RANGE_NOT_SATISFIABLE", 400, -32016, 416
 
 
 class WrongHost(HostError):
@@ -181,10 +181,10 @@ class ToolFailed(HostError):
     code, gateway, rpc, http = "TOOL_FAILED", 500, -32022, 502
 
 
-class ConfirmationOver(HostError):
+class ConfirmationClosed(HostError):
     """Confirmation {id} is over: {problem} Press the button again."""
 
-    code, gateway, rpc, http = "CONFIRMATION_OVER", 409, -32018, 409
+    code, gateway, rpc, http = "CONFIRMATION_CLOSED", 409, -32018, 409
 
 
 class ActionFailed(HostError):
@@ -223,22 +223,22 @@ class StepLimit(HostError):
     code, gateway, rpc, http = "STEP_LIMIT", 500, -32023, 500
 
 
-class TookTooLong(HostError):
+class RunTimedOut(HostError):
     """The run took longer than {seconds} s and was stopped; EASEL_RUN_TIMEOUT_SECONDS sets the limit."""
 
-    code, gateway, rpc, http = "TOOK_TOO_LONG", 504, -32024, 504
+    code, gateway, rpc, http = "RUN_TIMED_OUT", 504, -32024, 504
 
 
-class GaveUp(HostError):
+class AttemptsExhausted(HostError):
     """Gave up after {attempts} attempts: each time the worker that held the run was lost."""
 
-    code, gateway, rpc, http = "GAVE_UP", 500, -32025, 500
+    code, gateway, rpc, http = "ATTEMPTS_EXHAUSTED", 500, -32025, 500
 
 
-class Damaged(HostError):
+class CorruptData(HostError):
     """What was stored as {what} {id} is not there any more as it was stored; if you have it, store it again."""
 
-    code, gateway, rpc, http = "DAMAGED", 500, -32026, 500
+    code, gateway, rpc, http = "CORRUPT_DATA", 500, -32026, 500
 
 
 class BadSettings(HostError):
@@ -265,6 +265,23 @@ class Unavailable(HostError):
             "it is safe to send it again in a moment" if is_repeatable else "look before you send it again"
         )
         told = f"{what} cannot be reached right now; what you sent may be stored all the same: {again}."
-        problem = cls.as_told(told, what=what, mayBeStored=True)
+        problem = cls.with_message(told, what=what, mayBeStored=True)
         problem.retry_after = cls.retry_after if is_repeatable else None
         return problem
+
+
+# Names of version 0.1 that stored records may still hold. Decision 0031
+FORMER_CODES = {
+    "ALREADY_THERE": "ALREADY_EXISTS",
+    "CONFIRMATION_OVER": "CONFIRMATION_CLOSED",
+    "CURSOR_GONE": "CURSOR_OUT_OF_RANGE",
+    "DAMAGED": "CORRUPT_DATA",
+    "GAVE_UP": "ATTEMPTS_EXHAUSTED",
+    "OUT_OF_RANGE": "RANGE_NOT_SATISFIABLE",
+    "TOOK_TOO_LONG": "RUN_TIMED_OUT",
+}
+
+
+def current_code(stored: str) -> str:
+    """Return today's name of an error that was stored under this name."""
+    return FORMER_CODES.get(stored, stored)

@@ -24,7 +24,7 @@ OPTIONS = {"sandbox_mode": "--sandbox"}  # of a command; others have the name of
 
 def _row(
     default: Any,
-    says: str,
+    description: str,
     *,
     least: float | None = None,
     most: float | None = None,
@@ -32,7 +32,9 @@ def _row(
     secret: bool = False,
 ) -> Any:
     bounds = {"least": least, "most": most, "one_of": one_of}
-    return field(default=default, repr=not secret, metadata={"says": says, "secret": secret, **bounds})
+    return field(
+        default=default, repr=not secret, metadata={"description": description, "secret": secret, **bounds}
+    )
 
 
 def _default_data() -> str:
@@ -125,7 +127,7 @@ class Settings:
         least=0,
     )
     # streams
-    patience_seconds: float = _row(
+    header_timeout_seconds: float = _row(
         30.0, "How long a client may take for a request's head, or between two pieces of its body.", least=0.5
     )
     heartbeat_seconds: float = _row(15.0, "A quiet stream gets a comment this often.", least=0.1)
@@ -149,7 +151,7 @@ class Settings:
     view_token_seconds: float = _row(
         43_200.0, "How long the address of a canvas's page works before it has to be opened anew.", least=1
     )
-    node_seconds: float = _row(
+    node_ttl_seconds: float = _row(
         6.0, "How long a tool node is believed in when its instance is not heard of.", least=0.3
     )
     node_heartbeat_seconds: float = _row(
@@ -161,7 +163,7 @@ class Settings:
     max_nodes: int = _row(100, "Tool nodes of one user that may be connected at once.", least=1)
     max_node_tools: int = _row(200, "Tools that one node may offer.", least=1)
     max_tool_bytes: int = _row(65_536, "Largest definition of one tool that a node offers.", least=256)
-    view_seconds: float = _row(
+    view_ttl_seconds: float = _row(
         60.0, "How long an open view is believed in when its instance is not heard of.", least=1
     )
     # commands, and the files that they work on
@@ -265,13 +267,13 @@ class Row:
     name: str
     variable: str
     default: Any
-    says: str
+    description: str
     secret: bool
 
 
 def rows() -> list[Row]:
     return [
-        Row(f.name, PREFIX + f.name.upper(), f.default, f.metadata["says"], f.metadata["secret"])
+        Row(f.name, PREFIX + f.name.upper(), f.default, f.metadata["description"], f.metadata["secret"])
         for f in fields(Settings)
     ]
 

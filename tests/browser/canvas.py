@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 from playwright.async_api import BrowserContext, Frame, FrameLocator, Locator, Page, expect
 
-from tests.browser.console import PATIENCE_SECONDS
+from tests.browser.console import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -134,9 +134,9 @@ class Desk:
 
     async def until(self, look: Callable[[], Any], what: str) -> Any:
         """What it finds, as soon as it finds something."""
-        end = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        end = asyncio.get_running_loop().time() + TIMEOUT_SECONDS
         while not (found := look()):
-            assert asyncio.get_running_loop().time() < end, f"not within {PATIENCE_SECONDS} s: {what}"
+            assert asyncio.get_running_loop().time() < end, f"not within {TIMEOUT_SECONDS} s: {what}"
             await asyncio.sleep(0.05)
         return found
 
@@ -161,15 +161,15 @@ def inside(page: Page) -> FrameLocator:
 
 async def holds(frame: Frame, expression: str) -> None:
     """Until it is so in the frame. (A page's policy allows no eval, which is how playwright itself would wait.)"""
-    end = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    end = asyncio.get_running_loop().time() + TIMEOUT_SECONDS
     while not await frame.evaluate(expression):
-        assert asyncio.get_running_loop().time() < end, f"not within {PATIENCE_SECONDS} s: {expression}"
+        assert asyncio.get_running_loop().time() < end, f"not within {TIMEOUT_SECONDS} s: {expression}"
         await asyncio.sleep(0.02)
 
 
 async def promised(place: Page | Frame, expression: str) -> Any:
     """What a promise comes to that was made there."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         return await place.evaluate(expression)
 
 

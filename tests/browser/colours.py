@@ -10,7 +10,7 @@ import asyncio
 import base64
 from typing import TYPE_CHECKING, Any
 
-from tests.browser.console import PATIENCE_SECONDS
+from tests.browser.console import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from playwright.async_api import Frame, Page
@@ -84,7 +84,7 @@ _MEASURED = """async ([picture, texts]) => {
 async def contrasts(page: Page, within: str = "body", frame: Frame | None = None) -> list[Any]:
     """Of each text in sight: what it says, its contrast, its colour and what is behind it."""
     where = frame or page
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:  # until the page stands still: a line that comes in between moves everything away from where it was
             texts = await where.evaluate(_TEXTS, within)
             picture = base64.b64encode(await page.screenshot(animations="disabled")).decode()

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Dialog, Page, async_playwright, expect
 
-from tests.browser.console import PATIENCE_SECONDS
+from tests.browser.console import TIMEOUT_SECONDS
 from tests.support.processes import EaselProcess, Launcher
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ FLAGS = [
     "--disable-sync",
     "--disable-dev-shm-usage",
 ]
-PATIENCE_MS = PATIENCE_SECONDS * 1000
+TIMEOUT_MS = TIMEOUT_SECONDS * 1000
 
-expect.set_options(timeout=PATIENCE_MS)
+expect.set_options(timeout=TIMEOUT_MS)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -57,7 +57,7 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
     """A fresh window. Whatever its scripts complain about fails the test."""
     context = await browser.new_context(viewport={"width": 1200, "height": 900})
     opened = await context.new_page()
-    opened.set_default_timeout(PATIENCE_MS)
+    opened.set_default_timeout(TIMEOUT_MS)
     complaints: list[str] = []
     opened.on("pageerror", lambda problem: complaints.append(str(problem)))
     opened.on(

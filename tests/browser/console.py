@@ -14,7 +14,7 @@ from tests.support.processes import wait_until
 
 # For anything that a page shows or a server comes to be; most of it is so within a tenth of a second. It is longer than the longest pause
 # (some 19 s) that a page makes before it tries once more to reach a server that was away for a while.
-PATIENCE_SECONDS = 30
+TIMEOUT_SECONDS = 30
 
 
 class Easel(Protocol):

@@ -9,7 +9,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from tests.browser.canvas import COCKPIT, MINIMAL, Desk, held, inside, show
-from tests.browser.console import PATIENCE_SECONDS
+from tests.browser.console import TIMEOUT_SECONDS
 from tests.requirements import rule
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
     """A window in which pages may complain as they like."""
     context = await browser.new_context(viewport={"width": 1000, "height": 700})
     opened = await context.new_page()
-    opened.set_default_timeout(PATIENCE_SECONDS * 1000)
+    opened.set_default_timeout(TIMEOUT_SECONDS * 1000)
     yield opened
     await context.close()
 

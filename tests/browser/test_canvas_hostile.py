@@ -12,7 +12,7 @@ from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from tests.browser.canvas import COCKPIT, MINIMAL, Desk, holds, inside, show, sign_in, the_frame
 from tests.browser.canvas_ways_out import LEAVING, QUIET, listening, script, unprotected
-from tests.browser.console import PATIENCE_SECONDS
+from tests.browser.console import TIMEOUT_SECONDS
 from tests.browser.wire import Wire
 from tests.requirements import case, rule
 
@@ -37,7 +37,7 @@ def desk(server: EaselProcess) -> Iterator[Desk]:
 async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
     """A window in which pages may complain as they like."""
     opened = await browser.new_context(viewport={"width": 1000, "height": 700})
-    opened.set_default_timeout(PATIENCE_SECONDS * 1000)
+    opened.set_default_timeout(TIMEOUT_SECONDS * 1000)
     yield opened
     await opened.close()
 
@@ -430,7 +430,7 @@ async def test_ten_thousand_messages_in_a_second_are_a_handful_for_the_host(
 
     flooded, floor = await asyncio.gather(answers(page), answers(idle))
     assert flooded - floor < 2
-    assert flooded < PATIENCE_SECONDS, "and neither of them is kept waiting by the flood"
+    assert flooded < TIMEOUT_SECONDS, "and neither of them is kept waiting by the flood"
     desk.patch(name, "/service", "still here")
     await holds(frame, "gsvCanvas.getState().service === 'still here'")
 

@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page, expect
 
 from tests.browser.canvas import Desk, show, the_frame
 from tests.browser.conftest import link_of
-from tests.browser.console import PATIENCE_SECONDS, Outside
+from tests.browser.console import TIMEOUT_SECONDS, Outside
 from tests.requirements import case
 from tests.support.processes import wait_until
 
@@ -85,7 +85,7 @@ async def test_signing_out_in_one_tab_ends_the_streams_of_all(page: Page, server
         await asyncio.to_thread(
             wait_until,
             lambda: not any(outside.watched().values()),
-            within=PATIENCE_SECONDS,
+            within=TIMEOUT_SECONDS,
             what="the server has no stream of theirs",
         )
 
@@ -150,7 +150,7 @@ async def test_another_site_can_neither_frame_nor_use_what_the_browser_may(
     await asyncio.to_thread(
         wait_until,
         lambda: there.frames[-1].url.startswith("chrome-error:"),
-        within=PATIENCE_SECONDS,
+        within=TIMEOUT_SECONDS,
         what="the frame shows nothing of it",
     )
     await expect(there.frame_locator("iframe").get_by_text("Sessions")).to_have_count(0)

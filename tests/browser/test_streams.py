@@ -19,7 +19,7 @@ from playwright.async_api import BrowserContext, Page, WebSocketRoute, expect
 from easel.core.stream.envelope import EVENT_TYPES, Stream
 from tests.browser.console import (
     COUNTING,
-    PATIENCE_SECONDS,
+    TIMEOUT_SECONDS,
     Outside,
     answer,
     enter,
@@ -82,7 +82,7 @@ async def another_tab(context: BrowserContext) -> AsyncIterator[Page]:
 
 async def until(is_so: Callable[[], bool]) -> None:
     """Of something outside the browser. The wire lives in this loop, so nobody may block it."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not is_so():  # noqa: ASYNC110 - a server cannot call us
             await asyncio.sleep(0.05)
 

@@ -494,7 +494,7 @@ def test_settings_lists_every_row_with_its_default_and_sentence() -> None:
     assert done.returncode == 0
     for row in settings.rows():
         assert f"{row.variable}=" in done.stdout
-        assert row.says in done.stdout
+        assert row.description in done.stdout
     assert "EASEL_CLAIM_SECONDS=3.0   (default 15.0)" in done.stdout
     assert SECRET not in done.stdout
 

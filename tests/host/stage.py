@@ -66,7 +66,7 @@ class Stage:
             audit=audit,
             limits=limits,
         )
-        self.views = CanvasViews(database.canvases, changes, view_seconds=60)
+        self.views = CanvasViews(database.canvases, changes, view_ttl_seconds=60)
         self.tools.add(canvas_tools(self.library, self.views, database.runs, database.canvases))
         times = {"poll_seconds": 0.05, "heartbeat_seconds": 15, "stall_seconds": 30}
         self.runs = Tails(RUNS, database.runs, notifier, room=StreamQuota(100), window=100, **times)

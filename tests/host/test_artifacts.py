@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from easel.core.artifact.artifact import START
 from easel.core.principal import THE_OWNER, Principal
 from easel.core.stream.payload_limit import OffloadedValue
-from easel.errors import BadInput, Damaged, NotFound, TooLarge, Unavailable
+from easel.errors import BadInput, CorruptData, NotFound, TooLarge, Unavailable
 from easel.host.artifacts import MIN_GRACE_SECONDS, SWEPT_AT_ONCE, Artifacts
 from easel.ids import OWNER, UserId
 from easel.stores.blobs.bucket import PART
@@ -382,13 +382,13 @@ async def test_bytes_that_are_not_those_that_were_kept_are_never_an_answer(
 ) -> None:
     made = await at.upload(WHOLE)
     await at.spoil(made, now_there)
-    with capture_logs() as logged, pytest.raises(Damaged):
+    with capture_logs() as logged, pytest.raises(CorruptData):
         await at.story.read(OWNER, made.artifact_id)
     assert [(line["event"], line["log_level"], line["artifact_id"]) for line in logged] == [
         ("artifact.damaged", "error", made.artifact_id)
     ]
     sent = list[bytes]()
-    with pytest.raises(Damaged):
+    with pytest.raises(CorruptData):
         await collect(await at.story.open(made), sent)
     assert sum(map(len, sent)) < made.size, (
         "the reader must miss something, or it would take this for the whole"
@@ -398,7 +398,7 @@ async def test_bytes_that_are_not_those_that_were_kept_are_never_an_answer(
 async def test_a_blob_that_is_gone_is_damage_and_not_a_404(at: Bench) -> None:
     made = await at.upload(PNG)
     await at.place.blobs.delete(made.blob_key)
-    with capture_logs() as logged, pytest.raises(Damaged):
+    with capture_logs() as logged, pytest.raises(CorruptData):
         await at.story.read(OWNER, made.artifact_id)
     assert logged[0]["event"] == "artifact.damaged"
 

@@ -20,7 +20,7 @@ from easel.host.audit import Audit, agent_of, verify
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import OWNER, CallId
 from tests.host.conftest import TestTool
-from tests.host.runs.workers import PATIENCE_SECONDS, until
+from tests.host.runs.workers import TIMEOUT_SECONDS, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def no_time_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(story, "GATHER_SECONDS", 0.01)
     monkeypatch.setattr(story, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(
-        story, "CLOSE_SECONDS", PATIENCE_SECONDS
+        story, "CLOSE_SECONDS", TIMEOUT_SECONDS
     )  # for a disk that is slow; whoever means a store that is away says so
 
 
@@ -158,7 +158,7 @@ async def test_notes_that_come_together_are_stored_together_and_in_order(
     audit: Audit, store: FaultyStore
 ) -> None:
     for nth in range(150):
-        audit.note(None, "worker.broke", subject=str(nth))
+        audit.note(None, "worker.error", subject=str(nth))
     found = await stored(store, 150)
     assert [record["subject"] for record in found] == [str(nth) for nth in range(150)]
     assert found[0]["actor"] == {"user_id": "easel", "name": "easel"}
@@ -167,9 +167,9 @@ async def test_notes_that_come_together_are_stored_together_and_in_order(
 
 async def test_a_note_never_waits_for_the_store(audit: Audit, store: FaultyStore) -> None:
     store.may_answer.clear()
-    audit.note(None, "worker.broke", subject="1")
+    audit.note(None, "worker.error", subject="1")
     await soon(lambda: store.asked > 0)
-    audit.note(None, "worker.broke", subject="2")  # returns, though the store is busy with the first
+    audit.note(None, "worker.error", subject="2")  # returns, though the store is busy with the first
     assert await records(store) == []
     store.may_answer.set()
     assert [record["subject"] for record in await stored(store, 2)] == ["1", "2"]
@@ -182,8 +182,8 @@ async def test_a_note_never_fails_whatever_it_is_given(
         def __str__(self) -> str:
             raise RuntimeError("not even that")
 
-    audit.note(None, "worker.broke", details={"value": Unspeakable()})
-    audit.broke(None, "worker.broke", Unspeakable(), reference="ref_1")
+    audit.note(None, "worker.error", details={"value": Unspeakable()})
+    audit.broke(None, "worker.error", Unspeakable(), reference="ref_1")
     assert [line["event"] for line in logged] == ["audit.not_noted", "audit.not_told"]
     [record] = await stored(store, 1)
     assert record["details"] == {"reference": "ref_1"}
@@ -193,7 +193,7 @@ async def test_a_note_never_fails_whatever_it_is_given(
 async def test_notes_wait_for_a_store_that_is_away_and_lose_nothing(audit: Audit, store: FaultyStore) -> None:
     store.is_away = True
     for nth in range(500):
-        audit.note(None, "worker.broke", subject=str(nth))
+        audit.note(None, "worker.error", subject=str(nth))
     await soon(lambda: store.asked >= 3)
     store.is_away = False
     assert [record["subject"] for record in await stored(store, 500)] == [str(nth) for nth in range(500)]
@@ -205,24 +205,24 @@ async def test_what_does_not_fit_is_logged_and_the_trail_says_how_much(
     monkeypatch.setattr(story, "MAX_WAITING", 10)
     store.is_away = True
     for nth in range(25):
-        audit.note(None, "worker.broke", subject=str(nth))
+        audit.note(None, "worker.error", subject=str(nth))
     store.is_away = False
     found = await stored(store, 11)
     assert [record.get("subject") for record in found[:10]] == [str(nth) for nth in range(10)]
     assert (found[10]["action"], found[10]["details"]) == ("audit.overflowed", {"count": 15})
     assert [record["subject"] for record in only_logged(logged)] == [str(nth) for nth in range(10, 25)]
-    audit.note(None, "worker.broke")
-    assert (await stored(store, 12))[11]["action"] == "worker.broke", "the gap is told once"
+    audit.note(None, "worker.error")
+    assert (await stored(store, 12))[11]["action"] == "worker.error", "the gap is told once"
 
 
 async def test_a_store_that_refuses_loses_the_notes_to_the_log_and_goes_on(
     audit: Audit, store: FaultyStore, logged: Sequence[Mapping[str, Any]]
 ) -> None:
     store.is_broken = True
-    audit.note(None, "worker.broke", subject="lost")
+    audit.note(None, "worker.error", subject="lost")
     await soon(lambda: bool(only_logged(logged)))
     store.is_broken = False
-    audit.note(None, "worker.broke", subject="kept")
+    audit.note(None, "worker.error", subject="kept")
     assert [record["subject"] for record in await stored(store, 1)] == ["kept"]
     assert [record["subject"] for record in only_logged(logged)] == ["lost"]
     assert "audit.not_stored" in [line["event"] for line in logged]
@@ -237,7 +237,7 @@ async def test_what_waits_is_stored_when_the_process_ends(
     monkeypatch.setattr(story, "GATHER_SECONDS", 60)
     audit = Audit(store)
     for nth in range(450):
-        audit.note(None, "worker.broke", subject=str(nth))
+        audit.note(None, "worker.error", subject=str(nth))
     audit.tally(NOBODY, "sign_in.failed")
     audit.tally(NOBODY, "sign_in.failed")
     await audit.close()
@@ -255,10 +255,10 @@ async def test_what_cannot_be_stored_at_the_end_is_logged_and_the_end_comes_soon
     store.is_away = True
     if is_silent:
         store.may_answer.clear()
-    audit.note(None, "worker.broke", subject="last words", details={"api_key": KEY})
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    audit.note(None, "worker.error", subject="last words", details={"api_key": KEY})
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await audit.close()
-    audit.note(None, "worker.broke", subject="too late")
+    audit.note(None, "worker.error", subject="too late")
     assert [record["subject"] for record in only_logged(logged)] == ["last words", "too late"]
     assert KEY not in str(logged)
 
@@ -323,7 +323,7 @@ async def test_what_broke_is_told_with_its_trace_and_without_secrets(
     try:
         deep_inside(f"no luck with {KEY}, nor with the owner's own words")
     except RuntimeError as problem:
-        audit.broke(agent_of(OWNER), "run.broke", problem, reference="ref_1", subject="run_1")
+        audit.broke(agent_of(OWNER), "run.error", problem, reference="ref_1", subject="run_1")
     [record] = await stored(store, 1)
     assert record["actor"] == {"user_id": "owner", "name": "agent"}
     details = record["details"]
@@ -376,7 +376,7 @@ async def test_a_tool_that_breaks_tells_the_model_that_it_did_and_operators_the_
         assert inside not in str(result.value)
     [record] = await stored(store, 1)
     assert (record["action"], record["subject"], record["details"]["tool"]) == (
-        "tool.broke",
+        "tool.error",
         claim.run_id,
         "probe__Break",
     )
@@ -410,7 +410,7 @@ async def test_verifying_gives_the_place_after_every_page(
 ) -> None:
     monkeypatch.setattr(story, "PAGE", 10)
     for _ in range(25):
-        audit.note(None, "worker.broke")
+        audit.note(None, "worker.error")
     await stored(store, 25)
     steps = [(reached.seq, reached.last, reached.is_end) async for reached in verify(store)]
     assert steps == [(10, 25, False), (20, 25, False), (25, 25, False), (25, 25, True)]

@@ -15,10 +15,10 @@ from easel.core.run.events import RunEvents
 from easel.core.run.status import Status
 from easel.core.stream.filter import WHOLE_RUN, EventFilter
 from easel.core.stream.notifications import RunAppended
-from easel.errors import CursorGone, NotFound, TooMany, Unavailable
+from easel.errors import CursorOutOfRange, NotFound, TooMany, Unavailable
 from easel.host.streams import RUNS, StreamQuota, Subscription, Tails
 from easel.ids import MessageId, RunId, UserId, WorkerId
-from tests.host.runs.workers import PATIENCE_SECONDS, soon, until
+from tests.host.runs.workers import TIMEOUT_SECONDS, soon, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ async def opened(tails: Tails, run_id: RunId, cursor: int = 0, view: EventFilter
 
 async def all_of(viewer: Subscription) -> list[int]:
     seen: list[int] = []
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while (events := await viewer.next()) is not None:
             seen += [event.seq for event in events]
     return seen
@@ -181,7 +181,7 @@ async def test_a_foreign_run_is_not_there(tails: Tails, writer: Writer):
 @rule("RS-34")
 async def test_a_cursor_outside_the_log_opens_nothing(tails: Tails, writer: Writer):
     await writer.say(3)
-    with pytest.raises(CursorGone):
+    with pytest.raises(CursorOutOfRange):
         await tails.open(THE_OWNER, writer.run_id, 4, WHOLE_RUN)
     assert (await all_watched(tails)) == 0
 
@@ -265,7 +265,7 @@ async def test_a_viewer_that_is_behind_when_the_log_is_shortened_is_ended_and_se
     assert await bench.runs.prune(60) == 1
     assert await all_of(slow) == []
     assert not slow.has_seen_all, "it has not come to the end of the log, and comes back with its cursor"
-    with pytest.raises(CursorGone) as gone:
+    with pytest.raises(CursorOutOfRange) as gone:
         await tails.open(THE_OWNER, writer.run_id, 100 * pages, WHOLE_RUN)
     assert gone.value.details["oldest"] == last
     await tails.close()

@@ -31,7 +31,7 @@ ORDER = [0, 1, 0, 1, 2, 0, 1, 3, 0, 5, 1, 0, 1, 0, 4, 1, 0, 6, 1, 7]
 SWEEPING = [8]
 LIVES = 320
 SURVIVOR = 9  # the first that lives
-PATIENCE = 250.0
+TIMEOUT = 250.0
 KNOWN = {id_of(contents(number)): contents(number) for number in range(LIVES)}
 
 
@@ -85,7 +85,7 @@ async def led(**plan: Any) -> list[dict[str, Any]]:
         *command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe
     )
     try:
-        out, problems = await asyncio.wait_for(crasher.communicate(), PATIENCE)
+        out, problems = await asyncio.wait_for(crasher.communicate(), TIMEOUT)
     finally:
         if crasher.returncode is None:
             crasher.kill()

@@ -47,7 +47,7 @@ CRASHES = 20
 CHAOS_SECONDS = soak.either(60, soak.SECONDS)
 MIN_RESTARTS = 4
 CHAOS_PAUSE_SECONDS = soak.either(9, 40)  # the longest quiet time between two restarts
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -85,14 +85,14 @@ class Load:
             session_id = new_session()
             while not over.is_set():
                 run_id = await self.client.start_surely(
-                    self.message, within=PATIENCE_SECONDS, session_id=session_id, first_at=number
+                    self.message, within=TIMEOUT_SECONDS, session_id=session_id, first_at=number
                 )
                 self.acknowledged.append(run_id)
                 self.last_accepted = time.monotonic()
                 if len(self.acknowledged) % 5 == 0:
                     follower = self.client.follower(run_id)
                     self.followers.append(follower)
-                    await follower.read_to_end(within=PATIENCE_SECONDS)
+                    await follower.read_to_end(within=TIMEOUT_SECONDS)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await over.wait()
@@ -107,7 +107,7 @@ class Load:
 
     async def check(self, ledger: Ledger, text: str) -> None:
         """Nothing acknowledged is lost, all ended right, and whoever read has exactly the log."""
-        await ledger.wait_until_all_ended(self.acknowledged, within=PATIENCE_SECONDS)
+        await ledger.wait_until_all_ended(self.acknowledged, within=TIMEOUT_SECONDS)
         await ledger.check(self.acknowledged, says=text)
         logs = await ledger.logs([one.run_id for one in self.followers])
         for follower in self.followers:
@@ -138,12 +138,12 @@ async def test_a_crashing_database_loses_nothing_that_was_acknowledged(
         for _ in range(CRASHES):
             before = len(load.acknowledged)
             await eventually(
-                lambda before=before: _more(load, before + 40), within=PATIENCE_SECONDS, what="runs under way"
+                lambda before=before: _more(load, before + 40), within=TIMEOUT_SECONDS, what="runs under way"
             )
             await asyncio.to_thread(own_postgres.stop, "immediate")
             is_noticed = eventually(
                 lambda: _all_answer(apis, 503),
-                within=PATIENCE_SECONDS,
+                within=TIMEOUT_SECONDS,
                 what="both APIs say that they are not ready",
             )
             noticed.append(await is_noticed)
@@ -195,7 +195,7 @@ async def test_restarts_at_random_leave_every_output_right_and_no_run_stuck(
             # The drill is defined by its times: 5 to 40 s up, 0 to 2 s down.
             await asyncio.sleep(min(max(left, 5), chance.uniform(5, CHAOS_PAUSE_SECONDS)))
             await eventually(
-                lambda before=before: _more(load, before + 40), within=PATIENCE_SECONDS, what="runs under way"
+                lambda before=before: _more(load, before + 40), within=TIMEOUT_SECONDS, what="runs under way"
             )
             await asyncio.to_thread(own_postgres.stop, chance.choice(("fast", "immediate")))
             await asyncio.sleep(chance.uniform(0, 2))

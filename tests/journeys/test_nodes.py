@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NODE_SECONDS = 4.0
-# EASEL_NODE_SECONDS here: how long a node is believed in when its instance is not heard of; users have 6 s.
+# EASEL_NODE_TTL_SECONDS here: how long a node is believed in when its instance is not heard of; users have 6 s.
 CLAIM_SECONDS = 6.0
 # And EASEL_CLAIM_SECONDS, of which who calls a node has two thirds; users have 15 s.
 HEARTBEAT_SECONDS = 1.0

@@ -258,7 +258,7 @@ async def test_a_cursor_of_a_chat_that_is_no_place_in_it_is_refused(cluster: Clu
                 assert answer.status in (400, 414), size
             for name, newest, cursor in ((thread, head, head + 1), (thread, head, 2**63 - 1), (unborn, 0, 1)):
                 answer = await refusal(url, name, client.token, after=cursor)
-                assert (answer.status, answer.error["name"]) == (410, "CURSOR_GONE")
+                assert (answer.status, answer.error["name"]) == (410, "CURSOR_OUT_OF_RANGE")
                 assert answer.error["details"] == {"cursor": cursor, "oldest": 1, "newest": newest}
 
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_SECONDS = 60  # on a machine that is busy, Python alone takes many of them to start
+TIMEOUT_SECONDS = 60  # on a machine that is busy, Python alone takes many of them to start
 _naps = itertools.count(1)
 
 
@@ -32,7 +32,7 @@ def sleepers(seconds: int) -> list[int]:
 
 
 async def until_there_are(count: int, seconds: int) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while len(sleepers(seconds)) != count:  # noqa: ASYNC110 - a poll with a deadline, not a guess
             await asyncio.sleep(0.01)
 

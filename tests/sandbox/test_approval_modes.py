@@ -21,7 +21,7 @@ from tests.edges.gateway.acting import Board, calls, sets
 from tests.edges.http.live import LiveEasel
 from tests.requirements import rule
 from tests.sandbox.conftest import SMALL
-from tests.sandbox.processes import PATIENCE_SECONDS
+from tests.sandbox.processes import TIMEOUT_SECONDS
 from tests.support.gateway import GatewayClient
 from tests.support.processes import wait_until
 
@@ -83,7 +83,7 @@ async def test_each_word_asks_what_it_says_and_the_same_in_every_sandbox(
                 return {record["details"]["sandbox_mode"] for record in found}
 
             await asyncio.to_thread(
-                wait_until, lambda: bool(modes()), within=PATIENCE_SECONDS, what="the command is noted"
+                wait_until, lambda: bool(modes()), within=TIMEOUT_SECONDS, what="the command is noted"
             )
             assert modes() == {mode}
 

@@ -15,7 +15,7 @@ from easel.sandbox.process import Child
 from tests.journeys.client import Client, call, script
 from tests.requirements import rule
 from tests.sandbox.conftest import Machine
-from tests.sandbox.processes import PATIENCE_SECONDS
+from tests.sandbox.processes import TIMEOUT_SECONDS
 from tests.support.processes import EASEL, Launcher
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ async def test_neither_has_one_of_an_easel_that_a_script_started(tmp_path: Path)
             run_id = await client.start(
                 script(call("local__Bash", command=f"{OPEN}; cat <&7; echo x >&8; ls /proc/self/fd/9/; true"))
             )
-            await client.wait_for(run_id, within=PATIENCE_SECONDS)
+            await client.wait_for(run_id, within=TIMEOUT_SECONDS)
             events = [
                 json.loads(line[5:])
                 for line in (await client.get(f"/api/runs/{run_id}/events")).text.splitlines()
@@ -109,7 +109,7 @@ def test_a_child_is_waited_for_on_every_system(
         other = await Child.started(["/bin/sh", "-c", "exec sleep 60"], descriptors=(), env={}, cwd="/")
         try:
             other.kill()
-            await asyncio.wait_for(asyncio.gather(one.wait(), other.wait()), PATIENCE_SECONDS)
+            await asyncio.wait_for(asyncio.gather(one.wait(), other.wait()), TIMEOUT_SECONDS)
             return await one.said.read(), one.returned, other.returned
         finally:
             one.close()

@@ -18,7 +18,7 @@ from easel.sandbox import safe_open as beneath
 from easel.sandbox.tools import MachineTool, machine_tools
 from easel.sandbox.workspace import FixedRoots, Root, Workspace
 from tests.requirements import rule
-from tests.sandbox.processes import PATIENCE_SECONDS
+from tests.sandbox.processes import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -223,7 +223,7 @@ async def test_what_cannot_be_done_is_said_plainly(desk: Desk, tool: str, path: 
     (desk.folder / "loop").symlink_to("loop")
     os.mkfifo(desk.folder / "pipe")
     args = {"content": "x"} if tool == "Write" else {}
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         assert says.lower() in (await desk.refusal(tool, path=path, **args)).lower()
     assert desk.notes == [], "none of these is an attempt to get out"
 

@@ -21,7 +21,7 @@ from easel.ids import OWNER
 from easel.sandbox.session_dirs import ASIDE, Cleaned, SessionFolders, folder_name, remove
 from tests.requirements import rule
 from tests.sandbox.conftest import context
-from tests.sandbox.processes import PATIENCE_SECONDS
+from tests.sandbox.processes import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -211,7 +211,7 @@ async def test_whoever_comes_while_a_folder_is_cleaned_gets_a_new_one(folders: S
     remove(folder)
     lock_of(folder).unlink()
     os.close(lock)
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         assert await coming == folder
     assert (folder / "note").exists()
     assert lock_of(folder).exists()
@@ -326,7 +326,7 @@ async def test_the_duty_cleans_at_once(folders: SessionFolders) -> None:
     folder = await visit(folders)
     os.utime(lock_of(folder), (0, 0))
     duty = asyncio.create_task(folders.clean_forever())
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while folder.exists():  # noqa: ASYNC110 - a poll with a deadline
             await asyncio.sleep(0.005)
     duty.cancel()

@@ -11,7 +11,7 @@ from easel.ids import OWNER
 from tests.cli.test_cli import easel as command
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
-from tests.sandbox.processes import PATIENCE_SECONDS, new_nap, sleepers
+from tests.sandbox.processes import TIMEOUT_SECONDS, new_nap, sleepers
 from tests.support.processes import Launcher, wait_until
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def test_the_audit_trail_tells_what_ran_and_who_tried_to_get_out(easel: LiveEase
 
     wait_until(
         lambda: bool(of_session("sandbox.ran") and of_session("sandbox.violation")),
-        within=PATIENCE_SECONDS,
+        within=TIMEOUT_SECONDS,
         what="both are noted",
     )
     [ran], [violation] = of_session("sandbox.ran"), of_session("sandbox.violation")
@@ -110,7 +110,7 @@ def test_a_run_that_is_cancelled_takes_its_command_with_it(easel: LiveEasel) -> 
     run_id = easel.start(
         json.dumps({"script": [{"call": "local__Bash", "args": {"command": command}}]}), new_session()
     )
-    wait_until(lambda: len(sleepers(nap)) == 2, within=PATIENCE_SECONDS, what="the command runs")
+    wait_until(lambda: len(sleepers(nap)) == 2, within=TIMEOUT_SECONDS, what="the command runs")
     easel.cancel(run_id)
     easel.events(run_id)
     assert easel.view(run_id)["status"] == "cancelled"
@@ -132,12 +132,10 @@ def test_workers_remove_folders_after_their_time_to_live_and_count_them(tmp_path
         assert written["bytes"] == 1
         wait_until(
             lambda: not list((tmp_path / "sandbox").glob("*/*/note")),
-            within=PATIENCE_SECONDS,
+            within=TIMEOUT_SECONDS,
             what="the folder is gone",
         )
-        wait_until(
-            lambda: removed() > before, within=PATIENCE_SECONDS, what="it is counted, after it is gone"
-        )
+        wait_until(lambda: removed() > before, within=TIMEOUT_SECONDS, what="it is counted, after it is gone")
         assert "easel_sandbox_not_cleaned_total" in easel.get("/metrics").text
 
 

@@ -37,7 +37,7 @@ REFUSED = (sqlite3.IntegrityError, asyncpg.IntegrityConstraintViolationError)
 
 A, B = WorkerId("wrk_a"), WorkerId("wrk_b")
 LONG = 3600.0  # a claim that does not run out while the test runs
-PATIENCE_SECONDS = 30.0  # a shared machine is slow at times, and that is no finding
+TIMEOUT_SECONDS = 30.0  # a shared machine is slow at times, and that is no finding
 _real_time_ns = time.time_ns  # the database's clock; tests move the caller's
 
 
@@ -156,7 +156,7 @@ async def open_store(kind: str, *, folder: Path, database_url: str) -> Store:
     else:
         store = Store(
             kind,
-            await open_postgres(database_url, timeout=PATIENCE_SECONDS),
+            await open_postgres(database_url, timeout=TIMEOUT_SECONDS),
             await asyncpg.connect(database_url),
         )
     await store.database.migrate()

@@ -13,7 +13,7 @@ import pytest_asyncio
 from easel.core.artifact.artifact import START, NewArtifact, made_at
 from easel.ids import OWNER, ArtifactId, CanvasId, RunId
 from tests.requirements import case, rule
-from tests.stores.harness import PATIENCE_SECONDS, REFUSED, Store, a_run
+from tests.stores.harness import REFUSED, TIMEOUT_SECONDS, Store, a_run
 from tests.support.artifacts import aged_key, id_of, new
 
 if TYPE_CHECKING:
@@ -355,7 +355,7 @@ def hand_of(store: Store) -> asyncpg.Connection[Any]:
 
 async def wait_until_someone_waits(hand: asyncpg.Connection[Any]) -> None:
     waits = "select exists (select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')"
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not await hand.fetchval(waits):
             await hand.fetchval(
                 "select pg_sleep(0.005), pg_stat_clear_snapshot()"
@@ -372,7 +372,7 @@ async def test_a_reference_under_way_holds_the_sweep_off_without_making_it_wait(
         await hand.execute(
             f"insert into artifact_refs (user_id, artifact_id, run_id) values ('owner', '{kept.artifact_id}', '{run_id}')"
         )
-        assert await asyncio.wait_for(sweep(artifacts), PATIENCE_SECONDS) == []
+        assert await asyncio.wait_for(sweep(artifacts), TIMEOUT_SECONDS) == []
     assert await sweep(artifacts) == []
     assert await artifacts.get(OWNER, kept.artifact_id) == kept
 
@@ -410,7 +410,7 @@ async def test_whoever_takes_several_takes_them_in_one_order(
         else:
             taking = asyncio.create_task(artifacts.mark_stored(OWNER, backwards))
         await wait_until_someone_waits(hand)
-        await hand.execute("update artifacts set touched_at = now()", timeout=PATIENCE_SECONDS)
+        await hand.execute("update artifacts set touched_at = now()", timeout=TIMEOUT_SECONDS)
     assert len(await taking) == 8
 
 

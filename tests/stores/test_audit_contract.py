@@ -82,18 +82,18 @@ async def test_an_empty_chain_is_whole(chain: AuditStore) -> None:
 
 @rule("CC-06", "CC-14")
 async def test_records_are_stored_as_they_were_made_in_one_order(chain: AuditStore) -> None:
-    await chain.append([an_entry(subject="1"), an_entry("run.broke", "2", at=AT + timedelta(microseconds=1))])
+    await chain.append([an_entry(subject="1"), an_entry("run.error", "2", at=AT + timedelta(microseconds=1))])
     await chain.append([an_entry(subject="3", principal=Principal(UserId("ann"), "Änne «x» 🙂"))])
     links = await chain.after(0, 3, 10)
     assert [link.seq for link in links] == [1, 2, 3]
     assert [link.record for link in links] == [
         an_entry(subject="1").at_place(1),
-        an_entry("run.broke", "2", at=AT + timedelta(microseconds=1)).at_place(2),
+        an_entry("run.error", "2", at=AT + timedelta(microseconds=1)).at_place(2),
         an_entry(subject="3", principal=Principal(UserId("ann"), "Änne «x» 🙂")).at_place(3),
     ]
     assert [(link.user_id, link.at, link.storage_class, link.action) for link in links] == [
         ("owner", AT, "audit", "sign_out"),
-        ("owner", AT + timedelta(microseconds=1), "ops", "run.broke"),
+        ("owner", AT + timedelta(microseconds=1), "ops", "run.error"),
         ("ann", AT, "audit", "sign_out"),
     ]
     assert await snapshot(chain) == 3
@@ -155,7 +155,7 @@ async def test_the_chain_can_be_verified_while_others_append(
     async def write(store: AuditStore) -> None:
         nonlocal written
         while not stop.is_set():
-            await store.append([an_entry(), an_entry("run.broke")])
+            await store.append([an_entry(), an_entry("run.error")])
             written += 2
 
     writers = [asyncio.create_task(write(hand)) for hand in hands[:4]]
@@ -287,12 +287,12 @@ FILTERS: Sequence[tuple[dict[str, Any], list[int]]] = [
     ({"limit": 2}, [6, 5]),
     ({"before": 5, "limit": 2}, [4, 3]),
     ({"before": 0}, []),
-    ({"action": "run.broke"}, [5, 2]),
-    ({"action": "run.broke", "before": 5}, [2]),
-    ({"action": "run.broke", "since": AT + timedelta(hours=2)}, [5]),
-    ({"action": "run.broke", "until": AT + timedelta(hours=2)}, [2]),
-    ({"action": "run.broke", "storage_class": StorageClass.AUDIT}, []),
-    ({"action": "tool.broke"}, []),
+    ({"action": "run.error"}, [5, 2]),
+    ({"action": "run.error", "before": 5}, [2]),
+    ({"action": "run.error", "since": AT + timedelta(hours=2)}, [5]),
+    ({"action": "run.error", "until": AT + timedelta(hours=2)}, [2]),
+    ({"action": "run.error", "storage_class": StorageClass.AUDIT}, []),
+    ({"action": "tool.error"}, []),
     ({"storage_class": StorageClass.OPS}, [5, 2]),
     ({"storage_class": StorageClass.AUDIT, "limit": 1}, [6]),
     ({"since": AT + timedelta(hours=4)}, [6, 5]),
@@ -308,7 +308,7 @@ FILTERS: Sequence[tuple[dict[str, Any], list[int]]] = [
 async def test_records_are_listed_newest_first_and_every_filter_holds(chain: AuditStore) -> None:
     for nth in range(6):
         await chain.append(
-            [an_entry("run.broke" if nth in (1, 4) else "sign_out", at=AT + timedelta(hours=nth))]
+            [an_entry("run.error" if nth in (1, 4) else "sign_out", at=AT + timedelta(hours=nth))]
         )
     for filters, wanted in FILTERS:
         assert await found(chain, **filters) == wanted, filters

@@ -155,6 +155,22 @@ async def test_a_record_has_who_what_when_and_how_it_went(
     assert 0 <= over.age_seconds < 60
 
 
+@rule("CV-42", "CV-45")
+async def test_error_name_of_an_earlier_version_is_read_as_todays_name(
+    canvases: CanvasStore, actions: CanvasActionStore
+) -> None:
+    await made(canvases)
+    execution = await begin(canvases, an_execution())
+    failed = replace(
+        execution,
+        status=ExecutionStatus.FAILED,
+        answer={"error": {"code": 500, "name": "DAMAGED", "message": "m"}},
+    )
+    await take(canvases, Transition(failed, from_status=ExecutionStatus.RUNNING))
+    stored = await found(actions, execution)
+    assert stored.answer == {"error": {"code": 500, "name": "CORRUPT_DATA", "message": "m"}}
+
+
 @rule("CV-22", "CV-48")
 @pytest.mark.parametrize(
     "status, starts",

@@ -8,7 +8,7 @@ from typing import Any
 from easel.core.stream.notifications import CancelRequested, Notification, RunAppended, RunReady
 from easel.ids import RunId
 from easel.stores.sqlite.notifier import LocalNotifier
-from tests.stores.harness import PATIENCE_SECONDS
+from tests.stores.harness import TIMEOUT_SECONDS
 
 
 async def test_a_ring_is_heard_soon_and_never_inside_the_call_that_rang() -> None:
@@ -22,7 +22,7 @@ async def test_a_ring_is_heard_soon_and_never_inside_the_call_that_rang() -> Non
     for notification in notifications:
         notifier.notify(notification)
         assert heard.empty()
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         assert [await heard.get() for _ in notifications] == notifications
 
 
@@ -33,7 +33,7 @@ async def test_of_many_rings_in_a_row_each_is_heard_once_and_of_a_growing_log_th
         notifier.notify(RunAppended(RunId("run_1"), seq))
         notifier.notify(RunReady())
         notifier.notify(RunAppended(RunId("run_2"), 5))
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         assert [await heard.get() for _ in range(3)] == [
             RunAppended(RunId("run_1"), 99),
             RunReady(),
@@ -55,6 +55,6 @@ async def test_a_listener_that_fails_keeps_no_other_from_hearing() -> None:
     notifier.listen(fails)
     notifier.listen(heard.put_nowait)
     notifier.notify(RunReady())
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         assert await heard.get() == RunReady()
     assert [type(problem["exception"]) for problem in problems] == [LookupError]

@@ -20,7 +20,7 @@ from easel.stores.postgres.batcher import AppendBatcher
 from easel.stores.postgres.notifier import MAX_PAYLOAD_LENGTH, _packed  # pyright: ignore[reportPrivateUsage]
 from easel.stores.postgres.runs import SQL
 from tests.requirements import case, rule
-from tests.stores.harness import PATIENCE_SECONDS
+from tests.stores.harness import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @pytest_asyncio.fixture
 async def two(database_url: str) -> AsyncIterator[tuple[PostgresDatabase, PostgresDatabase]]:
     """Two instances over one database."""
-    first, second = [await open_postgres(database_url, timeout=PATIENCE_SECONDS) for _ in range(2)]
+    first, second = [await open_postgres(database_url, timeout=TIMEOUT_SECONDS) for _ in range(2)]
     await first.migrate()
     yield first, second
     await first.close()
@@ -38,7 +38,7 @@ async def two(database_url: str) -> AsyncIterator[tuple[PostgresDatabase, Postgr
 
 async def connected(databases: Sequence[PostgresDatabase]) -> None:
     """Whoever rings now is heard."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         for one in databases:
             await one.notifier.connected.wait()
 
@@ -51,7 +51,7 @@ class Heard:
         database.notifier.listen(self.notifications.put_nowait)
 
     async def next(self) -> Notification:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return await self.notifications.get()
 
 
@@ -97,7 +97,7 @@ async def test_a_bell_whose_connection_was_ended_mends_itself(
             "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and application_name = 'easel bell'"
         )
         heard = RunAppended(RunId("run_1"), round_number)
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while there.notifications.empty() or there.notifications.get_nowait() != heard:
                 two[0].notifier.notify(heard)  # as the next event of the log would
                 await asyncio.sleep(0.05)
@@ -124,7 +124,7 @@ async def test_what_is_asked_while_a_call_is_under_way_goes_into_the_next_togeth
 
     combiner = AppendBatcher(serve, most=4, lanes=1)
     asked = [asyncio.create_task(combiner.submit(n)) for n in range(6)]
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await first_is_in.wait()
     asked += [asyncio.create_task(combiner.submit(n)) for n in range(6, 9)]
     await asyncio.sleep(0)
@@ -214,14 +214,14 @@ async def test_a_wrong_address_is_explained():
 
 @case("D3")
 async def test_when_no_connection_is_free_the_answer_is_unavailable_and_not_a_hang(database_url: str):
-    narrow = await open_postgres(database_url, pool=1, timeout=PATIENCE_SECONDS)
+    narrow = await open_postgres(database_url, pool=1, timeout=TIMEOUT_SECONDS)
     try:
         await narrow.migrate()
         async with narrow.connection():
             narrow.timeout = 1.0  # for whoever waits for a connection, and not for the machine
             with pytest.raises(Unavailable):
                 await narrow.runs.queue_depth()
-            narrow.timeout = PATIENCE_SECONDS
+            narrow.timeout = TIMEOUT_SECONDS
         assert (await narrow.runs.queue_depth()).ready == 0
     finally:
         await narrow.close()
@@ -248,7 +248,7 @@ async def test_a_connection_that_breaks_while_it_is_given_back_fails_nothing(
 
 
 async def test_two_instances_that_start_together_migrate_once(database_url: str):
-    many = [await open_postgres(database_url, timeout=PATIENCE_SECONDS) for _ in range(4)]
+    many = [await open_postgres(database_url, timeout=TIMEOUT_SECONDS) for _ in range(4)]
     try:
         applied = await asyncio.gather(*[one.migrate() for one in many])
     finally:

@@ -25,7 +25,7 @@ from easel.ids import OWNER, MessageId, SessionId
 from tests import requirements
 from tests.stores.harness import (
     LONG,
-    PATIENCE_SECONDS,
+    TIMEOUT_SECONDS,
     A,
     B,
     Store,
@@ -264,7 +264,7 @@ def machine(kind: str, url: str, tmp_path: Path) -> Iterator[type[QueueMachine]]
 
             def wait(self, asked: Awaitable[Any]) -> Any:
                 async def answer() -> Any:
-                    return await asyncio.wait_for(asked, 2 * PATIENCE_SECONDS)
+                    return await asyncio.wait_for(asked, 2 * TIMEOUT_SECONDS)
 
                 return runner.run(answer())
 

@@ -23,7 +23,7 @@ from easel.stores.sqlite import SqliteDatabase, open_sqlite
 from easel.stores.sqlite import executor as lanes
 from tests.requirements import case, rule
 from tests.stores.harness import (
-    PATIENCE_SECONDS,
+    TIMEOUT_SECONDS,
     a_run,
     log_types,
     reload,
@@ -48,11 +48,11 @@ async def writer_at_work(database: SqliteDatabase) -> AsyncIterator[None]:
 
     def work(_: sqlite3.Connection) -> None:
         entered.set()
-        leave.wait(PATIENCE_SECONDS)
+        leave.wait(TIMEOUT_SECONDS)
 
     busy = asyncio.create_task(database.write(work))
     try:
-        assert await asyncio.to_thread(entered.wait, PATIENCE_SECONDS)
+        assert await asyncio.to_thread(entered.wait, TIMEOUT_SECONDS)
         yield
     finally:
         leave.set()
@@ -125,7 +125,7 @@ async def test_nobody_is_answered_before_the_commit(database: SqliteDatabase) ->
 
     def holds_up(_: sqlite3.Connection) -> None:
         entered.set()
-        leave.wait(PATIENCE_SECONDS)
+        leave.wait(TIMEOUT_SECONDS)
 
     async with writer_at_work(database):
         first, second = (
@@ -133,7 +133,7 @@ async def test_nobody_is_answered_before_the_commit(database: SqliteDatabase) ->
             asyncio.create_task(database.write(holds_up)),
         )
         await asyncio.sleep(0)
-    assert await asyncio.to_thread(entered.wait, PATIENCE_SECONDS)
+    assert await asyncio.to_thread(entered.wait, TIMEOUT_SECONDS)
     # The first is done within its transaction, which the second keeps open.
     assert await database.read(lambda connection: count(connection, "users")) == 1
     assert not first.done()
@@ -144,7 +144,7 @@ async def test_nobody_is_answered_before_the_commit(database: SqliteDatabase) ->
 
 async def test_reads_go_on_while_the_writer_is_at_work(database: SqliteDatabase) -> None:
     claim = await start(database.runs)
-    async with writer_at_work(database), asyncio.timeout(PATIENCE_SECONDS):
+    async with writer_at_work(database), asyncio.timeout(TIMEOUT_SECONDS):
         assert (await reload(database.runs, claim.run_id)).status is Status.RUNNING
         assert await database.runs.heads([claim.run_id]) == {claim.run_id: 0}
 
@@ -154,11 +154,11 @@ async def test_a_long_read_does_not_hold_up_the_others(database: SqliteDatabase)
 
     def reads_long(_: sqlite3.Connection) -> None:
         entered.set()
-        leave.wait(PATIENCE_SECONDS)
+        leave.wait(TIMEOUT_SECONDS)
 
     long = asyncio.create_task(database.read(reads_long))
-    assert await asyncio.to_thread(entered.wait, PATIENCE_SECONDS)
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    assert await asyncio.to_thread(entered.wait, TIMEOUT_SECONDS)
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await database.runs.probe()
         assert await database.read(lambda connection: count(connection, "probes")) == 1
     leave.set()
@@ -265,7 +265,7 @@ def another_process(path: Path) -> Iterator[subprocess.Popen[str]]:
         yield child
     finally:
         child.kill()
-        child.wait(PATIENCE_SECONDS)
+        child.wait(TIMEOUT_SECONDS)
         assert child.stdout is not None
         child.stdout.close()
 

@@ -18,13 +18,13 @@ from easel.core.run.status import Status
 from easel.core.session.message import message
 from easel.core.stream.filter import CHAT
 from easel.core.stream.notifications import LogDeleted
-from easel.errors import CursorGone
+from easel.errors import CursorOutOfRange
 from easel.host.audit import Audit
 from easel.host.runs.queue import RunQueue
 from easel.host.streams import THREADS, StreamQuota, Tails
 from easel.ids import OWNER, CallId, SessionId, answer_id, owned
 from tests.requirements import rule
-from tests.stores.harness import LONG, PATIENCE_SECONDS, A, Store, closing, events_of, says
+from tests.stores.harness import LONG, TIMEOUT_SECONDS, A, Store, closing, events_of, says
 from tests.stores.test_artifacts_contract import wait_until_someone_waits
 from tests.stores.test_sessions_contract import TALK, asks
 
@@ -101,7 +101,7 @@ async def test_a_cursor_of_a_deleted_thread_is_gone_and_never_means_a_place_in_t
     await store.database.sessions.delete(OWNER, TALK)
     await ask(store, "new 1", "new 2", "new 3", "new 4")
     for cursor in (0, 1, 2):
-        with pytest.raises(CursorGone):
+        with pytest.raises(CursorOutOfRange):
             await tails.open(THE_OWNER, "talk", cursor, CHAT)
     at_its_end = await tails.open(THE_OWNER, "talk", 3, CHAT)
     assert at_its_end is not None
@@ -151,7 +151,7 @@ async def test_a_poll_that_breaks_is_not_given_up(store: Store, monkeypatch: pyt
     viewer = await tails.open(THE_OWNER, "talk", None, CHAT)
     assert viewer is not None
     await ask(store, "found by the poll alone")
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         assert texts(await viewer.next()) == ["found by the poll alone"]
     await tails.close()
 

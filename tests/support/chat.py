@@ -20,8 +20,8 @@ from websockets.frames import CloseCode
 
 from tests.support.sse import (
     CONNECT_SECONDS,
-    PATIENCE_SECONDS,
     RECONNECT_SECONDS,
+    TIMEOUT_SECONDS,
     ContractBroken,
     Event,
     Refused,
@@ -234,7 +234,7 @@ class ChatFollower:
                     self.token,
                     after=after,
                     debug=self.debug,
-                    patience=PATIENCE_SECONDS,
+                    patience=TIMEOUT_SECONDS,
                 ) as chat:
                     self.connected += 1
                     async for event in chat.events():

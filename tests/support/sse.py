@@ -24,7 +24,7 @@ RECONNECT_SECONDS = 0.05
 # Between two attempts of a follower: quick, so that a drill measures the servers and not its own client.
 CONNECT_SECONDS = 20.0
 # A loopback connect and its response head; a server that needs longer is hanging, however busy the machine is.
-PATIENCE_SECONDS = 5.0
+TIMEOUT_SECONDS = 5.0
 # Of a follower, with each server: it can go on to the next one.
 
 CursorBy = Literal["header", "query"]
@@ -296,7 +296,7 @@ class Follower:
     token: str
     after: int = 0
     by: CursorBy = "header"
-    patience: float = PATIENCE_SECONDS
+    patience: float = TIMEOUT_SECONDS
     events: list[Event] = field(default_factory=list[Event])
     retries: list[int] = field(default_factory=list[int])
     connected: int = 0

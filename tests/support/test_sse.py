@@ -144,10 +144,12 @@ async def test_a_follower_counts_polite_partings(last_word: bytes, polite: int) 
 
 
 async def test_a_refusal_that_no_patience_mends_is_raised() -> None:
-    async with FakeServer(refusal("410 Gone", b'{"error":{"name":"CURSOR_GONE"}}')).listening() as url:
+    async with FakeServer(
+        refusal("410 Gone", b'{"error":{"name":"CURSOR_OUT_OF_RANGE"}}')
+    ).listening() as url:
         with pytest.raises(StreamRefused) as refused:
             await follow([url], "r1", "secret", within=20)
-    assert refused.value.error["name"] == "CURSOR_GONE"
+    assert refused.value.error["name"] == "CURSOR_OUT_OF_RANGE"
 
 
 async def test_a_follower_can_stop_at_an_event_and_go_on() -> None:

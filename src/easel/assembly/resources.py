@@ -58,7 +58,7 @@ __all__ = [
     "verified",
 ]
 
-PATIENCE_SECONDS = 30.0  # how long a starting process waits for its database
+DATABASE_WAIT_SECONDS = 30.0  # how long a starting process waits for its database
 TELL_SECONDS = 5.0
 POSTGRES_PORT = 5432
 AUDIT_VERSION = 2  # of the schema, which has the audit chain since
@@ -108,10 +108,10 @@ class Database(Protocol):
     async def close(self) -> None: ...
 
 
-async def open_database(settings: Settings, patience_seconds: float = 0.0) -> Database:
+async def open_database(settings: Settings, wait_seconds: float = 0.0) -> Database:
     """The store the settings name. One that does not answer is waited for so long: it may be starting too."""
     now = asyncio.get_running_loop().time
-    deadline, tell_at = now() + patience_seconds, now()
+    deadline, tell_at = now() + wait_seconds, now()
     place = database_place(settings)
     while True:
         try:
@@ -177,10 +177,10 @@ def _reason(problem: BaseException | None) -> str:
 
 @contextlib.asynccontextmanager
 async def database(
-    settings: Settings, patience_seconds: float = PATIENCE_SECONDS
+    settings: Settings, wait_seconds: float = DATABASE_WAIT_SECONDS
 ) -> AsyncGenerator[Database]:
     """Open and up to date."""
-    opened = await open_database(settings, patience_seconds)
+    opened = await open_database(settings, wait_seconds)
     try:
         for name in await opened.migrate():
             log.info("database.migrated", migration=name)
@@ -288,7 +288,7 @@ async def open_token_admin(settings: Settings) -> AsyncGenerator[Tokens]:
                 opened = beside
         if opened is None:
             opened = await stack.enter_async_context(
-                database(settings, patience_seconds=0)
+                database(settings, wait_seconds=0)
             )  # somebody stands there and waits
         audit = Audit(opened.audit)
         stack.push_async_callback(audit.close)
@@ -333,7 +333,7 @@ async def open_resources(settings: Settings) -> AsyncGenerator[Resources]:
 
 def node_limits(settings: Settings) -> NodeLimits:
     return NodeLimits(
-        seconds=settings.node_seconds,
+        seconds=settings.node_ttl_seconds,
         heard_seconds=settings.claim_seconds
         * 2
         / 3,  # so that it is stopped before what it belongs to is taken for lost, and begun anew

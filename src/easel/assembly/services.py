@@ -33,7 +33,7 @@ from easel.edges.http.app import EdgeSettings, HttpEdge
 from easel.edges.http.routes import OPS, ROUTES, SOCKETS
 from easel.edges.http.server import HttpServer, listen_on
 from easel.edges.http.sockets import SocketRow
-from easel.errors import AlreadyThere, BadInput
+from easel.errors import AlreadyExists, BadInput
 from easel.host.actions.executor import ActionExecutor
 from easel.host.actions.outcomes import RecordRetention
 from easel.host.actions.refresh import RefreshLimits, RefreshScheduler
@@ -49,7 +49,7 @@ from easel.host.canvases.log_retention import CanvasLogs
 from easel.host.canvases.pages import CanvasPages
 from easel.host.canvases.transactions import CanvasTransactions
 from easel.host.canvases.views import CanvasViews
-from easel.host.metrics import SANDBOX_CLEANED, SANDBOX_NOT_CLEANED
+from easel.host.metrics import SANDBOX_CLEANUP_FAILURES, SANDBOX_CLEANUPS
 from easel.host.ports import LogSource, Tool
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
@@ -109,7 +109,9 @@ def canvas_changes(on: Resources) -> CanvasTransactions:
 
 
 def canvas_views(on: Resources) -> CanvasViews:
-    return CanvasViews(on.database.canvases, canvas_changes(on), view_seconds=on.settings.view_seconds)
+    return CanvasViews(
+        on.database.canvases, canvas_changes(on), view_ttl_seconds=on.settings.view_ttl_seconds
+    )
 
 
 def canvas_library(on: Resources, tools: ToolRegistry) -> CanvasLibrary:
@@ -149,8 +151,8 @@ def session_folders(settings: Settings, owner: int | None = None) -> SessionFold
         owner=owner,
         ttl_seconds=settings.sandbox_ttl_seconds,
         network=settings.sandbox_network == "enabled",
-        count_removed=SANDBOX_CLEANED.inc,
-        count_failed=SANDBOX_NOT_CLEANED.inc,
+        count_removed=SANDBOX_CLEANUPS.inc,
+        count_failed=SANDBOX_CLEANUP_FAILURES.inc,
     )
 
 
@@ -383,7 +385,7 @@ async def load_demo(services: Services) -> list[str]:
     ):  # so that the first of them is the newest, and stands on top wherever they are listed
         assets = {path: text.encode() for path, text in one.assets.items()}
         draft = Draft(canvas_id=one.canvas_id, title=one.title, spec=one.spec, assets=assets)
-        with contextlib.suppress(AlreadyThere):
+        with contextlib.suppress(AlreadyExists):
             try:
                 await services.canvases.create(THE_OWNER, draft)
             except BadInput:
@@ -409,7 +411,7 @@ async def serving(
         on,
         max_frame_bytes=settings.max_frame_bytes,
         ping_seconds=settings.heartbeat_seconds,
-        patience_seconds=settings.patience_seconds,
+        header_timeout_seconds=settings.header_timeout_seconds,
     )
     await server.start()
     if connections is not None:

@@ -109,7 +109,7 @@ def demo(host: HostOption = None, port: PortOption = None, data: DataOption = No
                     raise
                 server.call("canvas.create", **canvas.at_rest.params)
         except Refused as problem:
-            if problem.name != "ALREADY_THERE":
+            if problem.name != "ALREADY_EXISTS":
                 refuse(BadSettings(problem=f"{canvas.canvas_id}: {problem.message}"))
         typer.echo(f"{canvas.title}: {server.page_of('main', canvas.canvas_id)}")
 
@@ -228,7 +228,7 @@ def show_settings() -> None:
         typer.echo(
             f"{row.variable}={shown}" + ("" if value == row.default else f"   (default {row.default!r})")
         )
-        typer.echo(f"    {row.says}")
+        typer.echo(f"    {row.description}")
     for name in settings.unknown_variables():
         meant = settings.nearest(name)
         typer.echo(f"{name}: there is no such setting" + (f"; did you mean {meant}?" if meant else "."))

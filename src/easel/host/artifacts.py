@@ -19,7 +19,7 @@ from easel.core.artifact.artifact import FOLDER, START, Artifact, NewArtifact, b
 from easel.core.artifact.media_type import BINARY, HEAD, media_type
 from easel.core.principal import Principal
 from easel.core.stream.payload_limit import OffloadedValue, markers_in, restored
-from easel.errors import BadInput, Damaged, NotFound, TooLarge, Unavailable
+from easel.errors import BadInput, CorruptData, NotFound, TooLarge, Unavailable
 from easel.host.metrics import ARTIFACTS_SWEPT
 from easel.host.ports import ArtifactAccess, ArtifactStore, Blobs
 from easel.ids import ArtifactId, UserId, artifact_id, is_artifact_id, new_blob_name
@@ -115,7 +115,7 @@ class Artifacts:
         try:
             async for _ in await self.open(artifact):
                 pass
-        except Damaged:
+        except CorruptData:
             return False
         return True
 
@@ -131,7 +131,7 @@ class Artifacts:
         return found
 
     async def read(self, user_id: UserId, artifact_id: ArtifactId) -> bytes:
-        """All of it, and exactly what was kept: other bytes are `Damaged`, never an answer."""
+        """All of it, and exactly what was kept: other bytes are `CorruptData`, never an answer."""
         return b"".join([chunk async for chunk in await self.open(await self._found(user_id, artifact_id))])
 
     async def open(self, artifact: Artifact, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
@@ -253,7 +253,7 @@ async def _verified(artifact: Artifact, chunks: AsyncIterator[bytes]) -> AsyncGe
         yield held
 
 
-def _damaged(artifact: Artifact, found: str) -> Damaged:
+def _damaged(artifact: Artifact, found: str) -> CorruptData:
     log.error(
         "artifact.damaged",
         artifact_id=artifact.artifact_id,
@@ -262,7 +262,7 @@ def _damaged(artifact: Artifact, found: str) -> Damaged:
         size=artifact.size,
         found=found,
     )
-    return Damaged(what="artifact", id=artifact.artifact_id)
+    return CorruptData(what="artifact", id=artifact.artifact_id)
 
 
 async def restore(keeper: ArtifactAccess, user_id: UserId, value: Any) -> Any:

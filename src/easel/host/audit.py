@@ -22,7 +22,7 @@ from easel.core.audit.record import ACTIONS, EASEL, Entry, StorageClass, entry
 from easel.core.audit.redaction import Redaction
 from easel.core.principal import Principal, PrincipalKind
 from easel.errors import BadInput, HostError, Unavailable
-from easel.host.metrics import AUDIT_ONLY_LOGGED
+from easel.host.metrics import AUDIT_NOT_STORED
 from easel.host.ports import AuditStore
 from easel.ids import UserId
 
@@ -314,5 +314,5 @@ def _what_broke(problem: BaseException) -> dict[str, Any]:
 
 def _only_log(entries: Iterable[Entry]) -> None:
     for one in entries:
-        AUDIT_ONLY_LOGGED.inc()
+        AUDIT_NOT_STORED.inc()
         log.warning("audit.only_logged", record="{" + one.rest)

@@ -8,8 +8,8 @@ RUNS_ENQUEUED = Counter("easel_runs_enqueued", "Runs that were stored in the que
 RUNS_ENDED = Counter("easel_runs_ended", "Runs that this worker brought to an end.", ["status"])
 TAKEOVERS = Counter("easel_takeovers", "Runs taken over from a worker that was lost.")
 CLAIMS_LOST = Counter("easel_claims_lost", "Runs that this worker had to give up.")
-HANDED_BACK = Counter("easel_runs_handed_back", "Runs returned to the queue by a clean stop.")
-RUNS_HELD = Gauge("easel_runs_held", "Runs that this worker executes now.")
+RUNS_RELEASED = Counter("easel_runs_released", "Runs returned to the queue by a clean stop.")
+RUNS_RUNNING = Gauge("easel_runs_running", "Runs that this worker executes now.")
 QUEUE_DEPTH = Gauge(
     "easel_queue_depth",
     "Runs that have not ended, by where they stand; -1 while the database is away.",
@@ -28,22 +28,22 @@ ARTIFACTS_SWEPT = Counter(
     "easel_artifacts_swept", "Blobs of artifacts that nothing referred to any more, removed."
 )
 ACTIONS_RUNNING = Gauge("easel_actions_running", "Actions of canvases that this instance carries out now.")
-OVERDUE = Gauge(
-    "easel_actions_overdue",
+ACTIONS_ABANDONED = Gauge(
+    "easel_actions_abandoned",
     "Tools that still run here, though their actions were stopped or their time is over.",
 )
 ACTIONS_ENDED = Counter("easel_actions_ended", "Actions of canvases that came to an end here.", ["status"])
 NODES = Gauge("easel_nodes", "Tool nodes that are connected to this instance.")
 REFRESHES = Counter("easel_refreshes", "Times that a canvas's refresh job came up here.", ["outcome"])
-SANDBOX_CLEANED = Counter(
-    "easel_sandbox_cleaned",
+SANDBOX_CLEANUPS = Counter(
+    "easel_sandbox_cleanups",
     "Folders of sessions removed because nobody had used them for their time to live.",
 )
-SANDBOX_NOT_CLEANED = Counter(
-    "easel_sandbox_not_cleaned", "Times that a session's folder could not be removed."
+SANDBOX_CLEANUP_FAILURES = Counter(
+    "easel_sandbox_cleanup_failures", "Times that a session's folder could not be removed."
 )
-AUDIT_ONLY_LOGGED = Counter(
-    "easel_audit_only_logged", "Records that the store did not take and that are in the log alone."
+AUDIT_NOT_STORED = Counter(
+    "easel_audit_not_stored", "Records that the store did not take and that are in the log alone."
 )
 REQUESTS = Counter("easel_http_requests", "Answered requests.", ["method", "route", "status"])
 REQUEST_SECONDS = Histogram(

@@ -7,7 +7,7 @@ from easel.errors import Unavailable
 from easel.host.ports import RunStore
 
 FRESH_SECONDS = 1.0
-PATIENCE_SECONDS = 3.0
+CHECK_TIMEOUT_SECONDS = 3.0
 
 
 class Readiness:
@@ -25,7 +25,7 @@ class Readiness:
             if time.monotonic() < self._good_until:
                 return
             try:
-                async with asyncio.timeout(PATIENCE_SECONDS):
+                async with asyncio.timeout(CHECK_TIMEOUT_SECONDS):
                     await self._runs.probe()
             except TimeoutError:
                 raise Unavailable(what="The database") from None

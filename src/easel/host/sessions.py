@@ -6,7 +6,7 @@ from easel.core.principal import Principal
 from easel.core.session.message import StoredMessage
 from easel.core.session.session import Session, checked_title
 from easel.core.stream.notifications import CancelRequested, LogDeleted
-from easel.errors import AlreadyThere, BadInput, NotFound, RunFinished
+from easel.errors import AlreadyExists, BadInput, NotFound, RunFinished
 from easel.host.audit import Audit
 from easel.host.ports import Notifier, SessionStore
 from easel.host.runs.queue import NO_SESSION_NAME, RunQueue
@@ -30,7 +30,7 @@ class Sessions:
             principal.user_id, name, checked_title(title) if title is not None else None
         )
         if session is None:
-            raise AlreadyThere(what="session", id=name)
+            raise AlreadyExists(what="session", id=name)
         await self._audit.record(principal, "session.created", subject=name)
         return session
 

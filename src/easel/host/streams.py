@@ -309,7 +309,7 @@ class Tails:
                     return
                 tail.grow(page, self._window)
         except Unavailable:
-            log.info("tail.no_database", log=tail.key)
+            log.info("tail.database_unavailable", log=tail.key)
         finally:
             tail.reader = None
 
@@ -330,7 +330,7 @@ class Tails:
             except Unavailable:
                 pass  # the next look may find it back
             except Exception:  # a poll that is given up would never find what the bell did not say
-                log.exception("tails.poll_broke", logs=self._kind.what)
+                log.exception("tails.poll_error", logs=self._kind.what)
 
     async def poll(self) -> None:
         """One query for all watched logs."""

@@ -99,7 +99,7 @@ class Calls:
         except HostError as problem:
             return {"error": problem.message}
         except Exception as problem:
-            log.exception("node.tool_broke", tool=name)
+            log.exception("node.tool_error", tool=name)
             return {"error": f"broke on the node ({type(problem).__name__})."}
 
     async def _used(self, name: str, args: Mapping[str, Any], hear: Callable[[str], None]) -> Any:

@@ -183,7 +183,7 @@ class _Connection:
             try:
                 self._take(said)
             except Exception:
-                log.exception("node.frame_broke")
+                log.exception("node.frame_error")
 
     def _take(self, said: Mapping[str, Any]) -> None:
         payload = _object(said.get("payload"))

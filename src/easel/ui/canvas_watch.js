@@ -65,7 +65,7 @@ export class CanvasWatch {
     try {
       await this.gateway.call("canvas.subscribe", { canvasId: this.canvasId, afterSeq: this.#seq });
     } catch (problem) {
-      if (problem.name !== "CURSOR_GONE") throw problem;
+      if (problem.name !== "CURSOR_OUT_OF_RANGE") throw problem;
       if (isFirst && problem.details?.oldest > 0) {
         this.#seq = problem.details.oldest - 1; // so much of it is kept
         return this.#subscribe();

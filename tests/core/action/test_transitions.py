@@ -26,7 +26,7 @@ from easel.core.tool.definition import ToolDefinition
 from easel.core.values.patch import checked_patch
 from easel.errors import (
     BadInput,
-    ConfirmationOver,
+    ConfirmationClosed,
     Forbidden,
     HostError,
     NotFound,
@@ -308,7 +308,7 @@ def test_what_was_shown_as_text_is_not_handed_to_a_shell_that_the_tool_has_becom
         snapshot, "act", replace(RULES, definitions={"server-a__Bash": echo}), input={"to": "x; rm -rf /"}
     )
     yes = press("act", event_id="evt_2", owner_id="ins_2")
-    with pytest.raises(ConfirmationOver, match="the tool has changed"):
+    with pytest.raises(ConfirmationClosed, match="the tool has changed"):
         approve_execution(snapshot, checked_spec(snapshot.canvas.spec), asked.execution, yes, RULES)
 
 
@@ -316,10 +316,10 @@ AGREED: list[tuple[str, dict[str, Any], type[HostError] | None]] = [
     # says                                the spec meanwhile                                                       refused with
     ("nothing has changed",               {},                                                                      None),
     ("other arguments",                   {"actions": {"act": {**ACTS, "args": {"command": "rm -rf"}}}},           None),
-    ("another place for the result",      {"actions": {"act": {**ACTS, "saveAs": "out"}}},                         ConfirmationOver),
-    ("another tool",                      {"actions": {"act": READS}},                                             ConfirmationOver),
-    ("another kind",                      {"actions": {"act": {"kind": "state.patch", "patch": []}}},              ConfirmationOver),
-    ("no such action",                    {"actions": {"other": ACTS}},                                            ConfirmationOver),
+    ("another place for the result",      {"actions": {"act": {**ACTS, "saveAs": "out"}}},                         ConfirmationClosed),
+    ("another tool",                      {"actions": {"act": READS}},                                             ConfirmationClosed),
+    ("another kind",                      {"actions": {"act": {"kind": "state.patch", "patch": []}}},              ConfirmationClosed),
+    ("no such action",                    {"actions": {"other": ACTS}},                                            ConfirmationClosed),
     ("the tool is no longer allowed",     {"toolPolicy": {"allow": ["server-a__Read"]}},                           Forbidden),
 ]  # fmt: skip
 

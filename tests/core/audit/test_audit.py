@@ -102,12 +102,12 @@ def test_no_event_of_any_log_is_of_the_system_so_none_can_reach_a_stream() -> No
         if kind.stream is Stream.SYSTEM or kind.visibility.value == "system"
     ] == []
     assert {
-        "http.broke",
-        "tool.broke",
-        "run.broke",
+        "http.error",
+        "tool.error",
+        "run.error",
         "guardrail.refused",
         "http.slow",
-        "database.away",
+        "database.unavailable",
     } <= set(ACTIONS) - set(EVENT_TYPES)
 
 
@@ -288,7 +288,7 @@ def test_a_long_stack_trace_keeps_both_its_ends() -> None:
         + "RuntimeError: the end of it"
     )
     made = an_entry(
-        "run.broke",
+        "run.error",
         details={
             "reference": "ref_1",
             "exception": "RuntimeError",

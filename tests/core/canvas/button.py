@@ -51,7 +51,14 @@ def canvas(
 
 def press(action_id: str, **more: Any) -> Press:
     actor = actor_of(ANN, "laptop", "client")
-    given = {"principal": ANN, "actor": actor, "event_id": "evt_1", "owner_id": "ins_1", "now_ms": NOW, **more}
+    given = {
+        "principal": ANN,
+        "actor": actor,
+        "event_id": "evt_1",
+        "owner_id": "ins_1",
+        "now_ms": NOW,
+        **more,
+    }
     return Press(action_id=action_id, **given)
 
 

@@ -90,7 +90,7 @@ def test_an_event_is_seen_where_its_stream_goes_by_whoever_may_see_it(
 
 @rule("CC-02", "RS-06")
 @pytest.mark.parametrize(
-    "event_type", ["run.failed", "tool.broke", "http.slow", "canvas.action", "", "message", "message.delta "]
+    "event_type", ["run.failed", "tool.error", "http.slow", "canvas.action", "", "message", "message.delta "]
 )
 def test_what_is_in_no_table_is_seen_nowhere(event_type: str) -> None:
     """An audit action, a slip, or a type that only newer instances know."""

@@ -26,7 +26,7 @@ from easel.core.stream.notifications import (
     from_text,
     to_text,
 )
-from easel.errors import BadInput, CursorGone
+from easel.errors import BadInput, CursorOutOfRange
 from easel.ids import OWNER, RunId, new_call_id, new_connection_id, new_run_id, new_worker_id, owned
 from tests.requirements import case, rule
 
@@ -131,7 +131,7 @@ def test_a_cursor_outside_what_is_held_is_told_so(says: str, cursor: int, bounds
     if fits:
         check_cursor(cursor, bounds)
         return
-    with pytest.raises(CursorGone) as refused:
+    with pytest.raises(CursorOutOfRange) as refused:
         check_cursor(cursor, bounds)
     assert refused.value.details == {"cursor": cursor, "oldest": bounds.oldest, "newest": bounds.newest}
 

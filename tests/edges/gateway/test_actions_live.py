@@ -43,7 +43,7 @@ def apart(tmp_path_factory: pytest.TempPathFactory, module_database_url: str) ->
     settings = {
         "sandbox_mode": "logical",
         "poll_seconds": LONG_POLL,
-        "node_seconds": 3 * LONG_POLL,
+        "node_ttl_seconds": 3 * LONG_POLL,
         "claim_seconds": 3 * LONG_POLL,
     }
     with LiveEasel(

@@ -103,7 +103,7 @@ async def test_more_than_an_action_may_be_filled_with_is_refused_by_its_path_bef
             assert "{{state.pages}}" in problem.error["message"]
             [record] = await board.records()
             assert (record["status"], record["error"]["name"]) == ("failed", "TOO_LARGE")
-            assert (await refused(board.press("one"))).error["name"] in ("DAMAGED", "NOT_FOUND")
+            assert (await refused(board.press("one"))).error["name"] in ("CORRUPT_DATA", "NOT_FOUND")
 
 
 def _write(easel: LiveEasel, large: str) -> None:

@@ -517,7 +517,7 @@ async def test_a_link_in_the_assets_folder_is_not_followed(
     kept.unlink()
     kept.symlink_to(secret)  # somebody with a hand on the disk
     problem = await refused(client.call("canvas.asset.get", canvasId=canvas, path="assets/a.txt"))
-    assert (problem.code, problem.error["name"]) == (500, "DAMAGED")
+    assert (problem.code, problem.error["name"]) == (500, "CORRUPT_DATA")
     await client.call("canvas.asset.put", canvasId=canvas, path="assets/a.txt", text="anew")
     assert secret.read_bytes() == b"four"
     assert (await client.call("canvas.asset.get", canvasId=canvas, path="assets/a.txt"))["text"] == "anew"

@@ -44,7 +44,7 @@ async def test_an_old_cursor_is_gone_and_whoever_reads_the_canvas_goes_on_from_t
         )
         with pytest.raises(Refused) as gone:
             await client.call("canvas.subscribe", canvasId=canvas, afterSeq=cursor)
-        assert gone.value.error["name"] == "CURSOR_GONE"
+        assert gone.value.error["name"] == "CURSOR_OUT_OF_RANGE"
     snapshot = await client.call("canvas.get", canvasId=canvas)
     assert snapshot["state"]["n"] == 4, "the canvas itself has lost nothing"
     await client.call("canvas.subscribe", canvasId=canvas, afterSeq=snapshot["descriptor"]["lastSeq"])

@@ -43,7 +43,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
 @pytest.fixture(scope="module")
 def apart(tmp_path_factory: pytest.TempPathFactory, module_database_url: str) -> Iterator[LiveEasel]:
     """Two instances that tell each other by the bell alone."""
-    settings = {"poll_seconds": LONG_POLL, "node_seconds": 3 * LONG_POLL, "max_result_bytes": 200_000}
+    settings = {"poll_seconds": LONG_POLL, "node_ttl_seconds": 3 * LONG_POLL, "max_result_bytes": 200_000}
     with Live(
         tmp_path_factory.mktemp("easel"), module_database_url, edges=2, with_worker=False, settings=settings
     ) as live:
@@ -482,7 +482,7 @@ async def _has_heard(nodes: Any, old: dict[Any, Any]) -> bool:
 async def test_the_nodes_of_an_instance_that_died_run_out_with_their_calls(
     tmp_path_factory: pytest.TempPathFactory, module_database_url: str
 ) -> None:
-    settings = {"node_seconds": 600.0, "poll_seconds": 0.1}
+    settings = {"node_ttl_seconds": 600.0, "poll_seconds": 0.1}
     name = new_session()
     with Live(
         tmp_path_factory.mktemp("easel"), module_database_url, edges=2, with_worker=False, settings=settings

@@ -534,7 +534,7 @@ async def test_coming_and_going_is_in_the_audit_trail(small: LiveEasel) -> None:
 
     async def is_told() -> bool:
         records = small.get("/api/audit").json()["records"]
-        return {("node.connected", "audited"), ("node.left", "audited")} <= {
+        return {("node.connected", "audited"), ("node.disconnected", "audited")} <= {
             (one["action"], one.get("subject")) for one in records
         }
 

@@ -384,7 +384,7 @@ def test_what_is_no_single_range_gets_all_of_it(small_easel: LiveEasel, asked: s
 @pytest.mark.parametrize("asked", OUTSIDE)
 def test_a_range_outside_of_it_is_refused_with_its_size(small_easel: LiveEasel, asked: str) -> None:
     answer = small_easel.get(made(small_easel, TEXT), headers={"range": asked})
-    assert check_error(answer, 416)["name"] == "OUT_OF_RANGE"
+    assert check_error(answer, 416)["name"] == "RANGE_NOT_SATISFIABLE"
     assert answer.headers["content-range"] == "bytes */10"
 
 
@@ -556,7 +556,7 @@ def test_damage_is_said_in_so_many_words_where_it_is_seen_in_time(
 ) -> None:
     uri = made(small_easel, TEXT)
     spoil(small_easel, uri, now_there)
-    assert check_error(small_easel.get(uri), 500)["name"] == "DAMAGED"
+    assert check_error(small_easel.get(uri), 500)["name"] == "CORRUPT_DATA"
     assert [line["level"] for line in logged if line["event"] == "artifact.damaged"] == ["error"]
     assert upload(small_easel, TEXT).status_code == 201, "it can be stored again"
     assert small_easel.get(uri).content == TEXT

@@ -332,7 +332,7 @@ def used_actions() -> dict[str, str]:
 def test_every_action_that_is_told_of_exists() -> None:
     used = used_actions()
     assert {action: where for action, where in used.items() if action not in ACTIONS} == {}
-    assert {"sign_out", "sign_in.failed", "http.broke", "http.slow", "tool.broke", "run.broke"} <= set(used)
+    assert {"sign_out", "sign_in.failed", "http.error", "http.slow", "tool.error", "run.error"} <= set(used)
 
 
 # --- what broke stays inside ------------------------------------------------------------------------------------------
@@ -376,8 +376,8 @@ def all_that_is_sent(easel: LiveEasel, run_id: str, session: str) -> dict[str, s
 @pytest.mark.parametrize(
     "message, action",
     [
-        (script({"call": "probe__Break", "args": {}}, {"say": "and on"}), "tool.broke"),
-        ("break", "run.broke"),
+        (script({"call": "probe__Break", "args": {}}, {"say": "and on"}), "tool.error"),
+        ("break", "run.error"),
     ],
     ids=["a tool", "the model"],
 )
@@ -401,7 +401,7 @@ def test_a_run_in_which_something_breaks_shows_nothing_of_its_inside(
 @rule("CC-05")
 def test_the_reference_that_a_user_reads_finds_the_record(breaking: LiveEasel) -> None:
     run_id = breaking.finish("break")
-    record = latest(breaking, "run.broke", subject=run_id)
+    record = latest(breaking, "run.error", subject=run_id)
     assert record["details"]["reference"] in breaking.view(run_id)["error_message"]
 
 
@@ -427,7 +427,7 @@ def test_a_route_that_breaks_tells_a_reference_and_operators_the_rest(breaking: 
     assert answer.status_code == 500
     check_nothing_inside(answer.text, "the answer")
     reference = answer.json()["error"]["details"]["reference"]
-    record = latest(breaking, "http.broke", reference=reference)
+    record = latest(breaking, "http.error", reference=reference)
     assert record["actor"]["name"] == "owner"
     assert record["details"]["path"] == f"/api/runs/{BROKEN_RUN}"
     assert "db.internal:5432" in record["details"]["message"]
@@ -484,7 +484,7 @@ def test_a_lost_database_leaks_nothing_and_is_told_to_operators_when_it_is_back(
             assert browser.get("/", params={"token": easel.token}).status_code == 303
         server.start()
         wait_until(lambda: easel.get("/readyz").status_code == 200, within=60, what="ready again")
-        record = latest(easel, "database.away")
+        record = latest(easel, "database.unavailable")
         assert record["storage_class"] == "ops"
         assert record["details"]["exception"]
         assert latest(easel, "sign_in.succeeded")["details"]["by"] == "link"

@@ -326,7 +326,7 @@ def test_a_cursor_that_is_none_is_refused(
     answer = ask_after(easel, run_id, cursor, by)
     assert answer.status_code == status
     error = answer.json()["error"]
-    assert error["name"] == {400: "BAD_INPUT", 410: "CURSOR_GONE"}[status]
+    assert error["name"] == {400: "BAD_INPUT", 410: "CURSOR_OUT_OF_RANGE"}[status]
     if status == 410:
         assert (error["details"]["oldest"], error["details"]["newest"]) == (1, 4)
 

@@ -107,7 +107,7 @@ def test_a_broken_part_tells_the_client_a_reference_and_the_log_the_rest(
     assert "no luck with run_00000000000000000000000001" in everything
     if is_json(server):
         line = next(json.loads(line) for line in everything.splitlines() if reference in line)
-        assert line["event"] == "http.broke"
+        assert line["event"] == "http.error"
         assert "RuntimeError" in line["exception"]
 
 

@@ -174,7 +174,7 @@ def test_a_pruned_log_is_gone_with_its_bounds_and_resumes_at_its_oldest(easel: L
         answer = easel.stream(run_id, last_event_id=cursor)
         assert answer.status_code == 410
         error = answer.json()["error"]
-        assert error["name"] == "CURSOR_GONE"
+        assert error["name"] == "CURSOR_OUT_OF_RANGE"
         assert (error["details"]["oldest"], error["details"]["newest"]) == (last.seq, last.seq)
     assert easel.events(run_id, last_event_id=last.seq - 1) == [last]
     assert easel.events(run_id) == [last], "who names no cursor gets what there is, which is no gap"

@@ -138,7 +138,7 @@ def test_a_deleted_session_is_gone_with_its_runs_and_stops_what_works_for_it(eas
         assert easel.get(path).status_code == 404
     assert easel.stream(working).status_code == 404
     wait_until(
-        lambda: "easel_runs_held 0.0" in easel.get("/metrics").text, within=30, what="its worker let go"
+        lambda: "easel_runs_running 0.0" in easel.get("/metrics").text, within=30, what="its worker let go"
     )
     easel.finish("noop", name)
     assert len(easel.get(f"/api/sessions/{name}/messages").json()["messages"]) == 2, (

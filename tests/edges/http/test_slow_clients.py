@@ -16,7 +16,7 @@ from tests.requirements import case
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PATIENCE = 1.0
+TIMEOUT = 1.0
 FOR_EVER = 20.0  # seconds; without the setting it would be 30
 TRIES = 10
 HEAD = "POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\nContent-Length: {length}\r\n\r\n"
@@ -24,7 +24,7 @@ HEAD = "POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {tok
 
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
-    with LiveEasel(tmp_path_factory.mktemp("easel"), settings={"patience_seconds": PATIENCE}) as live:
+    with LiveEasel(tmp_path_factory.mktemp("easel"), settings={"header_timeout_seconds": TIMEOUT}) as live:
         yield live
 
 
@@ -48,7 +48,7 @@ def test_a_head_that_does_not_come_is_not_waited_for_for_ever(impatient: LiveEas
     with socket.create_connection(impatient.address) as connection:
         connection.sendall(sent.encode())
         wait_until_closed(connection)
-    assert time.monotonic() - began > PATIENCE / 2, "but it is waited for"
+    assert time.monotonic() - began > TIMEOUT / 2, "but it is waited for"
 
 
 @case("R4")
@@ -59,7 +59,7 @@ def test_a_drop_of_header_now_and_then_does_not_buy_more_time(impatient: LiveEas
 
         def drip() -> None:
             try:
-                while not is_over.wait(PATIENCE / 5):
+                while not is_over.wait(TIMEOUT / 5):
                     connection.sendall(b"X: y\r\n")
             except OSError:
                 pass  # that is what this is about
@@ -81,10 +81,10 @@ def test_a_body_that_stops_coming_is_given_up_and_one_that_comes_slowly_is_not(i
     with socket.create_connection(impatient.address) as stuck:
         stuck.sendall(head + body[:5])
         wait_until_closed(stuck)
-    assert time.monotonic() - began > PATIENCE / 2, "but it is waited for"
+    assert time.monotonic() - began > TIMEOUT / 2, "but it is waited for"
     tries = (sent_slowly(impatient, head, body) for _ in range(TRIES))
     # Where the machine stopped us in between, that was not slow, that was silence.
-    even = next((one for one in tries if one[1] < PATIENCE / 2), None)
+    even = next((one for one in tries if one[1] < TIMEOUT / 2), None)
     assert even, f"not once in {TRIES} tries could it be sent without a long pause"
     answer, longest = even
     assert answer.startswith(b"HTTP/1.1 202"), f"{answer!r} after at most {longest} s without a piece"
@@ -99,16 +99,16 @@ def sent_slowly(easel: LiveEasel, head: bytes, body: bytes) -> tuple[bytes, floa
             slow.sendall(head)
             for at in range(0, len(body), 3):
                 slow.sendall(body[at : at + 3])
-                time.sleep(PATIENCE / 8)  # the client's own pace, which is what is tested
+                time.sleep(TIMEOUT / 8)  # the client's own pace, which is what is tested
                 longest, last = max(longest, time.monotonic() - last), time.monotonic()
-            assert time.monotonic() - began > PATIENCE
+            assert time.monotonic() - began > TIMEOUT
             answer = slow.recv(65_536)
     return answer, longest
 
 
 @case("R4")
 def test_an_answer_that_takes_long_is_our_own_time_and_not_the_client_s(impatient: LiveEasel) -> None:
-    run_id = impatient.start(script({"wait_ms": int(PATIENCE * 2_500)}, {"say": "late"}))
+    run_id = impatient.start(script({"wait_ms": int(TIMEOUT * 2_500)}, {"say": "late"}))
     assert impatient.events(run_id)[-1].type == "done"
 
 

@@ -15,7 +15,7 @@ from easel.core.principal import THE_OWNER
 from easel.core.run.status import Status as RunStatus
 from easel.errors import ActionFailed, Cancelled, TimedOut
 from easel.ids import OWNER, CanvasId, new_event_id
-from tests.host.runs.workers import PATIENCE_SECONDS, at_work, ended, script, until
+from tests.host.runs.workers import TIMEOUT_SECONDS, at_work, ended, script, until
 from tests.host.stage import LEASE_SECONDS, Stage
 from tests.requirements import case, rule
 
@@ -122,7 +122,7 @@ async def test_who_finds_it_waits_on_for_its_run_and_settles_it_with_the_answer(
     bench.clock.ahead += LEASE_SECONDS + 1
     assert await other.actions.once() == 0, "it is renewed as any other"
     await worked(bench, run)
-    answer = await asyncio.wait_for(again, PATIENCE_SECONDS)
+    answer = await asyncio.wait_for(again, TIMEOUT_SECONDS)
     assert (answer.status, answer.result, answer.revision) == (ExecutionStatus.COMPLETED, "at last", 2)
     assert await answers(other) == ["at last"]
     assert await told(other) == ["started", "finished"]
@@ -138,12 +138,12 @@ async def test_an_instance_that_was_only_slow_answers_with_what_the_other_has_st
     bench.clock.ahead += LEASE_SECONDS + 1
     assert await other.actions.once() == 1
     await worked(bench, run)  # both hear of it
-    assert (await asyncio.wait_for(press, PATIENCE_SECONDS)).status is ExecutionStatus.COMPLETED
+    assert (await asyncio.wait_for(press, TIMEOUT_SECONDS)).status is ExecutionStatus.COMPLETED
     await over(other)
     assert (await answers(other), await told(other)) == (["at last"], ["started", "finished"])
     await bench.audit.close()  # all that was noted is stored then
     assert not await bench.database.audit.list_records(
-        action="gateway.broke", storage_class=None, since=None, until=None, before=None, limit=1
+        action="gateway.error", storage_class=None, since=None, until=None, before=None, limit=1
     )
 
 
@@ -158,7 +158,7 @@ async def test_an_instance_that_hears_that_it_was_taken_up_stops_neither_it_nor_
     await asyncio.sleep(0)
     assert not press.done()
     await worked(bench, run)
-    assert (await asyncio.wait_for(press, PATIENCE_SECONDS)).status is ExecutionStatus.COMPLETED
+    assert (await asyncio.wait_for(press, TIMEOUT_SECONDS)).status is ExecutionStatus.COMPLETED
     assert (await bench.run(run.run_id)).status is RunStatus.COMPLETED
 
 
@@ -213,7 +213,7 @@ async def test_its_time_counts_from_the_press(stage: Stage, other: Stage, bench:
     bench.clock.ahead += LONG_MS / 1000 + 1
     await other.actions.once()
     with pytest.raises(TimedOut, match="3600 s"):
-        await asyncio.wait_for(other.press("send", request_id="r"), PATIENCE_SECONDS)
+        await asyncio.wait_for(other.press("send", request_id="r"), TIMEOUT_SECONDS)
     assert await told(other) == ["started", "failed"]
 
 
@@ -265,7 +265,7 @@ async def test_what_was_taken_up_can_be_stopped_and_its_run_with_it(
     [record] = await other.actions.records(THE_OWNER, "c", before=None, limit=10)
     await other.actions.cancel(THE_OWNER, "c", record.event_id, "test")
     with pytest.raises(Cancelled):
-        await asyncio.wait_for(again, PATIENCE_SECONDS)
+        await asyncio.wait_for(again, TIMEOUT_SECONDS)
     assert (await bench.run(run.run_id)).status is RunStatus.CANCELLED
 
 

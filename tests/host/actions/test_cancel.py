@@ -13,10 +13,10 @@ import pytest_asyncio
 from easel.core.canvas.execution import ExecutionStatus
 from easel.core.principal import THE_OWNER, Principal, PrincipalKind
 from easel.core.run.status import Status as RunStatus
-from easel.errors import Cancelled, ConfirmationOver, Forbidden, NotFound, NotRunning
+from easel.errors import Cancelled, ConfirmationClosed, Forbidden, NotFound, NotRunning
 from easel.host.actions.request import ActionRequest
 from easel.ids import OWNER, UserId
-from tests.host.runs.workers import PATIENCE_SECONDS, soon
+from tests.host.runs.workers import TIMEOUT_SECONDS, soon
 from tests.host.stage import LEASE_SECONDS, Stage
 from tests.host.talking import SPEC, Talker
 from tests.requirements import case, rule
@@ -112,7 +112,7 @@ async def test_it_is_stopped_where_it_runs_when_somebody_stops_it_elsewhere(
     await stage.actions.start()  # which hears the bell
     assert (await cancel(other, event_id)).status is ExecutionStatus.FAILED
     with pytest.raises(Cancelled):
-        await asyncio.wait_for(press, PATIENCE_SECONDS)
+        await asyncio.wait_for(press, TIMEOUT_SECONDS)
     assert talker.outcomes == ["cancelled"]
     assert await ends(stage) == ["started", "failed"]
     assert len(await audited(stage, "canvas.action")) == 1
@@ -127,7 +127,7 @@ async def test_a_lost_bell_costs_one_renewal(stage: Stage, other: Stage, talker:
     assert not press.done()
     await stage.actions.once()
     with pytest.raises(Cancelled):
-        await asyncio.wait_for(press, PATIENCE_SECONDS)
+        await asyncio.wait_for(press, TIMEOUT_SECONDS)
     assert talker.outcomes == ["cancelled"]
 
 
@@ -195,10 +195,10 @@ async def test_what_ends_by_itself_is_not_given_up_because_a_renewal_finds_it_en
 
     monkeypatch.setattr(canvases, "change", slow)
     talker.end({"n": 1})
-    await asyncio.wait_for(is_stored.wait(), PATIENCE_SECONDS)
+    await asyncio.wait_for(is_stored.wait(), TIMEOUT_SECONDS)
     await stage.actions.once()
     let_go.set()
-    answer = await asyncio.wait_for(press, PATIENCE_SECONDS)
+    answer = await asyncio.wait_for(press, TIMEOUT_SECONDS)
     assert (answer.status, answer.result) == (ExecutionStatus.COMPLETED, {"n": 1}), "with all that it gave"
     assert [one["status"] for one in await audited(stage, "canvas.action")] == ["completed"]
 
@@ -342,7 +342,7 @@ async def test_a_run_that_was_started_only_for_it_is_stopped_with_it(bench: Benc
         {"actions": {"send": {"kind": "session.send", "message": "hello", "saveAs": "answer"}}}
     )
     press = asyncio.create_task(stage.press("send"))
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not (runs := await bench.queue.list_runs(THE_OWNER, None, [], None, 10)):  # noqa: ASYNC110 - it has no event here
             await asyncio.sleep(0.01)
     [record] = await stage.actions.records(THE_OWNER, "c", before=None, limit=10)
@@ -379,7 +379,7 @@ async def test_a_question_that_nobody_answers_is_over_when_its_time_is_and_is_to
         True,
     ), "so it is pruned one day"
     assert await stage.actions.waiting(THE_OWNER, "c") == []
-    with pytest.raises(ConfirmationOver):
+    with pytest.raises(ConfirmationClosed):
         await stage.actions.confirm(THE_OWNER, asked.event_id, "test", approve=True)
     assert (await stage.press("ask", request_id="r")).status is ExecutionStatus.REFUSED
     assert [(one["status"], one["problem"]) for one in await audited(stage, "canvas.action")] == [

@@ -14,8 +14,8 @@ from easel.errors import ActionFailed, Cancelled, TimedOut, ToolFailed, TooMany,
 from easel.host.actions import service as canvas_actions
 from easel.host.actions.deadlines import Deadlines
 from easel.host.actions.outcomes import RecordRetention
-from easel.host.metrics import OVERDUE
-from tests.host.runs.workers import PATIENCE_SECONDS, soon, until
+from easel.host.metrics import ACTIONS_ABANDONED
+from tests.host.runs.workers import TIMEOUT_SECONDS, soon, until
 from tests.host.stage import Stage
 from tests.requirements import case, rule
 
@@ -80,7 +80,7 @@ async def test_a_tool_that_takes_no_notice_keeps_nobody_waiting_and_is_counted_u
     bench: Bench, by: str, fails: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        canvas_actions, "STOP_SECONDS", PATIENCE_SECONDS
+        canvas_actions, "STOP_SECONDS", TIMEOUT_SECONDS
     )  # what waits for a slow disk is not what takes no notice
     tool = Stubborn()
     stage = Stage(bench, tool)
@@ -102,21 +102,21 @@ async def test_a_tool_that_takes_no_notice_keeps_nobody_waiting_and_is_counted_u
     if by == "stop":
         [(_, started)] = await stage.log("canvas.action.started")
         await asyncio.wait_for(
-            stage.actions.cancel(THE_OWNER, "c", started["eventId"], "test"), PATIENCE_SECONDS
+            stage.actions.cancel(THE_OWNER, "c", started["eventId"], "test"), TIMEOUT_SECONDS
         )
         assert press.done(), "who stopped it is answered when who pressed is, too"
     if by == "the instance's end":
-        await asyncio.wait_for(stage.actions.stop(), PATIENCE_SECONDS)
+        await asyncio.wait_for(stage.actions.stop(), TIMEOUT_SECONDS)
     with pytest.raises(ENDS[by]):
-        await asyncio.wait_for(press, PATIENCE_SECONDS)
-    assert stage.work.deadlines.overdue == OVERDUE._value.get() == 1
+        await asyncio.wait_for(press, TIMEOUT_SECONDS)
+    assert stage.work.deadlines.overdue == ACTIONS_ABANDONED._value.get() == 1
     tool.let_go.set()
 
     async def has_ended() -> bool:
         return stage.work.deadlines.overdue == 0
 
     await until(has_ended)
-    assert OVERDUE._value.get() == 0
+    assert ACTIONS_ABANDONED._value.get() == 0
     assert [name for name, _ in await stage.log() if name.startswith("canvas.action.")] == [
         "canvas.action.started",
         "canvas.action.failed",
@@ -183,7 +183,7 @@ async def test_records_that_are_old_go_all_of_them_in_one_round(bench: Bench) ->
         await asyncio.gather(*(stage.press("set") for _ in range(20)))  # more than one statement takes
     pruning = asyncio.create_task(RecordRetention(bench.database.canvas_actions, 1e-6).prune_forever())
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while await stage.actions.records(THE_OWNER, "c", before=None, limit=1):  # noqa: ASYNC110 - the store tells nobody
                 await asyncio.sleep(0.01)
     finally:

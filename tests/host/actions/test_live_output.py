@@ -13,7 +13,7 @@ from easel.core.principal import THE_OWNER
 from easel.errors import ToolFailed, Unavailable
 from easel.host.actions import live_output as canvas_output
 from easel.ids import OWNER, CanvasId
-from tests.host.runs.workers import PATIENCE_SECONDS, soon
+from tests.host.runs.workers import TIMEOUT_SECONDS, soon
 from tests.host.stage import LEASE_SECONDS, Stage
 from tests.host.talking import SPEC, Talker
 from tests.requirements import case, rule
@@ -48,7 +48,7 @@ async def said(stage: Stage) -> str:
 
 
 async def until_said(stage: Stage, text: str) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while text not in await said(stage):  # noqa: ASYNC110 - what is looked at is a log
             await asyncio.sleep(0.01)
 
@@ -218,7 +218,7 @@ async def test_a_store_that_hangs_does_not_hold_the_tool_up(
 ) -> None:
     press = await started(stage, talker)
     let_go, is_over = await ended_in_the_middle_of_a_look(stage, talker, monkeypatch)
-    assert (await asyncio.wait_for(press, PATIENCE_SECONDS)).result == "done"
+    assert (await asyncio.wait_for(press, TIMEOUT_SECONDS)).result == "done"
     let_go.set()
     await soon(is_over.wait())
     assert (await types(stage))[-1] == "finished", "what comes after the end is not told"
@@ -228,7 +228,7 @@ async def test_a_store_that_hangs_does_not_hold_the_tool_up(
 async def test_the_end_waits_for_what_is_on_its_way_into_the_log(
     stage: Stage, talker: Talker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(canvas_output, "LAST_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(canvas_output, "LAST_SECONDS", TIMEOUT_SECONDS)
     press = await started(stage, talker)
     let_go, _ = await ended_in_the_middle_of_a_look(stage, talker, monkeypatch)
     ended, _ = await asyncio.wait([press], timeout=0.2)
@@ -250,7 +250,7 @@ async def test_nothing_is_told_of_what_another_instance_has_given_up_on(
     assert await other.actions.once() == 1
     talker.say("still here\n")
     with pytest.raises(Exception, match="stopped in the middle"):
-        await asyncio.wait_for(press, PATIENCE_SECONDS)
+        await asyncio.wait_for(press, TIMEOUT_SECONDS)
     assert talker.outcomes == ["cancelled"], "and its tool works no longer for nobody"
     assert await types(stage) == ["started", "failed"]
     await other.close()

@@ -18,7 +18,7 @@ from easel.host.auth.revoked_sign_ins import RevokedSignIns
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.auth.tokens import Tokens
 from easel.stores.sqlite.notifier import LocalNotifier
-from tests.host.runs.workers import PATIENCE_SECONDS, soon
+from tests.host.runs.workers import TIMEOUT_SECONDS, soon
 from tests.requirements import case
 
 if TYPE_CHECKING:
@@ -147,11 +147,11 @@ async def test_what_is_open_by_a_cookie_ends_with_it_and_nothing_else_does(
     await soon(all_in.wait())
     await here.sign_out(await let_in(here, cookie))
     with pytest.raises(NotSignedIn):
-        await asyncio.wait_for(mine, PATIENCE_SECONDS)
+        await asyncio.wait_for(mine, TIMEOUT_SECONDS)
     if not is_heard:
         monkeypatch.setattr(sign_outs_module, "HEARD_SECONDS", 0.0)
     with pytest.raises(NotSignedIn):
-        await asyncio.wait_for(elsewhere, PATIENCE_SECONDS)
+        await asyncio.wait_for(elsewhere, TIMEOUT_SECONDS)
     assert not of_other.done()
     of_other.cancel()
     await asyncio.gather(of_other, return_exceptions=True)
@@ -165,7 +165,7 @@ async def test_what_is_opened_in_the_moment_of_signing_out_ends_at_once(door: Si
     await door.sign_out(principal)
     await soon(is_rung.wait())  # all who watched have been told, and nobody tells it again
     with pytest.raises(NotSignedIn):
-        async with asyncio.timeout(PATIENCE_SECONDS), door.while_valid(principal):
+        async with asyncio.timeout(TIMEOUT_SECONDS), door.while_valid(principal):
             await asyncio.Event().wait()
     await door.close()
 

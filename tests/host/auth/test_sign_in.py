@@ -14,7 +14,7 @@ from easel.errors import BadInput, NotFound, NotSignedIn
 from easel.host.auth import sign_in as sign_in_module
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.auth.tokens import Tokens
-from tests.host.runs.workers import PATIENCE_SECONDS, soon
+from tests.host.runs.workers import TIMEOUT_SECONDS, soon
 from tests.requirements import case
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ async def test_what_is_open_by_a_token_ends_with_it_and_nothing_else_does(
     await soon(all_in.wait())
     await tokens.revoke(made.token_id)
     with pytest.raises(NotSignedIn):
-        await asyncio.wait_for(staying, PATIENCE_SECONDS)
+        await asyncio.wait_for(staying, TIMEOUT_SECONDS)
     assert not of_other.done()
     assert not of_owner.done()
     for task in (of_other, of_owner):

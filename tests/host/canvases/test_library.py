@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from easel.core.canvas.spec import SpecLimits
 from easel.core.principal import THE_OWNER
-from easel.errors import BadInput, Damaged, NotFound, RevisionConflict, TooLarge, Unavailable
+from easel.errors import BadInput, CorruptData, NotFound, RevisionConflict, TooLarge, Unavailable
 from easel.host.canvases.assets import AssetLimits, CanvasAssets
 from easel.host.canvases.library import CanvasLibrary, Draft
 from easel.host.canvases.transactions import CanvasTransactions
@@ -19,7 +19,7 @@ from easel.host.canvases.views import NO_CONNECTION, CanvasViews
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
 from easel.stores.blobs.store import open_blobs
-from tests.host.runs.workers import PATIENCE_SECONDS
+from tests.host.runs.workers import TIMEOUT_SECONDS
 from tests.requirements import rule
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Studio:
             audit=bench.audit,
             limits=SpecLimits(state_bytes=2_000),
         )
-        self.views = CanvasViews(store, changes, view_seconds=VIEW_SECONDS)
+        self.views = CanvasViews(store, changes, view_ttl_seconds=VIEW_SECONDS)
 
     async def keys(self) -> list[str]:
         return sorted([key async for key in self.blobs.list("users")])
@@ -100,10 +100,10 @@ async def test_one_look_at_the_views_that_breaks_is_not_the_last(
         return await expired(limit)
 
     monkeypatch.setattr(store, "expired_views", breaks_once)
-    views = CanvasViews(store, studio.changes, view_seconds=0.03)
+    views = CanvasViews(store, studio.changes, view_ttl_seconds=0.03)
     await views.open(THE_OWNER, "c", "browser", NO_CONNECTION)
     views.start()
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while (await studio.library.get(THE_OWNER, "c")).views:  # noqa: ASYNC110 - the store tells nobody
             await asyncio.sleep(0.01)
     assert broken
@@ -192,10 +192,10 @@ async def test_what_is_refused_leaves_no_blob(studio: Studio) -> None:
 async def test_a_lost_blob_is_told_as_damage_and_never_as_other_bytes(studio: Studio) -> None:
     asset, _ = await studio.assets.put(THE_OWNER, "c", "assets/a", b"abc", None)
     await studio.blobs.delete(asset.blob_key)
-    with pytest.raises(Damaged):
+    with pytest.raises(CorruptData):
         await studio.assets.read(THE_OWNER, "c", "assets/a")
     await studio.blobs.put(asset.blob_key, b"other bytes")
-    with pytest.raises(Damaged):
+    with pytest.raises(CorruptData):
         await studio.assets.read(THE_OWNER, "c", "assets/a")
     await studio.assets.put(THE_OWNER, "c", "assets/a", b"again", None)
     assert (await studio.assets.read(THE_OWNER, "c", "assets/a"))[1] == b"again"

@@ -11,7 +11,7 @@ from easel.core.tool.node import Node
 from easel.host.nodes.connection import ConnectedNode
 from easel.ids import OWNER, new_connection_id
 from tests.host.nodes.test_registry import CONTEXT, Instance, Link, why
-from tests.host.runs.workers import PATIENCE_SECONDS
+from tests.host.runs.workers import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from tests.host.conftest import Bench
@@ -34,7 +34,7 @@ async def test_what_is_under_way_when_the_connection_ends_is_lost_and_what_comes
     link = Link()
     one = a_connection(link)
     under_way = asyncio.create_task(one.call("laptop__Echo", {}))
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await link.asked.get()
         one.lose()
         assert await under_way == LOST, "it may have been done"

@@ -18,7 +18,7 @@ from easel.core.tool.offer import OfferLimits
 from easel.errors import Forbidden, HostError, ToolFailed, TooMany, Unavailable
 from easel.host.nodes.registry import NodeLimits, NodeRegistration, NodeRegistry
 from easel.ids import OWNER, CallId, new_call_id, new_connection_id
-from tests.host.runs.workers import PATIENCE_SECONDS, soon, until
+from tests.host.runs.workers import TIMEOUT_SECONDS, soon, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ async def pair(bench: Bench) -> AsyncIterator[tuple[Instance, Instance]]:
 
 
 async def answered(one: ConnectedNode, link: Link, result: Any = "done") -> tuple[str, Mapping[str, Any]]:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         call_id, tool, args = await link.asked.get()
     assert one.answered(call_id, Answer(result))
     return tool, args
@@ -148,7 +148,7 @@ async def answered(one: ConnectedNode, link: Link, result: Any = "done") -> tupl
 
 async def why(call: asyncio.Task[Any]) -> str:
     with pytest.raises(ToolFailed) as failed:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await call
     return failed.value.message
 
@@ -221,7 +221,7 @@ async def test_an_older_connection_is_let_go_even_if_nobody_rang(
     one, newer, _ = await there.connect()
     assert not older.is_replaced.is_set()
     await here.nodes.renew()
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await older.is_replaced.wait()
     assert "went away" in await why(call)
     call = asyncio.create_task(here.use())
@@ -264,7 +264,7 @@ async def test_a_call_ends_at_the_node_when_its_time_is_over(bench: Bench) -> No
         heard_seconds=30,
     )
     assert await bench.database.nodes.place(new)
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         call_id, _, _ = await link.asked.get()
         assert await link.cancelled.get() == call_id
     assert not one.answered(call_id, Answer("late"))
@@ -297,7 +297,7 @@ async def test_what_was_read_before_a_node_came_or_went_is_not_believed_after(
     arrival = None if change == "it comes" else (await here.connect())[2]
     begun, may_go_on = held(there.store, "list_nodes", is_done=True)
     reading = asyncio.create_task(there.names())
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await begun.wait()
         if arrival is None:
             await here.connect()
@@ -382,7 +382,7 @@ async def test_an_answer_waits_until_the_store_is_back(pair: tuple[Instance, Ins
     await until(was_tried)
     here.store.away.clear()
     there.store.away.clear()
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         assert await call == "kept"
 
 
@@ -466,7 +466,7 @@ async def test_what_an_instance_asked_that_died_is_stopped_at_the_node(
     clock.stop()
     _, link, _ = await holder.connect()
     call = asyncio.create_task(caller.use())
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         call_id, _, _ = await link.asked.get()
     for _ in range(4):
         clock.ahead += LIMITS.seconds / 3
@@ -477,7 +477,7 @@ async def test_what_an_instance_asked_that_died_is_stopped_at_the_node(
     caller.store.away = {"collect", "renew_calls", "cancel"}  # as if it were not there any more
     clock.ahead += LIMITS.seconds
     await holder.nodes.renew()
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         assert await link.cancelled.get() == call_id
     caller.store.away = set()
     for _ in range(2):
@@ -495,13 +495,13 @@ async def test_a_store_that_was_away_has_heard_of_nobody_and_nothing_is_stopped_
     holder, caller = Instance(bench, limits), Instance(bench, limits)
     one, link, _ = await holder.connect()
     call = asyncio.create_task(caller.use())
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         call_id, _, _ = await link.asked.get()
     here = {one.node.connection_id: one}
     caller.store.away = {"collect", "renew_calls"}
     holder.store.away = {"withdrawn"}
     refused = holder.store.refused
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while holder.store.refused == refused:  # noqa: ASYNC110 - the duty has no event for it
             await asyncio.sleep(0.01)
     clock.ahead += LIMITS.seconds + 1
@@ -525,7 +525,7 @@ async def test_patience_with_a_store_that_was_away_has_an_end(bench: Bench, cloc
     clock.stop()
     _, link, _ = await holder.connect()
     call = asyncio.create_task(caller.use())
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         call_id, _, _ = await link.asked.get()
         caller.store.away = {"collect", "renew_calls", "cancel"}  # as if it were not there any more
         holder.store.away = {"withdrawn"}
@@ -556,7 +556,7 @@ async def test_as_long_as_somebody_waits_that_is_said_by_itself(bench: Bench, cl
     lives = watched(holder.store, "renew", lambda: clock.ahead)
     looks = watched(holder.store, "withdrawn", lambda: clock.ahead)
     call = asyncio.create_task(caller.use())
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         call_id, _, _ = await link.asked.get()
         for _ in range(4):
             clock.ahead += limits.seconds / 2
@@ -567,7 +567,7 @@ async def test_as_long_as_somebody_waits_that_is_said_by_itself(bench: Bench, cl
     assert one.answered(call_id, Answer("done")), (
         "after twice the time for which nobody is believed without a word"
     )
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         assert await soon(call) == "done"
     for instance in (holder, caller):
         await instance.nodes.close()
@@ -586,7 +586,7 @@ async def test_a_look_for_answers_that_hangs_keeps_nobody_from_saying_that_they_
     looks = watched(holder.store, "withdrawn", lambda: clock.ahead)
     begun, may_go_on = held(caller.store, "collect", is_done=False)
     call = asyncio.create_task(caller.use())
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         call_id, _, _ = await link.asked.get()
         await begun.wait()
         for _ in range(4):
@@ -608,7 +608,7 @@ async def test_an_answer_that_is_being_fetched_is_not_missed(pair: tuple[Instanc
     one, link, _ = await here.connect()
     begun, may_go_on = held(there.store, "collect", is_done=True)
     call = asyncio.create_task(there.use())
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         call_id, _, _ = await link.asked.get()
         await begun.wait()
         may_go_on.set()
@@ -651,7 +651,7 @@ async def test_a_call_that_is_being_placed_is_not_missed_yet(pair: tuple[Instanc
     assert await there.names() == ["laptop__Echo"]
     begun, may_go_on = held(there.store, "place", is_done=False)
     call = asyncio.create_task(there.use())
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await begun.wait()
         await there.nodes._elsewhere.renew()
         may_go_on.set()

@@ -16,7 +16,7 @@ from easel.core.stream.notifications import RunReady
 from easel.host.runs.preferred_worker import SHARED_LOOK_SECONDS, PreferredWorkerDelay
 from easel.host.runs.worker import NEAR_TURNS
 from easel.ids import WorkerId
-from tests.host.runs.workers import PATIENCE_SECONDS, at_work, ended, script, until
+from tests.host.runs.workers import TIMEOUT_SECONDS, at_work, ended, script, until
 from tests.requirements import rule
 from tests.stores.harness import LONG, a_run, ends
 
@@ -107,7 +107,7 @@ async def test_every_session_keeps_the_worker_that_it_had(bench: Bench):
                 (await bench.start("noop", session), worker_id) for session, worker_id in sessions.items()
             ]
             for run_id, worker_id in runs:
-                assert await waited(bench, run_id) < PATIENCE_SECONDS
+                assert await waited(bench, run_id) < TIMEOUT_SECONDS
                 assert await worker_of(bench, run_id) == worker_id, (
                     "by chance this would be so in one case of 2**40"
                 )
@@ -254,7 +254,7 @@ async def test_every_run_is_looked_for_when_its_own_moment_is_over():
     await asyncio.sleep(0.05)
     left_at.append(loop.time())
     others.leave(2)
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await done.wait()
     assert [turn for _, turn in looked] == [1, 2], "two that come together are one look"
     for left, (at, _) in zip(left_at, looked, strict=True):

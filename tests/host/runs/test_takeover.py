@@ -20,7 +20,7 @@ from easel.host.runs import worker as run_worker
 from easel.host.runs.worker import SAFETY
 from easel.ids import OWNER, CallId, RunId, WorkerId, answer_id
 from tests.host.conftest import TestTool
-from tests.host.runs.workers import PATIENCE_SECONDS, HandClock, at_work, ended, script, soon, until
+from tests.host.runs.workers import TIMEOUT_SECONDS, HandClock, at_work, ended, script, soon, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ async def test_a_stopping_worker_lets_a_step_end_and_hands_the_run_back_with_its
         return "finished"
 
     run_id = await bench.start(script({"call": "t", "args": {}}, {"call": "gsv__Clock"}, {"say": "end"}))
-    async with at_work(bench.worker(TestTool("t", held), drain_seconds=PATIENCE_SECONDS)) as stop:
+    async with at_work(bench.worker(TestTool("t", held), drain_seconds=TIMEOUT_SECONDS)) as stop:
         await soon(inside.wait())
         stop.set()
         await asyncio.sleep(0)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from easel.core.run.status import Status
 from easel.errors import Unavailable
-from tests.host.runs.workers import PATIENCE_SECONDS, at_work, ended, soon, until
+from tests.host.runs.workers import TIMEOUT_SECONDS, at_work, ended, soon, until
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
     from easel.core.run.run import Claim
     from tests.host.conftest import Bench
 
-FAR_LONGER = PATIENCE_SECONDS * 10  # a claim is not over before the test gives up
+FAR_LONGER = TIMEOUT_SECONDS * 10  # a claim is not over before the test gives up
 
 
 class DeafClaims:

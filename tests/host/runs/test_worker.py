@@ -14,7 +14,7 @@ from easel.core.run.status import Status
 from easel.core.stream.notifications import RunAppended
 from easel.ids import OWNER, ArtifactId, SessionId
 from tests.host.conftest import TestTool
-from tests.host.runs.workers import PATIENCE_SECONDS, at_work, ended, script, soon, until
+from tests.host.runs.workers import TIMEOUT_SECONDS, at_work, ended, script, soon, until
 from tests.requirements import case, rule
 from tests.support.standstill import Stopwatch
 
@@ -211,7 +211,7 @@ async def test_runs_of_many_sessions_are_executed_together_and_those_of_one_in_o
     together = asyncio.Barrier(6)
 
     async def meet(_: Mapping[str, Any]) -> Any:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await together.wait()
 
     apart = [await bench.start(script({"call": "t"}), session=f"s{n}") for n in range(6)]

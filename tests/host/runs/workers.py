@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.host.conftest import Bench
 
 # A machine that is busy with something else may stop for seconds, and that is no finding; what works waits for none of it.
-PATIENCE_SECONDS = 30
+TIMEOUT_SECONDS = 30
 
 Answer = TypeVar("Answer")
 
@@ -27,14 +27,14 @@ def script(*steps: dict[str, Any]) -> str:
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not await holds():  # noqa: ASYNC110 - a poll with a deadline, not a guess
             await asyncio.sleep(0.005)
 
 
 async def soon(what: Awaitable[Answer]) -> Answer:
     """What must come now; whoever waits for it in vain says where, and not only after two minutes."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         return await what
 
 
@@ -66,5 +66,5 @@ async def at_work(worker: RunWorker) -> AsyncGenerator[asyncio.Event]:
         yield stop
     finally:
         stop.set()
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await task

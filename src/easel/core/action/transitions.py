@@ -31,7 +31,7 @@ from easel.core.tool.definition import ToolDefinition
 from easel.core.values.patch import Patch, applied, checked_patch, unchecked
 from easel.core.values.paths import SaveMode, check_saving, outcome, saved
 from easel.core.values.template import Values
-from easel.errors import BadInput, ConfirmationOver, Forbidden, HostError, Unavailable
+from easel.errors import BadInput, ConfirmationClosed, Forbidden, HostError, Unavailable
 from easel.ids import ArtifactId
 
 
@@ -169,11 +169,11 @@ def approve_execution(
     shown = execution.resolved or {}
     work = work_of({"sessionKey": canvas.session_key, **shown})
     if action is None or not is_same or _kind(action) is not type(work):
-        raise ConfirmationOver(
+        raise ConfirmationClosed(
             id=execution.event_id, problem="the canvas has changed, and has no such action any more."
         )
     if not _is_saved_as(action, shown):
-        raise ConfirmationOver(
+        raise ConfirmationClosed(
             id=execution.event_id, problem="the canvas has changed, and its answer would lie elsewhere."
         )
     admit(spec, execution.action_id)
@@ -205,7 +205,7 @@ def may_be_awaited(action: Action | None, execution: Execution) -> TypeGuard[Sen
 def _check_same(event_id: str, work: Work, definition: ToolDefinition) -> None:
     """A value that was plain text when it was shown is not handed to a shell now. RS-45"""
     if isinstance(work, ResolvedCall) and work.read_by_shell != read_by_shell(work.args, definition):
-        raise ConfirmationOver(
+        raise ConfirmationClosed(
             id=event_id, problem="the tool has changed, and takes its arguments otherwise."
         )
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from easel.core.stream.envelope import Visibility
-from easel.errors import BadInput, CursorGone
+from easel.errors import BadInput, CursorOutOfRange
 
 LAST_CURSOR = 2**63 - 1  # seq is a bigint
 
@@ -45,4 +45,4 @@ def parse_cursor(text: str) -> int:
 def check_cursor(cursor: int, bounds: Bounds) -> None:
     """Outside what is held is an error and never a silent gap. RS-34"""
     if cursor > bounds.newest or cursor < bounds.oldest - 1:
-        raise CursorGone(cursor=cursor, oldest=bounds.oldest, newest=bounds.newest)
+        raise CursorOutOfRange(cursor=cursor, oldest=bounds.oldest, newest=bounds.newest)

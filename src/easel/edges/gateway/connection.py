@@ -168,11 +168,11 @@ class Connection:
 
     async def _on_notification(self) -> None:
         try:
-            async with asyncio.timeout(self._limits.connect_seconds) as patience:
+            async with asyncio.timeout(self._limits.connect_seconds) as deadline:
                 while (message := await self._socket.receive())["type"] == "websocket.receive":
                     await self._take(message.get("text"))
                     if self.is_connected:
-                        patience.reschedule(None)
+                        deadline.reschedule(None)
         except TimeoutError:
             await self.close(REFUSED, "Send `connect` first.")
 
@@ -296,9 +296,9 @@ class Connection:
     def _broke(self, method: str, problem: Exception) -> InternalError:
         """What is told of it; the rest is for operators."""
         reference = new_reference()
-        log.error("gateway.broke", method=method, reference=reference, exc_info=problem)
+        log.error("gateway.error", method=method, reference=reference, exc_info=problem)
         self._host.audit.broke(
-            self.principal, "gateway.broke", problem, reference=reference, details={"method": method[:200]}
+            self.principal, "gateway.error", problem, reference=reference, details={"method": method[:200]}
         )
         return InternalError(reference=reference)
 

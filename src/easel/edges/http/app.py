@@ -38,7 +38,7 @@ from easel.errors import (
     MethodNotAllowed,
     NotFound,
     NotSignedIn,
-    OutOfRange,
+    RangeNotSatisfiable,
     WrongHost,
 )
 from easel.host.metrics import REQUEST_SECONDS, REQUESTS
@@ -240,13 +240,13 @@ class HttpEdge:
         reference = None if isinstance(problem, HostError) else new_reference()
         audit.tell(self._host.audit, scope, problem, reference)
         if not isinstance(problem, HostError):
-            log.error("http.broke", path=without_token(scope["path"]), reference=reference, exc_info=problem)
+            log.error("http.error", path=without_token(scope["path"]), reference=reference, exc_info=problem)
             problem = InternalError(reference=reference)
         if problem.retry_after is not None:
             headers["retry-after"] = str(problem.retry_after)
         if isinstance(problem, NotSignedIn):
             headers["www-authenticate"] = "Bearer"
-        if isinstance(problem, OutOfRange):
+        if isinstance(problem, RangeNotSatisfiable):
             headers["content-range"] = f"bytes */{problem.details['size']}"
         if isinstance(problem, NotFound | NotSignedIn) and is_read_by_a_person(scope):
             return refusal_page(problem, headers=headers)

@@ -19,7 +19,7 @@ from easel.core.artifact.media_type import shown
 from easel.edges.errors import CONNECTION
 from easel.edges.http.calls import Call, check_head, json_answer
 from easel.edges.http.multipart import MAX_BESIDE, file_in, is_form
-from easel.errors import HostError, OutOfRange
+from easel.errors import HostError, RangeNotSatisfiable
 
 STALL_SECONDS = 60.0  # a reader that takes nothing for so long is cut; it can come back with a range
 
@@ -108,7 +108,7 @@ def _part(header: str, size: int) -> tuple[int, int] | None:
         if last and int(last) < start:
             return None
     if start >= size:
-        raise OutOfRange(asked=header, size=size)
+        raise RangeNotSatisfiable(asked=header, size=size)
     return start, end
 
 

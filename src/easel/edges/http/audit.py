@@ -99,7 +99,7 @@ def tell(audit: Audit, scope: Scope, problem: Exception, reference: str | None) 
     principal = scope["state"].get("principal", NOBODY)
     where = {"method": request.method, "path": without_token(request.url.path), **where_from(request)}
     if not isinstance(problem, HostError):
-        audit.broke(principal, "http.broke", problem, reference=reference, details=where)
+        audit.broke(principal, "http.error", problem, reference=reference, details=where)
     elif problem.http in REFUSED:
         audit.tally(
             principal,
@@ -111,7 +111,7 @@ def tell(audit: Audit, scope: Scope, problem: Exception, reference: str | None) 
             audit.tally(NOBODY, "sign_in.failed", details={**where, "by": by})
     elif isinstance(problem, Unavailable) and (cause := problem.__cause__) is not None:
         told = {**where, "exception": type(cause).__name__, "message": str(cause)}
-        audit.tally(None, "database.away", details=told, every=AWAY_SECONDS)
+        audit.tally(None, "database.unavailable", details=told, every=AWAY_SECONDS)
 
 
 def where_from(request: Request) -> dict[str, str]:

@@ -90,8 +90,8 @@ async def _on_notification(call: SocketCall, viewer: Subscription) -> None:
                 await _tell(call.socket, viewer, problem)
             except Exception as problem:
                 reference = new_reference()
-                log.exception("chat.broke", reference=reference)
-                call.host.audit.broke(call.principal, "chat.broke", problem, reference=reference)
+                log.exception("chat.error", reference=reference)
+                call.host.audit.broke(call.principal, "chat.error", problem, reference=reference)
                 await _tell(call.socket, viewer, InternalError(reference=reference))
     finally:
         viewer.end()

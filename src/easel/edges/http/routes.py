@@ -37,20 +37,20 @@ from easel.edges.http.sockets import SocketRow
 from easel.edges.http.wire import ListRuns, RunPage, RunStarted, RunView, StartRun, ToolList, Watch
 from easel.errors import (
     ActionFailed,
-    AlreadyThere,
+    AlreadyExists,
     BadInput,
     BoardFull,
     Cancelled,
-    ConfirmationOver,
-    CursorGone,
-    Damaged,
+    ConfirmationClosed,
+    CorruptData,
+    CursorOutOfRange,
     Forbidden,
     HostError,
     IdempotencyConflict,
     InputConflict,
     NotFound,
     NotRunning,
-    OutOfRange,
+    RangeNotSatisfiable,
     RevisionConflict,
     RunFinished,
     TimedOut,
@@ -80,8 +80,8 @@ class Row:
 
 _OPEN, _ADMIN = Access.OPEN, Access.ADMIN
 _RPC_REFUSALS = (
-    BadInput, Forbidden, NotFound, AlreadyThere, RevisionConflict, InputConflict, IdempotencyConflict, ConfirmationOver, NotRunning, Cancelled,
-    TooLarge, TooMany, ActionFailed, ToolFailed, Damaged, Unavailable, TimedOut,
+    BadInput, Forbidden, NotFound, AlreadyExists, RevisionConflict, InputConflict, IdempotencyConflict, ConfirmationClosed, NotRunning, Cancelled,
+    TooLarge, TooMany, ActionFailed, ToolFailed, CorruptData, Unavailable, TimedOut,
 )  # fmt: skip
 _BOARD_REFUSALS = (BadInput, NotFound, RunFinished, VersionConflict, TooLarge, BoardFull, Unavailable)
 
@@ -93,7 +93,7 @@ API: tuple[Row, ...] = (
     Row("POST", "/api/runs/{run_id}/cancel", runs.cancel_run, "Ask a run to stop; does not wait for it.", status=202, answer=RunView,
         errors=(NotFound, RunFinished, Unavailable)),
     Row("GET", "/api/runs/{run_id}/events", streams.watch_run, "The run's log as server-sent events, live, resumable by Last-Event-ID.",
-        query=Watch, answer="text/event-stream", errors=(BadInput, NotFound, CursorGone, TooMany, Unavailable)),
+        query=Watch, answer="text/event-stream", errors=(BadInput, NotFound, CursorOutOfRange, TooMany, Unavailable)),
     Row("POST", "/api/runs/{run_id}/whiteboard", boards.write_whiteboard, "Write a value that is one for the whole run.",
         body=WriteWhiteboard, answer=BoardWritten, errors=_BOARD_REFUSALS),
     Row("GET", "/api/runs/{run_id}/whiteboard", boards.read_whiteboard, "The whiteboard, or one value of it.",
@@ -105,13 +105,13 @@ API: tuple[Row, ...] = (
     Row("POST", "/api/artifacts", artifacts.upload_artifact, "Keep some bytes. The same bytes are kept once.",
         takes_file=True, status=201, answer=ArtifactView, errors=(BadInput, TooLarge, Unavailable)),
     Row("GET", "/api/artifacts/{artifact_id}", artifacts.download_artifact, "The bytes of an artifact, or a range of them.",
-        answer="*/*", errors=(NotFound, OutOfRange, Damaged, Unavailable)),
+        answer="*/*", errors=(NotFound, RangeNotSatisfiable, CorruptData, Unavailable)),
     Row("GET", "/sse/run/{run_id}", streams.watch_run_state, "The run's state alone: its status and its boards.",
-        query=Watch, answer="text/event-stream", errors=(BadInput, NotFound, CursorGone, TooMany, Unavailable)),
+        query=Watch, answer="text/event-stream", errors=(BadInput, NotFound, CursorOutOfRange, TooMany, Unavailable)),
     Row("GET", "/sse/canvas/{canvas_id}", streams.watch_canvas, "A canvas's visuals alone, pictures by reference.",
-        query=Watch, answer="text/event-stream", errors=(BadInput, NotFound, CursorGone, TooMany, Unavailable)),
+        query=Watch, answer="text/event-stream", errors=(BadInput, NotFound, CursorOutOfRange, TooMany, Unavailable)),
     Row("POST", "/api/sessions", sessions.create_session, "Make a session.", body=CreateSession, status=201, answer=SessionView,
-        errors=(BadInput, AlreadyThere, TooLarge, Unavailable)),
+        errors=(BadInput, AlreadyExists, TooLarge, Unavailable)),
     Row("GET", "/api/sessions", sessions.list_sessions, "Sessions, latest message first.", query=ListSessions, answer=SessionPage,
         errors=(BadInput, Unavailable)),
     Row("GET", "/api/sessions/{session_id}", sessions.get_session, "One session.", answer=SessionView, errors=(NotFound, Unavailable)),

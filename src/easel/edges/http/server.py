@@ -45,7 +45,7 @@ class _BoundedHttp(HttpToolsProtocol):
     comes. Whoever sends slowly, but sends, may take as long as it likes over its body.
     """
 
-    patience = 30.0  # seconds
+    header_timeout = 30.0  # seconds
     _head_bytes = 0
     _is_in_head = True
     _waiting_since: float | None = None  # for the client; None: it is our turn
@@ -53,10 +53,10 @@ class _BoundedHttp(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - as uvicorn has it
         super().connection_made(transport)
         self._waiting_since = self.loop.time()
-        self._patience = self.loop.call_later(self.patience, self._look)
+        self._header_timer = self.loop.call_later(self.header_timeout, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._patience.cancel()
+        self._header_timer.cancel()
         super().connection_lost(exc)
 
     def _look(self) -> None:
@@ -69,10 +69,10 @@ class _BoundedHttp(HttpToolsProtocol):
             if self._waiting_since is None or self.flow.read_paused
             else self.loop.time() - self._waiting_since
         )
-        if waited >= self.patience:
+        if waited >= self.header_timeout:
             self.transport.abort()
             return
-        self._patience = self.loop.call_later(self.patience - waited, self._look)
+        self._header_timer = self.loop.call_later(self.header_timeout - waited, self._look)
 
     def data_received(self, data: bytes) -> None:
         if not self._is_in_head and self._waiting_since is not None:
@@ -168,11 +168,11 @@ class HttpServer:
         *,
         max_frame_bytes: int = 1_048_576,
         ping_seconds: float = 15.0,
-        patience_seconds: float = 30.0,
+        header_timeout_seconds: float = 30.0,
     ) -> None:
         config = uvicorn.Config(
             app,
-            http=type("Http", (_BoundedHttp,), {"patience": patience_seconds}),
+            http=type("Http", (_BoundedHttp,), {"header_timeout": header_timeout_seconds}),
             ws=_OurWebSockets,
             ws_max_size=max_frame_bytes,
             ws_ping_interval=ping_seconds,

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from easel.errors import TimedOut
-from easel.host.metrics import OVERDUE
+from easel.host.metrics import ACTIONS_ABANDONED
 
 GRACE_SECONDS = 2.0
 # What ends when it is told to has ended by then: a command with all that it started. A person who pressed "stop" waits no longer.
@@ -59,12 +59,12 @@ class Deadlines:
             return
         log.warning("actions.overdue", what=what, seconds=self.grace_seconds)
         self._overdue.add(task)
-        OVERDUE.set(self.overdue)
+        ACTIONS_ABANDONED.set(self.overdue)
         task.add_done_callback(lambda ended: self._ended(ended, what))
 
     def _ended(self, task: asyncio.Task[Any], what: str) -> None:
         self._overdue.discard(task)
-        OVERDUE.set(self.overdue)
+        ACTIONS_ABANDONED.set(self.overdue)
         _take_note(task)
         log.info("actions.overdue_ended", what=what)
 

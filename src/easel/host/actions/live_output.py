@@ -121,7 +121,7 @@ class LiveOutput:
             log.info("actions.output_lost", event_id=self._execution.event_id, problem=problem.code)
             self._text.lost()
         except Exception:  # whatever it is, the tool goes on
-            log.exception("actions.output_broke", event_id=self._execution.event_id)
+            log.exception("actions.output_error", event_id=self._execution.event_id)
             self.drop()
 
 

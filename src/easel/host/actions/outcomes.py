@@ -210,7 +210,7 @@ class ExecutionOutcomes:
         details = {
             name: value for name, value in problem.details.items() if name not in ("problem", "reason")
         }
-        shown = type(problem).as_told(told(self._audit, problem), **details, eventId=execution.event_id)
+        shown = type(problem).with_message(told(self._audit, problem), **details, eventId=execution.event_id)
         shown.retry_after = problem.retry_after
         return shown
 
@@ -234,7 +234,7 @@ class ExecutionOutcomes:
 
 def _problem(execution: Execution, answer: Any) -> HostError:
     kinds = {kind.code: kind for kind in HostError.__subclasses__()}
-    return kinds.get(answer["error"]["name"], ActionFailed).as_told(
+    return kinds.get(answer["error"]["name"], ActionFailed).with_message(
         answer["error"]["message"], eventId=execution.event_id
     )
 

@@ -159,10 +159,10 @@ class RefreshScheduler:
         try:
             yield
         except Unavailable:
-            log.info("refresh.no_database", **details)
+            log.info("refresh.database_unavailable", **details)
         except Exception as problem:
-            log.exception("refresh.broke", **details)
-            self._audit.broke(None, "worker.broke", problem, details=details)
+            log.exception("refresh.error", **details)
+            self._audit.broke(None, "worker.error", problem, details=details)
 
     async def _press(self, principal: Principal, due: Due) -> HostError | None:
         ask = ActionRequest(

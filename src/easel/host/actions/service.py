@@ -39,7 +39,7 @@ from easel.errors import (
     ActionFailed,
     BadInput,
     Cancelled,
-    ConfirmationOver,
+    ConfirmationClosed,
     Forbidden,
     HostError,
     IdempotencyConflict,
@@ -197,9 +197,9 @@ class ActionService:
         if execution is None:
             raise NotFound(what="confirmation", id=confirmation_id[:200])
         if execution.status is not ExecutionStatus.ASKED:
-            raise ConfirmationOver(id=confirmation_id, problem="it was answered already.")
+            raise ConfirmationClosed(id=confirmation_id, problem="it was answered already.")
         if self._is_too_old(execution):
-            raise ConfirmationOver(id=confirmation_id, problem="it was asked too long ago.")
+            raise ConfirmationClosed(id=confirmation_id, problem="it was asked too long ago.")
         execution = await self._whole(execution)
         return await self._owned(self._answered(principal, execution, client_id, approve=approve))
 
@@ -227,7 +227,7 @@ class ActionService:
                 lambda snapshot, spec, rules: approve_execution(snapshot, spec, execution, press, rules),
             )
         except StaleTransition:
-            raise ConfirmationOver(id=execution.event_id, problem="it was answered already.") from None
+            raise ConfirmationClosed(id=execution.event_id, problem="it was answered already.") from None
         self._audit.note(
             principal,
             "canvas.confirmed",
@@ -261,7 +261,7 @@ class ActionService:
             try:
                 return await self._withdrawn(principal, execution, client_id)
             except (
-                ConfirmationOver
+                ConfirmationClosed
             ):  # somebody has answered it meanwhile, and what runs by that is meant too; or its time was over
                 execution = await self._execution(principal, canvas_id, event_id)
         if execution.status is not ExecutionStatus.RUNNING:
@@ -294,7 +294,7 @@ class ActionService:
             )
         if self._is_too_old(asked):
             await self._endings.lapsed(asked)
-            raise ConfirmationOver(id=asked.event_id, problem="it was asked too long ago.")
+            raise ConfirmationClosed(id=asked.event_id, problem="it was asked too long ago.")
         return await self._owned(self._answered(principal, asked, client_id, approve=False))
 
     def _is_too_old(self, asked: Execution) -> bool:
@@ -404,13 +404,13 @@ class ActionService:
             if (
                 self._is_stopping and running.under_way.run_id is not None
             ):  # its run goes on, and another instance will wait for it
-                raise ActionFailed.as_told(LEFT, eventId=execution.event_id) from None
+                raise ActionFailed.with_message(LEFT, eventId=execution.event_id) from None
             raise await self._failed(
                 principal, execution, running, ActionFailed(problem=INTERRUPTED)
             ) from None
         except Exception as problem:
-            self._audit.broke(principal, "gateway.broke", problem, subject=execution.event_id)
-            log.exception("action.broke", event_id=execution.event_id)
+            self._audit.broke(principal, "gateway.error", problem, subject=execution.event_id)
+            log.exception("action.error", event_id=execution.event_id)
             broken = ActionFailed(problem="Something broke inside Easel; its log knows more.")
             raise await self._failed(principal, execution, running, broken) from problem
         self._endings.tell_audit(principal, execution, "completed")
@@ -498,10 +498,10 @@ class ActionService:
             try:
                 await self.once()
             except Unavailable:
-                log.info("actions.no_database")
+                log.info("actions.database_unavailable")
             except Exception as problem:
-                log.exception("actions.broke")
-                self._audit.broke(None, "gateway.broke", problem, details={"duty": "actions"})
+                log.exception("actions.error")
+                self._audit.broke(None, "gateway.error", problem, details={"duty": "actions"})
 
     async def once(self) -> int:
         """Say that what runs here does, and stop what does not any more; tell what is lost, whosever it was, and how many that were."""

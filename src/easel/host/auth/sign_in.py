@@ -162,7 +162,7 @@ class SignIn:
             except Unavailable:
                 log.debug("tokens.not_checked")  # the next look is as good
             except Exception:
-                log.exception("tokens.check_broke")
+                log.exception("tokens.check_error")
 
     async def once(self) -> None:
         """End what was opened with a token that was revoked since, or by a browser that was signed out."""

@@ -15,7 +15,7 @@ from easel.core.canvas.assets import Asset, asset_key, asset_made_at, check_toge
 from easel.core.canvas.canvas import CanvasSnapshot, Change, check_revision
 from easel.core.canvas.events import asset_mark
 from easel.core.principal import Principal
-from easel.errors import BadInput, Damaged, HostError, NotFound, TooLarge, Unavailable
+from easel.errors import BadInput, CorruptData, HostError, NotFound, TooLarge, Unavailable
 from easel.host.canvases.transactions import CanvasTransactions, ends_acceptance, events_of
 from easel.host.ports import Blobs, CanvasStore
 from easel.ids import CanvasId, UserId, new_blob_name
@@ -149,7 +149,7 @@ class CanvasAssets:
             if len(content) == asset.size:
                 return asset, content, snapshot.canvas.revision
         log.error("asset.damaged", canvas_id=canvas_id, path=path)
-        raise Damaged(what="asset", id=path)
+        raise CorruptData(what="asset", id=path)
 
     # -- sweeping --------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,15 @@ from easel.core.stream.notifications import LogDeleted
 from easel.core.stream.payload_limit import OffloadedValue, light_value
 from easel.core.values.patch import Op, Operation, Patch, applied, check_patch_names, checked_patch
 from easel.core.values.paths import check_names
-from easel.errors import AlreadyThere, BadInput, Forbidden, HostError, NotFound, RevisionConflict, Unavailable
+from easel.errors import (
+    AlreadyExists,
+    BadInput,
+    Forbidden,
+    HostError,
+    NotFound,
+    RevisionConflict,
+    Unavailable,
+)
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.canvases.assets import CanvasAssets
@@ -136,7 +144,7 @@ class CanvasLibrary:
             )
         made = await self._create(principal, await self._checked(principal, draft))
         if made is None:
-            raise AlreadyThere(what="canvas", id=draft.canvas_id)
+            raise AlreadyExists(what="canvas", id=draft.canvas_id)
         return made
 
     async def upsert(self, principal: Principal, draft: Draft) -> CanvasSnapshot:

@@ -23,10 +23,12 @@ log = structlog.get_logger("canvases")
 
 
 class CanvasViews:
-    def __init__(self, canvases: CanvasStore, changes: CanvasTransactions, *, view_seconds: float) -> None:
+    def __init__(
+        self, canvases: CanvasStore, changes: CanvasTransactions, *, view_ttl_seconds: float
+    ) -> None:
         self._canvases = canvases
         self._changes = changes
-        self._seconds = view_seconds
+        self._seconds = view_ttl_seconds
         self._held: set[str] = set()  # connections of this instance that have opened a view
         self._duty: asyncio.Task[None] | None = None
 
@@ -107,9 +109,9 @@ class CanvasViews:
             try:
                 await self.once()
             except Unavailable:
-                log.info("views.no_database")
+                log.info("views.database_unavailable")
             except Exception:  # one canvas that breaks it must not end it for all
-                log.exception("views.broke")
+                log.exception("views.error")
 
     async def once(self) -> int:
         """Renew what is ours, and close what ran out, whosever it was; how many that were."""

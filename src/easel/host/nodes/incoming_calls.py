@@ -95,7 +95,7 @@ class IncomingCalls:
         except TimeoutError:
             log.info("nodes.too_late", call_id=call.call_id)  # nobody waits for it any more
         except Exception:
-            log.exception("nodes.errand_broke", call_id=call.call_id)
+            log.exception("nodes.incoming_call_error", call_id=call.call_id)
 
     async def _answer(self, call: TakenCall, node: ConnectedNode) -> str:
         if call.method != INVOKE:

@@ -223,7 +223,7 @@ class NodeRegistry:
             del self._here[key]
             one.lose()
             NODES.set(len(self._here))
-            self._audit.tally(principal, "node.left", subject=node_id)
+            self._audit.tally(principal, "node.disconnected", subject=node_id)
         try:
             lost = await self._store.leave(connection_id)
         except Unavailable:
@@ -285,7 +285,7 @@ class NodeRegistry:
                 self._errands.store_was_away()
                 await asyncio.sleep(self._limits.poll_seconds)
             except Exception:
-                log.exception("nodes.duty_broke")
+                log.exception("nodes.duty_error")
                 await asyncio.sleep(self._limits.poll_seconds)
 
     async def renew(self) -> None:

@@ -127,7 +127,7 @@ class RemoteCalls:
             except Unavailable:
                 log.debug("nodes.no_answers_now")  # the next look is as good
             except Exception:
-                log.exception("nodes.collecting_broke")
+                log.exception("nodes.collecting_error")
 
     async def once(self) -> int:
         """Fetch the answers that are there; how many that were."""
@@ -155,7 +155,7 @@ class RemoteCalls:
         except Unavailable:
             log.debug("nodes.not_renewed")  # the next try is on its way
         except Exception:
-            log.exception("nodes.renewing_broke")
+            log.exception("nodes.renewing_error")
 
     async def renew(self) -> None:
         """Say that these are waited for; what was stopped meanwhile, since nothing was heard of us, is waited for in vain."""

@@ -18,15 +18,15 @@ from easel.core.run.progress import Progress
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.run.status import Status
 from easel.core.stream.notifications import CancelRequested, Notification, RunAppended, RunReady
-from easel.errors import GaveUp, HostError, InternalError, TookTooLong, Unavailable
+from easel.errors import AttemptsExhausted, HostError, InternalError, RunTimedOut, Unavailable
 from easel.host.audit import Audit, agent_of
 from easel.host.metrics import (
     CLAIM_SECONDS,
     CLAIMS_LOST,
-    HANDED_BACK,
     QUEUE_SECONDS,
     RUNS_ENDED,
-    RUNS_HELD,
+    RUNS_RELEASED,
+    RUNS_RUNNING,
     TAKEOVERS,
 )
 from easel.host.ports import ArtifactAccess, Notifier, RunStore
@@ -80,7 +80,7 @@ class RunWorker:
         self._audit = audit
         self._also = also
         self._held: dict[RunId, ClaimedRun] = {}
-        RUNS_HELD.set_function(lambda: len(self._held))
+        RUNS_RUNNING.set_function(lambda: len(self._held))
         self._wake = asyncio.Event()
         self._left = PreferredWorkerDelay(prefer_seconds, self._look_for_what_was_left)
         self._latest_turn = 0
@@ -124,10 +124,10 @@ class RunWorker:
             except Unavailable:
                 if time.monotonic() - told_at >= QUIET_SECONDS:
                     told_at = time.monotonic()
-                    log.warning("worker.no_database", duty=duty.__name__.strip("_"))
+                    log.warning("worker.database_unavailable", duty=duty.__name__.strip("_"))
             except Exception as problem:
-                log.exception("worker.duty_broke", duty=duty.__name__.strip("_"))
-                self._audit.broke(None, "worker.broke", problem, details={"duty": duty.__name__.strip("_")})
+                log.exception("worker.duty_error", duty=duty.__name__.strip("_"))
+                self._audit.broke(None, "worker.error", problem, details={"duty": duty.__name__.strip("_")})
             await asyncio.sleep(min(self._poll_seconds, self._claim_seconds / 4))
 
     async def _drain(self, claiming: asyncio.Task[None]) -> None:
@@ -321,7 +321,7 @@ class RunWorker:
         if held.stop is Stop.HAND_BACK:
             raise HandBack
         if held.claim.is_exhausted:
-            raise GaveUp(attempts=held.claim.max_attempts)
+            raise AttemptsExhausted(attempts=held.claim.max_attempts)
 
     async def _outcome(self, held: ClaimedRun, spoken: Transcript) -> tuple[Status, str | None] | None:
         """How the run ends: its status and why; None when it is to go back into the queue."""
@@ -353,13 +353,13 @@ class RunWorker:
             raise
         except Exception as problem:
             if isinstance(problem, TimeoutError) and limit.expired():
-                too_long = TookTooLong(seconds=f"{self._run_timeout:g}")
+                too_long = RunTimedOut(seconds=f"{self._run_timeout:g}")
                 self._audit.broke(agent_of(claim.user_id), "run.failed", too_long, subject=claim.run_id)
                 return Status.FAILED, too_long.message
             reference = new_reference()
-            log.exception("run.broke", run_id=claim.run_id, reference=reference)
+            log.exception("run.error", run_id=claim.run_id, reference=reference)
             self._audit.broke(
-                agent_of(claim.user_id), "run.broke", problem, reference=reference, subject=claim.run_id
+                agent_of(claim.user_id), "run.error", problem, reference=reference, subject=claim.run_id
             )
             return Status.FAILED, InternalError(reference=reference).message
         return Status.COMPLETED, None
@@ -376,7 +376,7 @@ class RunWorker:
     async def _hand_back(self, held: ClaimedRun) -> None:
         await held.log.flush()
         if await retry_until_available(lambda: self._runs.hand_back(held.claim)):
-            HANDED_BACK.inc()
+            RUNS_RELEASED.inc()
             log.info("run.handed_back", run_id=held.claim.run_id, attempt=held.claim.attempt)
             self._notifier.notify(RunReady(anywhere=True))
 

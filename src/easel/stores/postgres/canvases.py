@@ -104,9 +104,9 @@ class PostgresCanvases:
         )
         return [row["blob_key"] for row in found]
 
-    async def renew_views(self, connection_ids: Sequence[str], view_seconds: float) -> None:
+    async def renew_views(self, connection_ids: Sequence[str], view_ttl_seconds: float) -> None:
         await self._database.rows(
-            SQL["renew_views"], connection_ids=list(connection_ids), seconds=view_seconds
+            SQL["renew_views"], connection_ids=list(connection_ids), seconds=view_ttl_seconds
         )
 
     async def views_of(self, connection_id: str) -> list[tuple[UserId, CanvasId, View]]:

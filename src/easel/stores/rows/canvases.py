@@ -13,6 +13,7 @@ from easel.core.canvas.refresh import Failing
 from easel.core.canvas.retention import OldLogs
 from easel.core.stream.json_text import to_json
 from easel.core.stream.payload_limit import mentioned
+from easel.errors import current_code
 from easel.ids import CanvasId, UserId
 from easel.stores.rows.runs import Row, Time, canvas_of
 
@@ -103,6 +104,8 @@ def execution_of(row: Row, time: Time = None) -> Execution:
         name: None if row[name] is None else msgspec.json.decode(row[name])
         for name in ("actor", "resolved", "answer")
     }
+    if error := (decoded["answer"] or {}).get("error"):
+        error["name"] = current_code(error["name"])
     return Execution(
         status=ExecutionStatus(row["status"]),
         **{name: row[name] for name in _OF_EXECUTION},

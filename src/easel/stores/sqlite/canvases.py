@@ -132,9 +132,9 @@ class SqliteCanvases:
         )
         return [row["blob_key"] for row in found]
 
-    async def renew_views(self, connection_ids: Sequence[str], view_seconds: float) -> None:
+    async def renew_views(self, connection_ids: Sequence[str], view_ttl_seconds: float) -> None:
         named = msgspec.json.encode(list(connection_ids)).decode()
-        until = self._database.clock() + microseconds(view_seconds)
+        until = self._database.clock() + microseconds(view_ttl_seconds)
         await self._database.write(
             lambda connection: _rows(connection, "renew_views", connection_ids=named, expires_at=until)
         )
