@@ -52,11 +52,12 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "__main__": frozenset({"cli"}),
 }
 
-# package or module of host/: those of host/ that it may import, itself aside. `ports` and `metrics` are open to all.
-HOST_BASE = frozenset({"ports", "metrics"})
+# package or module of host/: those of host/ that it may import, itself aside. HOST_BASE is open to all.
+HOST_BASE = frozenset({"ports", "metrics", "periodic"})
 HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
     "ports": frozenset(),
     "metrics": frozenset(),
+    "periodic": frozenset(),
     "readiness": frozenset(),
     "artifacts": frozenset(),
     "audit": frozenset(),

@@ -1,0 +1,83 @@
+"""One supervised background loop, for everything that a process does at intervals.
+
+Owns the interval, the early wake-up and the policy for failures: an unavailable database is logged quietly, any other
+error loudly, and neither ends the loop. Does not know what the work is.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from easel.errors import Unavailable
+
+log = structlog.get_logger("periodic")
+
+Work = Callable[[], Awaitable[object]]
+
+
+class Periodic:
+    """Call `work` every `every` seconds until stopped, and at once when `wake()` is called.
+
+    `work` is called first after `delay` seconds. `on_error` is told of an error that is not `Unavailable`, after it was logged.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        every: float,
+        work: Work,
+        *,
+        delay: float = 0.0,
+        on_error: Callable[[Exception], None] | None = None,
+    ) -> None:
+        self.name = name
+        self._every = every
+        self._work = work
+        self._delay = delay
+        self._on_error = on_error
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def wake(self) -> None:
+        """Call `work` now instead of at the end of the interval."""
+        self._woken.set()
+
+    def start(self) -> None:
+        """Run in a task of its own. A second call does nothing."""
+        if self._task is None:
+            self._task = asyncio.create_task(self.run(), name=self.name)
+
+    async def stop(self) -> None:
+        """Cancel the task and wait for its end."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def run(self) -> None:
+        """Run in the caller's task until it is cancelled."""
+        if self._delay:
+            await self._wait(self._delay)
+        while True:
+            self._woken.clear()
+            await self.once()
+            await self._wait(self._every)
+
+    async def once(self) -> None:
+        """Call `work` once and log its failure."""
+        try:
+            await self._work()
+        except Unavailable:
+            log.info(f"{self.name}.database_unavailable")
+        except Exception as problem:
+            log.exception(f"{self.name}.error")
+            if self._on_error is not None:
+                self._on_error(problem)
+
+    async def _wait(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
