@@ -20,7 +20,7 @@ Work = Callable[[], Awaitable[object]]
 class Periodic:
     """Call `work` every `every` seconds until stopped, and at once when `wake()` is called.
 
-    `work` is called first after `delay` seconds. `on_error` is told of an error that is not `Unavailable`, after it was logged.
+    `work` is called first after `delay` seconds. `on_error` is called with an error that is not `Unavailable`, after it was logged.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class Periodic:
         try:
             await self._work()
         except Unavailable:
-            log.info(f"{self.name}.database_unavailable")
+            log.info("periodic.database_unavailable", work=self.name)
         except Exception as problem:
-            log.exception(f"{self.name}.error")
+            log.exception("periodic.error", work=self.name)
             if self._on_error is not None:
                 self._on_error(problem)
 
