@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel import settings
-from easel.assembly import services as assembly
+from easel.assembly import sandbox, services
 from easel.core.action.policy import APPROVAL_MODES
 from easel.errors import BadSettings
 from easel.sandbox.modes import choose
@@ -23,7 +23,7 @@ from tests.requirements import rule
 from tests.sandbox.conftest import SMALL
 from tests.sandbox.processes import TIMEOUT_SECONDS
 from tests.support.gateway import GatewayClient
-from tests.support.processes import wait_until
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +83,7 @@ async def test_each_word_asks_what_it_says_and_the_same_in_every_sandbox(
                 return {record["details"]["sandbox_mode"] for record in found}
 
             await asyncio.to_thread(
-                wait_until, lambda: bool(modes()), within=TIMEOUT_SECONDS, what="the command is noted"
+                wait_for_sync, lambda: bool(modes()), within=TIMEOUT_SECONDS, what="the command is noted"
             )
             assert modes() == {mode}
 
@@ -94,8 +94,8 @@ async def test_each_word_asks_what_it_says_and_the_same_in_every_sandbox(
 def test_what_is_asked_and_what_is_isolated_are_set_apart(tmp_path: Path, word: str) -> None:
     for mode in MODES:
         wanted = settings.load({"EASEL_APPROVAL_MODE": word, "EASEL_SANDBOX_MODE": mode})
-        assert assembly.action_limits(wanted).floor is APPROVAL_MODES[word]
-        assert assembly.sandbox(wanted).mode == mode
+        assert services.action_limits(wanted).floor is APPROVAL_MODES[word]
+        assert sandbox.choose_sandbox(wanted).mode == mode
     offered = [
         [one.definition for one in machine_tools("local", FixedRoots([tmp_path]), choose(mode).shell(SMALL))]
         for mode in MODES

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from easel import settings
-from easel.assembly import services as assembly
+from easel.assembly import sandbox as assembly
 from easel.errors import BadSettings
 from easel.sandbox.bubblewrap import Bubblewrap
 from easel.sandbox.logical import Logical
@@ -168,7 +168,7 @@ def test_the_settings_of_the_rule_are_there_and_reach_the_sandbox(tmp_path: Path
             "EASEL_SANDBOX_FREE_MB": "1",
         }
     )
-    assert assembly.sandbox(wanted).mode == "logical"
+    assert assembly.choose_sandbox(wanted).mode == "logical"
     limits = assembly.command_limits(wanted)
     assert (limits.cpu_seconds, limits.memory_bytes, limits.processes) == (7.5, 64 << 20, 10)
     assert (limits.output_bytes, limits.file_bytes, limits.free_bytes) == (2048, 3 << 20, 1 << 20)

@@ -143,7 +143,7 @@ def migrate(data: DataOption = None) -> None:
 
     Example: `EASEL_DATABASE_URL=postgresql://… easel migrate`
     """
-    from easel.assembly import services as assembly
+    from easel.assembly import storage as assembly
 
     async def go() -> None:
         opened = await assembly.open_database(wanted)
@@ -186,14 +186,14 @@ def verify_audit(data: DataOption = None, known: KnownOption = None) -> None:
 
     Example: `easel audit verify --data ./my-easel`
     """
-    from easel.assembly import services as assembly
+    from easel.assembly import storage as assembly
 
     wanted = settings_for(data=data)
     seen: list[assembly.Reached] = []
 
     async def go(stop: asyncio.Event) -> None:
         tell_at = time.monotonic() + TELL_SECONDS
-        async with contextlib.aclosing(assembly.verified(wanted, known or [])) as following:
+        async with contextlib.aclosing(assembly.verify_audit(wanted, known or [])) as following:
             async for reached in following:
                 seen[:] = [reached]
                 if stop.is_set():
@@ -246,32 +246,36 @@ def _every(
 async def _serve(
     wanted: Settings, stop: asyncio.Event, *, with_api: bool, with_worker: bool, with_demo: bool = False
 ) -> None:
-    from easel.assembly import services as assembly
+    from easel.assembly import server as server_module
+    from easel.assembly.resources import open_resources
+    from easel.assembly.sandbox import choose_sandbox
+    from easel.assembly.services import build_services, open_shared_services
+    from easel.assembly.worker import build_worker
 
     port = wanted.port if with_api else wanted.worker_port
     is_open = not _is_loopback(wanted.host)
     if with_api and is_open and wanted.has_weak_token:
         problem = f"EASEL_TOKEN has fewer than {settings.MIN_TOKEN_LENGTH} characters, and others can reach {wanted.host}; take a longer one."
         raise BadSettings(problem=problem)
-    listening = assembly.listening(wanted.host, port) if with_api or port else None
+    listening = server_module.listen(wanted.host, port) if with_api or port else None
     async with contextlib.AsyncExitStack() as stack:
-        ground = await unless_stopped(stop, stack.enter_async_context(assembly.open_resources(wanted)))
-        in_force = assembly.sandbox(wanted)
-        tools = assembly.toolbox(ground, in_force=in_force)
+        resources = await unless_stopped(stop, stack.enter_async_context(open_resources(wanted)))
+        in_force = choose_sandbox(wanted)
+        shared = await stack.enter_async_context(open_shared_services(resources, in_force))
         if listening is not None:
-            services = assembly.host(ground, tools)
+            services = build_services(shared)
             server = await stack.enter_async_context(
-                assembly.serving(wanted, services, listening, is_api=with_api)
+                server_module.serve(wanted, services, listening, is_api=with_api)
             )
             if with_demo:
-                await assembly.load_demo(services)
+                await server_module.load_demo(services)
             if with_api:
                 _say_where(
                     wanted, server.address, services.sign_in.owner_token, in_force.says, with_demo=with_demo
                 )
         _look_for_garbage_rarely()
         if with_worker:
-            await assembly.worker(ground, tools).work(stop)
+            await build_worker(shared).work(stop)
         else:
             await stop.wait()
 

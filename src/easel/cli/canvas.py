@@ -87,7 +87,7 @@ def export_canvas(
     """
     from easel.canvas_folder import files
     from easel.canvas_folder.sync import checked_agent, held, records
-    from easel.core.canvas.folder import files_of
+    from easel.core.canvas.folder import to_files
 
     with _in_plain_words():
         server = _server(settings_for(data=data), url, token)
@@ -97,7 +97,7 @@ def export_canvas(
         if agent is not None:
             checked_agent(there, agent)
         found = records(server, canvas, events)
-        content = files_of(there.canvas, there.descriptor, found)
+        content = to_files(there.canvas, there.descriptor, found)
         other, stale = files.replaced(folder, there.canvas.place, content)
         _ask_before(
             folder / there.canvas.place, [path for path in (*other, *stale) if path != "state/latest.json"]
@@ -207,14 +207,16 @@ def watch_canvas(
 
 def _read_all(places: "list[CanvasDir]", most_bytes: int) -> "list[FolderCanvas]":
     from easel.canvas_folder import files
-    from easel.core.canvas.folder import plain, read
+    from easel.core.canvas.folder import escape_unprintable, read_files
 
     canvases: list[FolderCanvas] = []
     wrong: list[str] = []
     for place in places:
         found, problems = files.read_settled(place.folder, most_bytes=most_bytes)
-        reading = read(found, place.agent_id, place.canvas_id)
-        wrong += [f"{plain(str(place.folder))}/{problem}" for problem in (*problems, *reading.problems)]
+        reading = read_files(found, place.agent_id, place.canvas_id)
+        wrong += [
+            f"{escape_unprintable(str(place.folder))}/{problem}" for problem in (*problems, *reading.problems)
+        ]
         canvases.append(reading.canvas)
     if wrong:
         *others, last = wrong
@@ -252,13 +254,17 @@ def _count(number: int, what: str) -> str:
 def _in_plain_words() -> Generator[None]:
     """Whatever goes wrong is one sentence and exit 2."""
     from easel.canvas_folder.api_client import Refused, ServerUnreachable
-    from easel.core.canvas.folder import plain
+    from easel.core.canvas.folder import escape_unprintable
 
     try:
         yield
     except HostError as problem:
         refuse(problem)
     except (Refused, ServerUnreachable) as problem:
-        refuse(BadInput(problem=plain(str(problem))))
+        refuse(BadInput(problem=escape_unprintable(str(problem))))
     except OSError as problem:
-        refuse(BadInput(problem=plain(f"{problem.filename or 'A file'}: {problem.strerror or problem}.")))
+        refuse(
+            BadInput(
+                problem=escape_unprintable(f"{problem.filename or 'A file'}: {problem.strerror or problem}.")
+            )
+        )

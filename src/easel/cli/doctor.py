@@ -12,8 +12,9 @@ from enum import Enum
 from pathlib import Path
 
 from easel import settings
-from easel.assembly import resources as ground
-from easel.assembly import services as assembly
+from easel.assembly import storage
+from easel.assembly.sandbox import choose_sandbox
+from easel.assembly.server import listen
 from easel.errors import HostError
 from easel.settings import MIN_TOKEN_LENGTH, Settings
 
@@ -123,17 +124,17 @@ def _port(wanted: Settings, is_ready: bool | None) -> Check:
             f"Easel runs on {wanted.host}:{wanted.port} {how}",
         )
     try:
-        assembly.listening(wanted.host, wanted.port).close()
+        listen(wanted.host, wanted.port).close()
     except HostError as problem:
         return bad("Port", problem.message)
     return good("Port", f"{wanted.host}:{wanted.port} is free")
 
 
 async def _database(wanted: Settings, is_ready: bool | None) -> Check:
-    place = ground.database_place(wanted)
+    place = storage.database_address(wanted)
     kind = f"Postgres at {place}" if wanted.on_postgres else "SQLite"
     try:
-        seen = await ground.inspect_database(wanted)
+        seen = await storage.inspect_database(wanted)
     except HostError as problem:
         return bad("Database", problem.message if place in problem.message else f"{kind}: {problem.message}")
     if seen is None and (problem := _problem_with(wanted.data_folder)):
@@ -164,7 +165,7 @@ async def _database(wanted: Settings, is_ready: bool | None) -> Check:
 
 async def holder(wanted: Settings) -> str | None:
     """The process that has the database of the data folder to itself, if one has."""
-    seen = None if wanted.on_postgres else await ground.inspect_database(wanted)
+    seen = None if wanted.on_postgres else await storage.inspect_database(wanted)
     return None if seen is None else seen.holder
 
 
@@ -176,7 +177,7 @@ def _bash(wanted: Settings) -> Check:
             f"The sandbox folder {wanted.sandbox_folder} cannot be used: {problem}; set EASEL_SANDBOX_ROOT to another.",
         )
     try:
-        return good("Bash", assembly.sandbox(wanted).says)
+        return good("Bash", choose_sandbox(wanted).says)
     except HostError as problem:
         return bad("Bash", problem.message)
 
@@ -184,9 +185,9 @@ def _bash(wanted: Settings) -> Check:
 async def _blobs(wanted: Settings) -> Check:
     """A folder is looked at. Of a bucket, only a write says whether it takes any: a few bytes aside, which are removed at once."""
     try:
-        folder = ground.blob_folder(wanted)
+        folder = storage.blob_folder(wanted)
         if folder is None:
-            await assembly.open_blobs(wanted).check()
+            await storage.open_blobs(wanted).check()
             return good("Blobs", wanted.blob_url)
     except HostError as problem:
         return bad("Blobs", problem.message)

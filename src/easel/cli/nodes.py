@@ -87,12 +87,12 @@ def node(
 
     Example: `EASEL_TOKEN=easel_… easel node --id laptop --url wss://easel.example.org/ws --root ~/work`
     """
-    from easel.assembly import services as assembly
+    from easel.assembly.sandbox import build_node, choose_sandbox
 
     wanted = settings_for(sandbox_mode=sandbox)
 
     async def go(stop: asyncio.Event) -> None:
-        in_force = assembly.sandbox(wanted)
+        in_force = choose_sandbox(wanted)
         say(f"Bash: {in_force.says}")
         given = token or _read_token(token_file) or wanted.token
         if not given:
@@ -100,8 +100,14 @@ def node(
                 problem="A node needs a token: --token-file, or EASEL_TOKEN; `easel token create --kind node` makes one."
             )
         try:
-            client = assembly.node(
-                wanted, in_force, url=url, node_id=node_id, token=given, roots=root or [Path.cwd()], tell=say
+            client = build_node(
+                wanted,
+                in_force,
+                url=url,
+                node_id=node_id,
+                token=given,
+                roots=root or [Path.cwd()],
+                report=say,
             )
         except BadInput as problem:  # told as a program's mistake; here a person gave it
             raise BadInput(problem=problem.message.replace("client.id:", "--id:", 1)) from None
@@ -122,7 +128,7 @@ def create_token(
 
     Example: `easel token create --user owner --kind node --name laptop`
     """
-    from easel.assembly import services as assembly
+    from easel.assembly import storage as assembly
 
     wanted = settings_for(data=data)
 
@@ -154,7 +160,7 @@ def list_tokens(
 
     Example: `easel token list --data ./my-easel`
     """
-    from easel.assembly import services as assembly
+    from easel.assembly import storage as assembly
 
     wanted = settings_for(data=data)
 
@@ -181,7 +187,7 @@ def revoke_token(
 
     Example: `easel token revoke tok_01m7f…`
     """
-    from easel.assembly import services as assembly
+    from easel.assembly import storage as assembly
 
     wanted = settings_for(data=data)
 

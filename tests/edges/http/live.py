@@ -20,17 +20,23 @@ import httpx2
 import structlog
 import uvloop
 
-from easel.assembly import services as assembly
+from easel.assembly.resources import open_resources
+from easel.assembly.sandbox import choose_sandbox
+from easel.assembly.server import serve
+from easel.assembly.services import build_services, open_shared_services
+from easel.assembly.worker import build_worker
 from easel.edges.http.server import listen_on
 from easel.settings import Settings
 from tests.support.postgres import execute
-from tests.support.processes import wait_until
 from tests.support.sse import Event, Parser
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, MutableMapping, Sequence
     from pathlib import Path
 
+    from easel.assembly.services import SharedServices
+    from easel.assembly.storage import Database
     from easel.host.ports import Tool
     from easel.host.services import Services
     from easel.host.tools.registry import ToolRegistry
@@ -89,9 +95,9 @@ class Instance:
 
     base_url: str
     services: Services
-    opened: assembly.Database
-    ground: assembly.Resources
+    opened: Database
     tools: ToolRegistry
+    shared: SharedServices
 
 
 @dataclass(repr=False)
@@ -152,15 +158,14 @@ class LiveEasel:
         )
         async with contextlib.AsyncExitStack() as stack:
             for _ in range(self.edges):
-                ground = await stack.enter_async_context(assembly.open_resources(settings))
-                tools = assembly.toolbox(ground, self.tools)
-                services = assembly.host(ground, tools)
-                server = await stack.enter_async_context(
-                    assembly.serving(settings, services, listen_on("127.0.0.1", 0))
-                )
+                resources = await stack.enter_async_context(open_resources(settings))
+                sandbox = choose_sandbox(settings)
+                shared = await stack.enter_async_context(open_shared_services(resources, sandbox, self.tools))
+                services = build_services(shared)
+                server = await stack.enter_async_context(serve(settings, services, listen_on("127.0.0.1", 0)))
                 host, port = server.address
                 self.instances.append(
-                    Instance(f"http://{host}:{port}", services, ground.database, ground, tools)
+                    Instance(f"http://{host}:{port}", services, resources.database, shared.tools, shared)
                 )
             if self.database_url:
                 for one in self.instances:
@@ -171,7 +176,7 @@ class LiveEasel:
             self._is_up.set_result(None)
             if self.with_worker:
                 first = self.instances[0]
-                await assembly.worker(first.ground, first.tools).work(self._stop)
+                await build_worker(first.shared).work(self._stop)
             else:
                 await self._stop.wait()
 
@@ -232,7 +237,7 @@ class LiveEasel:
         """A run that has ended, though nobody has read its log: for a server that cuts whoever reads slowly."""
         run_id = self.start(message)
         status = f"select status from runs where run_id = '{run_id}'"
-        wait_until(
+        wait_for_sync(
             lambda: self.sql(status) == [{"status": "completed"}],
             within=3 * WAIT_SECONDS,
             what=f"{run_id} ends",

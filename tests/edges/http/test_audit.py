@@ -15,7 +15,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from easel.assembly import services as assembly
+from easel.assembly import worker as assembly
 from easel.core.audit.record import ACTIONS
 from easel.core.principal import THE_OWNER, Principal
 from easel.errors import ModelFailed, ToolFailed
@@ -28,7 +28,7 @@ from tests.edges.http.live import LiveEasel, new_session, script
 from tests.host.conftest import TestTool
 from tests.requirements import case, rule
 from tests.support.postgres import Postgres
-from tests.support.processes import wait_until
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -112,7 +112,7 @@ def latest(easel: LiveEasel, action: str, **wanted: Any) -> dict[str, Any]:
             if wanted.items() <= {**one, **one.get("details", {})}.items()
         ]
 
-    wait_until(lambda: bool(found()), within=20, what=f"{action} is recorded")
+    wait_for_sync(lambda: bool(found()), within=20, what=f"{action} is recorded")
     return found()[0]
 
 
@@ -266,7 +266,7 @@ def test_a_thousand_guesses_are_a_few_records_that_count_them(tmp_path: Path) ->
                 record["details"]["count"] for record in records(easel, action="sign_in.failed", limit=200)
             )
 
-        wait_until(lambda: counted() == guesses, within=20, what="every guess is counted")
+        wait_for_sync(lambda: counted() == guesses, within=20, what="every guess is counted")
         assert len(records(easel, action="sign_in.failed", limit=200)) <= time.monotonic() - began + 2
 
 
@@ -280,7 +280,7 @@ def test_a_thousand_guesses_are_a_few_records_that_count_them(tmp_path: Path) ->
 def test_what_a_guardrail_refused_is_recorded(easel: LiveEasel, headers: dict[str, str], error: str) -> None:
     path = f"/api/runs/{new_run_id()}"
     assert easel.get(path, headers=headers).status_code in (403, 421)
-    wait_until(
+    wait_for_sync(
         lambda: any(one["details"]["path"] == path for one in records(easel, action="guardrail.refused")),
         within=20,
         what="it is told",
@@ -314,7 +314,7 @@ def used_actions() -> dict[str, str]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
                 case ast.Call(
-                    func=ast.Attribute(attr="record" | "note" | "tally" | "broke", value=owner),
+                    func=ast.Attribute(attr="record" | "note" | "record_throttled" | "record_exception", value=owner),
                     args=[_, ast.Constant(value=str(action)), *_],
                 ):
                     pass
@@ -461,7 +461,7 @@ def test_a_lost_database_leaks_nothing_and_is_told_to_operators_when_it_is_back(
         session = new_session()
         run_id = easel.finish("noop", session)
         server.stop("immediate")
-        wait_until(lambda: easel.get("/readyz").status_code == 503, within=60, what="/readyz notices")
+        wait_for_sync(lambda: easel.get("/readyz").status_code == 503, within=60, what="/readyz notices")
         asks = [
             ("GET", f"/api/runs/{run_id}"),
             ("GET", f"/api/runs/{run_id}/events"),
@@ -483,7 +483,7 @@ def test_a_lost_database_leaks_nothing_and_is_told_to_operators_when_it_is_back(
         with easel.stranger() as browser:  # who signs in meanwhile is let in, and recorded afterwards
             assert browser.get("/", params={"token": easel.token}).status_code == 303
         server.start()
-        wait_until(lambda: easel.get("/readyz").status_code == 200, within=60, what="ready again")
+        wait_for_sync(lambda: easel.get("/readyz").status_code == 200, within=60, what="ready again")
         record = latest(easel, "database.unavailable")
         assert record["storage_class"] == "ops"
         assert record["details"]["exception"]

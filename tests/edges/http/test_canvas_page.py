@@ -19,7 +19,8 @@ from easel.host.auth.tokens import Tokens
 from easel.ids import UserId
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
-from tests.support.processes import free_port, wait_until
+from tests.support.processes import free_port
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -413,8 +414,8 @@ def test_a_token_that_is_forged_changed_or_over_opens_nothing(
 @case("O9")
 def test_a_view_ends_with_the_token_that_it_was_opened_under(easel: LiveEasel) -> None:
     name = canvas(easel)
-    ground = easel.instances[0].ground
-    tokens = Tokens(ground.database.tokens, ground.audit)
+    instance = easel.instances[0]
+    tokens = Tokens(instance.opened.tokens, instance.services.audit)
     made, secret = easel.do(tokens.create("owner", "user"))
     with easel.stranger() as http:
         shell = http.get(f"/canvas/main/{name}", headers={"authorization": f"Bearer {secret}"})
@@ -449,11 +450,11 @@ def test_no_token_is_in_a_log_or_a_record(
     stranger.get(f"{view}assets/index.html")
     assert stranger.get(f"{view}{path}", headers={"origin": "https://evil.example"}).status_code == 403
     for name in ("assets/index.html", path):  # its line is written after its answer
-        wait_until(
+        wait_for_sync(
             lambda name=name: f"/canvas-view/…/{name}" in str(logged), within=20, what=f"{name} is logged"
         )
     assert token not in str(logged)
-    wait_until(lambda: path in refusals(small_easel), within=20, what="the refusal is on record")
+    wait_for_sync(lambda: path in refusals(small_easel), within=20, what="the refusal is on record")
     assert token not in refusals(small_easel)
 
 
@@ -515,7 +516,7 @@ def test_the_api_refuses_whatever_comes_from_a_canvas_s_origin(
         path = re.sub(r"\{\w+(:path)?\}", "x", row.path)
         answer = stranger.request(row.method, path, headers={"origin": "null"})
         assert answer.status_code == 403, path
-    wait_until(lambda: "another site" in refusals(small_easel), within=20, what="it is on record")
+    wait_for_sync(lambda: "another site" in refusals(small_easel), within=20, what="it is on record")
 
 
 def test_a_page_in_its_opaque_origin_may_fetch_its_own_files(

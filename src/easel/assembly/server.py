@@ -1,0 +1,111 @@
+"""Serve the services over HTTP and the gateway, from start to stop.
+
+Owns the order in which connections, background work and the server end.
+"""
+
+import contextlib
+import socket
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+
+from easel import demo
+from easel.core.principal import THE_OWNER
+from easel.edges.gateway import gateway as gateways
+from easel.edges.gateway.gateway import Gateway, GatewayLimits
+from easel.edges.http.app import EdgeSettings, HttpEdge
+from easel.edges.http.routes import OPS, ROUTES, SOCKETS
+from easel.edges.http.server import HttpServer, listen_on
+from easel.edges.http.sockets import SocketRow
+from easel.errors import AlreadyExists, BadInput
+from easel.host.canvases.library import Draft
+from easel.host.services import Services
+from easel.settings import Settings
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Bind the socket. Called before anything else is opened, so that a port in use is reported first."""
+    return listen_on(host, port)
+
+
+@contextlib.asynccontextmanager
+async def serve(
+    settings: Settings, services: Services, listening: socket.socket, *, is_api: bool = True
+) -> AsyncGenerator[HttpServer]:
+    """Serve the API, or only the health of a worker.
+
+    At the end the streams are closed before the server, so that their readers reconnect to another instance at once.
+    """
+    gateway = build_gateway(settings, services) if is_api else None
+    server = HttpServer(
+        build_edge(settings, services, gateway),
+        listening,
+        max_frame_bytes=settings.max_frame_bytes,
+        ping_seconds=settings.heartbeat_seconds,
+        header_timeout_seconds=settings.header_timeout_seconds,
+    )
+    await server.start()
+    if gateway is not None:
+        services.views.start()
+        await services.actions.start()
+        services.refresh.start()
+    try:
+        yield server
+    finally:
+        services.readiness.is_stopping = True
+        if gateway is not None:
+            await gateway.close()
+            await services.refresh.stop()
+            await services.actions.stop()
+            await services.views.stop()
+        for tails in (services.tails, services.threads, services.canvas_tails):
+            await tails.close()
+        await server.stop()
+        await services.sign_in.close()
+
+
+def build_gateway(settings: Settings, services: Services) -> Gateway:
+    limits = GatewayLimits(
+        connections=settings.max_streams,
+        requests=settings.gateway_requests,
+        subscriptions=settings.gateway_subscriptions,
+        connect_seconds=settings.gateway_connect_seconds,
+        stall_seconds=settings.stall_seconds,
+        node_heartbeat_seconds=settings.node_heartbeat_seconds,
+        frame_bytes=settings.max_frame_bytes,
+        result_bytes=settings.max_result_bytes,
+    )
+    return Gateway(services, limits)
+
+
+def build_edge(settings: Settings, services: Services, gateway: Gateway | None) -> HttpEdge:
+    """Build the HTTP edge with the gateway as one of its sockets; without a gateway, the health routes alone."""
+    hosts = frozenset(name.strip().lower() for name in settings.allowed_hosts.split(",") if name.strip())
+    edge_settings = EdgeSettings(
+        settings.max_body_bytes, settings.public_url, hosts, settings.open_metrics, settings.assets_url
+    )
+    if gateway is None:
+        return HttpEdge(services, edge_settings, OPS, ())
+    return HttpEdge(services, edge_settings, ROUTES, (*SOCKETS, gateway_row(gateway)))
+
+
+def gateway_row(gateway: Gateway) -> SocketRow:
+    """Return the gateway's row among the HTTP edge's sockets; the edges do not import each other."""
+    return SocketRow(
+        gateways.PATH, lambda call: gateway.serve(call.socket, call.principal), gateways.SAYS, is_open=True
+    )
+
+
+async def load_demo(services: Services) -> list[str]:
+    """Create the demo canvases that do not exist yet, and return their ids."""
+    loaded: list[str] = []
+    # Lists show the newest canvas first, so the first demo is created last.
+    for canvas in reversed(demo.CANVASES):
+        assets = {path: text.encode() for path, text in canvas.assets.items()}
+        draft = Draft(canvas_id=canvas.canvas_id, title=canvas.title, spec=canvas.spec, assets=assets)
+        with contextlib.suppress(AlreadyExists):
+            try:
+                await services.canvases.create(THE_OWNER, draft)
+            except BadInput:
+                await services.canvases.create(THE_OWNER, replace(draft, spec=canvas.at_rest.spec))
+            loaded.insert(0, canvas.canvas_id)
+    return loaded

@@ -1,0 +1,346 @@
+"""Open what the settings name: the database, the blob store, the audit chain, the owner's token.
+
+Owns which driver is used, how long a start waits for its database, and the messages when one is not available. Does not
+know any service but the two that commands use alone: `Tokens` and the verification of the audit chain.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import secrets
+import socket
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from easel.core.audit.chain import parse_position
+from easel.errors import BadSettings, Unavailable
+from easel.host.audit import Audit, Reached, verify
+from easel.host.auth.tokens import Tokens
+from easel.host.ports import (
+    ArtifactStore,
+    AuditStore,
+    Blobs,
+    BoardStore,
+    CanvasActionStore,
+    CanvasStore,
+    NodeStore,
+    Notifier,
+    RunStore,
+    SessionStore,
+    SignInStore,
+    TokenStore,
+)
+from easel.settings import Settings
+
+DATABASE_WAIT_SECONDS = 30.0  # how long a starting process waits for its database
+RETRY_SECONDS = 0.5
+LOG_SECONDS = 5.0  # between two log lines while it waits
+POSTGRES_PORT = 5432
+AUDIT_SCHEMA_VERSION = 2  # the first schema with an audit chain
+TOKENS_SCHEMA_VERSION = 5  # the first schema with tokens
+
+log = structlog.get_logger("easel")
+
+
+# -- the database ------------------------------------------------------------------------------------------------------
+
+
+class Database(Protocol):
+    """All stores of one database, and its notifier."""
+
+    @property
+    def runs(self) -> RunStore: ...
+
+    @property
+    def sessions(self) -> SessionStore: ...
+
+    @property
+    def canvases(self) -> CanvasStore: ...
+
+    @property
+    def canvas_actions(self) -> CanvasActionStore: ...
+
+    @property
+    def audit(self) -> AuditStore: ...
+
+    @property
+    def artifacts(self) -> ArtifactStore: ...
+
+    @property
+    def boards(self) -> BoardStore: ...
+
+    @property
+    def nodes(self) -> NodeStore: ...
+
+    @property
+    def tokens(self) -> TokenStore: ...
+
+    @property
+    def sign_ins(self) -> SignInStore: ...
+
+    @property
+    def notifier(self) -> Notifier: ...
+
+    async def migrate(self) -> list[str]: ...
+
+    async def schema_version(self) -> int: ...
+
+    async def close(self) -> None: ...
+
+
+async def open_database(settings: Settings, wait_seconds: float = 0.0) -> Database:
+    """Open the database that the settings name; retry for `wait_seconds`, because it may be starting too.
+
+    Raises `BadSettings` when it is still unavailable then.
+    """
+    now = asyncio.get_running_loop().time
+    deadline, log_at = now() + wait_seconds, now()
+    while True:
+        try:
+            return await _connect(settings)
+        except Unavailable as problem:
+            if now() >= deadline:
+                raise _unreachable_error(settings, problem) from problem
+            if now() >= log_at:
+                log_at = now() + LOG_SECONDS
+                seconds_left = round(deadline - now())
+                log.warning("database.waiting", at=database_address(settings), seconds_left=seconds_left)
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def migrated_database(
+    settings: Settings, wait_seconds: float = DATABASE_WAIT_SECONDS
+) -> AsyncGenerator[Database]:
+    """Open the database, apply missing migrations, and close it at the end."""
+    database = await open_database(settings, wait_seconds)
+    try:
+        for name in await database.migrate():
+            log.info("database.migrated", migration=name)
+        yield database
+    finally:
+        await database.close()
+
+
+async def _connect(settings: Settings) -> Database:
+    """Connect to the database. A driver is imported only where it is used."""
+    if settings.on_postgres:
+        from easel.stores.postgres import open_postgres
+
+        return await open_postgres(
+            settings.database_url, pool=settings.database_pool, timeout=settings.database_timeout_seconds
+        )
+    from easel.stores.sqlite import open_sqlite
+
+    _make_data_folder(settings.data_folder)
+    return await open_sqlite(_sqlite_file(settings), synchronous=settings.sqlite_synchronous)
+
+
+def _sqlite_file(settings: Settings) -> Path:
+    return settings.data_folder / "easel.db"
+
+
+def database_address(settings: Settings) -> str:
+    """Return where the database is, for messages: without the user and the password."""
+    if not settings.on_postgres:
+        return str(_sqlite_file(settings))
+    hosts, _, path = re.sub("[?#]", "/", settings.database_url.partition("://")[2]).partition("/")
+    hosts = hosts.rpartition("@")[2]
+    # A socket, or a password with an unescaped `/`: part of it would be shown.
+    if not hosts or "@" in path:
+        return "the address in EASEL_DATABASE_URL"
+    return ", ".join(
+        host if re.search(r":\d+$", host) else f"{host}:{POSTGRES_PORT}" for host in hosts.split(",")
+    )
+
+
+def _unreachable_error(settings: Settings, problem: Unavailable) -> BadSettings:
+    advice = (
+        "start it, or correct EASEL_DATABASE_URL"
+        if settings.on_postgres
+        else "make it usable, or set EASEL_DATA to another folder"
+    )
+    reason = _reason(problem.__cause__)
+    return BadSettings(
+        problem=f"The database at {database_address(settings)} is unavailable ({reason}); {advice}."
+    )
+
+
+def _reason(problem: BaseException | None) -> str:
+    match problem:
+        case ConnectionRefusedError():
+            return "connection refused"
+        case socket.gaierror():
+            return "unknown host name"
+        case TimeoutError():
+            return "connection timed out"
+        case _:
+            return str(problem).strip() or type(problem).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseInfo:
+    """A database as `inspect_database` found it."""
+
+    version: int  # of its schema; 0: it is empty
+    newest: int  # the newest schema version of this code
+    is_read_only: bool = False
+    holder: str | None = None  # the process that has locked it
+
+
+async def inspect_database(settings: Settings) -> DatabaseInfo | None:
+    """Inspect the database without changing it. Returns None if there is none yet."""
+    from easel.stores import migrations
+
+    if settings.on_postgres:
+        from easel.stores.postgres.inspect import look as inspect_postgres
+
+        newest = migrations.available("postgres")[-1].version
+        timeout = settings.database_timeout_seconds
+        try:
+            version, is_read_only = await inspect_postgres(settings.database_url, timeout=timeout)
+        except Unavailable as problem:
+            raise _unreachable_error(settings, problem) from problem
+        return DatabaseInfo(version, newest, is_read_only)
+    from easel.stores.sqlite.inspect import inspect_sqlite
+
+    newest = migrations.available("sqlite")[-1].version
+    found = await asyncio.to_thread(inspect_sqlite, _sqlite_file(settings))
+    return None if found is None else DatabaseInfo(found.version, newest, holder=found.holder)
+
+
+# -- parts of it, for commands that run beside a running Easel ---------------------------------------------------------
+
+
+class AuditDatabase(Protocol):
+    """The audit chain alone."""
+
+    @property
+    def audit(self) -> AuditStore: ...
+
+    async def schema_version(self) -> int: ...
+
+    async def close(self) -> None: ...
+
+
+async def verify_audit(settings: Settings, checkpoints: Sequence[str]) -> AsyncGenerator[Reached]:
+    """Verify the audit chain to its end or to the first break, read-only; yields the progress."""
+    positions = [parse_position(text) for text in checkpoints]
+    database = await _open_audit(settings)
+    try:
+        if await database.schema_version() < AUDIT_SCHEMA_VERSION:
+            raise BadSettings(
+                problem="This database is too old to have an audit trail; update it with `easel migrate`."
+            )
+        async for reached in verify(database.audit, positions):
+            yield reached
+    finally:
+        await database.close()
+
+
+async def _open_audit(settings: Settings) -> AuditDatabase:
+    if settings.on_postgres:
+        return await open_database(settings)
+    from easel.stores.sqlite.audit import AuditReader
+
+    return AuditReader(_sqlite_file(settings))
+
+
+class TokenAdminStore(Protocol):
+    """The stores that creating and revoking a token needs."""
+
+    @property
+    def tokens(self) -> TokenStore: ...
+
+    @property
+    def audit(self) -> AuditStore: ...
+
+    async def schema_version(self) -> int: ...
+
+    async def close(self) -> None: ...
+
+
+@contextlib.asynccontextmanager
+async def open_token_admin(settings: Settings) -> AsyncGenerator[Tokens]:
+    """Open the administration of tokens, also while an Easel is running on the same SQLite file."""
+    async with contextlib.AsyncExitStack() as stack:
+        store: TokenAdminStore | None = None
+        path = _sqlite_file(settings)
+        if not settings.on_postgres and path.exists():
+            from easel.stores.sqlite.shared_access import SharedSqlite
+
+            shared = SharedSqlite(path)
+            stack.push_async_callback(shared.close)
+            if await shared.schema_version() >= TOKENS_SCHEMA_VERSION:
+                store = shared
+        if store is None:
+            # An interactive command: fail fast instead of waiting for the database.
+            store = await stack.enter_async_context(migrated_database(settings, wait_seconds=0))
+        audit = Audit(store.audit)
+        stack.push_async_callback(audit.close)
+        yield Tokens(store.tokens, audit)
+
+
+# -- blobs and the owner's token ---------------------------------------------------------------------------------------
+
+
+def open_blobs(settings: Settings) -> Blobs:
+    """Open the blob store: a folder or a bucket."""
+    from easel.stores.blobs import store as blobs
+
+    return blobs.open_blobs(_blob_url(settings))
+
+
+def blob_folder(settings: Settings) -> Path | None:
+    """Return the folder of the blob store, or None for a bucket."""
+    from easel.stores.blobs import store as blobs
+
+    return blobs.folder_of(_blob_url(settings))
+
+
+def _blob_url(settings: Settings) -> str:
+    return settings.blob_url or str(settings.data_folder / "blobs")
+
+
+def owner_token(settings: Settings) -> str:
+    """Return EASEL_TOKEN, or the token in the data folder, which is generated at the first start."""
+    if settings.token:
+        return settings.token
+    path = settings.data_folder / "owner-token"
+    try:
+        token = path.read_text("utf-8").strip()
+    except FileNotFoundError:
+        token = _create_owner_token(path)
+    if not token:
+        raise BadSettings(problem=f"{path} is empty; delete it, and the next start generates a new token.")
+    return token
+
+
+def _create_owner_token(path: Path) -> str:
+    _make_data_folder(path.parent)
+    token = secrets.token_urlsafe(32)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(token + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    # If two processes start together, one link succeeds and both use its token.
+    with contextlib.suppress(FileExistsError):
+        os.link(draft, path)
+    draft.unlink()
+    return path.read_text("utf-8").strip()
+
+
+def _make_data_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as problem:
+        reason = problem.strerror
+        raise BadSettings(
+            problem=f"The data folder {folder} cannot be used ({reason}); choose another with --data."
+        ) from None

@@ -1,0 +1,40 @@
+"""Build the worker of one process and collect its background work."""
+
+from easel.assembly.services import SharedServices
+from easel.host.actions.outcomes import RecordRetention
+from easel.host.canvases.log_retention import CanvasLogRetention
+from easel.host.runs.tool_loop import ToolLoop
+from easel.host.runs.worker import RunWorker
+from easel.ids import new_worker_id
+from easel.llm.scripted import ScriptedModel
+
+
+def build_worker(shared: SharedServices) -> RunWorker:
+    """Build the worker that claims runs, and cleans up what the retention settings allow."""
+    resources = shared.resources
+    settings, database = resources.settings, resources.database
+    retention_seconds = settings.retention_days * 86_400
+    return RunWorker(
+        new_worker_id(),
+        database.runs,
+        resources.artifacts,
+        database.notifier,
+        ToolLoop(ScriptedModel(), shared.tools, max_steps=settings.max_steps),
+        slots=settings.worker_runs,
+        claim_seconds=settings.claim_seconds,
+        poll_seconds=settings.poll_seconds,
+        drain_seconds=settings.drain_seconds,
+        run_timeout_seconds=settings.run_timeout_seconds,
+        # On SQLite there is no other worker.
+        prefer_seconds=settings.prefer_worker_seconds if settings.on_postgres else 0,
+        retention_seconds=retention_seconds,
+        audit=resources.audit,
+        also=[
+            RecordRetention(database.canvas_actions, retention_seconds).prune_forever,
+            CanvasLogRetention(database.canvases, retention_seconds).shorten_forever,
+            resources.artifacts.sweep_forever,
+            shared.assets.sweep_forever,
+            shared.nodes.sweep_forever,
+            shared.folders.clean_forever,
+        ],
+    )
