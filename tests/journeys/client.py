@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx2
 
-from tests.support.processes import STANDSTILL_SECONDS
 from tests.support.sse import CursorBy, Follower
-from tests.support.standstill import Stopwatch
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -60,20 +59,6 @@ def ticked(count: int) -> str:
 
 def new_session() -> str:
     return f"journey-{secrets.token_hex(6)}"
-
-
-async def eventually(is_so: Callable[[], Awaitable[bool]], *, within: float, what: str) -> float:
-    """Seconds until it was so; an error that names it otherwise. The last look begins after the end."""
-    watch, latest = Stopwatch(), time.monotonic() + within + STANDSTILL_SECONDS
-    looked_at = 0.0
-    while not await is_so():
-        if looked_at > within or time.monotonic() > latest:
-            raise AssertionError(f"not within {within} s: {what}")
-        await asyncio.sleep(
-            LOOK_AGAIN_SECONDS
-        )  # the thing waited for is in another process and cannot call us
-        looked_at = watch.seconds
-    return watch.seconds
 
 
 def check_each(took: Collection[float], within: float, what: str) -> None:
@@ -178,7 +163,7 @@ class Client:
             view = await self.run(run_id, at)
             return view["status"] in statuses
 
-        await eventually(is_there, within=within, what=f"{run_id} is {' or '.join(statuses)}")
+        await wait_for(is_there, within=within, what=f"{run_id} is {' or '.join(statuses)}")
         return view
 
     def follower(

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from tests.journeys.client import TERMINAL, eventually
+from tests.journeys.client import TERMINAL
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -111,7 +112,7 @@ class Ledger:
             return not unfinished
 
         try:
-            await eventually(have_ended, within=within, what="all runs have ended")
+            await wait_for(have_ended, within=within, what="all runs have ended")
         except AssertionError as late:
             stuck = await self.fetch(
                 "select run_id, session_id, status, attempt, owner_id, lease_until, now() as now, last_seq from runs where run_id = any($1)"

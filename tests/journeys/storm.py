@@ -10,7 +10,8 @@ import contextlib
 import random
 from typing import TYPE_CHECKING
 
-from tests.support.processes import READY_SECONDS, wait_until
+from tests.support.processes import READY_SECONDS
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -79,7 +80,7 @@ class KillStorm:
     def _kill_one(self) -> None:
         self._revive()
         if self._lets_all_come_back:
-            wait_until(
+            wait_for_sync(
                 lambda: all("worker.started" in one.said() for one in self.processes),
                 within=READY_SECONDS,
                 what="all are at work",

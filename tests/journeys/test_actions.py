@@ -14,9 +14,10 @@ from tests.edges.gateway.acting import Board, refused
 from tests.journeys.client import Client, new_session, say, script, wait_ms
 from tests.journeys.conftest import CLAIM_SECONDS
 from tests.requirements import case, rule
-from tests.support.gateway import GatewayClient, Refused, eventually
+from tests.support.gateway import GatewayClient, Refused
 from tests.support.processes import Launcher
 from tests.support.standstill import Stopwatch
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -73,7 +74,7 @@ async def pressed(board: Board, action: str, **how: Any) -> asyncio.Task[Any]:
     async def is_running() -> bool:
         return len(await board.records()) > before
 
-    await eventually(is_running)
+    await wait_for(is_running)
     return press
 
 
@@ -92,7 +93,7 @@ async def failed(board: Board, *, within: float) -> dict[str, Any]:
     async def is_over() -> bool:
         return (await board.records())[0]["status"] != "running"
 
-    await eventually(is_over)
+    await wait_for(is_over)
     assert watch.seconds < within
     record = (await board.records())[0]
     assert (record["status"], REASON in record["error"]["message"]) == ("failed", True), record
@@ -275,7 +276,7 @@ async def test_a_message_outlives_its_worker_and_whoever_waits_for_its_answer(la
             workers = [launcher.again(worker) for worker in workers]
             assert (await press)["result"] == "at last", "another worker took it up"
             lonely = await pressed(here, "go", requestId="r")
-            await eventually(lambda: has_runs(second, session, 2))
+            await wait_for(lambda: has_runs(second, session, 2))
             first.kill()
             with pytest.raises(EOFError):
                 await lonely
@@ -343,7 +344,7 @@ async def test_on_sqlite_the_answer_of_a_run_reaches_its_action_over_a_restart(
     name = await made(process, {"go": {**send, "saveAs": "answer", "saveMode": "append"}})
     async with board_on(process, name) as board:
         press = await pressed(board, "go", requestId="r")
-        await eventually(lambda: has_runs(process, session, 1))
+        await wait_for(lambda: has_runs(process, session, 1))
         if end == "kill":
             process.kill()
         else:

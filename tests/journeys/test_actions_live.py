@@ -11,12 +11,13 @@ from tests.edges.gateway.acting import Board, refused
 from tests.journeys.test_actions import REASON, board_on, made, pressed, told
 from tests.journeys.test_nodes import start_node
 from tests.requirements import case, rule
-from tests.support.gateway import GatewayClient, Heard, eventually
 from tests.support.standstill import Stopwatch
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.support.gateway import GatewayClient, Heard
     from tests.support.processes import Launcher
 
 AT_ONCE_SECONDS = 3.0
@@ -64,7 +65,7 @@ async def stopped_from(there: Board, press: asyncio.Task[Any], mark: str) -> Non
     async def is_gone() -> bool:
         return not is_running(mark)
 
-    await eventually(is_gone)
+    await wait_for(is_gone)
     assert watch.seconds < AT_ONCE_SECONDS
     assert [one.event for one in await until(there.client, "failed")] == ["canvas.action.failed"]
     assert "x" not in await there.state()
@@ -97,7 +98,7 @@ async def test_a_node_on_the_other_instance_is_heard_and_stopped(launcher: Launc
                 tool["name"] == "laptop__Bash" for tool in (await here.client.call("tools.list"))["tools"]
             )
 
-        await eventually(is_there)
+        await wait_for(is_there)
         async with board_on(second, name) as there:
             await there.listen()
             await stopped_from(there, await pressed(here, "go"), mark)
@@ -123,7 +124,7 @@ async def test_a_stop_and_the_death_of_its_instance_are_one_end(launcher: Launch
         async def is_told() -> bool:
             return (await beside.records())[0]["status"] == "failed"
 
-        await eventually(is_told)
+        await wait_for(is_told)
         assert REASON in (await beside.records())[0]["error"]["message"]
     (back,) = launcher.ready(launcher.again(first))
     async with board_on(back, name) as here:

@@ -14,12 +14,13 @@ import httpx2
 import pytest
 from websockets.asyncio.client import connect
 
-from tests.journeys.client import Client, call, eventually, say, script, ticked, ticks
+from tests.journeys.client import Client, call, say, script, ticked, ticks
 from tests.journeys.composition import Composition, filled
 from tests.journeys.ledger import Ledger, after_last_start, check_delivery, said_in
 from tests.requirements import rule
 from tests.support.postgres import execute, temporary_parent, unprivileged_account
-from tests.support.processes import EaselProcess, Launcher, wait_until
+from tests.support.processes import EaselProcess, Launcher
+from tests.support.waiting import wait_for, wait_for_sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +64,7 @@ def composed(postgres: str) -> Iterator[Composed]:
         url = composition.environment("migrate")["EASEL_DATABASE_URL"]
         with Launcher(Path(folder) / "logs", url, token=TOKEN) as launcher:
             migrate = start(composition, launcher, "migrate")
-            wait_until(lambda: not migrate.is_alive, within=60, what="the migration has ended")
+            wait_for_sync(lambda: not migrate.is_alive, within=60, what="the migration has ended")
             assert migrate.process.returncode == 0, migrate.last_words()
             apis = [start(composition, launcher, name) for name in named(composition, "api")]
             workers = [start(composition, launcher, name) for name in named(composition, "worker")]
@@ -134,9 +135,7 @@ async def test_a_worker_answers_the_images_health_check(composed: Composed) -> N
     for worker, port in zip(composed.workers, composed.worker_ports, strict=True):
         worker.base_url = f"http://127.0.0.1:{port}"
         try:
-            await eventually(
-                lambda worker=worker: is_ready(worker), within=60, what=f"{worker.name} is ready"
-            )
+            await wait_for(lambda worker=worker: is_ready(worker), within=60, what=f"{worker.name} is ready")
         finally:
             worker.base_url = ""
 
@@ -153,7 +152,7 @@ async def test_the_web_service_spreads_requests_and_hides_the_loss_of_an_api(com
         (name, place) for name, place in composed.composition.places.items() if name.startswith("web:")
     ]
     web.base_url = f"http://{address}"
-    await eventually(lambda: is_ready(web), within=60, what="nginx passes requests on")
+    await wait_for(lambda: is_ready(web), within=60, what="nginx passes requests on")
     async with Client(web) as client, Client(*composed.apis) as direct:
         # They go on until they are cancelled: every stream is open when streams are counted, and when an API is lost.
         run_ids = [await client.start(script(FOREVER)) for _ in range(20)]

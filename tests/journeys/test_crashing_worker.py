@@ -13,8 +13,9 @@ from tests.journeys.conftest import CLAIM_SECONDS
 from tests.journeys.ledger import after_last_start, answer_in, check_delivery, said_in, starts_in
 from tests.journeys.storm import KillStorm
 from tests.requirements import case, rule
-from tests.support.processes import wait_for_text, wait_until
+from tests.support.processes import wait_for_text
 from tests.support.standstill import Stopwatch
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +44,7 @@ async def test_a_crash_at_any_point_ends_as_if_there_had_been_none(
     async with Client(api) as client:
         run_id = await client.start(message)
         await asyncio.to_thread(
-            wait_until, lambda: not crashing.is_alive, within=60, what=f"the worker crashed {point}"
+            wait_for_sync, lambda: not crashing.is_alive, within=60, what=f"the worker crashed {point}"
         )
         assert crashing.process.returncode == 77, crashing.last_words()
         expected = "completed" if point == "after_finish" else "running"

@@ -12,17 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.journeys import soak
-from tests.journeys.client import (
-    Client,
-    call,
-    check_each,
-    eventually,
-    new_session,
-    say,
-    script,
-    ticked,
-    ticks,
-)
+from tests.journeys.client import Client, call, check_each, new_session, say, script, ticked, ticks
 from tests.journeys.conftest import CLAIM_SECONDS
 from tests.journeys.ledger import Ledger, check_delivery
 from tests.requirements import case, rule
@@ -31,6 +21,7 @@ from tests.support.processes import EaselProcess, Launcher
 from tests.support.proxy import Proxy
 from tests.support.sse import Follower
 from tests.support.standstill import Stopwatch
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -137,11 +128,11 @@ async def test_a_crashing_database_loses_nothing_that_was_acknowledged(
     async with Client(*apis) as client, Load(client, MESSAGE).going(12, pause=0.05) as load:
         for _ in range(CRASHES):
             before = len(load.acknowledged)
-            await eventually(
+            await wait_for(
                 lambda before=before: _more(load, before + 40), within=TIMEOUT_SECONDS, what="runs under way"
             )
             await asyncio.to_thread(own_postgres.stop, "immediate")
-            is_noticed = eventually(
+            is_noticed = wait_for(
                 lambda: _all_answer(apis, 503),
                 within=TIMEOUT_SECONDS,
                 what="both APIs say that they are not ready",
@@ -150,10 +141,10 @@ async def test_a_crashing_database_loses_nothing_that_was_acknowledged(
             assert [api.answers("/healthz") for api in apis] == [200, 200]
             await asyncio.to_thread(own_postgres.start)
             back, watch = time.monotonic(), Stopwatch()
-            await eventually(
+            await wait_for(
                 lambda: _all_answer(apis, 200), within=RECOVERY_SECONDS, what="both APIs are ready again"
             )
-            await eventually(
+            await wait_for(
                 lambda back=back: _accepted_since(load, back),
                 within=RECOVERY_SECONDS,
                 what="runs are accepted again",
@@ -194,7 +185,7 @@ async def test_restarts_at_random_leave_every_output_right_and_no_run_stuck(
             before = len(load.acknowledged)
             # The drill is defined by its times: 5 to 40 s up, 0 to 2 s down.
             await asyncio.sleep(min(max(left, 5), chance.uniform(5, CHAOS_PAUSE_SECONDS)))
-            await eventually(
+            await wait_for(
                 lambda before=before: _more(load, before + 40), within=TIMEOUT_SECONDS, what="runs under way"
             )
             await asyncio.to_thread(own_postgres.stop, chance.choice(("fast", "immediate")))
@@ -263,7 +254,7 @@ async def test_connections_that_died_without_a_word_are_replaced(
             assert watch.seconds < DETECTION_SECONDS
             # Who was watching all the time has the rest too, although the bell's connection is among the dead.
             await follower.read_to_end(within=DETECTION_SECONDS)
-            await eventually(lambda: _all_answer((api,), 200), within=NOTICED_SECONDS, what="it says so too")
+            await wait_for(lambda: _all_answer((api,), 200), within=NOTICED_SECONDS, what="it says so too")
         await ledger.wait_until_all_ended([watched], within=60)
         await ledger.check([*started, watched])
         check_delivery(follower.events, await ledger.log(watched))

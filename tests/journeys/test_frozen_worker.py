@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.journeys.client import Client, call, eventually, say, script, ticked, ticks
+from tests.journeys.client import Client, call, say, script, ticked, ticks
 from tests.journeys.ledger import after_last_start, said_in, starts_in
 from tests.requirements import case, rule
-from tests.support.processes import wait_for_text, wait_until
+from tests.support.processes import wait_for_text
 from tests.support.proxy import Proxy
 from tests.support.standstill import Stopwatch
+from tests.support.waiting import wait_for, wait_for_sync
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +66,7 @@ async def test_a_frozen_worker_that_wakes_after_a_take_over_changes_nothing(
         # All are there before A is: however long that takes, they begin together.
         run_ids = list(await asyncio.gather(*(client.start(message) for message in messages)))
         first = launcher.test_worker(environment, WORKER_RUNS=str(RACES))
-        await eventually(lambda: owner_of_all(ledger, run_ids, 1), within=60, what="A has claimed all")
+        await wait_for(lambda: owner_of_all(ledger, run_ids, 1), within=60, what="A has claimed all")
         probe = client.follower(run_ids[-2])
         await probe.read_until(lambda event: "tick" in event.data.get("text", ""), within=20)
         first.freeze()
@@ -74,7 +75,7 @@ async def test_a_frozen_worker_that_wakes_after_a_take_over_changes_nothing(
             run_id for run_id, status in (await ledger.statuses(run_ids)).items() if status == "running"
         ]
         assert len(unfinished) >= RACES // 2, "too late: most runs ended before the freeze"
-        await eventually(lambda: owner_of_all(ledger, unfinished, 2), within=60, what="B has taken over all")
+        await wait_for(lambda: owner_of_all(ledger, unfinished, 2), within=60, what="B has taken over all")
         await probe.read_until(
             lambda event: event.type == "run.start" and event.data["attempt"] == 2, within=30
         )
@@ -101,7 +102,7 @@ async def test_a_frozen_worker_that_wakes_after_a_take_over_changes_nothing(
             said = lines_about(first, "run.claim_lost")
             return sum(f"run_id='{run_id}'" in said for run_id in unfinished) >= len(unfinished) * 9 // 10
 
-        await eventually(
+        await wait_for(
             has_let_go,
             within=30,
             what=f"A tried to go on with nearly all of {len(unfinished)} runs, and was refused",
@@ -133,7 +134,7 @@ async def test_a_worker_cut_off_from_the_database_stops_before_its_claim_ends(
                 script(call("test__Heartbeat", file=str(beats), every_ms=20), say("end"))
             )
             streaming = await client.start(script(ticks(CUT_OFF_TICKS, 20)))
-            await eventually(
+            await wait_for(
                 lambda: owner_of_all(ledger, [run_id, streaming], 1),
                 within=60,
                 what="the worker has both runs",
@@ -143,7 +144,7 @@ async def test_a_worker_cut_off_from_the_database_stops_before_its_claim_ends(
             await asyncio.to_thread(wait_for_text, beats, within=60, what="the tool is at work")
             network.black_hole()
             # No other worker yet: the row itself must show when the last write of the cut-off one landed.
-            await eventually(
+            await wait_for(
                 lambda: claims_are_over(ledger),
                 within=30,
                 what="the claims have run out by the database's clock",
@@ -219,9 +220,7 @@ async def test_a_workers_wrong_clock_has_no_effect(
                 *(client.start(script(ticks(int(SKEWED_CLAIM_SECONDS * 1.6 / 0.05), 50))) for _ in range(10))
             )
         )
-        await eventually(
-            lambda: owner_of_all(ledger, run_ids, 1), within=60, what="the skewed worker has all"
-        )
+        await wait_for(lambda: owner_of_all(ledger, run_ids, 1), within=60, what="the skewed worker has all")
         told = datetime.fromisoformat(lines_about(skewed, "worker.started").split()[0])
         assert abs((told - datetime.now(UTC)).total_seconds() - skew_seconds) < 60, "its clock is not wrong"
         true = launcher.test_worker()
@@ -238,7 +237,7 @@ async def test_a_workers_wrong_clock_has_no_effect(
         await follower.read_until(lambda event: event.type == "message.delta", within=60)
         heir = launcher.test_worker({"JOURNEY_CLOCK_SKEW_SECONDS": str(skew_seconds)})
         await asyncio.to_thread(
-            wait_until, lambda: "worker.started" in heir.said(), within=60, what="the heir has started"
+            wait_for_sync, lambda: "worker.started" in heir.said(), within=60, what="the heir has started"
         )
         true.kill()
         watch = Stopwatch()

@@ -8,10 +8,11 @@ import statistics
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tests.journeys.client import Client, check_each, eventually, script, ticked, ticks
+from tests.journeys.client import Client, check_each, script, ticked, ticks
 from tests.journeys.ledger import LISTENERS, check_delivery
 from tests.requirements import case, rule
 from tests.support.standstill import Stopwatch
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from tests.journeys.conftest import Cluster
@@ -113,4 +114,4 @@ async def test_a_killed_listener_comes_back(cluster: Cluster) -> None:
 
     async with cluster.client() as client:
         await client.wait_for(await client.start("noop"), within=20)  # something to ring about
-        await eventually(lambda: cluster.ledger.is_heard_by(4), within=30, what="every process listens again")
+        await wait_for(lambda: cluster.ledger.is_heard_by(4), within=30, what="every process listens again")

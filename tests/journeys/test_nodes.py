@@ -11,11 +11,12 @@ import httpx2
 import psutil
 import pytest
 
-from tests.journeys.client import Client, call, eventually, script
+from tests.journeys.client import Client, call, script
 from tests.requirements import case, rule
 from tests.support.postgres import create_database, drop_database
-from tests.support.processes import EASEL, EaselProcess, Launcher, wait_until
+from tests.support.processes import EASEL, EaselProcess, Launcher
 from tests.support.standstill import Stopwatch
+from tests.support.waiting import wait_for, wait_for_sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +80,7 @@ def yard(module_yard: Yard) -> Iterator[Yard]:
             module_yard.apis[index] = module_yard.launcher.again(one)
     module_yard.launcher.ready(*module_yard.apis)
     # Who is found under a node's name must not be the one before, whose end is not known everywhere yet.
-    wait_until(
+    wait_for_sync(
         lambda: not any(map(nodes_at, module_yard.apis)),
         within=60,
         what="the nodes of the test before are gone",
@@ -116,14 +117,14 @@ async def there(client: Client, name: str = "laptop", *, within: float = 60, at:
     async def is_listed() -> bool:
         return any(node["nodeId"] == name for node in (await rpc(client, "nodes.list", at))["nodes"])
 
-    return await eventually(is_listed, within=within, what=f"the node {name} is there")
+    return await wait_for(is_listed, within=within, what=f"the node {name} is there")
 
 
 async def gone(client: Client, name: str = "laptop", *, within: float = 60, at: int = 0) -> float:
     async def is_not_listed() -> bool:
         return all(node["nodeId"] != name for node in (await rpc(client, "nodes.list", at))["nodes"])
 
-    return await eventually(is_not_listed, within=within, what=f"the node {name} is gone")
+    return await wait_for(is_not_listed, within=within, what=f"the node {name} is gone")
 
 
 async def results_of(client: Client, run_id: str, *, within: float = 60) -> list[dict[str, Any]]:
@@ -139,7 +140,7 @@ async def begun(folder: Path, name: str) -> int:
     async def is_there() -> bool:
         return path.exists() and path.read_text().strip().isdigit()
 
-    await eventually(is_there, within=60, what=f"{name} is written")
+    await wait_for(is_there, within=60, what=f"{name} is written")
     return int(path.read_text())
 
 
@@ -216,7 +217,7 @@ async def test_a_node_that_is_moved_to_the_other_api_is_found_there(yard: Yard) 
         async def has_ended() -> bool:
             return not first.is_alive
 
-        await eventually(has_ended, within=60, what="the first is replaced")
+        await wait_for(has_ended, within=60, what="the first is replaced")
         assert "Another node has connected as laptop" in first.said()
         [answer] = await results_of(
             client, await client.start(script(call("laptop__Bash", command="echo here")))
@@ -298,7 +299,7 @@ async def test_when_the_api_ends_that_has_the_node_calls_fail_soon_and_the_node_
             async def is_stopped() -> bool:
                 return not is_running(pid)
 
-            await eventually(
+            await wait_for(
                 is_stopped, within=60, what="nobody waits for the command any more, so it is stopped"
             )
             assert node.is_alive
@@ -334,7 +335,7 @@ async def test_when_the_api_is_killed_that_asked_the_command_does_not_go_on_at_t
         async def is_stopped() -> bool:
             return not is_running(pid)
 
-        await eventually(
+        await wait_for(
             is_stopped,
             within=CLAIM_SECONDS * 2 / 3 + AT_ONCE_SECONDS,
             what="nobody waits for the command any more",
@@ -356,7 +357,7 @@ async def test_a_cancelled_run_leaves_no_process_on_the_node(yard: Yard) -> None
         async def all_gone() -> bool:
             return not any(map(is_running, pids))
 
-        await eventually(all_gone, within=AT_ONCE_SECONDS, what="the processes of the command are gone")
+        await wait_for(all_gone, within=AT_ONCE_SECONDS, what="the processes of the command are gone")
         await client.wait_for(run_id, {"cancelled"}, within=30)
         [answer] = await results_of(
             client, await client.start(script(call("laptop__Bash", command="echo alive")))
@@ -382,12 +383,12 @@ async def test_a_nodes_token_is_made_used_and_revoked_beside_running_processes(y
         async def is_refused() -> bool:
             return not other.is_alive
 
-        await eventually(is_refused, within=60, what="it is for no other node")
+        await wait_for(is_refused, within=60, what="it is for no other node")
         assert "this token is for the node laptop alone" in other.said()
         assert other.process.returncode == 2
         easel(yard.launcher, "token", "revoke", token_id)
         assert await gone(client, at=1) < AT_ONCE_SECONDS
-        await eventually(lambda: _has_said(node, "does not know this token"), within=60, what="it is told")
+        await wait_for(lambda: _has_said(node, "does not know this token"), within=60, what="it is told")
         assert node.is_alive
         assert secret not in node.said() + other.said()
 

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from easel.stores import migrations
-from tests.journeys.client import Client, call, eventually, new_session, say, script, ticked, ticks
+from tests.journeys.client import Client, call, new_session, say, script, ticked, ticks
 from tests.journeys.ledger import Ledger, check_delivery
 from tests.journeys.soak import either
 from tests.requirements import case, rule
 from tests.support.chat import ChatFollower
 from tests.support.processes import EASEL, EaselProcess, Launcher
 from tests.support.sse import Event, Stream, StreamRefused
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -109,7 +110,7 @@ class Fleet:
         async def has_taken_over() -> bool:
             return re.search(rf"run\.taken_over .*run_id='{run_id}'", self.workers[heir].said()) is not None
 
-        await eventually(
+        await wait_for(
             has_taken_over, within=60, what=f"the {heir} worker has taken over {run_id} from the {lost} one"
         )
         self.workers[lost] = self._launcher.again(self.workers[lost])
@@ -129,7 +130,7 @@ class Fleet:
                 owner_id = (await ledger.run(run_id))["owner_id"]
                 return owner_id is not None
 
-            await eventually(is_claimed, within=60, what=f"{run_id} is claimed")
+            await wait_for(is_claimed, within=60, what=f"{run_id} is claimed")
             if owner_id == worker_id:
                 return run_id
             await self._cancel(run_id)
@@ -242,7 +243,7 @@ async def _id_of(worker: EaselProcess) -> str:
         started = re.search(r"worker\.started .*worker_id='(\w+)'", worker.said())
         return started is not None
 
-    await eventually(has_started, within=60, what=f"{worker.name} has started")
+    await wait_for(has_started, within=60, what=f"{worker.name} has started")
     assert started is not None
     return started[1]
 

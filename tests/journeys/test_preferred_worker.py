@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.journeys.client import Client, eventually, new_session, script, wait_ms
+from tests.journeys.client import Client, new_session, script, wait_ms
 from tests.requirements import rule
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +55,7 @@ async def shared_out(client: Client, ledger: Ledger, sessions: Sequence[str]) ->
     async def all_run() -> bool:
         return set((await ledger.statuses(run_ids)).values()) == {"running"}
 
-    await eventually(all_run, within=60, what="all are under way")
+    await wait_for(all_run, within=60, what="all are under way")
     had = {
         row["session_id"]: row["owner_id"]
         for row in await ledger.fetch("select * from runs where run_id = any($1)", run_ids)
@@ -72,12 +73,12 @@ async def two_workers(
     launcher.settings |= SETTINGS | {"WORKER_RUNS": str(slots)}
     api, *workers = launcher.api(), launcher.worker(), launcher.worker()
     await asyncio.to_thread(launcher.ready, api)
-    await eventually(lambda: ledger.is_heard_by(3), within=60, what="all three listen")
+    await wait_for(lambda: ledger.is_heard_by(3), within=60, what="all three listen")
 
     async def have_started() -> bool:
         return all("worker_id=" in worker.said() for worker in workers)
 
-    await eventually(have_started, within=60, what="both workers have started")
+    await wait_for(have_started, within=60, what="both workers have started")
     return api, {worker.said().partition("worker_id='")[2].partition("'")[0]: worker for worker in workers}
 
 
@@ -103,7 +104,7 @@ async def test_a_session_keeps_its_worker_until_that_one_goes(
             ), "out of order"
 
         (gone, process), (left, _) = workers.items()
-        await eventually(ledger.is_at_rest, within=30, what="whoever goes holds no lock")
+        await wait_for(ledger.is_at_rest, within=30, what="whoever goes holds no lock")
         match goes:
             case "killed":
                 process.kill()
@@ -149,7 +150,7 @@ async def test_a_worker_that_is_full_keeps_nobody_waiting(launcher: Launcher, le
             )
             return held == slots
 
-        await eventually(is_full, within=60, what="it has taken as many of its sessions as it can")
+        await wait_for(is_full, within=60, what="it has taken as many of its sessions as it can")
         [row] = await sent(client, ledger, sessions[slots : slots + 1])
         assert row["owner_id"] != full
         assert PREFER_SECONDS <= row["waited"] < PREFER_SECONDS + MARGIN_SECONDS

@@ -10,7 +10,7 @@ import pytest
 from tests.journeys.client import Client, call, new_session, say, script
 from tests.requirements import rule
 from tests.sandbox.processes import sleepers
-from tests.support.processes import wait_until
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from tests.journeys.ledger import Ledger
@@ -35,11 +35,11 @@ async def test_a_worker_dies_while_its_command_runs_and_another_goes_on(
     async with Client(api) as client:
         run_id = await client.start(message)
         await asyncio.to_thread(
-            wait_until, lambda: len(sleepers(4401)) == 1, within=60, what="the command runs"
+            wait_for_sync, lambda: len(sleepers(4401)) == 1, within=60, what="the command runs"
         )
         doomed.kill()
         await asyncio.to_thread(
-            wait_until, lambda: not sleepers(4401), within=30, what="the command went with its worker"
+            wait_for_sync, lambda: not sleepers(4401), within=30, what="the command went with its worker"
         )
         launcher.worker()
         await ledger.wait_until_all_ended([run_id], within=60)

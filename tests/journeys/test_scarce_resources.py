@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import pytest
 
-from tests.journeys.client import Client, eventually, new_session, say, script, ticks
+from tests.journeys.client import Client, new_session, say, script, ticks
 from tests.journeys.conftest import CLAIM_SECONDS
 from tests.journeys.ledger import Ledger, check_delivery
 from tests.journeys.small_disk import small_disk
@@ -21,6 +21,7 @@ from tests.requirements import case, rule
 from tests.support.postgres import Postgres, temporary_parent, unprivileged_account
 from tests.support.processes import Launcher
 from tests.support.standstill import Stopwatch
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -70,8 +71,8 @@ async def every_connection_taken(database_url: str) -> AsyncIterator[None]:
 
     try:
         await take_all()
-        await eventually(easels_are_gone, within=30, what="Easel's connections are gone")
-        await eventually(have_all, within=30, what="every connection is ours")
+        await wait_for(easels_are_gone, within=30, what="Easel's connections are gone")
+        await wait_for(have_all, within=30, what="every connection is ours")
         yield
     finally:
         await asyncio.gather(*(one.close(timeout=30) for one in taken))
@@ -125,7 +126,7 @@ async def test_two_hundred_viewers_hold_no_connection_and_exhaustion_is_a_503(
             watching = [
                 asyncio.create_task(client.follower(run_id).read_to_end(within=200)) for _ in range(VIEWERS)
             ]
-            await eventually(lambda: watches(client, VIEWERS), within=60, what="all viewers are connected")
+            await wait_for(lambda: watches(client, VIEWERS), within=60, what="all viewers are connected")
             used = await ledger.value(
                 "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
             )
@@ -147,7 +148,7 @@ async def test_two_hundred_viewers_hold_no_connection_and_exhaustion_is_a_503(
                 assert response.status_code == 503, response.text
                 assert int(response.headers["retry-after"]) >= 1
                 assert seconds < ANSWERED_WITHIN_SECONDS
-            await eventually(lambda: accepts(client), within=RECOVERY_SECONDS, what="runs are accepted again")
+            await wait_for(lambda: accepts(client), within=RECOVERY_SECONDS, what="runs are accepted again")
 
             # Its connections are gone and nobody gets a new one. Frozen meanwhile, so that it cannot be quicker than we are.
             for one in (api, worker):
@@ -156,12 +157,12 @@ async def test_two_hundred_viewers_hold_no_connection_and_exhaustion_is_a_503(
                 for one in (api, worker):
                     one.thaw()
                 answers = await asyncio.gather(*(timed(client.ask(new_session(), "noop")) for _ in range(10)))
-                await eventually(lambda: is_ready(api, 503), within=NOTICED_SECONDS, what="/readyz says so")
+                await wait_for(lambda: is_ready(api, 503), within=NOTICED_SECONDS, what="/readyz says so")
             for response, seconds in answers:
                 assert response.status_code == 503, response.text
                 assert int(response.headers["retry-after"]) >= 1
                 assert seconds < ANSWERED_WITHIN_SECONDS
-            await eventually(lambda: accepts(client), within=RECOVERY_SECONDS, what="runs are accepted again")
+            await wait_for(lambda: accepts(client), within=RECOVERY_SECONDS, what="runs are accepted again")
 
             answer = await client.cancel(first)
             assert answer.status_code == 202, (answer.text, await ledger.run(first), worker.last_words())
@@ -260,19 +261,17 @@ async def test_a_full_disk_under_postgres_is_a_503_and_work_goes_on_when_there_i
             promised += await post_until_refused(client, within=30)
 
             await use_up_the_log(url)
-            await eventually(
+            await wait_for(
                 lambda: is_ready(api, 503), within=NOTICED_SECONDS, what="/readyz says that there is no room"
             )
             assert (await client.ask(new_session(), "noop")).status_code == 503
             assert api.answers("/healthz") == 200
 
             disk.free()
-            await eventually(
+            await wait_for(
                 lambda: is_served(server, url), within=SUPERVISED_SECONDS, what="the database answers again"
             )
-            await eventually(
-                lambda: is_ready(api, 200), within=RECOVERY_SECONDS, what="the API is ready again"
-            )
+            await wait_for(lambda: is_ready(api, 200), within=RECOVERY_SECONDS, what="the API is ready again")
             promised.append(await client.start_surely(script(say("after")), within=RECOVERY_SECONDS))
             await ledger.wait_until_all_ended([*promised, running], within=90)
         await ledger.check([*promised, running])
@@ -301,14 +300,12 @@ async def test_a_full_disk_under_sqlite_is_a_503_and_work_goes_on_when_there_is_
                 await client.wait_for(run_id, within=60)
             disk.fill()
             promised += await post_until_refused(client, within=30)
-            await eventually(
-                lambda: is_ready(easel, 503), within=10, what="/readyz says that there is no room"
-            )
+            await wait_for(lambda: is_ready(easel, 503), within=10, what="/readyz says that there is no room")
             assert easel.answers("/healthz") == 200
             assert (await client.run(promised[0]))["status"] == "completed", "reading needs no room"
 
             disk.free()
-            await eventually(lambda: is_ready(easel, 200), within=RECOVERY_SECONDS, what="it is ready again")
+            await wait_for(lambda: is_ready(easel, 200), within=RECOVERY_SECONDS, what="it is ready again")
             promised.append(await client.start_surely(script(say("after")), within=RECOVERY_SECONDS))
             for run_id in promised:
                 view = await client.wait_for(run_id, within=60)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.journeys.client import Client, eventually
+from tests.journeys.client import Client
 from tests.journeys.ledger import check_delivery
 from tests.journeys.pen import Pen
 from tests.requirements import case, rule
 from tests.support.sse import Event, Stream
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -80,7 +81,7 @@ async def produce(client: Client, ledger: Ledger, slow: list[SlowReader]) -> tup
         await pen.end()
         seen = await asyncio.gather(*reading)
         took = time.monotonic() - began
-        await eventually(lambda: have_begun(slow), within=60, what="the slow readers have read something")
+        await wait_for(lambda: have_begun(slow), within=60, what="the slow readers have read something")
         for one in crawling:
             one.cancel()
         await asyncio.gather(*crawling, return_exceptions=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tests.journeys.client import Client, call, eventually, new_session, say, script, ticked, ticks, wait_ms
+from tests.journeys.client import Client, call, new_session, say, script, ticked, ticks, wait_ms
 from tests.journeys.ledger import after_last_start, check_delivery, said_in, starts_in
 from tests.requirements import case, rule
 from tests.support.standstill import Stopwatch
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from tests.journeys.conftest import Cluster
@@ -43,7 +44,7 @@ async def test_a_stopping_api_closes_its_streams_with_a_retry_and_loses_no_event
         async def all_are_back() -> bool:
             return all(one.connected >= 2 for one in followers)
 
-        await eventually(all_are_back, within=60, what="every reader is at the second API")
+        await wait_for(all_are_back, within=60, what="every reader is at the second API")
         for answer in await asyncio.gather(*(client.cancel(run_id, at=1) for run_id in run_ids)):
             assert answer.status_code == 202, answer.text
         seen = await asyncio.gather(*reading)
@@ -64,8 +65,8 @@ async def test_a_stopping_worker_hands_its_runs_over_at_once(launcher: Launcher,
     launcher.settings |= {"CLAIM_SECONDS": "300", "DRAIN_SECONDS": str(DRAIN_SECONDS)}
     (api,) = launcher.ready(launcher.api())
     second = launcher.worker()
-    await eventually(lambda: ledger.is_heard_by(2), within=60, what="the second worker is up")
-    await eventually(ledger.is_at_rest, within=30, what="it holds no lock")
+    await wait_for(lambda: ledger.is_heard_by(2), within=60, what="the second worker is up")
+    await wait_for(ledger.is_at_rest, within=30, what="it holds no lock")
     second.freeze()  # up, but not before its time
     async with Client(api) as client:
         quick = [
@@ -83,7 +84,7 @@ async def test_a_stopping_worker_hands_its_runs_over_at_once(launcher: Launcher,
         async def all_started() -> bool:
             return all(starts_in(log) for log in (await ledger.logs(everything)).values())
 
-        await eventually(all_started, within=60, what="the first worker has them all")
+        await wait_for(all_started, within=60, what="the first worker has them all")
         second.thaw()
         watch = Stopwatch()
         await asyncio.to_thread(first.terminate, DRAIN_SECONDS + CLOSED_WITHIN_SECONDS)
@@ -94,7 +95,7 @@ async def test_a_stopping_worker_hands_its_runs_over_at_once(launcher: Launcher,
                 len(starts_in(log)) == 2 for log in (await ledger.logs(in_a_tool + in_a_model)).values()
             )
 
-        await eventually(
+        await wait_for(
             all_taken_over,
             within=HANDED_OVER_SECONDS + CLOSED_WITHIN_SECONDS,
             what="the second worker has taken over",
@@ -119,7 +120,7 @@ async def test_ordinary_stops_use_up_no_attempt(launcher: Launcher, ledger: Ledg
         for stops in range(5):
             worker = launcher.worker()
             await client.wait_for(run_id, {"running"}, within=60)
-            await eventually(
+            await wait_for(
                 lambda stops=stops: has_started(ledger, run_id, stops + 1), within=30, what="it has started"
             )
             await asyncio.to_thread(worker.terminate, CLOSED_WITHIN_SECONDS)

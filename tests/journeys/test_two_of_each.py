@@ -20,7 +20,6 @@ from tests.journeys.client import (
     Client,
     call,
     check_each,
-    eventually,
     new_session,
     say,
     script,
@@ -31,10 +30,10 @@ from tests.journeys.client import (
 )
 from tests.journeys.ledger import after_last_start, check_delivery, said_in, starts_in
 from tests.requirements import case, rule
-from tests.support.processes import wait_until
 from tests.support.proxy import Proxy
 from tests.support.sse import Follower, Stream, follow
 from tests.support.standstill import Stopwatch
+from tests.support.waiting import wait_for, wait_for_sync
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -273,13 +272,13 @@ async def test_a_cancel_inside_a_long_tool_stops_the_tools_child_process(
         for number in range(TIMED):
             note = tmp_path / f"child-{number}"
             run_id = await client.start(script(call("test__HoldChild", pid_file=str(note))), at=0)
-            await asyncio.to_thread(wait_until, note.exists, within=60, what="the tool has its child")
+            await asyncio.to_thread(wait_for_sync, note.exists, within=60, what="the tool has its child")
             child = psutil.Process(json.loads(note.read_text())["pid"])
             asked = Stopwatch()
             assert (await client.cancel(run_id, at=1)).status_code == 202
             await client.wait_for(run_id, within=30)
             await asyncio.to_thread(
-                wait_until, lambda child=child: not child.is_running(), within=30, what="the child is gone"
+                wait_for_sync, lambda child=child: not child.is_running(), within=30, what="the child is gone"
             )
             took.append(asked.seconds)
             await cluster.ledger.check([run_id], ends="cancelled")
@@ -304,7 +303,7 @@ async def gate(ledger: Ledger, session_ids: list[str]) -> AsyncIterator[Callable
                 "select 1 from sessions where session_id = any($1) order by session_id for update",
                 session_ids,
             )
-            yield lambda count: eventually(lambda: trying(count), within=60, what=f"{count} wait at the gate")
+            yield lambda count: wait_for(lambda: trying(count), within=60, what=f"{count} wait at the gate")
     finally:
         await connection.close()
 

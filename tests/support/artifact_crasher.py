@@ -106,12 +106,12 @@ async def live(life: Life, plan: dict[str, str]) -> None:
         await story.sweep()
         return
     if life.does == "keep":
-        await story.keep(OWNER, offloaded(life.content))
+        await story.store(OWNER, offloaded(life.content))
     else:
         await story.upload(THE_OWNER, pieces(life))
     if life.dies == "before the reference":
         die()
-    await database.artifacts.refer(OWNER, [id_of(life.content)], canvas_id=CANVAS)
+    await database.artifacts.add_references(OWNER, [id_of(life.content)], canvas_id=CANVAS)
     await database.close()
 
 

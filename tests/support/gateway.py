@@ -20,18 +20,11 @@ from websockets.exceptions import ConnectionClosed
 from tests.support.sse import CONNECT_SECONDS, ContractBroken
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
 
 WAIT_SECONDS = 60.0
 # Nothing is this slow: a machine that stops for a few seconds is no finding, and who waits longer has found a hang.
 FRAME_BYTES = 64 * 1024 * 1024
-
-
-async def eventually(look: Callable[[], Awaitable[bool]]) -> None:
-    """Until it is so, or the test fails."""
-    async with asyncio.timeout(WAIT_SECONDS):
-        while not await look():  # noqa: ASYNC110 - what is looked at has no event of its own
-            await asyncio.sleep(0.02)
 
 
 class Refused(Exception):

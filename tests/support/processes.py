@@ -24,10 +24,10 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from tests.support.standstill import Stopwatch
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,21 +52,9 @@ class NotReady(AssertionError):
     """The process did not become ready; its log is in the message."""
 
 
-def wait_until(is_so: Callable[[], bool], *, within: float, what: str) -> float:
-    """Seconds until it was so. Looks again and again, with an end; the last look begins after it."""
-    watch, latest = Stopwatch(), time.monotonic() + within + STANDSTILL_SECONDS
-    looked_at = 0.0
-    while not is_so():
-        if looked_at > within or time.monotonic() > latest:
-            raise AssertionError(f"not within {within} s: {what}")
-        time.sleep(LOOK_AGAIN_SECONDS)
-        looked_at = watch.seconds
-    return watch.seconds
-
-
 def wait_for_text(path: Path, *, within: float, what: str) -> None:
     """Until something is in the file: a file that is there may still be empty."""
-    wait_until(lambda: path.exists() and path.stat().st_size > 0, within=within, what=what)
+    wait_for_sync(lambda: path.exists() and path.stat().st_size > 0, within=within, what=what)
 
 
 def free_port() -> int:
@@ -150,7 +138,7 @@ class EaselProcess:
         """SIGTERM; seconds until it was gone."""
         self.process.terminate()
         try:
-            return wait_until(
+            return wait_for_sync(
                 lambda: not self.is_alive, within=within, what=f"{self.name} has ended after SIGTERM"
             )
         except AssertionError as late:
@@ -160,7 +148,7 @@ class EaselProcess:
         """SIGSTOP, and the kernel has really stopped it when this returns."""
         self.process.send_signal(signal.SIGSTOP)
         watched = psutil.Process(self.pid)
-        wait_until(
+        wait_for_sync(
             lambda: watched.status() == psutil.STATUS_STOPPED,
             within=GONE_SECONDS,
             what=f"{self.name} stopped",

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from tests.support.processes import READY_SECONDS, EaselProcess, Launcher, NotReady, free_port, wait_until
+from tests.support.processes import READY_SECONDS, EaselProcess, Launcher, NotReady, free_port
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,13 +73,13 @@ def test_a_frozen_process_stands_still_until_thawed(launcher: Launcher) -> None:
 def test_nothing_outlives_the_launcher(tmp_path: Path) -> None:
     with Launcher(tmp_path) as launcher:
         parent = launcher.worker(command=(sys.executable, "-c", PARENT_OF_A_SLEEPER))
-        wait_until(
+        wait_for_sync(
             lambda: parent.said().endswith("\n"), within=READY_SECONDS, what="the child's number, all of it"
         )
         child = psutil.Process(int(parent.said().split()[-1]))
         parent.freeze()
     assert not parent.is_alive
-    wait_until(
+    wait_for_sync(
         lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE,
         within=20,
         what="the child is gone",
@@ -92,7 +93,7 @@ def test_settings_reach_the_process_and_strangers_do_not(
     launcher.settings["CLAIM_SECONDS"] = "1"
     show = "import os; print(sorted((k, v) for k, v in os.environ.items() if k.startswith('EASEL_')))"
     one = launcher.worker(command=(sys.executable, "-c", show), POLL_SECONDS="2")
-    wait_until(lambda: not one.is_alive, within=READY_SECONDS, what="it ended")
+    wait_for_sync(lambda: not one.is_alive, within=READY_SECONDS, what="it ended")
     assert "('EASEL_CLAIM_SECONDS', '1')" in one.said()
     assert "('EASEL_POLL_SECONDS', '2')" in one.said()
     assert "EASEL_PORT" not in one.said()
@@ -104,4 +105,4 @@ def test_a_free_port_is_free() -> None:
 
 def test_waiting_ends_with_what_was_waited_for() -> None:
     with pytest.raises(AssertionError, match="pigs fly"):
-        wait_until(lambda: False, within=0.05, what="pigs fly")
+        wait_for_sync(lambda: False, within=0.05, what="pigs fly")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.processes import wait_until
 from tests.support.proxy import Proxy
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,7 +123,7 @@ def test_what_is_held_on_its_way_to_the_server_is_counted(proxy: Proxy) -> None:
         assert ask(peer, b"before") == b"before"
         proxy.black_hole()
         peer.sendall(b"late")
-        wait_until(lambda: proxy.held_bytes == 4, within=20, what="the proxy holds what was sent")
+        wait_for_sync(lambda: proxy.held_bytes == 4, within=20, what="the proxy holds what was sent")
         proxy.heal()
         assert peer.recv(100) == b"late"
         assert proxy.held_bytes == 0

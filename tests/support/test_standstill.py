@@ -10,8 +10,9 @@ import time
 
 import psutil
 
-from tests.support.processes import ROOT, wait_until
+from tests.support.processes import ROOT
 from tests.support.standstill import Stopwatch
+from tests.support.waiting import wait_for_sync
 
 STOPPED_SECONDS = 2.0
 TRIES = 20
@@ -54,7 +55,7 @@ def test_a_standstill_is_not_counted() -> None:
         assert timed.stdout.readline() == "begun\n"
         timed.send_signal(signal.SIGSTOP)
         watched = psutil.Process(timed.pid)
-        wait_until(lambda: watched.status() == psutil.STATUS_STOPPED, within=30, what="it is stopped")
+        wait_for_sync(lambda: watched.status() == psutil.STATUS_STOPPED, within=30, what="it is stopped")
         time.sleep(STOPPED_SECONDS)
         timed.send_signal(signal.SIGCONT)
         timed.stdin.write("go on\n")

@@ -6,36 +6,21 @@ import asyncio
 import contextlib
 import json
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
+
+from tests.support.waiting import TIMEOUT_SECONDS, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator
 
     from easel.core.run.run import Run
     from easel.host.runs.worker import RunWorker
     from easel.ids import RunId
     from tests.host.conftest import Bench
 
-# A machine that is busy with something else may stop for seconds, and that is no finding; what works waits for none of it.
-TIMEOUT_SECONDS = 30
-
-Answer = TypeVar("Answer")
-
 
 def script(*steps: dict[str, Any]) -> str:
     return json.dumps({"script": steps})
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not await holds():  # noqa: ASYNC110 - a poll with a deadline, not a guess
-            await asyncio.sleep(0.005)
-
-
-async def soon(what: Awaitable[Answer]) -> Answer:
-    """What must come now; whoever waits for it in vain says where, and not only after two minutes."""
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        return await what
 
 
 class HandClock:
@@ -53,7 +38,7 @@ async def ended(bench: Bench, run_id: RunId) -> Run:
     async def has_ended() -> bool:
         return (await bench.run(run_id)).is_terminal
 
-    await until(has_ended)
+    await wait_for(has_ended)
     return await bench.run(run_id)
 
 
