@@ -1,0 +1,179 @@
+"""The wording of the project, as a ratchet: prose that hides its nouns, names that are no verbs, long lines of docs.
+
+STYLE, "Plain engineering English". Counts markers such as "whoever" or "What was lost is told" in docstrings, comments,
+messages, SQL, JavaScript and Markdown, per 1,000 words. The limits only go down. A count cannot judge a sentence: the
+reviewer does.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROJECT = Path(__file__).resolve().parent.parent
+
+PRONOUNS = r"whoever|whosever|whomever|whom|somebody|nobody|those who"
+VERBS = r"told|tells?|telling|untold|hears?|heard|unheard|lies|stands|stood|say (?:that|so|what)"
+ADVERBS = r"meanwhile|anew|any more|by (?:itself|themselves)"
+CLAUSES = r"what (?:runs|waits|comes|goes|is left|was left|is lost|was lost)"
+MARKER = re.compile(rf"\b(?:{PRONOUNS}|{VERBS}|{ADVERBS}|{CLAUSES})\b", re.IGNORECASE)
+HEADLESS = re.compile(r"(?:^|[.;:] )(?:What|Who|Whoever|Nobody|Somebody)\b(?! is an?\b)")
+PARTICIPLES = re.compile(
+    r"_*(?:told|said|shown|lost|pressed|agreed|refused|lapsed|held|begun|kept|asked|given|heard|noted|entered|called"
+    r"|fitted|moved|taken|left|gone|spoken|understood|wanted|owned|seen)_*"
+)
+SUPERLATIVE = re.compile(r"_?(?:MOST|LONGEST|DEEPEST|LEAST|FEWEST|SHORTEST|LARGEST|SMALLEST|WIDEST)_")
+MESSAGE_ARGUMENTS = frozenset({"problem", "reason", "help"})
+
+# The first migration is what every database began with, its comments included.
+UNCHANGED = "0001_"
+# This file names the markers.
+EXEMPT = frozenset({Path(__file__).resolve()})
+
+# (folder, suffix): markers per 1,000 words. Lower it when the count falls; never raise it.
+LIMITS = {
+    ("src", ".py"): 1.0,
+    ("src", ".sql"): 1.0,
+    ("src", ".js"): 1.0,
+    ("tests", ".py"): 2.0,
+    ("bench", ".py"): 2.0,
+    ("scripts", ".py"): 2.0,
+    ("docs", ".md"): 2.0,
+}
+MAX_MARKED_TEST_NAMES = 0.02
+
+
+def python_prose(source: str) -> Iterator[str]:
+    """Yield docstrings, comments and the texts of error messages."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, documented) and (text := ast.get_docstring(node)):
+            yield text
+        elif isinstance(node, ast.keyword) and node.arg in MESSAGE_ARGUMENTS:
+            for part in ast.walk(node.value):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield part.value
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and "noqa" not in token.string:
+            yield token.string.lstrip("# ")
+
+
+def sql_prose(source: str) -> Iterator[str]:
+    for line in source.splitlines():
+        if line.lstrip().startswith("--") and "name:" not in line:
+            yield line.strip("- ")
+
+
+def javascript_prose(source: str) -> Iterator[str]:
+    for found in re.finditer(r"/\*.*?\*/|(?<![:\w\"'`])//[^\n]*", source, re.DOTALL):
+        yield found.group().strip("/* \n")
+
+
+def markdown_prose(source: str) -> Iterator[str]:
+    """Yield the lines outside of code."""
+    for line in re.sub(r"```.*?```", "", source, flags=re.DOTALL).splitlines():
+        yield re.sub(r"`[^`]*`", "", line)
+
+
+READERS = {".py": python_prose, ".sql": sql_prose, ".js": javascript_prose, ".md": markdown_prose}
+
+
+def count_markers(text: str) -> int:
+    return len(MARKER.findall(text)) + len(HEADLESS.findall(text))
+
+
+def files(folder: str, suffix: str) -> list[Path]:
+    found = sorted((PROJECT / folder).rglob(f"*{suffix}"))
+    return [path for path in found if path not in EXEMPT and not path.name.startswith(UNCHANGED)]
+
+
+def odd_names(source: str) -> list[str]:
+    """Return functions named by a bare participle and constants named by a superlative."""
+    odd: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if (
+                name.strip("_") in PARTICIPLES
+            ):
+                odd.append(name)
+            case ast.Name(id=name, ctx=ast.Store()) if SUPERLATIVE.match(name):
+                odd.append(name)
+            case _:
+                pass
+    return odd
+
+
+def function_names(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+
+
+@pytest.mark.parametrize("folder, suffix", LIMITS)
+def test_prose_names_its_nouns(folder: str, suffix: str) -> None:
+    words = 0
+    marked: list[tuple[int, str]] = []
+    for path in files(folder, suffix):
+        for text in READERS[suffix](path.read_text(encoding="utf-8")):
+            words += len(text.split())
+            if count := count_markers(text):
+                marked.append((count, f"{path.relative_to(PROJECT)}: {' '.join(text.split())[:120]}"))
+    total = sum(count for count, _ in marked)
+    worst = "\n".join(line for _, line in sorted(marked, reverse=True)[:20])
+    assert 1000 * total / max(words, 1) < LIMITS[folder, suffix], (
+        f"{total} in {words} words, such as\n{worst}"
+    )
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "bench", "scripts"])
+def test_functions_are_verbs_and_limits_are_max_or_min(folder: str) -> None:
+    odd = [
+        f"{path.relative_to(PROJECT)}: {name}"
+        for path in files(folder, ".py")
+        for name in odd_names(path.read_text(encoding="utf-8"))
+    ]
+    assert odd == []
+
+
+def test_test_names_state_the_behaviour() -> None:
+    names = [
+        name.replace("_", " ")
+        for path in files("tests", ".py")
+        if path.name.startswith("test_")
+        for name in function_names(path.read_text(encoding="utf-8"))
+        if name.startswith("test_")
+    ]
+    marked = [
+        name
+        for name in names
+        if MARKER.search(name) or re.match(r"test (?:what|who|whoever|nobody|somebody)\b", name)
+    ]
+    assert len(marked) / len(names) <= MAX_MARKED_TEST_NAMES, "\n".join(marked)
+
+
+@pytest.mark.parametrize(
+    "text, count",
+    [
+        ("Orphaned executions are recovered.", 0),
+        ("Return the claim of the run.", 0),
+        ("What was lost is told.", 3),
+        ("It is stored; whoever waits is told.", 2),
+        ("Renew them. Nobody waits any more.", 3),
+    ],
+)
+def test_markers_are_counted(text: str, count: int) -> None:
+    assert count_markers(text) == count
+
+
+def test_odd_names_are_found() -> None:
+    source = "MOST_ROWS = 1\nMAX_ROWS = 1\ndef told(): ...\ndef _kept(): ...\ndef store(): ...\n"
+    assert sorted(odd_names(source)) == ["MOST_ROWS", "_kept", "told"]
