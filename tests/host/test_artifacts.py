@@ -16,7 +16,7 @@ from easel.core.artifact.artifact import START
 from easel.core.principal import THE_OWNER, Principal
 from easel.core.stream.payload_limit import OffloadedValue
 from easel.errors import BadInput, CorruptData, NotFound, TooLarge, Unavailable
-from easel.host.artifacts import MIN_GRACE_SECONDS, SWEPT_AT_ONCE, Artifacts
+from easel.host.artifacts import MIN_GRACE_SECONDS, SWEEP_BATCH_SIZE, Artifacts
 from easel.ids import OWNER, UserId
 from easel.stores.blobs.bucket import PART
 from easel.stores.blobs.store import CHUNK, Blobs
@@ -115,7 +115,7 @@ async def at(tmp_path: Path, kept: Kept, clock: TurnableClock) -> AsyncIterator[
 
 
 async def test_a_kept_value_is_named_by_its_bytes_and_closer_by_who_moved_it(at: Bench) -> None:
-    await at.story.keep(
+    await at.story.store(
         OWNER,
         [OffloadedValue(id_of(b'{"a":1}'), b'{"a":1}', "application/json"), *offloaded(b"[1]", b"<script>")],
     )
@@ -133,7 +133,7 @@ async def test_a_kept_value_is_named_by_its_bytes_and_closer_by_who_moved_it(at:
 @rule("CC-24")
 async def test_what_is_kept_comes_back_exactly(at: Bench) -> None:
     contents = [b"a", "Grüße".encode(), bytes(range(256)) * 40]
-    await at.story.keep(OWNER, offloaded(*contents))
+    await at.story.store(OWNER, offloaded(*contents))
     for content in contents:
         assert await at.story.read(OWNER, id_of(content)) == content
     with pytest.raises(NotFound):
@@ -141,18 +141,18 @@ async def test_what_is_kept_comes_back_exactly(at: Bench) -> None:
 
 
 async def test_the_same_content_is_kept_once_however_often_it_comes(at: Bench) -> None:
-    await at.story.keep(OWNER, offloaded(b"a", b"b", b"a"))
-    await at.story.keep(OWNER, offloaded(b"b", b"a"))
+    await at.story.store(OWNER, offloaded(b"a", b"b", b"a"))
+    await at.story.store(OWNER, offloaded(b"b", b"a"))
     assert at.blobs.calls.count("put") == 2
     assert len(at.place.everything()) == 2
-    await at.story.keep(OTHER.user_id, offloaded(b"a"))
+    await at.story.store(OTHER.user_id, offloaded(b"a"))
     assert len(at.place.everything()) == 3, "users share nothing, not even blobs"
-    await at.story.keep(OWNER, [])
+    await at.story.store(OWNER, [])
 
 
 async def test_many_that_keep_the_same_at_once_make_one(at: Bench) -> None:
     contents = [b"%d" % n for n in range(5)]
-    await asyncio.gather(*(at.story.keep(OWNER, offloaded(*contents)) for _ in range(8)))
+    await asyncio.gather(*(at.story.store(OWNER, offloaded(*contents)) for _ in range(8)))
     assert len(at.place.everything()) == 5
     assert len(await at.sql("select 1 from artifacts where is_stored")) == 5
 
@@ -160,10 +160,10 @@ async def test_many_that_keep_the_same_at_once_make_one(at: Bench) -> None:
 async def test_a_place_that_is_away_keeps_nothing_and_the_next_attempt_does(at: Bench) -> None:
     at.blobs.fails("put")
     with pytest.raises(Unavailable):
-        await at.story.keep(OWNER, offloaded(b"a", b"b"))
+        await at.story.store(OWNER, offloaded(b"a", b"b"))
     assert await at.row(b"a") is None
     at.blobs.before.clear()
-    await at.story.keep(OWNER, offloaded(b"a", b"b"))
+    await at.story.store(OWNER, offloaded(b"a", b"b"))
     assert await at.story.read(OWNER, id_of(b"a")) == b"a"
 
 
@@ -180,11 +180,11 @@ async def test_who_slept_until_the_row_was_swept_begins_again(at: Bench) -> None
         )  # the sweeper's machine is right and this one's wakes up: only the row is gone
 
     at.blobs.before["put"] = sleep_long
-    await at.story.keep(OWNER, offloaded(b"a"))
+    await at.story.store(OWNER, offloaded(b"a"))
     assert await at.story.read(OWNER, id_of(b"a")) == b"a"
     assert len(at.place.everything()) == 2
     at.clock.ahead += GRACE + 60
-    await at.story.keep(OWNER, offloaded(b"a"))
+    await at.story.store(OWNER, offloaded(b"a"))
     assert await at.story.sweep() == 1
     assert [
         row["blob_key"] for row in await at.sql("select blob_key from artifacts")
@@ -225,7 +225,7 @@ async def test_the_same_bytes_again_are_answered_and_not_kept_twice(at: Bench) -
     assert not again.is_new
     assert again.blob_key == first.blob_key
     assert at.place.everything() == [first.blob_key]
-    await at.story.keep(OWNER, offloaded(PNG))
+    await at.story.store(OWNER, offloaded(PNG))
     assert at.place.everything() == [first.blob_key]
     theirs = await at.upload(PNG, principal=OTHER)
     assert theirs.is_new
@@ -271,13 +271,13 @@ async def test_an_upload_that_breaks_off_leaves_nothing(at: Bench, after: int) -
 @case("D7")
 async def test_an_answer_that_was_lost_costs_no_blob(at: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The row was stored although we never heard so: removing "our" blob would leave the row without one."""
-    ordinary = at.database.artifacts.settle
+    ordinary = at.database.artifacts.complete_upload
 
     async def lose_the_answer(*args: Any, **how: Any) -> Any:
         await ordinary(*args, **how)
         raise Unavailable(what="The database")
 
-    monkeypatch.setattr(at.database.artifacts, "settle", lose_the_answer)
+    monkeypatch.setattr(at.database.artifacts, "complete_upload", lose_the_answer)
     with pytest.raises(Unavailable):
         await at.upload(PNG)
     assert await at.story.read(OWNER, id_of(PNG)) == PNG
@@ -306,7 +306,7 @@ async def test_a_machine_whose_clock_is_wrong_keeps_and_uploads_like_any_other(a
     """Only the database's clock decides, and no two clocks are compared where it matters."""
     at.clock.ahead = hours * 3600
     made = await at.upload(PNG)
-    await at.story.keep(OWNER, offloaded(b"a", PNG))
+    await at.story.store(OWNER, offloaded(b"a", PNG))
     assert await at.story.sweep() == 0
     assert await at.story.read(OWNER, made.artifact_id) == PNG
     assert await at.story.read(OWNER, id_of(b"a")) == b"a"
@@ -481,8 +481,8 @@ async def test_a_sweep_that_ends_between_row_and_blob_leaves_a_stray_for_the_nex
 
 async def test_a_sweep_goes_over_more_than_one_step_holds(at: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("easel.host.artifacts.SWEPT_AT_ONCE", 3)
-    assert SWEPT_AT_ONCE > 3
-    await at.story.keep(OWNER, offloaded(*(b"%d" % n for n in range(7))))
+    assert SWEEP_BATCH_SIZE > 3
+    await at.story.store(OWNER, offloaded(*(b"%d" % n for n in range(7))))
     for _ in range(7):
         await at.place.blobs.put(aged_key(GRACE + 60), b"x")
     at.clock.ahead = GRACE + 60
@@ -500,7 +500,7 @@ async def test_the_grace_is_an_hour_at_least(at: Bench) -> None:
 
 
 async def test_several_sweeps_at_once_take_each_thing_once(at: Bench) -> None:
-    await at.story.keep(OWNER, offloaded(*(b"%d" % n for n in range(20))))
+    await at.story.store(OWNER, offloaded(*(b"%d" % n for n in range(20))))
     at.clock.ahead = GRACE + 60
     swept = await asyncio.gather(*(at.story.sweep() for _ in range(4)))
     assert sum(swept) >= 20

@@ -20,8 +20,8 @@ from easel.host.audit import Audit, agent_of, verify
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import OWNER, CallId
 from tests.host.conftest import TestTool
-from tests.host.runs.workers import TIMEOUT_SECONDS, until
 from tests.requirements import case, rule
+from tests.support.waiting import TIMEOUT_SECONDS, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -54,11 +54,11 @@ class FaultyStore:
             raise RuntimeError("no such table: audit")
         await self.behind.append(entries)
 
-    async def end(self) -> End:
-        return await self.behind.end()
+    async def get_end(self) -> End:
+        return await self.behind.get_end()
 
-    async def after(self, seq: int, last: int, limit: int) -> list[Link]:
-        return await self.behind.after(seq, last, limit)
+    async def list_after(self, seq: int, last: int, limit: int) -> list[Link]:
+        return await self.behind.list_after(seq, last, limit)
 
     async def list_records(self, **filters: Any) -> list[Link]:
         return await self.behind.list_records(**filters)
@@ -96,21 +96,21 @@ def only_logged(logged: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def records(store: FaultyStore) -> list[dict[str, Any]]:
-    return [json.loads(link.record) for link in await store.after(0, 2**62, 100_000)]
+    return [json.loads(link.record) for link in await store.list_after(0, 2**62, 100_000)]
 
 
 async def soon(holds: Callable[[], bool]) -> None:
     async def is_so() -> bool:
         return holds()
 
-    await until(is_so)
+    await wait_for(is_so)
 
 
 async def stored(store: FaultyStore, count: int) -> list[dict[str, Any]]:
     async def are_there() -> bool:
         return len(await records(store)) >= count
 
-    await until(are_there)
+    await wait_for(are_there)
     found = await records(store)
     assert len(found) == count
     return found
@@ -183,7 +183,7 @@ async def test_a_note_never_fails_whatever_it_is_given(
             raise RuntimeError("not even that")
 
     audit.note(None, "worker.error", details={"value": Unspeakable()})
-    audit.broke(None, "worker.error", Unspeakable(), reference="ref_1")
+    audit.record_exception(None, "worker.error", Unspeakable(), reference="ref_1")
     assert [line["event"] for line in logged] == ["audit.not_noted", "audit.not_told"]
     [record] = await stored(store, 1)
     assert record["details"] == {"reference": "ref_1"}
@@ -238,8 +238,8 @@ async def test_what_waits_is_stored_when_the_process_ends(
     audit = Audit(store)
     for nth in range(450):
         audit.note(None, "worker.error", subject=str(nth))
-    audit.tally(NOBODY, "sign_in.failed")
-    audit.tally(NOBODY, "sign_in.failed")
+    audit.record_throttled(NOBODY, "sign_in.failed")
+    audit.record_throttled(NOBODY, "sign_in.failed")
     await audit.close()
     found = await records(store)
     assert [record.get("subject") for record in found] == [*map(str, range(450)), None, None]
@@ -268,21 +268,21 @@ async def test_what_cannot_be_stored_at_the_end_is_logged_and_the_end_comes_soon
 
 async def test_a_flood_is_one_record_in_a_while_with_its_count(audit: Audit, store: FaultyStore) -> None:
     for nth in range(1_000):
-        audit.tally(NOBODY, "sign_in.failed", details={"nth": nth}, every=0.3)
+        audit.record_throttled(NOBODY, "sign_in.failed", details={"nth": nth}, every=0.3)
     [first, rest] = await stored(store, 2)
     assert first["details"] == {"nth": 0, "count": 1}
     assert rest["details"] == {"nth": 999, "count": 999}
     await soon(lambda: not audit._tallies)  # a whole while in which nothing happened
-    audit.tally(NOBODY, "sign_in.failed", details={"nth": 1_000}, every=0.3)
+    audit.record_throttled(NOBODY, "sign_in.failed", details={"nth": 1_000}, every=0.3)
     [*_, again] = await stored(store, 3)
     assert again["details"] == {"nth": 1_000, "count": 1}
 
 
 async def test_one_actors_flood_hides_nothing_of_anothers(audit: Audit, store: FaultyStore) -> None:
     for _ in range(100):
-        audit.tally(NOBODY, "guardrail.refused", details={"path": "/noise"})
-    audit.tally(THE_OWNER, "guardrail.refused", details={"path": "/mine"})
-    audit.tally(NOBODY, "sign_in.failed")
+        audit.record_throttled(NOBODY, "guardrail.refused", details={"path": "/noise"})
+    audit.record_throttled(THE_OWNER, "guardrail.refused", details={"path": "/mine"})
+    audit.record_throttled(NOBODY, "sign_in.failed")
     await audit.close()
     found = {
         (record["actor"]["name"], record["action"], record["details"]["count"])
@@ -323,7 +323,7 @@ async def test_what_broke_is_told_with_its_trace_and_without_secrets(
     try:
         deep_inside(f"no luck with {KEY}, nor with the owner's own words")
     except RuntimeError as problem:
-        audit.broke(agent_of(OWNER), "run.error", problem, reference="ref_1", subject="run_1")
+        audit.record_exception(agent_of(OWNER), "run.error", problem, reference="ref_1", subject="run_1")
     [record] = await stored(store, 1)
     assert record["actor"] == {"user_id": "owner", "name": "agent"}
     details = record["details"]
@@ -338,7 +338,7 @@ async def test_what_broke_is_told_with_its_trace_and_without_secrets(
 async def test_a_failure_of_ours_tells_its_name_and_its_cause(audit: Audit, store: FaultyStore) -> None:
     problem = ModelFailed(reason="it is asleep")
     problem.__cause__ = ConnectionRefusedError(111, "refused")
-    audit.broke(None, "run.failed", problem)
+    audit.record_exception(None, "run.failed", problem)
     [record] = await stored(store, 1)
     assert record["details"]["error"] == "MODEL_FAILED"
     assert record["details"]["cause"] == "ConnectionRefusedError: [Errno 111] refused"
@@ -347,7 +347,7 @@ async def test_a_failure_of_ours_tells_its_name_and_its_cause(audit: Audit, stor
 @case("P6")
 async def test_a_secret_that_becomes_known_later_is_hidden_from_then_on(audit: Audit) -> None:
     assert audit.redacted("rosebud-rosebud") == "rosebud-rosebud"
-    audit.hide("rosebud-rosebud")
+    audit.add_secret("rosebud-rosebud")
     assert audit.redacted("it is rosebud-rosebud") == f"it is {HIDDEN}"
     assert audit.redacted("the owner's own words") == HIDDEN, "what was known is not forgotten"
 

@@ -18,8 +18,8 @@ from easel.core.stream.notifications import RunAppended
 from easel.errors import CursorOutOfRange, NotFound, TooMany, Unavailable
 from easel.host.streams import RUNS, StreamQuota, Subscription, Tails
 from easel.ids import MessageId, RunId, UserId, WorkerId
-from tests.host.runs.workers import TIMEOUT_SECONDS, soon, until
 from tests.requirements import case, rule
+from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -281,7 +281,7 @@ async def test_a_store_that_is_away_for_a_while_ends_no_stream(bench: Bench, wri
     async def was_asked() -> bool:
         return store.asked["events_after"] > 0
 
-    await until(was_asked)
+    await wait_for(was_asked)
     store.is_away = False
     last = await writer.end()
     assert await watching == list(range(1, last + 1))
@@ -291,7 +291,7 @@ async def test_a_store_that_is_away_for_a_while_ends_no_stream(bench: Bench, wri
 async def test_a_quiet_stream_gives_a_sign_of_life(bench: Bench, writer: Writer):
     tails = tails_of(bench, heartbeat_seconds=0.02)
     viewer = await opened(tails, writer.run_id)
-    assert await soon(viewer.next()) == []
+    assert await within_timeout(viewer.next()) == []
     await tails.close()
 
 

@@ -23,7 +23,7 @@ from easel.node.client import NodeClient
 from tests.edges.gateway.node_peer import NodePeer, names_of, using
 from tests.edges.http.live import LiveEasel as Live
 from tests.requirements import case, rule
-from tests.support.gateway import eventually
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -122,7 +122,7 @@ class Running:
         async def enough() -> bool:
             return sum(part in line for line in self.said) >= times
 
-        await eventually(enough)
+        await wait_for(enough)
 
     async def entered(self) -> None:
         """One of its tools has begun."""
@@ -164,7 +164,7 @@ async def connected(easel: LiveEasel, token: str = "") -> AsyncIterator[Running]
         async def knows() -> bool:
             return "laptop__Echo" in await names_of(easel)
 
-        await eventually(knows)
+        await wait_for(knows)
         yield node
 
 
@@ -172,7 +172,7 @@ async def gone(easel: LiveEasel) -> None:
     async def knows_not() -> bool:
         return await names_of(easel) == set()
 
-    await eventually(knows_not)
+    await wait_for(knows_not)
 
 
 async def why(call: asyncio.Future[Any]) -> str:
@@ -235,7 +235,7 @@ async def test_what_a_tool_prints_is_seen_while_it_runs(easel: LiveEasel) -> Non
         async def is_seen() -> bool:
             return "line 999\n" in "".join(seen)
 
-        await eventually(is_seen)
+        await wait_for(is_seen)
         assert not call.done()
         node.shop.may_end.set()
         assert await call == "printed"
@@ -418,7 +418,7 @@ async def test_the_same_call_twice_is_done_once() -> None:
         async def is_answered() -> bool:
             return bool(said)
 
-        await eventually(is_answered)
+        await wait_for(is_answered)
         assert node.shop.entered.qsize() == 1
 
 

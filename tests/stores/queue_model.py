@@ -129,7 +129,7 @@ class ModelQueue:
     def holds(self, claim: ModelClaim) -> bool:
         return self.is_newest(claim) and claim.run_id in self.held()
 
-    def hand_back(self, claim: ModelClaim) -> bool:
+    def release_claim(self, claim: ModelClaim) -> bool:
         run = self.runs[claim.run_id]
         if not self.is_newest(claim) or run.status is not Status.RUNNING:
             return False

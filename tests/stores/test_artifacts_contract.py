@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.artifact.artifact import START, NewArtifact, made_at
+from easel.core.artifact.artifact import START, NewArtifact, blob_created_at
 from easel.ids import OWNER, ArtifactId, CanvasId, RunId
 from tests.requirements import case, rule
 from tests.stores.harness import REFUSED, TIMEOUT_SECONDS, Store, a_run
@@ -157,7 +157,7 @@ async def test_what_was_begun_is_seen_by_nobody_and_becomes_the_content_that_it_
 ) -> None:
     begun = await begin(artifacts)
     assert await artifacts.get(OWNER, begun.artifact_id) is None
-    settled = await artifacts.settle(OWNER, begun.artifact_id, as_content(begun, b"a"), None)
+    settled = await artifacts.complete_upload(OWNER, begun.artifact_id, as_content(begun, b"a"), None)
     assert settled is not None
     assert (settled.artifact_id, settled.size, settled.blob_key, settled.is_stored) == (
         id_of(b"a"),
@@ -173,7 +173,7 @@ async def test_a_blob_goes_to_a_row_that_waits_for_one(store: Store, artifacts: 
     """Someone claimed the row and died; whoever comes with the blob in hand gives it his."""
     [dead] = await artifacts.claim(OWNER, [new(b"a")])
     begun = await begin(artifacts)
-    alive = await artifacts.settle(OWNER, begun.artifact_id, as_content(begun, b"a"), None)
+    alive = await artifacts.complete_upload(OWNER, begun.artifact_id, as_content(begun, b"a"), None)
     assert alive is not None
     assert alive.is_stored
     assert alive.blob_key == begun.blob_key
@@ -188,9 +188,9 @@ async def test_a_row_that_has_its_blob_keeps_it_unless_that_is_the_lost_one(
     first = await stored(artifacts, b"a")
     for lost in (None, aged_key()):
         begun = await begin(artifacts)
-        assert await artifacts.settle(OWNER, begun.artifact_id, as_content(begun, b"a"), lost) == first
+        assert await artifacts.complete_upload(OWNER, begun.artifact_id, as_content(begun, b"a"), lost) == first
     begun = await begin(artifacts)
-    mended = await artifacts.settle(OWNER, begun.artifact_id, as_content(begun, b"a"), first.blob_key)
+    mended = await artifacts.complete_upload(OWNER, begun.artifact_id, as_content(begun, b"a"), first.blob_key)
     assert mended is not None
     assert mended.blob_key == begun.blob_key
     assert await count(store, "artifacts") == 1
@@ -202,7 +202,7 @@ async def test_what_was_begun_and_swept_cannot_be_settled(store: Store, artifact
     begun = await begin(artifacts)
     await make_old(store)
     assert await sweep(artifacts) == [begun.blob_key]
-    assert await artifacts.settle(OWNER, begun.artifact_id, as_content(begun, b"a"), None) is None
+    assert await artifacts.complete_upload(OWNER, begun.artifact_id, as_content(begun, b"a"), None) is None
     assert await artifacts.get(OWNER, id_of(b"a")) is None
     assert await count(store, "artifacts") == 0
 
@@ -219,7 +219,7 @@ async def test_what_was_begun_can_be_withdrawn_and_what_is_stored_cannot(
 async def test_of_many_uploads_of_the_same_one_blob_stays(artifacts: ArtifactStore) -> None:
     begun = [await begin(artifacts, f"new_{n}") for n in range(10)]
     settled = await asyncio.gather(
-        *(artifacts.settle(OWNER, one.artifact_id, as_content(one, b"a"), None) for one in begun)
+        *(artifacts.complete_upload(OWNER, one.artifact_id, as_content(one, b"a"), None) for one in begun)
     )
     assert len({one.blob_key for one in settled if one is not None}) == 1
 
@@ -241,9 +241,9 @@ async def test_a_reference_is_made_once_and_only_to_what_is_stored_and_ones_own(
     await artifacts.claim(OWNER, [new(b"unstored")])
     ids = [id_of(content) for content in (b"mine", b"theirs", b"unstored", b"unknown")]
     for _ in range(2):
-        await artifacts.refer(OWNER, ids, run_id=run_id)
-    await artifacts.refer(OWNER, ids, canvas_id=await a_canvas(store))
-    await artifacts.refer(OWNER, [], run_id=run_id)
+        await artifacts.add_references(OWNER, ids, run_id=run_id)
+    await artifacts.add_references(OWNER, ids, canvas_id=await a_canvas(store))
+    await artifacts.add_references(OWNER, [], run_id=run_id)
     made = await store.sql(
         "select user_id, artifact_id, run_id, canvas_id from artifact_refs order by run_id is null"
     )
@@ -261,8 +261,8 @@ async def test_a_sweep_takes_what_is_old_and_unreferred_and_nothing_else(
         await stored(artifacts, content) for content in (b"of a run", b"of a canvas", b"loose")
     ]
     [unstored] = await artifacts.claim(OWNER, [new(b"unstored")])
-    await artifacts.refer(OWNER, [of_run.artifact_id], run_id=run_id)
-    await artifacts.refer(OWNER, [of_canvas.artifact_id], canvas_id=await a_canvas(store))
+    await artifacts.add_references(OWNER, [of_run.artifact_id], run_id=run_id)
+    await artifacts.add_references(OWNER, [of_canvas.artifact_id], canvas_id=await a_canvas(store))
     assert await sweep(artifacts) == []
     await make_old(store)
     touched = await stored(artifacts, b"touched")
@@ -291,9 +291,9 @@ async def test_what_was_kept_for_a_run_or_a_canvas_goes_after_it(
     kept = await stored(artifacts, b"a")
     canvas_id = await a_canvas(store)
     if "sessions" in gone:
-        await artifacts.refer(OWNER, [kept.artifact_id], run_id=run_id)
+        await artifacts.add_references(OWNER, [kept.artifact_id], run_id=run_id)
     else:
-        await artifacts.refer(OWNER, [kept.artifact_id], canvas_id=canvas_id)
+        await artifacts.add_references(OWNER, [kept.artifact_id], canvas_id=canvas_id)
     await make_old(store)
     assert await sweep(artifacts) == []
     await store.sql(gone)
@@ -336,7 +336,7 @@ async def test_references_and_sweeps_at_the_same_moment_never_leave_one_without_
             await sweep(artifacts, 10)
 
     await asyncio.gather(
-        sweep_often(), *(artifacts.refer(OWNER, [one], run_id=run_id) for one in reversed(ids)), sweep_often()
+        sweep_often(), *(artifacts.add_references(OWNER, [one], run_id=run_id) for one in reversed(ids)), sweep_often()
     )
     rows = {row["artifact_id"] for row in await store.sql("select artifact_id from artifacts")}
     references = {row["artifact_id"] for row in await store.sql("select artifact_id from artifact_refs")}
@@ -384,7 +384,7 @@ async def test_a_reference_to_what_is_being_swept_waits_and_finds_it_gone(
     gone, hand = await stored(artifacts, b"a"), hand_of(store)
     async with hand.transaction():
         await hand.execute(f"delete from artifacts where artifact_id = '{gone.artifact_id}'")
-        referring = asyncio.create_task(artifacts.refer(OWNER, [gone.artifact_id], run_id=run_id))
+        referring = asyncio.create_task(artifacts.add_references(OWNER, [gone.artifact_id], run_id=run_id))
         await wait_until_someone_waits(hand)
     await referring
     assert await count(store, "artifact_refs") == 0
@@ -432,6 +432,6 @@ async def test_a_blob_is_unknown_when_it_is_old_and_no_row_has_it(
     await store.sql(f"update artifacts set blob_key = '{aged}'")
     old, young, other_users = aged_key(GRACE + 60), aged_key(GRACE - 60), aged_key(GRACE + 60, "gone")  # type: ignore[arg-type]
     asked = {
-        key: made_at(key) or datetime.now(UTC) for key in (known.blob_key, aged, old, young, other_users)
+        key: blob_created_at(key) or datetime.now(UTC) for key in (known.blob_key, aged, old, young, other_users)
     }
-    assert sorted(await artifacts.unknown_blobs(asked, GRACE)) == sorted([old, other_users])
+    assert sorted(await artifacts.find_unknown_blobs(asked, GRACE)) == sorted([old, other_users])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.audit.chain import ChainPosition, known_place
+from easel.core.audit.chain import ChainPosition, parse_position
 from easel.core.audit.record import ACTIONS, Entry, StorageClass, entry
 from easel.core.audit.redaction import Redaction
 from easel.core.principal import THE_OWNER, Principal
@@ -66,7 +66,7 @@ async def snapshot(store: AuditStore) -> int:
 
 
 async def subjects(store: AuditStore) -> list[str]:
-    links = await store.after(0, 2**63 - 1, 1_000_000)
+    links = await store.list_after(0, 2**63 - 1, 1_000_000)
     return [json.loads(link.record).get("subject") for link in links]
 
 
@@ -84,7 +84,7 @@ async def test_an_empty_chain_is_whole(chain: AuditStore) -> None:
 async def test_records_are_stored_as_they_were_made_in_one_order(chain: AuditStore) -> None:
     await chain.append([an_entry(subject="1"), an_entry("run.error", "2", at=AT + timedelta(microseconds=1))])
     await chain.append([an_entry(subject="3", principal=Principal(UserId("ann"), "Änne «x» 🙂"))])
-    links = await chain.after(0, 3, 10)
+    links = await chain.list_after(0, 3, 10)
     assert [link.seq for link in links] == [1, 2, 3]
     assert [link.record for link in links] == [
         an_entry(subject="1").at_place(1),
@@ -181,7 +181,7 @@ async def test_a_batch_that_is_refused_leaves_nothing_behind(own_store: Store) -
     with pytest.raises(Exception, match=r"(?i)unique|constraint"):
         await chain.append([an_entry(subject="second"), an_entry(subject="third")])
     assert await subjects(chain) == ["first"]
-    assert (await chain.end()).head == ChainPosition(0, "")
+    assert (await chain.get_end()).head == ChainPosition(0, "")
 
 
 async def test_without_a_head_nothing_is_appended_and_it_is_said(own_store: Store) -> None:
@@ -256,7 +256,7 @@ async def test_whatever_is_done_by_hand_is_found_with_its_place(
 async def test_a_chain_that_was_written_anew_is_found_by_a_place_that_was_noted(own_store: Store) -> None:
     chain = own_store.database.audit
     await chain.append([an_entry(subject="what was done"), an_entry()])
-    noted = known_place(str((await outcome(chain)).place))
+    noted = parse_position(str((await outcome(chain)).place))
     await own_store.sql("delete from audit")
     await own_store.sql("update audit_head set last_seq = 0, last_hash = ''")
     assert (await outcome(chain, noted)).problem, "cut off"
@@ -264,7 +264,7 @@ async def test_a_chain_that_was_written_anew_is_found_by_a_place_that_was_noted(
     assert await snapshot(chain) == 3, "by itself it is sound"
     end = await outcome(chain, noted)
     assert (end.seq, bool(end.problem)) == (2, True), end
-    assert (await outcome(chain, known_place(str((await outcome(chain)).place)))).is_end
+    assert (await outcome(chain, parse_position(str((await outcome(chain)).place)))).is_end
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

@@ -388,7 +388,7 @@ async def test_a_worker_that_lost_its_claim_writes_nothing(
         case "another worker":
             claim = replace(claim, worker_id=B)
         case _:
-            await runs.hand_back(claim)
+            await runs.release_claim(claim)
     before = (await reload(runs, claim.run_id)).last_seq
     assert await boards.write(on_whiteboard(claim.run_id), claim) is None
     assert await snapshot(boards, claim.run_id, Board.WHITEBOARD) == []

@@ -222,7 +222,7 @@ async def test_a_request_has_one_execution_and_its_second_stores_nothing(
         await take(canvases, Transition(again), lost="update")
     assert await snapshot(canvases) == before, "neither its event nor its change"
     assert await actions.get(OWNER, again.event_id) is None
-    stored = await actions.of_request(OWNER, NAME, "r1")
+    stored = await actions.find_by_request_id(OWNER, NAME, "r1")
     assert stored is not None
     assert stored.event_id == first.event_id
     # A request's name is its caller's own, on its own canvas; what has none never meets another.
@@ -331,12 +331,12 @@ async def test_what_is_not_renewed_is_lost_when_its_time_is_over(
         )
     ]
     await take(canvases, ending(ended))
-    assert await actions.lost([], LEASE, 10) == [], "their time has not come"
+    assert await actions.find_orphaned([], LEASE, 10) == [], "their time has not come"
     await store.sql(f"update canvas_actions set lease_until = {store.ago(1)} where status = 'running'")
     held = await actions.renew(HERE, [kept.event_id, ended.event_id, asked.event_id], LEASE)
     assert held == {kept.event_id}, "who is told what is still theirs stops the rest"
     assert await actions.renew(THERE, [dropped.event_id], LEASE) == set()
-    [lost] = await actions.lost([], LEASE, 10)
+    [lost] = await actions.find_orphaned([], LEASE, 10)
     assert (lost.event_id, lost.owner_id, lost.actor) == (dropped.event_id, HERE, dropped.actor), (
         "named, so it can be told in its name"
     )
@@ -347,7 +347,7 @@ async def test_what_is_not_renewed_is_lost_when_its_time_is_over(
             from_status=ExecutionStatus.RUNNING,
         ),
     )
-    assert await actions.lost([], LEASE, 10) == []
+    assert await actions.find_orphaned([], LEASE, 10) == []
     assert (await found(actions, kept)).status is ExecutionStatus.RUNNING
 
 
@@ -361,13 +361,13 @@ async def test_a_question_that_nobody_answered_is_found_when_its_time_is_over(
     await store.sql(
         f"update canvas_actions set created_at = {store.ago(300)} where event_id <> '{early.event_id}'"
     )
-    assert await actions.lost([], 400, 10) == []
-    [lost] = await actions.lost([], 200, 10)
+    assert await actions.find_orphaned([], 400, 10) == []
+    [lost] = await actions.find_orphaned([], 200, 10)
     assert (lost.event_id, lost.status, lost.actor) == (late.event_id, ExecutionStatus.ASKED, late.actor)
     await take(
         canvases, Transition(replace(lost, status=ExecutionStatus.REFUSED), from_status=ExecutionStatus.ASKED)
     )
-    assert await actions.lost([], 200, 10) == []
+    assert await actions.find_orphaned([], 200, 10) == []
     over = await found(actions, late)
     assert (over.status, over.confirmed_by, over.started_at, over.ended_at is not None) == (
         ExecutionStatus.REFUSED,
@@ -397,7 +397,7 @@ async def test_what_is_said_is_told_only_while_it_runs(
         await say(replace(execution, owner_id=THERE), "not mine")
     running = await found(actions, execution)
     assert (running.status, running.ended_at, running.answer) == (ExecutionStatus.RUNNING, None, None)
-    assert await actions.lost([], LEASE, 10) == [], "and its hold is as it was, or longer"
+    assert await actions.find_orphaned([], LEASE, 10) == [], "and its hold is as it was, or longer"
     await take(canvases, ending(execution))
     with pytest.raises(StaleTransition):
         await say(execution, "late")
@@ -425,14 +425,14 @@ async def test_what_another_instance_left_can_be_told_at_once(
     await made(canvases)
     mine, theirs = await begin(canvases), await begin(canvases, an_execution(owner_id=THERE))
     await begin(canvases, an_execution(ExecutionStatus.ASKED))
-    assert await actions.others_at_work(HERE) == [THERE]
-    assert [one.event_id for one in await actions.lost([THERE], LEASE, 10)] == [theirs.event_id]
-    assert {one.event_id for one in await actions.lost([HERE, THERE], LEASE, 10)} == {
+    assert await actions.other_active_owners(HERE) == [THERE]
+    assert [one.event_id for one in await actions.find_orphaned([THERE], LEASE, 10)] == [theirs.event_id]
+    assert {one.event_id for one in await actions.find_orphaned([HERE, THERE], LEASE, 10)} == {
         mine.event_id,
         theirs.event_id,
     }
-    assert len(await actions.lost([HERE, THERE], LEASE, 1)) == 1
-    assert await actions.others_at_work(THERE) == [HERE]
+    assert len(await actions.find_orphaned([HERE, THERE], LEASE, 1)) == 1
+    assert await actions.other_active_owners(THERE) == [HERE]
 
 
 @rule("CV-43", "CV-42")
@@ -446,26 +446,26 @@ async def test_what_waits_for_a_run_is_taken_up_by_one_when_its_instance_is_gone
     ]
     run = (await store.database.runs.enqueue(a_run(key=sent.event_id, digest="d"))).run
     await store.database.runs.enqueue(a_run(user=await store.add_user(ANN), key=unsent.event_id, digest="d"))
-    assert await actions.take_up(sent, [], THERE, LEASE) is None, "it is not lost"
-    assert await actions.take_up(sent, [THERE], THERE, LEASE) is None, "it is not theirs"
+    assert await actions.adopt(sent, [], THERE, LEASE) is None, "it is not lost"
+    assert await actions.adopt(sent, [THERE], THERE, LEASE) is None, "it is not theirs"
     await store.sql(f"update canvas_actions set lease_until = {store.ago(1)}, started_at = {store.ago(60)}")
     for other in (unsent, called):
-        assert await actions.take_up(other, [], THERE, LEASE) is None, (
+        assert await actions.adopt(other, [], THERE, LEASE) is None, (
             "no run of this user was started for it"
         )
-    taken = await asyncio.gather(*(actions.take_up(sent, [], f"ins_{n}", LEASE) for n in range(8)))
+    taken = await asyncio.gather(*(actions.adopt(sent, [], f"ins_{n}", LEASE) for n in range(8)))
     [(owner, awaited)] = [(f"ins_{n}", one) for n, one in enumerate(taken) if one is not None]
     assert (awaited.run_id, 60 <= awaited.seconds < 120) == (run.run_id, True), (
         "the time counts from where it began"
     )
     assert (await found(actions, sent)).owner_id == owner
-    assert sent.event_id not in [one.event_id for one in await actions.lost([], LEASE, 10)]
+    assert sent.event_id not in [one.event_id for one in await actions.find_orphaned([], LEASE, 10)]
     with pytest.raises(StaleTransition):
         await take(canvases, ending(sent))
-    again = await actions.take_up(sent, [owner], THERE, LEASE)
+    again = await actions.adopt(sent, [owner], THERE, LEASE)
     assert again is not None, "who has taken it up may die, too, and be known to"
     await take(canvases, ending(replace(sent, owner_id=THERE)))
-    assert await actions.take_up(sent, [THERE], HERE, LEASE) is None, "it is over"
+    assert await actions.adopt(sent, [THERE], HERE, LEASE) is None, "it is over"
 
 
 @rule("CV-34", "CV-23")
@@ -481,7 +481,7 @@ async def test_with_its_canvas_an_execution_is_gone_and_a_new_canvas_of_that_nam
     with pytest.raises(StaleTransition):
         await take(canvases, ending(execution), late=True)
     assert await snapshot(canvases) == before
-    assert await actions.of_request(OWNER, NAME, "r1") is None
+    assert await actions.find_by_request_id(OWNER, NAME, "r1") is None
 
 
 # --- finding ------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from easel.core.canvas.canvas import Change, NewCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.retention import START
 from easel.host.canvases import log_retention as canvas_logs
-from easel.host.canvases.log_retention import CanvasLogs
+from easel.host.canvases.log_retention import CanvasLogRetention
 from easel.ids import OWNER, CanvasId, UserId, owned
 from tests.requirements import rule
 
@@ -72,10 +72,10 @@ async def test_what_is_old_goes_from_the_beginning_and_the_canvas_stays_as_it_is
     await grown(canvases, "c", 10)
     await aged(store, "c", 6)
     before = await canvases.get(OWNER, CanvasId("c"))
-    assert await CanvasLogs(canvases, DAY).once() == 6
+    assert await CanvasLogRetention(canvases, DAY).once() == 6
     assert await held(canvases, "c") == (7, 10)
     assert await canvases.get(OWNER, CanvasId("c")) == before
-    assert await CanvasLogs(canvases, DAY).once() == 0
+    assert await CanvasLogRetention(canvases, DAY).once() == 0
 
 
 async def test_the_last_event_stays_however_old_it_is_and_the_log_grows_on_behind_it(
@@ -83,7 +83,7 @@ async def test_the_last_event_stays_however_old_it_is_and_the_log_grows_on_behin
 ) -> None:
     await grown(canvases, "c", 5)
     await aged(store, "c", 5)
-    assert await CanvasLogs(canvases, DAY).once() == 4
+    assert await CanvasLogRetention(canvases, DAY).once() == 4
     assert await held(canvases, "c") == (5, 5)
     told = CanvasEvents(CanvasId("c"), agent_id="main", event_id="evt_1")
     await canvases.change(
@@ -91,7 +91,7 @@ async def test_the_last_event_stays_however_old_it_is_and_the_log_grows_on_behin
         CanvasId("c"),
         lambda snapshot: Change(events=[told.updated(snapshot.canvas.revision + 1, ["/n"])]),
     )
-    assert await CanvasLogs(canvases, DAY).once() == 1
+    assert await CanvasLogRetention(canvases, DAY).once() == 1
     assert await held(canvases, "c") == (6, 6)
 
 
@@ -100,7 +100,7 @@ async def test_an_old_event_behind_a_young_one_stays_with_it(store: Store, canva
     await grown(canvases, "c", 6)
     await aged(store, "c", 5)
     await store.sql(f"update canvas_events set created_at = {store.ago(0)} where canvas_id = 'c' and seq = 3")
-    assert await CanvasLogs(canvases, DAY).once() == 2
+    assert await CanvasLogRetention(canvases, DAY).once() == 2
     assert await held(canvases, "c") == (3, 6)
 
 
@@ -115,9 +115,9 @@ async def test_a_long_log_goes_in_pieces_and_every_canvas_of_every_user_is_looke
     await grown(canvases, "b", 30, ann)
     for name in ("a", "b", "z"):
         await aged(store, name, 29)
-    assert await canvases.shorten(OWNER, CanvasId("a"), DAY, 7) == 7
+    assert await canvases.trim_log(OWNER, CanvasId("a"), DAY, 7) == 7
     assert await held(canvases, "a") == (8, 30)
-    assert await CanvasLogs(canvases, DAY).once() == 22 + 29 + 29 + 29
+    assert await CanvasLogRetention(canvases, DAY).once() == 22 + 29 + 29 + 29
     assert [await held(canvases, name) for name in ("a", "b", "z", "young")] == [
         (30, 30),
         (30, 30),
@@ -131,10 +131,10 @@ async def test_a_look_names_what_begins_old_and_where_to_go_on(store: Store, can
     for name in ("a", "b", "c"):
         await grown(canvases, name, 2)
     await aged(store, "b", 1)
-    first = await canvases.old_logs(DAY, START, 2)
+    first = await canvases.find_old_logs(DAY, START, 2)
     assert (list(first.found), first.next) == ([(OWNER, "b")], (OWNER, "b"))
     assert first.next is not None
-    rest = await canvases.old_logs(DAY, first.next, 2)
+    rest = await canvases.find_old_logs(DAY, first.next, 2)
     assert (list(rest.found), rest.next) == ([], None)
 
 
@@ -153,7 +153,7 @@ async def test_it_may_be_shortened_by_two_at_once_while_it_grows(store: Store, c
 
     async def shorten() -> int:
         dropped = 0
-        while step := await canvases.shorten(OWNER, CanvasId("c"), DAY, 10):
+        while step := await canvases.trim_log(OWNER, CanvasId("c"), DAY, 10):
             dropped += step
         return dropped
 
@@ -163,4 +163,4 @@ async def test_it_may_be_shortened_by_two_at_once_while_it_grows(store: Store, c
 
 
 async def test_a_canvas_that_is_gone_is_no_problem(canvases: CanvasStore) -> None:
-    assert await canvases.shorten(OWNER, CanvasId("none"), DAY, 10) == 0
+    assert await canvases.trim_log(OWNER, CanvasId("none"), DAY, 10) == 0

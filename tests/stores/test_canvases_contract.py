@@ -211,7 +211,7 @@ async def test_blobs_of_no_asset_are_found_once_they_are_old(canvases: CanvasSto
     await made(canvases, assets=[Asset("assets/a", "key/a", 1)])
     now = datetime.now(UTC)
     keys = {"key/a": now - timedelta(days=1), "key/old": now - timedelta(days=1), "key/new": now}
-    assert await canvases.unknown_assets(keys, 3_600) == ["key/old"]
+    assert await canvases.find_unknown_assets(keys, 3_600) == ["key/old"]
 
 
 @rule("CV-35")
@@ -231,13 +231,13 @@ async def test_a_view_lives_while_it_is_renewed_and_runs_out_by_the_database_s_c
     snapshot = await found(canvases)
     assert [view.view_id for view in snapshot.live_views] == ["view_1", "view_2"]
     assert (snapshot.canvas.revision, snapshot.canvas.last_seq) == (1, 3)
-    assert [view.view_id for _, _, view in await canvases.views_of("con_b")] == ["view_2"]
-    assert await canvases.expired_views(10) == []
+    assert [view.view_id for _, _, view in await canvases.list_views("con_b")] == ["view_2"]
+    assert await canvases.list_expired_views(10) == []
     await store.sql(f"update canvas_views set expires_at = {store.ago(1)}")
     assert (await found(canvases)).live_views == []
     await canvases.renew_views(["con_a"], 60)
     assert [view.view_id for view in (await found(canvases)).live_views] == ["view_1"]
-    assert await canvases.expired_views(10) == [(OWNER, NAME, View("view_2", "c", "con_b"))]
+    assert await canvases.list_expired_views(10) == [(OWNER, NAME, View("view_2", "c", "con_b"))]
     outcome = await change(
         canvases,
         lambda _: Change(
@@ -245,4 +245,4 @@ async def test_a_view_lives_while_it_is_renewed_and_runs_out_by_the_database_s_c
         ),
     )
     assert [view.view_id for view in outcome.snapshot.views] == ["view_1"]
-    assert await canvases.expired_views(10) == []
+    assert await canvases.list_expired_views(10) == []

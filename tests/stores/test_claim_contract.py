@@ -79,7 +79,7 @@ async def test_a_worker_that_looks_after_a_turn_misses_only_what_came_before_it(
     [first, _] = await started(runs, a_run("a"), a_run("b"))
     later = (await runs.enqueue(a_run("c"))).run
     assert [claim.run_id for claim in await runs.claim_queued(A, 5, LONG, first.turn_no)] == [later.run_id]
-    assert await runs.hand_back(first)
+    assert await runs.release_claim(first)
     assert await runs.claim_queued(A, 5, LONG, first.turn_no) == []
     assert [claim.run_id for claim in await runs.claim_queued(A, 5, LONG, 0)] == [first.run_id]
 
@@ -106,7 +106,7 @@ async def test_a_stranger_who_guesses_the_attempt_changes_nothing(runs: RunStore
     assert await runs.append(says(stranger, 2, "yours")) is None
     assert await runs.append(ends(stranger, 2)) is None
     assert await runs.append(says(stranger, 1, "mine")) is None
-    assert not await runs.hand_back(stranger)
+    assert not await runs.release_claim(stranger)
     assert await reload(runs, claim.run_id) == before
     assert await log_types(runs, claim.run_id) == ["message.delta"]
 
@@ -196,7 +196,7 @@ async def test_a_worker_that_lost_its_claim_changes_nothing(runs: RunStore, stor
     assert await runs.append(ends(stale, 2)) is None
     assert await runs.append(says(stale, 1, "one")) is None
     assert await runs.renew([stale], LONG) == {}
-    assert not await runs.hand_back(stale)
+    assert not await runs.release_claim(stale)
     assert await reload(runs, stale.run_id) == before
     assert await log_types(runs, stale.run_id) == ["message.delta"]
     stored(await runs.append(ends(taken, 1)))
@@ -225,7 +225,7 @@ async def test_the_same_worker_is_fenced_off_from_its_own_earlier_attempt(
     assert await runs.append(says(earlier, 1, "late")) is None
     assert await runs.append(ends(earlier, 1)) is None
     assert await runs.renew([earlier], LONG) == {}
-    assert not await runs.hand_back(earlier)
+    assert not await runs.release_claim(earlier)
     assert await runs.append(says(later, 1, "now")) is not None
     assert await runs.append(says(earlier, 1, "late")) is None, (
         "the same number of another attempt is another batch"
@@ -238,11 +238,11 @@ async def test_a_run_that_is_handed_back_keeps_its_place_and_its_attempts(runs: 
     behind = (await runs.enqueue(a_run("c"))).run
     waiting = (await runs.enqueue(a_run("a"))).run
     stored(await runs.append(says(first, 1, "one")))
-    assert await runs.hand_back(first)
+    assert await runs.release_claim(first)
     run = await reload(runs, first.run_id)
     assert (run.status, run.attempt, run.max_attempts, run.last_seq) == (Status.QUEUED, 1, 4, 1)
     assert run.started_at is not None
-    assert not await runs.hand_back(first)
+    assert not await runs.release_claim(first)
 
     again, other = await runs.claim_queued(B, 5, LONG, 0)
     assert (await reload(runs, first.run_id)).started_at == run.started_at
@@ -257,7 +257,7 @@ async def test_a_cancel_that_was_asked_for_outlives_its_worker(runs: RunStore, s
     lost, returned = await started(runs, a_run("a"), a_run("b"))
     for claim in (lost, returned):
         await runs.request_cancel(claim.user_id, claim.run_id, [])
-    assert await runs.hand_back(returned)
+    assert await runs.release_claim(returned)
     await store.run_out(lost.run_id)
     assert [claim.cancel_requested for claim in await runs.claim_expired(B, 1, LONG)] == [True]
     assert [claim.cancel_requested for claim in await runs.claim_queued(B, 1, LONG, 0)] == [True]
@@ -372,7 +372,7 @@ async def test_a_worker_is_given_the_claims_again_whose_answer_it_never_got(
     stored(await runs.append(says(spoken, 1, "a word")))
     stored(await runs.append(ends(ended, 1)))
     await store.run_out(over.run_id)
-    [again] = await runs.claim_unheard(A, [heard.run_id], LONG, opened=True)
+    [again] = await runs.claim_unacknowledged(A, [heard.run_id], LONG, opened=True)
     assert replace(again, queued_seconds=0, running_seconds=0) == replace(
         unheard, queued_seconds=0, running_seconds=0
     )
@@ -381,7 +381,7 @@ async def test_a_worker_is_given_the_claims_again_whose_answer_it_never_got(
     )
     assert row["pushed_out"]
     assert stored(await runs.append(ends(again, 1))).last_seq == 4, "it goes on as if nothing had been"
-    assert await runs.claim_unheard(A, [heard.run_id], LONG, opened=True) == []
+    assert await runs.claim_unacknowledged(A, [heard.run_id], LONG, opened=True) == []
 
 
 @case("D4")
@@ -392,5 +392,5 @@ async def test_a_claim_that_only_closes_has_opened_nothing_when_it_is_given_agai
     [first] = await runs.claim_queued(A, 1, LONG, 0, OPENING)
     await store.run_out(first.run_id)
     [closing] = await runs.claim_expired(B, 1, LONG, opening=OPENING)
-    [again] = await runs.claim_unheard(B, [], LONG, opened=True)
+    [again] = await runs.claim_unacknowledged(B, [], LONG, opened=True)
     assert (again.last_seq, again.attempt, again.is_exhausted) == (closing.last_seq, 2, True)

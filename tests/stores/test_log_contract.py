@@ -167,7 +167,7 @@ async def test_nothing_follows_the_end(runs: RunStore, store: Store) -> None:
     before = await reload(runs, claim.run_id)
     assert await runs.append(says(claim, 2, "late")) is None
     assert await runs.append(ends(claim, 2, Status.FAILED, "late")) is None
-    assert not await runs.hand_back(claim)
+    assert not await runs.release_claim(claim)
     assert await runs.renew([claim], LONG) == {}
     assert await runs.claim_queued(A, 5, LONG, 0) == []
     assert await runs.claim_expired(A, 5, LONG) == []

@@ -53,8 +53,8 @@ def a_node(node_id: str = "laptop", *, user: UserId = OWNER, instance: str = "in
     )
 
 
-async def entered(nodes: NodeStore, node: Node, seconds: float = LONG, most: int = 100) -> list[CallId]:
-    answer = await nodes.enter(node, seconds=seconds, most=most)
+async def entered(nodes: NodeStore, node: Node, seconds: float = LONG, max_nodes: int = 100) -> list[CallId]:
+    answer = await nodes.register(node, seconds=seconds, max_nodes=max_nodes)
     assert answer is not None
     return list(answer.lost)
 
@@ -67,7 +67,7 @@ def a_call(node: Node, *, seconds: float = LONG, user: UserId = OWNER) -> NewCal
         "tool.invoke",
         '{"tool":"Bash","args":{"command":"ls"}}',
         seconds,
-        heard_seconds=LONG,
+        caller_ttl_seconds=LONG,
     )
 
 
@@ -83,7 +83,7 @@ async def run_out(store: Store, node: Node) -> None:
 
 async def test_a_node_is_read_back_as_it_entered(nodes: NodeStore) -> None:
     node = a_node()
-    entered = await nodes.enter(node, seconds=LONG, most=1)
+    entered = await nodes.register(node, seconds=LONG, max_nodes=1)
     assert entered is not None
     [found] = await nodes.list_nodes(OWNER)
     assert found == Node(
@@ -122,9 +122,9 @@ async def test_a_node_that_connects_again_replaces_its_older_connection(nodes: N
     [found] = await nodes.list_nodes(OWNER)
     assert (found.connection_id, found.instance_id) == (newer.connection_id, "ins_b")
     assert await nodes.renew([older.connection_id, newer.connection_id], LONG) == {newer.connection_id}
-    await nodes.leave(older.connection_id)
+    await nodes.unregister(older.connection_id)
     assert len(await nodes.list_nodes(OWNER)) == 1, "the late end of the older one takes nothing away"
-    await nodes.leave(newer.connection_id)
+    await nodes.unregister(newer.connection_id)
     assert await nodes.list_nodes(OWNER) == []
 
 
@@ -132,25 +132,25 @@ async def test_a_row_that_was_swept_comes_back_unless_another_connection_has_its
     nodes: NodeStore,
 ) -> None:
     node = a_node()
-    first = await nodes.enter(node, seconds=LONG, most=1)
+    first = await nodes.register(node, seconds=LONG, max_nodes=1)
     assert first is not None
     await nodes.sweep(-2 * LONG)
     assert await nodes.renew([node.connection_id], LONG) == set()
-    assert await nodes.enter_again(node, first.connected_at, seconds=LONG)
+    assert await nodes.register_again(node, first.connected_at, seconds=LONG)
     assert [found.connected_at for found in await nodes.list_nodes(OWNER)] == [first.connected_at]
-    await nodes.leave(node.connection_id)
+    await nodes.unregister(node.connection_id)
     await entered(nodes, a_node())
-    assert not await nodes.enter_again(node, first.connected_at, seconds=LONG)
+    assert not await nodes.register_again(node, first.connected_at, seconds=LONG)
 
 
 async def test_a_user_has_so_many_nodes_and_no_more(nodes: NodeStore, store: Store) -> None:
     first, second = a_node("first"), a_node("second")
-    await entered(nodes, first, most=2)
-    await entered(nodes, second, most=2)
-    assert await nodes.enter(a_node("third"), seconds=LONG, most=2) is None
-    await entered(nodes, a_node("second"), most=2)  # coming back is not coming
+    await entered(nodes, first, max_nodes=2)
+    await entered(nodes, second, max_nodes=2)
+    assert await nodes.register(a_node("third"), seconds=LONG, max_nodes=2) is None
+    await entered(nodes, a_node("second"), max_nodes=2)  # coming back is not coming
     await run_out(store, first)
-    await entered(nodes, a_node("third"), most=2)
+    await entered(nodes, a_node("third"), max_nodes=2)
 
 
 async def test_of_many_connections_of_one_node_the_last_has_the_row(nodes: NodeStore) -> None:
@@ -168,10 +168,10 @@ async def test_a_call_is_placed_taken_answered_and_fetched_once_each(nodes: Node
     node = a_node()
     await entered(nodes, node)
     call = a_call(node)
-    assert await nodes.place(call)
-    assert await nodes.collect([call.call_id]) == {}
-    assert await nodes.take(["con_other"]) == []
-    [taken] = await nodes.take([node.connection_id])
+    assert await nodes.place_call(call)
+    assert await nodes.collect_answers([call.call_id]) == {}
+    assert await nodes.take_calls(["con_other"]) == []
+    [taken] = await nodes.take_calls([node.connection_id])
     assert (taken.call_id, taken.user_id, taken.target, taken.method) == (
         call.call_id,
         OWNER,
@@ -180,16 +180,16 @@ async def test_a_call_is_placed_taken_answered_and_fetched_once_each(nodes: Node
     )
     assert msgspec.json.decode(taken.params) == {"tool": "Bash", "args": {"command": "ls"}}
     assert LONG - 60 < taken.seconds_left <= LONG
-    assert await nodes.take([node.connection_id]) == []
-    assert not await nodes.answer(call.call_id, "con_other", '{"result":0}'), (
+    assert await nodes.take_calls([node.connection_id]) == []
+    assert not await nodes.save_answer(call.call_id, "con_other", '{"result":0}'), (
         "only whoever has taken it answers"
     )
-    assert await nodes.answer(call.call_id, node.connection_id, '{"result":1}')
-    assert not await nodes.answer(call.call_id, node.connection_id, '{"result":2}')
-    [stored] = (await nodes.collect([call.call_id])).values()
+    assert await nodes.save_answer(call.call_id, node.connection_id, '{"result":1}')
+    assert not await nodes.save_answer(call.call_id, node.connection_id, '{"result":2}')
+    [stored] = (await nodes.collect_answers([call.call_id])).values()
     assert stored is not None
     assert Answer.of_stored(msgspec.json.decode(stored)) == Answer(1)
-    assert await nodes.collect([call.call_id]) == {}
+    assert await nodes.collect_answers([call.call_id]) == {}
     assert await store.sql("select * from calls") == []
 
 
@@ -197,20 +197,20 @@ async def test_many_that_take_at_once_share_the_calls_out(nodes: NodeStore) -> N
     node = a_node()
     await entered(nodes, node)
     calls = [a_call(node) for _ in range(20)]
-    await asyncio.gather(*(nodes.place(call) for call in calls))
-    taken = await asyncio.gather(*(nodes.take([node.connection_id]) for _ in range(8)))
+    await asyncio.gather(*(nodes.place_call(call) for call in calls))
+    taken = await asyncio.gather(*(nodes.take_calls([node.connection_id]) for _ in range(8)))
     assert sorted(one.call_id for some in taken for one in some) == sorted(call.call_id for call in calls)
 
 
 async def test_nothing_is_asked_of_a_node_that_is_not_there(nodes: NodeStore, store: Store) -> None:
     node, stranger = a_node(), await store.add_user("mallory")
-    assert not await nodes.place(a_call(node))
+    assert not await nodes.place_call(a_call(node))
     await entered(nodes, node)
-    assert not await nodes.place(a_call(node, user=stranger))
+    assert not await nodes.place_call(a_call(node, user=stranger))
     await run_out(store, node)
-    assert not await nodes.place(a_call(node))
-    await nodes.leave(node.connection_id)
-    assert not await nodes.place(a_call(node))
+    assert not await nodes.place_call(a_call(node))
+    await nodes.unregister(node.connection_id)
+    assert not await nodes.place_call(a_call(node))
     assert await store.sql("select * from calls") == []
 
 
@@ -223,12 +223,12 @@ async def test_calls_fail_at_once_when_their_connection_ends(
     for one in (node, other):
         await entered(nodes, one)
     call, of_other = a_call(node), a_call(other)
-    assert all([await nodes.place(call), await nodes.place(of_other)])
+    assert all([await nodes.place_call(call), await nodes.place_call(of_other)])
     if is_taken:
-        assert len(await nodes.take([node.connection_id])) == 1
-    lost = await (nodes.leave(node.connection_id) if way == "it leaves" else entered(nodes, a_node()))
+        assert len(await nodes.take_calls([node.connection_id])) == 1
+    lost = await (nodes.unregister(node.connection_id) if way == "it leaves" else entered(nodes, a_node()))
     assert lost == [call.call_id]
-    [(found, stored)] = (await nodes.collect([call.call_id, of_other.call_id])).items()
+    [(found, stored)] = (await nodes.collect_answers([call.call_id, of_other.call_id])).items()
     assert found == call.call_id
     assert Answer.of_stored(msgspec.json.decode(stored or "")) == LOST
 
@@ -237,11 +237,11 @@ async def test_an_answer_that_is_there_is_given_though_its_node_has_gone_since(n
     node = a_node()
     await entered(nodes, node)
     call = a_call(node)
-    await nodes.place(call)
-    await nodes.take([node.connection_id])
-    await nodes.answer(call.call_id, node.connection_id, '{"result":"in time"}')
-    assert await nodes.leave(node.connection_id) == []
-    [stored] = (await nodes.collect([call.call_id])).values()
+    await nodes.place_call(call)
+    await nodes.take_calls([node.connection_id])
+    await nodes.save_answer(call.call_id, node.connection_id, '{"result":"in time"}')
+    assert await nodes.unregister(node.connection_id) == []
+    [stored] = (await nodes.collect_answers([call.call_id])).values()
     assert msgspec.json.decode(stored or "") == {"result": "in time"}
 
 
@@ -251,12 +251,12 @@ async def test_calls_of_an_instance_that_died_are_given_up_when_its_nodes_run_ou
     node = a_node()
     await entered(nodes, node)
     call = a_call(node)
-    await nodes.place(call)
-    await nodes.take([node.connection_id])
-    assert await nodes.collect([call.call_id]) == {}
+    await nodes.place_call(call)
+    await nodes.take_calls([node.connection_id])
+    assert await nodes.collect_answers([call.call_id]) == {}
     await run_out(store, node)
-    assert await nodes.collect([call.call_id]) == {call.call_id: None}
-    assert not await nodes.answer(call.call_id, node.connection_id, '{"result":1}'), (
+    assert await nodes.collect_answers([call.call_id]) == {call.call_id: None}
+    assert not await nodes.save_answer(call.call_id, node.connection_id, '{"result":1}'), (
         "it was not dead after all, and is too late"
     )
 
@@ -267,13 +267,13 @@ async def test_a_call_that_nobody_waits_for_is_not_begun_and_not_answered(
     node = a_node()
     await entered(nodes, node)
     late = a_call(node, seconds=-1)
-    await nodes.place(late)
-    assert await nodes.take([node.connection_id]) == []
+    await nodes.place_call(late)
+    assert await nodes.take_calls([node.connection_id]) == []
     slow = a_call(node)
-    await nodes.place(slow)
-    await nodes.take([node.connection_id])
+    await nodes.place_call(slow)
+    await nodes.take_calls([node.connection_id])
     await store.sql(f"update calls set deadline = {store.ago(1)} where call_id = '{slow.call_id}'")
-    assert not await nodes.answer(slow.call_id, node.connection_id, '{"result":1}')
+    assert not await nodes.save_answer(slow.call_id, node.connection_id, '{"result":1}')
 
 
 async def test_a_cancelled_call_is_dropped_before_it_began_and_stopped_after(
@@ -282,20 +282,20 @@ async def test_a_cancelled_call_is_dropped_before_it_began_and_stopped_after(
     node, mallory = a_node(), await store.add_user("mallory")
     await entered(nodes, node)
     waiting, under_way = a_call(node), a_call(node)
-    await nodes.place(under_way)
-    await nodes.take([node.connection_id])
-    await nodes.place(waiting)
-    assert await nodes.cancel(mallory, under_way.call_id) is None
-    assert await nodes.withdrawn([node.connection_id], unheard=True) == [], (
+    await nodes.place_call(under_way)
+    await nodes.take_calls([node.connection_id])
+    await nodes.place_call(waiting)
+    assert await nodes.cancel_call(mallory, under_way.call_id) is None
+    assert await nodes.take_cancelled([node.connection_id], include_expired=True) == [], (
         "and nobody cancels what is another's"
     )
-    assert await nodes.cancel(OWNER, waiting.call_id) is None
-    assert await nodes.take([node.connection_id]) == []
-    assert await nodes.cancel(OWNER, under_way.call_id) == node.connection_id
-    assert not await nodes.answer(under_way.call_id, node.connection_id, '{"result":1}')
-    assert await nodes.withdrawn(["con_other"], unheard=True) == []
-    assert await nodes.withdrawn([node.connection_id], unheard=True) == [under_way.call_id]
-    assert await nodes.withdrawn([node.connection_id], unheard=True) == []
+    assert await nodes.cancel_call(OWNER, waiting.call_id) is None
+    assert await nodes.take_calls([node.connection_id]) == []
+    assert await nodes.cancel_call(OWNER, under_way.call_id) == node.connection_id
+    assert not await nodes.save_answer(under_way.call_id, node.connection_id, '{"result":1}')
+    assert await nodes.take_cancelled(["con_other"], include_expired=True) == []
+    assert await nodes.take_cancelled([node.connection_id], include_expired=True) == [under_way.call_id]
+    assert await nodes.take_cancelled([node.connection_id], include_expired=True) == []
     assert await store.sql("select * from calls") == []
 
 
@@ -309,18 +309,18 @@ async def test_a_call_whose_caller_is_not_heard_of_is_not_begun_and_is_stopped(
     here = [node.connection_id]
     heard, unheard, waiting = a_call(node), a_call(node), a_call(node)
     for call in (heard, unheard):
-        await nodes.place(call)
-    assert len(await nodes.take(here)) == 2
-    await nodes.place(waiting)
+        await nodes.place_call(call)
+    assert len(await nodes.take_calls(here)) == 2
+    await nodes.place_call(waiting)
     await store.sql(f"update calls set heard_until = {store.ago(1)}")
-    assert await nodes.take(here) == []
+    assert await nodes.take_calls(here) == []
     assert await nodes.renew_calls([heard.call_id, new_call_id()], LONG) == {heard.call_id}
-    assert await nodes.withdrawn(here, unheard=False) == [], "nobody could be heard of"
-    assert await nodes.withdrawn(["con_other"], unheard=True) == []
-    assert await nodes.withdrawn(here, unheard=True) == [unheard.call_id]
-    assert await nodes.withdrawn(here, unheard=True) == []
-    assert not await nodes.answer(unheard.call_id, node.connection_id, '{"result":1}')
-    assert await nodes.answer(heard.call_id, node.connection_id, '{"result":1}')
+    assert await nodes.take_cancelled(here, include_expired=False) == [], "nobody could be heard of"
+    assert await nodes.take_cancelled(["con_other"], include_expired=True) == []
+    assert await nodes.take_cancelled(here, include_expired=True) == [unheard.call_id]
+    assert await nodes.take_cancelled(here, include_expired=True) == []
+    assert not await nodes.save_answer(unheard.call_id, node.connection_id, '{"result":1}')
+    assert await nodes.save_answer(heard.call_id, node.connection_id, '{"result":1}')
 
 
 async def test_what_nobody_fetched_is_swept(nodes: NodeStore, store: Store) -> None:
@@ -328,7 +328,7 @@ async def test_what_nobody_fetched_is_swept(nodes: NodeStore, store: Store) -> N
     await entered(nodes, node)
     old, fresh = a_call(node), a_call(node)
     for call in (old, fresh):
-        await nodes.place(call)
+        await nodes.place_call(call)
     await store.sql(f"update calls set deadline = {store.ago(100)} where call_id = '{old.call_id}'")
     await nodes.sweep(60)
     assert [row["call_id"] for row in await store.sql("select call_id from calls")] == [fresh.call_id]
@@ -342,7 +342,7 @@ async def test_leaving_and_placing_at_once_leaves_no_call_behind(nodes: NodeStor
         await entered(nodes, node)
         calls = [a_call(node) for _ in range(4)]
         placed, lost = await asyncio.gather(
-            asyncio.gather(*(nodes.place(call) for call in calls)), nodes.leave(node.connection_id)
+            asyncio.gather(*(nodes.place_call(call) for call in calls)), nodes.unregister(node.connection_id)
         )
         assert sorted(lost) == sorted(
             call.call_id for call, there in zip(calls, placed, strict=True) if there
@@ -367,7 +367,7 @@ async def test_a_connection_that_ends_waits_for_the_call_that_is_being_placed_an
     async with hand.transaction():
         assert await by_hand(hand, "place_call", **{name: getattr(call, name) for name in NewCall.__slots__})
         ending = asyncio.create_task(
-            nodes.leave(node.connection_id) if way == "it leaves" else entered(nodes, a_node())
+            nodes.unregister(node.connection_id) if way == "it leaves" else entered(nodes, a_node())
         )
         await wait_until_someone_waits(hand)
     assert await ending == [call.call_id]
@@ -383,7 +383,7 @@ async def test_a_call_waits_for_the_connection_that_is_ending_and_is_not_placed(
     async with hand.transaction():
         await by_hand(hand, "leave_node", connection_id=node.connection_id)
         assert await by_hand(hand, "lose_calls", target=node.connection_id) == []
-        placing = asyncio.create_task(nodes.place(a_call(node)))
+        placing = asyncio.create_task(nodes.place_call(a_call(node)))
         await wait_until_someone_waits(hand)
     assert not await placing
     assert await store.sql("select * from calls") == []
@@ -395,7 +395,7 @@ async def test_the_database_knows_the_states_of_a_call(nodes: NodeStore, store: 
     node = a_node()
     await entered(nodes, node)
     call = a_call(node)
-    await nodes.place(call)
+    await nodes.place_call(call)
     change = f"update calls set status = '{status}', answer = {{}} where call_id = '{call.call_id}'"
     is_known, is_over = status in CALL_MOVES, status in CALL_MOVES and not CALL_MOVES[CallStatus(status)]
     for answer, fits in (("null", is_known and not is_over), ("'{}'", is_known and is_over)):
@@ -433,16 +433,16 @@ async def test_a_token_is_found_by_its_digest_until_it_is_revoked(tokens: TokenS
         "a name",
         "laptop",
     )
-    assert await tokens.of_digest(digest_of("s")) == await tokens.of_id(made.token_id) == made
-    assert await tokens.of_digest(digest_of("t")) is None
+    assert await tokens.find_by_digest(digest_of("s")) == await tokens.find_by_id(made.token_id) == made
+    assert await tokens.find_by_digest(digest_of("t")) is None
     other = await tokens.create(a_token(shown="other"))
     assert other is not None
     revoked = await tokens.revoke(made.token_id)
     assert revoked is not None
     assert revoked.revoked_at is not None
-    assert await tokens.of_digest(digest_of("s")) is None
-    assert await tokens.of_id(made.token_id) is None
-    assert await tokens.valid([made.token_id, other.token_id, "tok_x"]) == {other.token_id}
+    assert await tokens.find_by_digest(digest_of("s")) is None
+    assert await tokens.find_by_id(made.token_id) is None
+    assert await tokens.filter_valid([made.token_id, other.token_id, "tok_x"]) == {other.token_id}
     assert await tokens.revoke(made.token_id) is None
     assert await tokens.list_tokens(OWNER) == await tokens.list_tokens(None) == [revoked, other]
     assert "'s'" not in str(await store.sql("select * from tokens"))

@@ -108,7 +108,7 @@ async def test_what_a_worker_hands_back_is_anybodys(runs: RunStore):
     await had(runs, A)
     await runs.enqueue(new := a_run())
     [claim] = await runs.claim_queued(A, 1, LONG, 0, prefer_seconds=A_WHILE)
-    assert await runs.hand_back(claim)
+    assert await runs.release_claim(claim)
     assert await claimed(runs, B) == [new.run_id]
 
 

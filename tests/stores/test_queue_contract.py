@@ -249,12 +249,12 @@ async def test_a_running_run_is_flagged_and_goes_on_until_its_worker_stops_it(ru
     assert answer is not None
     assert (answer.changed, answer.run.status) == (True, Status.RUNNING)
     assert answer.run.cancel_requested_at is not None
-    assert await runs.cancels_asked(A) == {claim.run_id}
-    assert await runs.cancels_asked(B) == set()
+    assert await runs.requested_cancels(A) == {claim.run_id}
+    assert await runs.requested_cancels(B) == set()
     assert stored(await runs.append(says(claim, 1, "still here"))).cancel_requested
     assert await runs.renew([claim], LONG) == {claim.run_id: True}
     stored(await runs.append(ends(claim, 2, Status.CANCELLED)))
-    assert await runs.cancels_asked(A) == set()
+    assert await runs.requested_cancels(A) == set()
     assert await log_types(runs, claim.run_id) == ["message.delta", "message.completed", "run.status", "done"]
 
 

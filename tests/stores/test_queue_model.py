@@ -168,9 +168,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data())
-    def hand_back(self, data: st.DataObject) -> None:
+    def release_claim(self, data: st.DataObject) -> None:
         claim = self.pick_claim(data)
-        assert self.wait(self.store.runs.hand_back(claim)) == self.model.hand_back(_bare(claim))
+        assert self.wait(self.store.runs.release_claim(claim)) == self.model.release_claim(_bare(claim))
 
     @precondition(lambda self: len(self.model.runs) > 2)
     @rule(data=st.data())
@@ -229,7 +229,7 @@ class QueueMachine(RuleBasedStateMachine):
                 for run in runs
                 if run.owner == worker and run.status is Status.RUNNING and run.cancel_asked
             }
-            assert self.wait(self.store.runs.cancels_asked(worker)) == asked
+            assert self.wait(self.store.runs.requested_cancels(worker)) == asked
 
     def teardown(self) -> None:
         """The logs are compared at the end: they only grow and are only cut."""

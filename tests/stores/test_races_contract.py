@@ -272,7 +272,7 @@ async def test_a_cancel_that_races_with_the_claim_either_ends_the_run_or_is_told
                 lambda: runs.claim_queued(A, 1, LONG, 0),
             )
             claimed.update({claim.run_id: claim for claim in claims})
-    asked = await runs.cancels_asked(A)
+    asked = await runs.requested_cancels(A)
     for run in await runs.list_runs(OWNER, session_id=None, statuses=[], before=None, limit=RACES):
         outcomes[run.status] += 1
         assert (run.run_id in claimed) == (run.status is Status.RUNNING), (
@@ -295,7 +295,7 @@ async def test_a_cancel_that_races_with_a_hand_back_is_not_lost(runs: RunStore) 
         await either_order(
             nth,
             lambda: runs.request_cancel(OWNER, claim.run_id, closing(claim.run_id)),
-            lambda: runs.hand_back(claim),
+            lambda: runs.release_claim(claim),
         )
 
     await many(drill)

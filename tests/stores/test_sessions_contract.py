@@ -73,7 +73,7 @@ async def test_a_thread_has_what_was_asked_and_what_was_said_in_one_order(
         (4, "message.completed", "hi there"),
     ]
     assert spoken(await thread(sessions, after=3)) == [(4, "message.completed", "hi there")]
-    kept = await sessions.messages(OWNER, TALK, before=None, limit=10)
+    kept = await sessions.list_messages(OWNER, TALK, before=None, limit=10)
     assert [(one.role, one.content, one.status, one.thread_seq) for one in kept] == [
         ("user", "hello", None, 1),
         ("user", "and then?", None, 3),
@@ -163,14 +163,14 @@ async def test_cancelling_a_queued_run_that_has_said_something_leaves_its_messag
     await runs.enqueue(asks("hello"))
     [claim] = await runs.claim_queued(A, 1, LONG, 0)
     await runs.append(Batch(claim, 1, [events_of(claim.run_id).delta(answer_id(claim.run_id), "so f")]))
-    assert await runs.hand_back(claim)
+    assert await runs.release_claim(claim)
     closing = events_of(claim.run_id).ending(answer_id(claim.run_id), "so far", Status.CANCELLED, None)
     answer = await runs.request_cancel(
         OWNER, claim.run_id, closing, message(answer_id(claim.run_id), "so far")
     )
     assert answer is not None
     assert answer.thread_seq == 3
-    kept = await sessions.messages(OWNER, TALK, before=None, limit=10)
+    kept = await sessions.list_messages(OWNER, TALK, before=None, limit=10)
     assert [(one.role, one.content, one.status) for one in kept] == [
         ("user", "hello", None),
         ("assistant", "so far", "cancelled"),
@@ -297,7 +297,7 @@ async def test_a_deleted_session_takes_everything_with_it_and_its_worker_writes_
     assert (await runs.enqueue(asks("anew"))).thread_seq == 3, (
         "the same name is a new session, whose numbers go on: no old cursor fits it"
     )
-    assert [one.content for one in await sessions.messages(OWNER, TALK, before=None, limit=9)] == ["anew"]
+    assert [one.content for one in await sessions.list_messages(OWNER, TALK, before=None, limit=9)] == ["anew"]
 
 
 @rule("RX-54")
@@ -309,7 +309,7 @@ async def test_another_users_session_is_not_there(
     assert await sessions.get(OWNER, TALK) is None
     assert await sessions.bounds(OWNER, TALK) is None
     assert await sessions.list_sessions(OWNER, search="", before=None, limit=9) == []
-    assert await sessions.messages(OWNER, TALK, before=None, limit=9) == []
+    assert await sessions.list_messages(OWNER, TALK, before=None, limit=9) == []
     assert await thread(sessions) == []
     assert await sessions.rename(OWNER, TALK, "mine") is None
     assert await sessions.delete(OWNER, TALK) is None
@@ -320,9 +320,9 @@ async def test_messages_come_in_pages_of_the_newest_each_in_order(
 ) -> None:
     for n in range(5):
         await runs.enqueue(asks(f"{n}"))
-    newest = await sessions.messages(OWNER, TALK, before=None, limit=2)
+    newest = await sessions.list_messages(OWNER, TALK, before=None, limit=2)
     assert [one.content for one in newest] == ["3", "4"]
-    older = await sessions.messages(OWNER, TALK, before=newest[0].thread_seq, limit=2)
+    older = await sessions.list_messages(OWNER, TALK, before=newest[0].thread_seq, limit=2)
     assert [one.content for one in older] == ["1", "2"]
 
 
@@ -340,7 +340,7 @@ async def test_a_pruned_run_moves_the_start_of_its_thread_and_never_makes_a_hole
     assert bounds is not None
     assert (bounds.oldest, bounds.newest) == (3, 3)
     assert spoken(await thread(sessions, after=bounds.oldest - 1)) == [(3, "message.completed", "new")]
-    assert len(await sessions.messages(OWNER, TALK, before=None, limit=9)) == 3, (
+    assert len(await sessions.list_messages(OWNER, TALK, before=None, limit=9)) == 3, (
         "what was said is kept; only its stream is shortened"
     )
 

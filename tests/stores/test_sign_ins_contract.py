@@ -24,37 +24,37 @@ def sign_ins(store: Store) -> SignInStore:
 @case("O9")
 async def test_what_was_ended_is_told_of_those_that_are_asked_about(sign_ins: SignInStore) -> None:
     one, two, other = (new_sign_in_id() for _ in range(3))
-    assert await sign_ins.ended([one, two]) == set()
-    await sign_ins.end(OWNER, one, MONTH)
-    await sign_ins.end(OWNER, other, MONTH)
-    assert await sign_ins.ended([one, two]) == {one}
-    assert await sign_ins.ended([]) == set()
+    assert await sign_ins.filter_revoked([one, two]) == set()
+    await sign_ins.revoke(OWNER, one, MONTH)
+    await sign_ins.revoke(OWNER, other, MONTH)
+    assert await sign_ins.filter_revoked([one, two]) == {one}
+    assert await sign_ins.filter_revoked([]) == set()
 
 
 async def test_ending_twice_is_ending_once(sign_ins: SignInStore, store: Store) -> None:
     one = new_sign_in_id()
     for seconds in (MONTH, 0.0):
-        await sign_ins.end(OWNER, one, seconds)
-    await sign_ins.end(OWNER, new_sign_in_id(), MONTH)
-    assert await sign_ins.ended([one]) == {one}, "the first time counts"
+        await sign_ins.revoke(OWNER, one, seconds)
+    await sign_ins.revoke(OWNER, new_sign_in_id(), MONTH)
+    assert await sign_ins.filter_revoked([one]) == {one}, "the first time counts"
 
 
 async def test_what_nobody_could_come_with_any_more_is_forgotten_by_the_next_one(
     sign_ins: SignInStore, store: Store
 ) -> None:
     old, new = new_sign_in_id(), new_sign_in_id()
-    await sign_ins.end(OWNER, old, MONTH)
+    await sign_ins.revoke(OWNER, old, MONTH)
     await store.sql(f"update ended_sign_ins set forget_at = {store.ago(1)} where sign_in_id = '{old}'")
-    assert await sign_ins.ended([old]) == {old}
-    await sign_ins.end(OWNER, new, MONTH)
-    assert await sign_ins.ended([old, new]) == {new}
+    assert await sign_ins.filter_revoked([old]) == {old}
+    await sign_ins.revoke(OWNER, new, MONTH)
+    assert await sign_ins.filter_revoked([old, new]) == {new}
 
 
 async def test_they_go_with_their_user(sign_ins: SignInStore, store: Store) -> None:
     await store.add_user("mallory")
     theirs, nobodys = new_sign_in_id(), new_sign_in_id()
-    await sign_ins.end(UserId("mallory"), theirs, MONTH)
-    await sign_ins.end(UserId("nobody"), nobodys, MONTH)
-    assert await sign_ins.ended([theirs, nobodys]) == {theirs}
+    await sign_ins.revoke(UserId("mallory"), theirs, MONTH)
+    await sign_ins.revoke(UserId("nobody"), nobodys, MONTH)
+    assert await sign_ins.filter_revoked([theirs, nobodys]) == {theirs}
     await store.sql("delete from users where user_id = 'mallory'")
-    assert await sign_ins.ended([theirs]) == set()
+    assert await sign_ins.filter_revoked([theirs]) == set()

@@ -11,7 +11,7 @@ from easel.ids import OWNER
 from easel.stores import migrations
 from easel.stores.migrations import Migration
 from easel.stores.sqlite import SqliteDatabase, open_sqlite
-from easel.stores.sqlite.runs import SQL
+from easel.stores.sqlite.run_log import SQL
 from tests.requirements import case, rule
 from tests.stores.harness import (
     A,
@@ -107,14 +107,14 @@ PLANS = [
     # statement, what its plan uses, whether it may sort
     ("claim_queued", "runs_claimable_idx", False),
     ("claim_expired", "SCAN runs USING INDEX runs_held_idx", True),
-    ("claim_unheard", "runs_held_idx", True),
+    ("claim_unacknowledged", "runs_held_idx", True),
     ("pass_turn", "runs_waiting_idx", False),
     ("list_runs", "runs_listing_idx", False),
     ("list_session_runs", "runs_session_idx", False),
     ("events_after", "PRIMARY KEY (run_id=? AND seq>?)", False),
     ("prunable_runs", "runs_prunable_idx", False),
     ("run_by_key", "runs_idempotency_idx", False),
-    ("cancels_asked", "runs_owner_idx", False),
+    ("requested_cancels", "runs_owner_idx", False),
     ("append_batch", "sqlite_autoindex_runs_1 (run_id=?)", False),
     ("append_last_batch", "sqlite_autoindex_runs_1 (run_id=?)", False),
     ("log_heads", "sqlite_autoindex_runs_1 (run_id=?)", False),
@@ -147,7 +147,7 @@ def test_no_statement_asks_for_null_in_its_returning_clause() -> None:
 async def test_a_handed_back_run_that_is_cancelled_keeps_its_log(database: SqliteDatabase) -> None:
     claim = await start(database.runs)
     stored(await database.runs.append(says(claim, 1, "a", "b")))
-    assert await database.runs.hand_back(claim)
+    assert await database.runs.release_claim(claim)
     answer = await database.runs.request_cancel(OWNER, claim.run_id, closing(claim.run_id))
     assert answer is not None
     assert answer.run.last_seq == 4

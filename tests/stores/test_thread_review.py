@@ -178,7 +178,7 @@ async def test_what_a_cancelled_run_left_behind_keeps_its_artifacts(store: Store
     await store.runs.enqueue(new)
     [claim] = await store.runs.claim_queued(A, 1, LONG, 0)
     await store.runs.append(says(claim, 1, "x"))
-    assert await store.runs.hand_back(claim)
+    assert await store.runs.release_claim(claim)
     text = "many words " * 1_000
     left = message(answer_id(new.run_id), text)
     ending = events_of(new.run_id).ending(answer_id(new.run_id), text, Status.CANCELLED, None)
@@ -214,7 +214,7 @@ async def test_the_chat_hears_of_a_run_that_was_cancelled_before_it_began(store:
     assert [
         row["event_type"] for row in await store.sql("select event_type from run_events order by seq")
     ] == ["run.status", "done"]
-    [_, kept] = await store.database.sessions.messages(OWNER, TALK, before=None, limit=9)
+    [_, kept] = await store.database.sessions.list_messages(OWNER, TALK, before=None, limit=9)
     assert (kept.role, kept.status) == ("assistant", "cancelled")
 
 
@@ -228,7 +228,7 @@ class HandsBackMeanwhile:
         return getattr(self._runs, name)
 
     async def request_cancel(self, *given: Any) -> Any:
-        await self._runs.hand_back(self._claim)
+        await self._runs.release_claim(self._claim)
         return await self._runs.request_cancel(*given)
 
 
@@ -246,12 +246,12 @@ async def test_a_cancel_that_meets_a_run_on_its_way_back_looks_again_and_keeps_w
     queue = RunQueue(runs, _NothingHeavy(), store.notifier, audit, max_attempts=3, max_message_bytes=1_000)
     assert (await queue.cancel(THE_OWNER, claim.run_id)).status is Status.CANCELLED
     await audit.close()
-    [_, kept] = await store.database.sessions.messages(OWNER, SessionId("talk"), before=None, limit=9)
+    [_, kept] = await store.database.sessions.list_messages(OWNER, SessionId("talk"), before=None, limit=9)
     assert (kept.role, kept.content, kept.status) == ("assistant", said, "cancelled")
 
 
 class _NothingHeavy:
-    async def keep(self, user_id: Any, offloaded: Any) -> None:
+    async def store(self, user_id: Any, offloaded: Any) -> None:
         assert not offloaded
 
     async def read(self, user_id: Any, artifact_id: Any) -> bytes:

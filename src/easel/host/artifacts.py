@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from easel.core.artifact.artifact import FOLDER, START, Artifact, NewArtifact, blob_key, made_at
+from easel.core.artifact.artifact import FOLDER, START, Artifact, NewArtifact, blob_key, blob_created_at
 from easel.core.artifact.media_type import BINARY, HEAD, media_type
 from easel.core.principal import Principal
 from easel.core.stream.payload_limit import OffloadedValue, markers_in, restored
@@ -28,9 +28,9 @@ MIN_GRACE_SECONDS = 3600.0
 # What was touched since is never swept, however short the setting: somebody may be about to refer to it.
 UPLOAD_SECONDS = MIN_GRACE_SECONDS / 2
 # The longest that an upload may take: its row, touched when it began, must outlast it.
-PUTS_AT_ONCE = 8
+MAX_CONCURRENT_PUTS = 8
 MAX_ATTEMPTS = 5
-SWEPT_AT_ONCE = 500
+SWEEP_BATCH_SIZE = 500
 SWEEP_SECONDS = 3600.0
 
 log = structlog.get_logger("artifacts")
@@ -42,11 +42,11 @@ class Artifacts:
         self._blobs = blobs
         self.max_bytes = max_bytes
         self._grace = max(grace_seconds, MIN_GRACE_SECONDS)
-        self._puts = asyncio.Semaphore(PUTS_AT_ONCE)
+        self._puts = asyncio.Semaphore(MAX_CONCURRENT_PUTS)
 
     # -- keeping ---------------------------------------------------------------------------------------------------
 
-    async def keep(self, user_id: UserId, offloaded: Sequence[OffloadedValue]) -> None:
+    async def store(self, user_id: UserId, offloaded: Sequence[OffloadedValue]) -> None:
         """Durable when it returns: what refers to these may now be stored. The same content twice is one artifact."""
         waiting = {one.artifact_id: one for one in offloaded}
         for _ in range(MAX_ATTEMPTS):
@@ -81,7 +81,7 @@ class Artifacts:
         name = new_blob_name()
         # Its digest is not known before its last byte; until then the row has a name of its own, which no reader can ask for.
         begun, key = ArtifactId(f"new_{name}"), blob_key(principal.user_id, name)
-        incoming = _Incoming(self.max_bytes)
+        incoming = _UploadReader(self.max_bytes)
         await self._store.claim(principal.user_id, [NewArtifact(begun, 0, BINARY, key)])
         kept = None
         try:
@@ -90,7 +90,7 @@ class Artifacts:
             new = NewArtifact(
                 incoming.artifact_id, incoming.size, media_type(incoming.head, declared_type), key
             )
-            kept = await self._store.settle(
+            kept = await self._store.complete_upload(
                 principal.user_id, begun, new, await self._lost_key(principal.user_id, new.artifact_id)
             )
         except TimeoutError:
@@ -144,7 +144,7 @@ class Artifacts:
         try:
             chunks = await self._blobs.read(artifact.blob_key, start, None if is_whole else end)
         except NotFound:
-            raise _damaged(artifact, "the blob is gone") from None
+            raise _corrupt(artifact, "the blob is gone") from None
         return _verified(artifact, chunks) if is_whole else chunks
 
     # -- sweeping --------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class Artifacts:
     async def _sweep_rows(self) -> int:
         swept, place = 0, START
         while place is not None:
-            step = await self._store.sweep(place, self._grace, SWEPT_AT_ONCE)
+            step = await self._store.sweep(place, self._grace, SWEEP_BATCH_SIZE)
             for key in step.blob_keys:
                 await self._blobs.delete(key)
             swept += len(step.blob_keys)
@@ -184,21 +184,21 @@ class Artifacts:
         """
         swept, seen = 0, dict[str, datetime]()
         async for key in self._blobs.list(FOLDER):
-            if (made := made_at(key)) is not None:
+            if (made := blob_created_at(key)) is not None:
                 seen[key] = made
-            if len(seen) == SWEPT_AT_ONCE:
+            if len(seen) == SWEEP_BATCH_SIZE:
                 swept += await self._remove_strays(seen)
                 seen = {}
         return swept + await self._remove_strays(seen)
 
     async def _remove_strays(self, keys: Mapping[str, datetime]) -> int:
-        strays = await self._store.unknown_blobs(keys, self._grace) if keys else []
+        strays = await self._store.find_unknown_blobs(keys, self._grace) if keys else []
         for key in strays:
             await self._blobs.delete(key)
         return len(strays)
 
 
-class _Incoming:
+class _UploadReader:
     """An upload on its way: what its bytes add up to, known once they are all there."""
 
     def __init__(self, limit: int) -> None:
@@ -246,14 +246,14 @@ async def _verified(artifact: Artifact, chunks: AsyncIterator[bytes]) -> AsyncGe
             digest.update(chunk)
             held = chunk
     except NotFound:
-        raise _damaged(artifact, "the blob went while it was read") from None
+        raise _corrupt(artifact, "the blob went while it was read") from None
     if size != artifact.size or digest.hexdigest() != artifact.sha256:
-        raise _damaged(artifact, f"{size} bytes of the digest {digest.hexdigest()}")
+        raise _corrupt(artifact, f"{size} bytes of the digest {digest.hexdigest()}")
     if held:
         yield held
 
 
-def _damaged(artifact: Artifact, found: str) -> CorruptData:
+def _corrupt(artifact: Artifact, found: str) -> CorruptData:
     log.error(
         "artifact.damaged",
         artifact_id=artifact.artifact_id,

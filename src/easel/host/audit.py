@@ -77,7 +77,7 @@ class Audit:
         self._writer: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
 
-    def hide(self, *secrets: str) -> None:
+    def add_secret(self, *secrets: str) -> None:
         """From now on these are in no record, whatever they look like."""
         self._secrets |= frozenset(secrets)
         self._redaction = Redaction(self._secrets)
@@ -112,7 +112,7 @@ class Audit:
         except Exception:
             log.exception("audit.not_noted", action=action)
 
-    def tally(
+    def record_throttled(
         self,
         principal: Principal | None,
         action: str,
@@ -131,7 +131,7 @@ class Audit:
         self.note(principal, action, subject=subject, details={**(details or {}), "count": 1})
         self._count_for_a_while(principal, action, every)
 
-    def broke(
+    def record_exception(
         self,
         principal: Principal | None,
         action: str,
@@ -154,7 +154,7 @@ class Audit:
     ) -> None:
         """Tells of it only if it took longer than EASEL_SLOW_SECONDS."""
         if seconds > self._slow:
-            self.tally(
+            self.record_throttled(
                 None, action, subject=subject, details={**(details or {}), "seconds": round(seconds, 6)}
             )
 
@@ -274,11 +274,11 @@ async def verify(store: AuditStore, known: Iterable[ChainPosition] = ()) -> Asyn
 
     What it gives last is the end or the first break. `known` are places that were noted elsewhere: the chain has to pass them.
     """
-    end = await store.end()
+    end = await store.get_end()
     last = max(end.newest, end.head.seq if end.head else 0)
     ahead = {place.seq: place for place in known}
     place, below = START, _FIRST
-    while links := await store.after(below, last, PAGE):
+    while links := await store.list_after(below, last, PAGE):
         followed = follow(place, links)
         if isinstance(followed, Break):
             yield Reached(followed.seq, last, problem=followed.problem)

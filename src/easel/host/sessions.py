@@ -79,11 +79,11 @@ class Sessions:
             self._notifier.notify(CancelRequested(run_id))
             self._notifier.notify(LogDeleted("run", run_id))
 
-    async def messages(
+    async def list_messages(
         self, principal: Principal, session_id: str, before: int | None, limit: int
     ) -> list[StoredMessage]:
         await self.get(principal, session_id)
-        return await self._sessions.messages(
+        return await self._sessions.list_messages(
             principal.user_id, SessionId(session_id), before=before, limit=limit
         )
 

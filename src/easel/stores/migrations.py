@@ -1,7 +1,6 @@
-"""Schema changes: plain SQL files, forward only, numbered per dialect.
+"""Migrations of the schema: plain SQL files, forward only, numbered per dialect.
 
-A database that is ahead of this code is fine: changes only add, so old code runs on a new schema while a fleet is
-being replaced.
+A migration only adds, so that older code keeps working on a newer schema while the instances are replaced one by one.
 """
 
 import re
@@ -22,11 +21,12 @@ class Migration:
 
 
 def available(dialect: str) -> list[Migration]:
+    """Return the migrations of this release, oldest first."""
     folder = resources.files("easel.stores").joinpath("migrations", dialect)
-    found = [(match, entry) for entry in folder.iterdir() if (match := _FILE.fullmatch(entry.name))]
+    files = [(match, entry) for entry in folder.iterdir() if (match := _FILE.fullmatch(entry.name))]
     return sorted(
-        (Migration(int(match[1]), match[2], entry.read_text("utf-8")) for match, entry in found),
-        key=lambda m: m.version,
+        (Migration(int(match[1]), match[2], entry.read_text("utf-8")) for match, entry in files),
+        key=lambda migration: migration.version,
     )
 
 

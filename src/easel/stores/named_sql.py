@@ -1,7 +1,8 @@
-"""SQL with a name and a reason, read from the `.sql` files beside this module.
+"""SQL statements with a name and a purpose, read from the `.sql` files beside this module.
 
-One file per noun and dialect. A statement without its sentence does not load. Parameters are written `:name`; for
-Postgres they become `$1 …` in the order of their first use.
+One file per noun and dialect. A statement without a purpose does not load. Parameters are written `:name`; for Postgres
+they become `$1 …` in the order of their first use. `-- define: NAME` names a piece of SQL that the line
+`-- include: NAME` inserts into a later statement, so that a column list is written once per file.
 """
 
 import re
@@ -10,8 +11,9 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-_HEADING = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_HEADING = re.compile(r"^-- (name|define): (\w+)\n", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
+_INCLUDE = re.compile(r"^ *-- include: (\w+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +23,9 @@ class Statement:
     sql: str
     order: tuple[str, ...]
 
-    def arguments(self, given: Mapping[str, Any]) -> list[Any]:
-        return [given[name] for name in self.order]
+    def arguments(self, values: Mapping[str, Any]) -> list[Any]:
+        """Return the values in the order of the statement's parameters."""
+        return [values[name] for name in self.order]
 
 
 def load(dialect: str, noun: str) -> dict[str, Statement]:
@@ -31,24 +34,26 @@ def load(dialect: str, noun: str) -> dict[str, Statement]:
 
 
 def parse(text: str, *, numbered: bool) -> dict[str, Statement]:
+    """Return the statements of a file by name. Raises `ValueError` for a file that breaks the rules above."""
     pieces = _HEADING.split(text)
     if pieces[0].strip():
         raise ValueError(f"SQL before the first `-- name:`: {pieces[0].strip()[:60]!r}")
-    found: dict[str, Statement] = {}
-    for name, body in zip(pieces[1::2], pieces[2::2], strict=True):
+    definitions: dict[str, str] = {}
+    statements: dict[str, Statement] = {}
+    for kind, name, body in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
         comments = [line for line in body.splitlines() if line.startswith("-- ")]
         purpose = " ".join(line[3:] for line in comments).strip()
         if not purpose:
-            raise ValueError(f"The statement {name} has no sentence that says what it is for.")
-        if name in found:
-            raise ValueError(f"Two statements are called {name}.")
-        sql = (
-            "\n".join(line for line in body.splitlines() if not line.lstrip().startswith("--"))
-            .strip()
-            .rstrip(";")
-        )
-        found[name] = _statement(name, purpose, sql, numbered=numbered)
-    return found
+            raise ValueError(f"The statement {name} must have a comment that states its purpose.")
+        if name in statements or name in definitions:
+            raise ValueError(f"Two statements have the name {name}.")
+        lines = _INCLUDE.sub(lambda match: definitions[match[1]], body).splitlines()
+        sql = "\n".join(line for line in lines if not line.lstrip().startswith("--")).strip().rstrip(";")
+        if kind == "define":
+            definitions[name] = sql
+        else:
+            statements[name] = _statement(name, purpose, sql, numbered=numbered)
+    return statements
 
 
 def _statement(name: str, purpose: str, sql: str, *, numbered: bool) -> Statement:

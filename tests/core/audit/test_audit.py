@@ -22,8 +22,8 @@ from easel.core.audit.chain import (
     chained,
     check_end,
     follow,
-    known_place,
     link_hash,
+    parse_position,
 )
 from easel.core.audit.record import ACTIONS, EASEL, MAX_NAME_LENGTH, Entry, StorageClass, entry, said
 from easel.core.audit.redaction import HIDDEN, Redaction, is_secret_name
@@ -511,10 +511,10 @@ def test_no_byte_of_a_record_can_change_unseen(data: st.DataObject) -> None:
 
 def test_a_place_is_read_as_it_was_printed() -> None:
     place = ChainPosition(12, "ab" * 32)
-    assert known_place(f" {place}\n") == place
+    assert parse_position(f" {place}\n") == place
     for wrong in ("", "12", "12:xy", "0:" + "ab" * 32, f"-1:{'ab' * 32}", f"12:{'AB' * 32}"):
         with pytest.raises(BadInput):
-            known_place(wrong)
+            parse_position(wrong)
 
 
 def test_a_spoilt_record_can_still_be_shown() -> None:

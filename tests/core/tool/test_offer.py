@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easel.core.tool.call import CALL_MOVES, LOST, Answer, CallStatus
-from easel.core.tool.node import checked_node_id, parts_of, where, whole_name
+from easel.core.tool.node import checked_node_id, full_tool_name, split_tool_name, where
 from easel.core.tool.offer import MAX_PARTS, OfferLimits, checked_offer
 from easel.errors import BadInput, TooLarge
 from tests.requirements import rule
 
-LIMITS = OfferLimits(tools=10, bytes_of_one=50_000)
+LIMITS = OfferLimits(tools=10, tool_bytes=50_000)
 JSON = st.recursive(
     st.none()
     | st.booleans()
@@ -117,7 +117,7 @@ def test_a_long_chain_of_references_is_refused_and_exhausts_nothing() -> None:
 )
 def test_a_whole_name_comes_apart_as_it_was_put_together(node_id: str, tool: str) -> None:
     with contextlib.suppress(BadInput):
-        assert parts_of(whole_name(checked_node_id(node_id), tool)) == (node_id, tool)
+        assert split_tool_name(full_tool_name(checked_node_id(node_id), tool)) == (node_id, tool)
 
 
 def test_a_tool_runs_on_its_node_or_on_the_server() -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from easel.core.principal import THE_OWNER
 from easel.core.tool.context import ToolContext
 from easel.ids import UserId
-from tests.support.gateway import GatewayClient, eventually
+from tests.support.gateway import GatewayClient
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -52,7 +53,7 @@ class NodePeer:
         async with GatewayClient.open(easel.instances[at].base_url, token or easel.token) as client:
             hello = await client.connect(node_id, mode="node", tools=TOOLS if tools is None else tools)
             yield cls(client, node_id)
-        await eventually(lambda: _has_left(easel, hello["server"]["connectionId"]))
+        await wait_for(lambda: _has_left(easel, hello["server"]["connectionId"]))
 
     async def invoked(self) -> dict[str, Any]:
         heard = await self.client.event()

@@ -11,10 +11,11 @@ import pytest
 from tests.edges.gateway.acting import Board, audited, calls, refused, sets, spec_of
 from tests.edges.http.live import LiveEasel, new_session, script
 from tests.requirements import case, rule
-from tests.support.gateway import GatewayClient, eventually
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from tests.edges.gateway.acting import Bench
+    from tests.support.gateway import GatewayClient
 
 
 # --- a tool -------------------------------------------------------------------------------------------------------------
@@ -322,7 +323,7 @@ async def test_a_tool_that_is_not_allowed_is_refused_before_its_template(
     async def is_audited() -> bool:
         return len(audited(acting, "guardrail.refused", name)) == 1
 
-    await eventually(is_audited)
+    await wait_for(is_audited)
 
 
 @rule("CV-42", "CV-48", "RS-45", "RS-15")

@@ -16,7 +16,8 @@ from tests.edges.gateway.acting import Board, audited, calls, refused, sets
 from tests.edges.gateway.node_peer import NodePeer
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
-from tests.support.gateway import GatewayClient, Refused, eventually
+from tests.support.gateway import GatewayClient, Refused
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -38,7 +39,7 @@ async def ended(board: Board) -> dict[str, Any]:
     async def is_over() -> bool:
         return (await board.records())[0]["status"] not in ("running", "asked")
 
-    await eventually(is_over)
+    await wait_for(is_over)
     return (await board.records())[0]
 
 
@@ -155,7 +156,7 @@ async def test_a_tool_that_cannot_be_stopped_is_not_heard_either(
     async def is_asked_to_stop() -> bool:
         return bench.gate.ended.get(name) == "cancelled"
 
-    await eventually(is_asked_to_stop)
+    await wait_for(is_asked_to_stop)
     bench.gate.let_go(name, "too late")
     assert (await refused(press)).code == 504
     assert (await board.state(), await board.revision()) == ({}, 1)
@@ -243,7 +244,7 @@ async def test_a_canvas_that_is_gone_is_told_to_whoever_waits_and_audited(
             "failed"
         ]
 
-    await eventually(is_audited)
+    await wait_for(is_audited)
 
 
 @rule("CV-42", "CV-03")
@@ -341,7 +342,7 @@ async def test_whoever_leaves_while_it_begins_leaves_nothing_half_begun(
                 "params": {"canvasId": board.name, "actionId": "go"},
             }
         )
-        await eventually(is_waited_for)
+        await wait_for(is_waited_for)
         assert (await leaving.refusal("canvas.none")) is not None, (
             "the press was taken before this was answered"
         )
@@ -352,7 +353,7 @@ async def test_whoever_leaves_while_it_begins_leaves_nothing_half_begun(
     async def is_begun() -> bool:
         return bool(await board.records())
 
-    await eventually(is_begun)
+    await wait_for(is_begun)
     assert (await ended(board))["status"] == "completed"
     assert len(bench.act.calls) == count + 1
 

@@ -18,7 +18,8 @@ from tests.edges.gateway.acting import Board, audited, calls, inside, refused, s
 from tests.edges.gateway.node_peer import NodePeer, a_tool
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
-from tests.support.gateway import GatewayClient, Refused, eventually
+from tests.support.gateway import GatewayClient, Refused
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from tests.edges.gateway.acting import Bench
@@ -329,7 +330,7 @@ async def test_only_a_person_confirms_or_accepts(
     async def is_audited() -> bool:
         return bool(audited(acting, "guardrail.refused", asked["confirmationId"]))
 
-    await eventually(is_audited)
+    await wait_for(is_audited)
     assert (await board.confirm(asked))["status"] == "completed", "it is still a person's to answer"
 
 

@@ -14,9 +14,10 @@ from easel.errors import Unavailable
 from tests.edges.gateway.acting import Board, audited, calls, refused
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
-from tests.support.gateway import GatewayClient, eventually
+from tests.support.gateway import GatewayClient
 from tests.support.postgres import Postgres
 from tests.support.standstill import Stopwatch
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -96,7 +97,7 @@ async def until_over(board: Board, count: int = 1) -> list[dict[str, Any]]:
         records = await board.records()
         return sum("endedAt" in record for record in records) >= count
 
-    await eventually(are_over)
+    await wait_for(are_over)
     return await board.records()
 
 
@@ -186,7 +187,7 @@ async def test_what_runs_longer_than_its_hold_is_held_on(
     async def is_past() -> bool:
         return await held_until() > first + 1.5 * LEASE_SECONDS
 
-    await eventually(is_past)
+    await wait_for(is_past)
     bench.gate.let_go(name, "still here")
     assert (await press)["result"] == "still here"
 
@@ -196,7 +197,7 @@ async def test_looking_after_actions_goes_on_after_something_broke(
     hand: GatewayClient, bench: Bench, quick: LiveEasel, forgetful: Forgetful, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store: Any = quick.instances[0].opened.canvas_actions
-    lost, broken = store.lost, list[bool]()
+    lost, broken = store.find_orphaned, list[bool]()
 
     async def breaks_once(*args: Any) -> Any:
         if not broken:
@@ -204,7 +205,7 @@ async def test_looking_after_actions_goes_on_after_something_broke(
             raise RuntimeError("something nobody thought of")
         return await lost(*args)
 
-    monkeypatch.setattr(store, "lost", breaks_once)
+    monkeypatch.setattr(store, "find_orphaned", breaks_once)
     board = await Board.made(hand, {"go": calls(bench.act)})
     forgetful.at("canvas.action.started")
     assert (await refused(board.press("go"))).code == 503
@@ -269,7 +270,7 @@ async def test_what_runs_while_its_canvas_is_deleted_is_in_the_audit_trail_all_t
     async def is_audited() -> bool:
         return len(audited(quick, "canvas.action", board.name)) == 1
 
-    await eventually(is_audited)
+    await wait_for(is_audited)
     [record] = audited(quick, "canvas.action", board.name)
     details = record["details"]
     assert (details["actionId"], details["tool"], details["status"], details["actor"]["name"]) == (
@@ -313,7 +314,7 @@ async def test_what_a_tool_has_done_is_not_told_as_undone_where_it_cannot_be_sto
     async def is_audited() -> bool:
         return len(audited(quick, "canvas.action", board.name)) == 1
 
-    await eventually(is_audited)
+    await wait_for(is_audited)
 
 
 @pytest.fixture(scope="module")

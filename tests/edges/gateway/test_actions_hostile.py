@@ -15,7 +15,8 @@ from tests.core.shell.hostile import EVALUATED, OPTIONS, corpus, prepared
 from tests.edges.gateway.acting import Board, audited, calls, refused, sets, spec_of
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
-from tests.support.gateway import GatewayClient, Refused, eventually
+from tests.support.gateway import GatewayClient, Refused
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from tests.edges.gateway.acting import Bench
@@ -232,7 +233,7 @@ async def test_no_secret_gets_out_by_an_error(
     async def is_audited() -> bool:
         return len(audited(acting, "canvas.action", board.name)) == 2
 
-    await eventually(is_audited)
+    await wait_for(is_audited)
     told += [json.dumps([dict(row) for row in acting.sql("select record from audit")])]
     told += [str(acting.sql("select answer from canvas_actions where status = 'failed'"))]
     for place in told:

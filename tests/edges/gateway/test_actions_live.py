@@ -17,8 +17,9 @@ from tests.edges.gateway.acting import Board, audited, calls, refused
 from tests.edges.gateway.node_peer import NodePeer
 from tests.edges.http.live import WAIT_SECONDS, LiveEasel, in_time, new_session
 from tests.requirements import case, rule
-from tests.support.gateway import GatewayClient, Heard, eventually
+from tests.support.gateway import GatewayClient, Heard
 from tests.support.sse import Event, Parser
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -111,7 +112,7 @@ async def is_gone(mark: str, asked_at: float) -> None:
     async def none() -> bool:
         return not commands(mark)
 
-    await eventually(none)
+    await wait_for(none)
 
 
 async def running(board: Board, action: str, **how: Any) -> tuple[asyncio.Task[Any], str]:
@@ -181,7 +182,7 @@ async def test_a_stop_ends_the_command_with_all_that_it_started(
     async def have_begun() -> bool:
         return len(commands(mark)) >= 3
 
-    await eventually(have_begun)
+    await wait_for(have_begun)
     asked_at = time.monotonic()
     answer = await hand.call("canvas.cancel", canvasId=board.name, eventId=event_id)
     assert answer == {"status": "cancelled", "eventId": event_id, "revision": 1}
@@ -204,7 +205,7 @@ async def test_a_stop_ends_the_command_with_all_that_it_started(
             == len(audited(bashing, "canvas.action", board.name))
         )
 
-    await eventually(is_audited)
+    await wait_for(is_audited)
 
 
 async def test_a_stop_by_request(hand: GatewayClient, bashing: LiveEasel) -> None:

@@ -15,7 +15,7 @@ from easel.host.actions.request import ActionRequest
 from easel.ids import UserId
 from tests.edges.gateway.acting import Board, audited, calls, refused, sets
 from tests.requirements import rule
-from tests.support.gateway import eventually
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from tests.edges.gateway.acting import Bench
@@ -80,7 +80,7 @@ async def test_every_outcome_has_its_record_and_its_link_in_the_audit(
     async def all_audited() -> bool:
         return len(audited(acting, "canvas.action", board.name)) == 6
 
-    await eventually(all_audited)
+    await wait_for(all_audited)
     links = {
         link["details"]["eventId"]: link["details"]["status"]
         for link in audited(acting, "canvas.action", board.name)

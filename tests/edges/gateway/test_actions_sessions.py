@@ -13,7 +13,7 @@ import pytest
 from tests.edges.gateway.acting import Board, refused
 from tests.edges.http.live import WAITING, LiveEasel, new_session, script
 from tests.requirements import rule
-from tests.support.gateway import eventually
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from tests.edges.gateway.acting import Bench
@@ -171,7 +171,7 @@ async def test_a_run_that_is_cancelled_fails_its_action(presser: GatewayClient, 
     async def is_started() -> bool:
         return bool(await runs_of(acting, session))
 
-    await eventually(is_started)
+    await wait_for(is_started)
     [run_id] = await runs_of(acting, session)
     await asyncio.to_thread(acting.cancel, run_id)
     problem = await refused(press)
@@ -197,7 +197,7 @@ async def test_a_run_that_takes_too_long_is_not_waited_for_and_its_late_answer_i
             "at last"
         ]
 
-    await eventually(has_answered)
+    await wait_for(has_answered)
     assert (await board.state(), await board.revision()) == ({}, 1)
 
 

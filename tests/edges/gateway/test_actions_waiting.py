@@ -12,7 +12,8 @@ from easel.settings import Settings
 from tests.edges.gateway.acting import Board, audited, calls, inside, refused
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import rule
-from tests.support.gateway import GatewayClient, eventually
+from tests.support.gateway import GatewayClient
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +53,7 @@ async def test_twenty_wait_and_the_next_is_told_to_come_back(
     await board.confirm(asked[4])
     await board.press("asks")
     assert (await refused(board.press("asks"))).code == 429
-    await eventually(lambda: on_record(acting, board.name))
+    await wait_for(lambda: on_record(acting, board.name))
 
 
 async def on_record(easel: LiveEasel, canvas: str) -> bool:

@@ -14,7 +14,8 @@ from easel.edges.methods import METHODS
 from tests.edges.http.live import LiveEasel as Live
 from tests.edges.http.live import new_session
 from tests.requirements import rule
-from tests.support.gateway import GatewayClient, Refused, eventually
+from tests.support.gateway import GatewayClient, Refused
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,7 +90,7 @@ async def test_a_failed_sign_in_is_in_the_audit_trail(tmp_path: Path) -> None:
             assert "wrong" not in str(records)
             return any(record["details"]["path"] == "/ws" for record in records)
 
-        await eventually(is_recorded)  # a note is stored soon, not at once
+        await wait_for(is_recorded)  # a note is stored soon, not at once
 
 
 @pytest.mark.parametrize("method", ["canvas.list", "tools.list", "canvas.subscribe", "no.such"])

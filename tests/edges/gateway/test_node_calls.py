@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.core.tool.node import parts_of
+from easel.core.tool.node import split_tool_name
 from easel.edges.gateway.node_side import MAX_ERROR_LENGTH
 from easel.errors import ToolFailed
 from tests.edges.gateway.node_peer import NodePeer, a_tool, names_of, using
 from tests.edges.http.live import LiveEasel as Live
 from tests.edges.http.live import new_session, script
 from tests.requirements import case, rule
-from tests.support.gateway import WAIT_SECONDS, GatewayClient, eventually
+from tests.support.gateway import WAIT_SECONDS, GatewayClient
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +75,7 @@ async def no_calls(easel: LiveEasel) -> None:
     async def is_empty() -> bool:
         return not await asyncio.to_thread(easel.sql, "select * from calls")
 
-    await eventually(is_empty)
+    await wait_for(is_empty)
 
 
 VALUES: list[Any] = [
@@ -214,9 +215,7 @@ async def test_a_call_to_a_node_that_is_here_writes_nothing(small: LiveEasel) ->
         async def are_none() -> bool:
             return await commits_of_some_calls() == 0
 
-        await eventually(
-            are_none
-        )  # the worker's own writes come now and then, a call's would come every time
+        await wait_for(are_none)  # the worker's own writes come now and then, a call's would come every time
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -427,14 +426,14 @@ async def test_output_reaches_whoever_wants_to_see_it_while_the_call_runs(small:
 async def test_both_instances_know_a_node_at_once_and_forget_it_at_once(apart: LiveEasel) -> None:
     name = new_session()
     for at in (0, 1):
-        await eventually(lambda at=at: _knows_not(apart, at))  # nor any of the tests before
+        await wait_for(lambda at=at: _knows_not(apart, at))  # nor any of the tests before
     async with NodePeer.connected(apart, name, at=1):
         for at in (0, 1):
-            await eventually(lambda at=at: _knows(apart, at, f"{name}__Echo"))
+            await wait_for(lambda at=at: _knows(apart, at, f"{name}__Echo"))
         async with GatewayClient.connected(apart.base_url, apart.token, new_session()) as client:
             assert [one["nodeId"] for one in (await client.call("nodes.list"))["nodes"]] == ["local", name]
     for at in (0, 1):
-        await eventually(lambda at=at: _knows_not(apart, at))
+        await wait_for(lambda at=at: _knows_not(apart, at))
 
 
 async def _knows(easel: LiveEasel, at: int, name: str) -> bool:
@@ -454,7 +453,7 @@ async def test_a_node_that_comes_back_elsewhere_leaves_its_older_connection(apar
             assert await older.client.closed() == (1000, "Replaced by a newer connection")
             assert "went away" in await said(call)
             for at in (0, 1):
-                await eventually(lambda at=at: _knows(apart, at, f"{name}__New"))
+                await wait_for(lambda at=at: _knows(apart, at, f"{name}__New"))
                 call = using(apart, f"{name}__New", {"at": at}, at=at)
                 await newer.echo_one()
                 assert await call == {"at": at}
@@ -465,10 +464,10 @@ async def test_a_call_that_meets_the_node_in_a_new_place_finds_it_there(apart: L
     name = new_session()
     nodes: Any = apart.instances[1].services.nodes
     async with NodePeer.connected(apart, name):
-        await eventually(lambda: _knows(apart, 1, f"{name}__Echo"))
+        await wait_for(lambda: _knows(apart, 1, f"{name}__Echo"))
         old = nodes._known.copy()
         async with NodePeer.connected(apart, name) as again:
-            await eventually(lambda: _has_heard(nodes, old))
+            await wait_for(lambda: _has_heard(nodes, old))
             nodes._known.update(old)
             call = using(apart, f"{name}__Echo", {"n": 1}, at=1)
             await again.echo_one()
@@ -489,13 +488,13 @@ async def test_the_nodes_of_an_instance_that_died_run_out_with_their_calls(
     ) as live:
         dead: Any = live.instances[0].services.nodes
         async with NodePeer.connected(live, name) as node:
-            await eventually(lambda: _knows(live, 1, f"{name}__Echo"))
+            await wait_for(lambda: _knows(live, 1, f"{name}__Echo"))
             call = using(live, f"{name}__Echo", at=1)
             await node.invoked()
             live._loop.call_soon_threadsafe(
                 dead._duty.cancel
             )  # it renews nothing any more, and answers nothing
-            await eventually(lambda: _is_over(dead._duty))
+            await wait_for(lambda: _is_over(dead._duty))
             live.sql(
                 f"update nodes set expires_at = clock_timestamp() where node_id = '{name}'"
             )  # as if that time were over
@@ -522,7 +521,7 @@ async def test_without_the_bell_a_poll_does_it(
             notifier: Any = instance.opened.notifier
             notifier.notify = lambda _: None
         async with NodePeer.connected(live, name) as node:
-            await eventually(lambda: _knows(live, 1, f"{name}__Echo"))
+            await wait_for(lambda: _knows(live, 1, f"{name}__Echo"))
             call = using(live, f"{name}__Echo", {"n": 1}, at=1)
             await node.echo_one()
             assert await call == {"n": 1}
@@ -536,6 +535,6 @@ async def test_without_the_bell_a_poll_does_it(
 
 
 def test_a_whole_name_is_taken_apart_at_its_first_double_underscore() -> None:
-    assert parts_of("server-a__Bash") == ("server-a", "Bash")
-    assert parts_of("server-a__My__Tool") == ("server-a", "My__Tool")
-    assert parts_of("plain") == ("plain", "")
+    assert split_tool_name("server-a__Bash") == ("server-a", "Bash")
+    assert split_tool_name("server-a__My__Tool") == ("server-a", "My__Tool")
+    assert split_tool_name("plain") == ("plain", "")

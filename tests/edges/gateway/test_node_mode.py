@@ -17,8 +17,9 @@ from tests.edges.gateway.node_peer import ANY, SHELL, TOOLS, NodePeer, a_tool, n
 from tests.edges.http.live import LiveEasel as Live
 from tests.edges.http.live import new_session
 from tests.requirements import case, rule
-from tests.support.gateway import WAIT_SECONDS, GatewayClient, Refused, eventually
+from tests.support.gateway import WAIT_SECONDS, GatewayClient, Refused
 from tests.support.standstill import Stopwatch
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,7 +114,7 @@ async def test_a_node_is_greeted_and_its_tools_are_there_for_everyone(easel: Liv
             "tools": [f"{name}__Echo", f"{name}__Bash"],
         }
         assert easel.post("/api/rpc", {"method": "nodes.list"}).json() == await client.call("nodes.list")
-    await eventually(lambda: _is_gone(easel, name))
+    await wait_for(lambda: _is_gone(easel, name))
 
 
 @rule("RS-61")
@@ -538,4 +539,4 @@ async def test_coming_and_going_is_in_the_audit_trail(small: LiveEasel) -> None:
             (one["action"], one.get("subject")) for one in records
         }
 
-    await eventually(is_told)
+    await wait_for(is_told)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tests.edges.gateway.acting import Board, calls, spec_of
 from tests.edges.http.live import new_session
 from tests.requirements import rule
-from tests.support.gateway import eventually
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from tests.edges.http.live import LiveEasel
@@ -57,7 +57,7 @@ async def test_keys_that_the_reason_quotes_are_hidden_there_too(
     async def has_failed() -> bool:
         return "failing" in await board.snapshot()
 
-    await eventually(has_failed)
+    await wait_for(has_failed)
     [job] = (await board.snapshot())["failing"]
     assert acting.token not in job["error"]["message"]
     assert "hidden" in job["error"]["message"] or "redacted" in job["error"]["message"]

@@ -13,7 +13,8 @@ from easel.edges.gateway.hello import ENDED
 from tests.edges.http.live import LiveEasel, new_session
 from tests.edges.http.test_canvases import png, snap, watched
 from tests.requirements import rule
-from tests.support.gateway import GatewayClient, Refused, eventually
+from tests.support.gateway import GatewayClient, Refused
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -220,7 +221,7 @@ async def test_a_connection_that_goes_leaves_no_subscription_behind(small_easel:
     async def is_left() -> bool:
         return f"owner/{name}" not in tails._tails
 
-    await eventually(is_left)
+    await wait_for(is_left)
 
 
 # --- views ----------------------------------------------------------------------------------------------------------------
@@ -286,7 +287,7 @@ async def test_the_view_of_a_replaced_connection_goes_and_the_newer_one_s_stays(
                 assert mine["viewId"] in {view["viewId"] for view in views}
                 return len(views) == 1
 
-            await eventually(is_alone)
+            await wait_for(is_alone)
 
 
 async def test_a_view_over_http_is_closed_by_its_id_or_runs_out(easel: LiveEasel, canvas: str) -> None:

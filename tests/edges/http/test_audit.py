@@ -314,7 +314,9 @@ def used_actions() -> dict[str, str]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
                 case ast.Call(
-                    func=ast.Attribute(attr="record" | "note" | "record_throttled" | "record_exception", value=owner),
+                    func=ast.Attribute(
+                        attr="record" | "note" | "record_throttled" | "record_exception", value=owner
+                    ),
                     args=[_, ast.Constant(value=str(action)), *_],
                 ):
                     pass

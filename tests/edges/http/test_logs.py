@@ -13,7 +13,8 @@ import pytest
 
 from easel.logs import without_payloads
 from tests.requirements import case, rule
-from tests.support.processes import EaselProcess, Launcher, wait_until
+from tests.support.processes import EaselProcess, Launcher
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +67,7 @@ def last_answered(server: EaselProcess, client: httpx2.Client) -> str:
     last = f"/the-last-one-{uuid4().hex}"
     client.get(last)
     # Its line is written after its answer is sent, so the answer may be here first.
-    wait_until(lambda: last in said(server), within=30, what="the last request is in the log")
+    wait_for_sync(lambda: last in said(server), within=30, what="the last request is in the log")
     return said(server)
 
 

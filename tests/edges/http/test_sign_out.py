@@ -17,7 +17,7 @@ from easel.host.auth import revoked_sign_ins as sign_outs
 from tests.edges.http.live import WAITING, LiveEasel, new_session
 from tests.requirements import case
 from tests.support.gateway import GatewayClient, Refused
-from tests.support.processes import wait_until
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterator
@@ -97,7 +97,7 @@ def test_a_copied_cookie_opens_nothing_after_signing_out(
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
     for path in ("/api/runs", "/api/tools", "/openapi.json", "/metrics"):
         assert by_cookie(browser, house.base_url + path).status_code == 401, "here at once"
-    wait_until(lambda: is_signed_out(browser, elsewhere), within=SOON, what="the other instance knows it")
+    wait_for_sync(lambda: is_signed_out(browser, elsewhere), within=SOON, what="the other instance knows it")
     assert "Sign in" in by_cookie(browser, f"{elsewhere}/").text
     with house.stranger() as other:
         cookie_of(other, house)
@@ -134,7 +134,7 @@ def test_the_address_of_a_view_ends_with_its_browser(
         assert asked(url + mine).text == "let a = 1;"
     browser.post("/sign-out")
     assert asked(house.base_url + mine).status_code == 404
-    wait_until(lambda: asked(elsewhere + mine).status_code == 404, within=SOON, what="its view is gone")
+    wait_for_sync(lambda: asked(elsewhere + mine).status_code == 404, within=SOON, what="its view is gone")
     assert asked(elsewhere + theirs).status_code == 200
 
 
@@ -188,7 +188,7 @@ async def test_a_connection_that_waits_at_the_door_is_not_let_in_after_signing_o
     async with GatewayClient.open(elsewhere, None, Cookie=browser.headers["cookie"]) as gateway:
         await asyncio.to_thread(browser.post, "/sign-out")
         await asyncio.to_thread(
-            wait_until,
+            wait_for_sync,
             lambda: is_signed_out(browser, elsewhere),
             within=SOON,
             what="the other instance knows it",

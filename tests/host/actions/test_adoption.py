@@ -15,9 +15,10 @@ from easel.core.principal import THE_OWNER
 from easel.core.run.status import Status as RunStatus
 from easel.errors import ActionFailed, Cancelled, TimedOut
 from easel.ids import OWNER, CanvasId, new_event_id
-from tests.host.runs.workers import TIMEOUT_SECONDS, at_work, ended, script, until
+from tests.host.runs.workers import at_work, ended, script
 from tests.host.stage import LEASE_SECONDS, Stage
 from tests.requirements import case, rule
+from tests.support.waiting import TIMEOUT_SECONDS, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -67,7 +68,7 @@ async def sent(stage: Stage, action_id: str = "send", **how: Any) -> tuple[async
         runs[:] = await stage.bench.queue.list_runs(THE_OWNER, None, [], None, 10)
         return bool(runs)
 
-    await until(is_there)
+    await wait_for(is_there)
     return press, runs[0]
 
 
@@ -92,7 +93,7 @@ async def over(stage: Stage) -> Execution:
         found[:] = await stage.actions.records(THE_OWNER, "c", before=None, limit=10)
         return found[0].status.is_terminal
 
-    await until(is_over)
+    await wait_for(is_over)
     return found[0]
 
 
@@ -236,7 +237,7 @@ async def test_an_answer_is_not_put_where_nobody_has_agreed_to(
 ) -> None:
     asked = await stage.press("ask")
     press = asyncio.create_task(stage.actions.confirm(THE_OWNER, asked.event_id, "test", approve=True))
-    await until(lambda: has_runs(bench))
+    await wait_for(lambda: has_runs(bench))
     await stage.actions.stop()
     with pytest.raises(ActionFailed, match="Its run goes on"):
         await press

@@ -16,10 +16,10 @@ from easel.core.run.status import Status as RunStatus
 from easel.errors import Cancelled, ConfirmationClosed, Forbidden, NotFound, NotRunning
 from easel.host.actions.request import ActionRequest
 from easel.ids import OWNER, UserId
-from tests.host.runs.workers import TIMEOUT_SECONDS, soon
 from tests.host.stage import LEASE_SECONDS, Stage
 from tests.host.talking import SPEC, Talker
 from tests.requirements import case, rule
+from tests.support.waiting import TIMEOUT_SECONDS, within_timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -53,7 +53,7 @@ async def other(bench: Bench, stage: Stage, talker: Talker) -> AsyncIterator[Sta
 
 async def started(stage: Stage, talker: Talker, **how: Any) -> tuple[asyncio.Task[Any], str]:
     press = asyncio.create_task(stage.press("go", **how))
-    await soon(talker.begun.wait())
+    await within_timeout(talker.begun.wait())
     [(_, event)] = await stage.log("canvas.action.started")
     return press, event["eventId"]
 
@@ -153,7 +153,7 @@ async def test_of_its_own_end_and_many_stops_exactly_one_wins(bench: Bench) -> N
         name = f"race-{lead}"
         await stage.create(SPEC, canvas_id=name)
         press = asyncio.create_task(stage.press("go", canvas_id=name))
-        await soon(talker.begun.wait())
+        await within_timeout(talker.begun.wait())
         [record] = await stage.actions.records(THE_OWNER, name, before=None, limit=10)
         stops = [
             asyncio.create_task(cancel((stage, other)[n % 2], record.event_id, canvas_id=name))
@@ -303,7 +303,7 @@ async def test_a_stop_that_finds_the_question_just_confirmed_stops_what_runs(
             confirms.append(
                 asyncio.create_task(stage.actions.confirm(THE_OWNER, asked.event_id, "test", approve=True))
             )
-            await soon(talker.begun.wait())
+            await within_timeout(talker.begun.wait())
         return found
 
     monkeypatch.setattr(bench.database.canvas_actions, "get", get_and_agree)
@@ -368,7 +368,7 @@ async def test_a_question_that_nobody_answers_is_over_when_its_time_is_and_is_to
     [(_, told)] = await stage.log("canvas.action.refused")
     assert (told["eventId"], told["reason"], "refusedBy" in told) == (
         asked.event_id,
-        "Nobody answered in time.",
+        "No person answered in time.",
         False,
     )
     assert await stage.actions.once() == 0
@@ -383,5 +383,5 @@ async def test_a_question_that_nobody_answers_is_over_when_its_time_is_and_is_to
         await stage.actions.confirm(THE_OWNER, asked.event_id, "test", approve=True)
     assert (await stage.press("ask", request_id="r")).status is ExecutionStatus.REFUSED
     assert [(one["status"], one["problem"]) for one in await audited(stage, "canvas.action")] == [
-        ("refused", "Nobody answered in time.")
+        ("refused", "No person answered in time.")
     ]

@@ -15,9 +15,9 @@ from easel.host.actions import service as canvas_actions
 from easel.host.actions.deadlines import Deadlines
 from easel.host.actions.outcomes import RecordRetention
 from easel.host.metrics import ACTIONS_ABANDONED
-from tests.host.runs.workers import TIMEOUT_SECONDS, soon, until
 from tests.host.stage import Stage
 from tests.requirements import case, rule
+from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,7 +98,7 @@ async def test_a_tool_that_takes_no_notice_keeps_nobody_waiting_and_is_counted_u
         stage.tools.timeout_seconds = 0.05
     await stage.create({"toolPolicy": {"allow": ["test__Stubborn"]}, "actions": {"go": call}})
     press = asyncio.create_task(stage.press("go"))
-    await soon(tool.begun.wait())
+    await within_timeout(tool.begun.wait())
     if by == "stop":
         [(_, started)] = await stage.log("canvas.action.started")
         await asyncio.wait_for(
@@ -115,7 +115,7 @@ async def test_a_tool_that_takes_no_notice_keeps_nobody_waiting_and_is_counted_u
     async def has_ended() -> bool:
         return stage.work.deadlines.overdue == 0
 
-    await until(has_ended)
+    await wait_for(has_ended)
     assert ACTIONS_ABANDONED._value.get() == 0
     assert [name for name, _ in await stage.log() if name.startswith("canvas.action.")] == [
         "canvas.action.started",
@@ -142,7 +142,7 @@ async def test_what_nobody_waits_for_still_takes_its_room(bench: Bench) -> None:
     async def has_ended() -> bool:
         return stage.work.deadlines.overdue == 0
 
-    await until(has_ended)
+    await wait_for(has_ended)
     assert (await stage.press("go")).result == "too late", "in time, now"
     await stage.close()
 

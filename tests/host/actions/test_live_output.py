@@ -13,10 +13,10 @@ from easel.core.principal import THE_OWNER
 from easel.errors import ToolFailed, Unavailable
 from easel.host.actions import live_output as canvas_output
 from easel.ids import OWNER, CanvasId
-from tests.host.runs.workers import TIMEOUT_SECONDS, soon
 from tests.host.stage import LEASE_SECONDS, Stage
 from tests.host.talking import SPEC, Talker
 from tests.requirements import case, rule
+from tests.support.waiting import TIMEOUT_SECONDS, within_timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ async def stage(bench: Bench, talker: Talker) -> AsyncIterator[Stage]:
 
 async def started(stage: Stage, talker: Talker) -> asyncio.Task[Any]:
     press = asyncio.create_task(stage.press("go"))
-    await soon(talker.begun.wait())
+    await within_timeout(talker.begun.wait())
     return press
 
 
@@ -141,7 +141,7 @@ async def test_a_stop_that_the_store_does_not_take_mutes_nothing(
 async def test_what_runs_by_itself_is_not_told_live(stage: Stage, talker: Talker) -> None:
     """A log is kept, and a job that runs every second would fill it with what nobody reads."""
     press = asyncio.create_task(stage.press("go", trigger="refresh"))
-    await soon(talker.begun.wait())
+    await within_timeout(talker.begun.wait())
     assert not talker.is_heard
     talker.end()
     assert (await press).result == "done"
@@ -175,7 +175,7 @@ async def test_a_store_that_is_away_costs_words_and_not_the_tool(
 
     monkeypatch.setattr(canvases, "change", away)
     talker.say("lost\n")
-    await soon(lost.wait())
+    await within_timeout(lost.wait())
     monkeypatch.setattr(canvases, "change", change)
     talker.say("seen\n")
     await until_said(stage, "seen")
@@ -206,7 +206,7 @@ async def ended_in_the_middle_of_a_look(
 
     monkeypatch.setattr(canvases, "change", slow)
     talker.say("on its way\n")
-    await soon(entered.wait())
+    await within_timeout(entered.wait())
     talker.say("behind it\n")
     talker.end()
     return let_go, is_over
@@ -220,7 +220,7 @@ async def test_a_store_that_hangs_does_not_hold_the_tool_up(
     let_go, is_over = await ended_in_the_middle_of_a_look(stage, talker, monkeypatch)
     assert (await asyncio.wait_for(press, TIMEOUT_SECONDS)).result == "done"
     let_go.set()
-    await soon(is_over.wait())
+    await within_timeout(is_over.wait())
     assert (await types(stage))[-1] == "finished", "what comes after the end is not told"
 
 

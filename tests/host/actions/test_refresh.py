@@ -22,9 +22,9 @@ from tests.host.actions.refresh_jobs import (
     take_no_time,
 )
 from tests.host.conftest import TestTool
-from tests.host.runs.workers import soon, until
 from tests.host.stage import LEASE_SECONDS, POLL_SECONDS, Stage
 from tests.requirements import case, rule
+from tests.support.waiting import wait_for, within_timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -100,7 +100,7 @@ async def test_of_many_instances_one_fires_and_a_job_that_still_runs_is_not_star
     await stages[0].create(slow.spec)
     clock.ahead += 1
     assert sum([await stage.refresh.once() for stage in stages]) == 1
-    await soon(slow.began.wait())
+    await within_timeout(slow.began.wait())
     clock.ahead += LEASE_SECONDS / 2
     assert sum([await stage.refresh.once() for stage in stages]) == 0, (
         "it is slower than its interval, and still runs"
@@ -121,7 +121,7 @@ async def test_a_job_whose_instance_died_moves_on(bench: Bench, clock: TurnableC
     assert (
         len(
             await bench.database.canvas_actions.claim_refreshes(
-                "wrk_dead", 10, LEASE_SECONDS, at_work=[], unwatched=True
+                "wrk_dead", 10, LEASE_SECONDS, running=[], unwatched=True
             )
         )
         == 1
@@ -197,7 +197,7 @@ async def test_nothing_is_told_of_a_job_that_was_ended_while_it_ran_and_failed(
     await stage.create(polling({"kind": "tool.call", "tool": "slow"}, tools=("slow",)))
     clock.ahead += 60
     assert await stage.refresh.once() == 1
-    await soon(began.wait())
+    await within_timeout(began.wait())
     await patch_spec(stage, {"state": {}})
     may_end.set()
     assert await fired(stage) == 0
@@ -250,7 +250,7 @@ async def test_a_new_spec_says_whether_a_job_rests(stage: Stage, clock: Turnable
 async def test_what_needs_a_person_is_refused_in_a_refresh_when_it_is_stored_and_when_it_runs(
     stage: Stage, clock: TurnableClock
 ) -> None:
-    with pytest.raises(BadInput, match="needs a person's consent"):
+    with pytest.raises(BadInput, match="needs confirmation by a person"):
         await stage.create(polling({**ECHO, "confirm": "always"}))
     unknown = {"kind": "tool.call", "tool": "node__Wipe"}
     await stage.create(polling(unknown, tools=("node__Wipe",)))
@@ -298,7 +298,7 @@ async def test_a_deleted_canvas_has_no_jobs(stage: Stage, clock: TurnableClock) 
 async def test_the_duty_fires_when_it_is_time_and_renews_what_it_holds(stage: Stage) -> None:
     await stage.create(polling(ECHO, every_ms=1_000))
     stage.refresh.start()
-    await until(lambda: has_seen(stage, 2))
+    await wait_for(lambda: has_seen(stage, 2))
 
 
 @case("X9")

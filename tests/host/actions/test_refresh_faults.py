@@ -17,9 +17,9 @@ from tests.host.actions.refresh_jobs import (
     polling,
     take_no_time,
 )
-from tests.host.runs.workers import soon, until
 from tests.host.stage import LEASE_SECONDS, POLL_SECONDS, Stage
 from tests.requirements import case, rule
+from tests.support.waiting import wait_for, within_timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -44,7 +44,7 @@ async def test_a_job_that_runs_longer_than_its_interval_is_not_polled_for(
     await stages[0].create(slow.spec)
     clock.ahead += 1
     assert await stages[0].refresh.look() == POLL_SECONDS
-    await soon(slow.began.wait())
+    await within_timeout(slow.began.wait())
     clock.ahead += 5  # intervals
     asked = count_statements(bench.database, monkeypatch)
     assert [await stage.refresh.look() for stage in stages] == [POLL_SECONDS] * 2, "as if there were none"
@@ -66,12 +66,12 @@ async def test_what_is_slower_than_its_interval_follows_itself_when_it_ends_and_
         due_in = await bench.database.canvas_actions.next_refresh(unwatched=True)
         return due_in is not None and due_in <= 0
 
-    await until(is_due)
+    await wait_for(is_due)
     stage.refresh.start()
-    await soon(slow.began.wait())
+    await within_timeout(slow.began.wait())
     slow.began.clear()
     slow.may_end.set()
-    await soon(slow.began.wait())
+    await within_timeout(slow.began.wait())
     await stage.close()
 
 
@@ -86,7 +86,7 @@ async def test_after_a_jump_of_the_clock_what_still_runs_here_is_not_started_a_s
     await stage.create(slow.spec)
     clock.ahead += 1
     assert await stage.refresh.once() == 1
-    await soon(slow.began.wait())
+    await within_timeout(slow.began.wait())
     clock.ahead += LEASE_SECONDS + 1  # a laptop's lid was closed and opened
     assert await stage.refresh.once() == 0
     assert await stage.refresh.look() == POLL_SECONDS, "nor is it looked for again and again"
@@ -120,14 +120,14 @@ async def test_a_job_whose_end_was_lost_is_due_again_while_others_go_on(
 
     clock.ahead += 1
     with monkeypatch.context() as broken:
-        broken.setattr(store, "settle_refresh", lost)
+        broken.setattr(store, "finish_refresh", lost)
         assert await stage.refresh.once() == 2
-        await until(lambda: _only(stage, "d"))
+        await wait_for(lambda: _only(stage, "d"))
     for _ in range(4):  # a third more than a hold lasts
         clock.ahead += LEASE_SECONDS / 3
         await stage.refresh.keep()
         await stage.refresh.once()
-    await until(lambda: has_seen(stage, 2))
+    await wait_for(lambda: has_seen(stage, 2))
     assert slow.times == 1
     slow.may_end.set()
     await stage.close()
@@ -158,45 +158,3 @@ async def test_a_job_that_breaks_us_is_tried_more_rarely_and_does_not_end(
     assert await fired(stage) == 1
     assert len((await stage.state())["seen"]) == 1
 
-
-@rule("CV-19")
-async def test_a_clock_that_was_set_back_does_not_put_a_job_off(
-    stage: Stage, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock.stop()
-    take_no_time(monkeypatch)
-    day = 86_400
-    clock.ahead += day
-    await stage.create(polling(ECHO))
-    clock.ahead += 60
-    assert await fired(stage) == 1
-    clock.ahead -= day
-    await stage.refresh.keep()
-    clock.ahead += 59
-    await stage.refresh.keep()
-    assert await fired(stage) == 0, "it is not early either"
-    clock.ahead += 1
-    assert await fired(stage) == 1
-
-
-@rule("CV-19")
-async def test_a_clock_that_was_set_back_does_not_lengthen_the_hold_of_the_dead(
-    bench: Bench, clock: TurnableClock
-) -> None:
-    stage = Stage(bench)
-    clock.ahead += 86_400
-    await stage.create(polling(ECHO))
-    clock.ahead += 60
-    assert (
-        len(
-            await bench.database.canvas_actions.claim_refreshes(
-                "wrk_dead", 10, LEASE_SECONDS, at_work=[], unwatched=True
-            )
-        )
-        == 1
-    )
-    clock.ahead -= 86_400
-    await stage.refresh.keep()
-    clock.ahead += 60
-    assert await fired(stage) == 1
-    await stage.close()

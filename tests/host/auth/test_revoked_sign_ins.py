@@ -18,8 +18,8 @@ from easel.host.auth.revoked_sign_ins import RevokedSignIns
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.auth.tokens import Tokens
 from easel.stores.sqlite.notifier import LocalNotifier
-from tests.host.runs.workers import TIMEOUT_SECONDS, soon
 from tests.requirements import case
+from tests.support.waiting import TIMEOUT_SECONDS, within_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,13 +48,13 @@ def door(bench: Bench) -> SignIn:
 def looks(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """What the store is asked."""
     asked: list[list[str]] = []
-    look = bench.database.sign_ins.ended
+    look = bench.database.sign_ins.filter_revoked
 
     async def counted(sign_in_ids: Sequence[str]) -> set[str]:
         asked.append(list(sign_in_ids))
         return await look(sign_in_ids)
 
-    monkeypatch.setattr(bench.database.sign_ins, "ended", counted)
+    monkeypatch.setattr(bench.database.sign_ins, "filter_revoked", counted)
     return asked
 
 
@@ -119,7 +119,7 @@ async def test_who_was_in_stays_in_while_the_store_is_away_and_nobody_else_comes
     async def away(_: Sequence[str]) -> Any:
         raise Unavailable(what="The database")
 
-    monkeypatch.setattr(bench.database.sign_ins, "ended", away)
+    monkeypatch.setattr(bench.database.sign_ins, "filter_revoked", away)
     await let_in(door, cookie)
     with pytest.raises(Unavailable):
         await door.by_cookie(new, NOW)
@@ -144,7 +144,7 @@ async def test_what_is_open_by_a_cookie_ends_with_it_and_nothing_else_does(
     mine, elsewhere, of_other = (
         asyncio.create_task(stay(*how)) for how in ((here, cookie), (there, cookie), (there, other))
     )
-    await soon(all_in.wait())
+    await within_timeout(all_in.wait())
     await here.sign_out(await let_in(here, cookie))
     with pytest.raises(NotSignedIn):
         await asyncio.wait_for(mine, TIMEOUT_SECONDS)
@@ -163,7 +163,7 @@ async def test_what_is_opened_in_the_moment_of_signing_out_ends_at_once(door: Si
     principal, is_rung = await let_in(door, door.new_cookie(NOW)), asyncio.Event()
     bench.database.notifier.listen(lambda _: is_rung.set())
     await door.sign_out(principal)
-    await soon(is_rung.wait())  # all who watched have been told, and nobody tells it again
+    await within_timeout(is_rung.wait())  # all who watched have been told, and nobody tells it again
     with pytest.raises(NotSignedIn):
         async with asyncio.timeout(TIMEOUT_SECONDS), door.while_valid(principal):
             await asyncio.Event().wait()

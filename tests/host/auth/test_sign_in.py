@@ -14,8 +14,8 @@ from easel.errors import BadInput, NotFound, NotSignedIn
 from easel.host.auth import sign_in as sign_in_module
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.auth.tokens import Tokens
-from tests.host.runs.workers import TIMEOUT_SECONDS, soon
 from tests.requirements import case
+from tests.support.waiting import TIMEOUT_SECONDS, within_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,14 +155,14 @@ async def test_a_token_is_remembered_for_a_moment_only(
     door: SignIn, tokens: Tokens, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = 0
-    look = bench.database.tokens.of_digest
+    look = bench.database.tokens.find_by_digest
 
     async def counted(digest: str) -> Any:
         nonlocal looks
         looks += 1
         return await look(digest)
 
-    monkeypatch.setattr(bench.database.tokens, "of_digest", counted)
+    monkeypatch.setattr(bench.database.tokens, "find_by_digest", counted)
     monkeypatch.setattr(sign_in_module, "RECHECK_SECONDS", 3600.0)  # for that moment
     _, secret = await tokens.create("owner", TokenKind.USER)
     for _ in range(20):
@@ -203,7 +203,7 @@ async def test_what_is_open_by_a_token_ends_with_it_and_nothing_else_does(
     staying, of_other, of_owner = (
         asyncio.create_task(stay(token)) for token in (secret, other, "the right token")
     )
-    await soon(all_in.wait())
+    await within_timeout(all_in.wait())
     await tokens.revoke(made.token_id)
     with pytest.raises(NotSignedIn):
         await asyncio.wait_for(staying, TIMEOUT_SECONDS)

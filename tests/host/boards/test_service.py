@@ -23,8 +23,9 @@ from easel.host.boards.tools import BLACKBOARD_WRITE, WHITEBOARD_WRITE, board_to
 from easel.ids import OWNER, ArtifactId, RunId, UserId, WorkerId, new_run_id
 from easel.stores.blobs.store import open_blobs
 from tests.host.conftest import TestTool
-from tests.host.runs.workers import at_work, ended, script, until
+from tests.host.runs.workers import at_work, ended, script
 from tests.requirements import case, rule
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,7 +99,7 @@ async def test_a_write_rings_with_the_place_of_its_event(bench: Bench, boards: B
     async def is_heard() -> bool:
         return RunAppended(run_id, written.seq) in heard
 
-    await until(is_heard)
+    await wait_for(is_heard)
 
 
 @rule("CC-27")
@@ -178,7 +179,7 @@ async def test_what_is_too_heavy_is_kept_and_its_marker_leads_to_the_exact_bytes
 class AwayKeeper:
     """An object store that cannot be reached."""
 
-    async def keep(self, user_id: UserId, offloaded: Sequence[OffloadedValue]) -> None:
+    async def store(self, user_id: UserId, offloaded: Sequence[OffloadedValue]) -> None:
         raise Unavailable(what="The object store")
 
     async def read(self, user_id: UserId, artifact_id: ArtifactId) -> bytes:
@@ -392,7 +393,7 @@ async def test_a_worker_whose_tool_hears_of_the_loss_lets_the_run_go(
             return any(line["event"] == "run.claim_lost" for line in lines)
 
         async with at_work(bench.worker(late, claim_seconds=30)):
-            await until(is_let_go)
+            await wait_for(is_let_go)
     assert [line["event"] for line in lines if line["log_level"] == "error"] == []
     run = await bench.run(run_id)
     assert not late.has_written

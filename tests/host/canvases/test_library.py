@@ -19,8 +19,8 @@ from easel.host.canvases.views import NO_CONNECTION, CanvasViews
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
 from easel.stores.blobs.store import open_blobs
-from tests.host.runs.workers import TIMEOUT_SECONDS
 from tests.requirements import rule
+from tests.support.waiting import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from tests.host.conftest import Bench, TurnableClock
@@ -91,7 +91,7 @@ async def test_one_look_at_the_views_that_breaks_is_not_the_last(
     studio: Studio, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = bench.database.canvases
-    expired, broken = store.expired_views, list[bool]()
+    expired, broken = store.list_expired_views, list[bool]()
 
     async def breaks_once(limit: int) -> Any:
         if not broken:
@@ -99,7 +99,7 @@ async def test_one_look_at_the_views_that_breaks_is_not_the_last(
             raise RuntimeError("something nobody thought of")
         return await expired(limit)
 
-    monkeypatch.setattr(store, "expired_views", breaks_once)
+    monkeypatch.setattr(store, "list_expired_views", breaks_once)
     views = CanvasViews(store, studio.changes, view_ttl_seconds=0.03)
     await views.open(THE_OWNER, "c", "browser", NO_CONNECTION)
     views.start()
@@ -132,7 +132,7 @@ async def test_a_view_that_is_renewed_while_it_is_swept_stays(studio: Studio, cl
     view, _ = await studio.views.open(THE_OWNER, "c", "browser", "con_1")
     clock.ahead += VIEW_SECONDS + 1
     store = studio.bench.database.canvases
-    expired = await store.expired_views(10)
+    expired = await store.list_expired_views(10)
     await store.renew_views(["con_1"], VIEW_SECONDS)
     for _, canvas_id, one in expired:
         assert not await studio.views._close(THE_OWNER, canvas_id, one, only_dead=True)

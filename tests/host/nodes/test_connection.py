@@ -11,7 +11,7 @@ from easel.core.tool.node import Node
 from easel.host.nodes.connection import ConnectedNode
 from easel.ids import OWNER, new_connection_id
 from tests.host.nodes.test_registry import CONTEXT, Instance, Link, why
-from tests.host.runs.workers import TIMEOUT_SECONDS
+from tests.support.waiting import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from tests.host.conftest import Bench
@@ -27,7 +27,7 @@ def a_connection(link: Link) -> ConnectedNode:
         platform="test",
         tools={},
     )
-    return ConnectedNode(node, link, datetime.now(UTC), most_calls=4)
+    return ConnectedNode(node, link, datetime.now(UTC), max_calls=4)
 
 
 async def test_what_is_under_way_when_the_connection_ends_is_lost_and_what_comes_after_is_not_asked() -> None:

@@ -18,8 +18,8 @@ from easel.core.tool.offer import OfferLimits
 from easel.errors import Forbidden, HostError, ToolFailed, TooMany, Unavailable
 from easel.host.nodes.registry import NodeLimits, NodeRegistration, NodeRegistry
 from easel.ids import OWNER, CallId, new_call_id, new_connection_id
-from tests.host.runs.workers import TIMEOUT_SECONDS, soon, until
 from tests.requirements import case, rule
+from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 CONTEXT = ToolContext(THE_OWNER, "agent:main:main")
 LIMITS = NodeLimits(
     seconds=30,
-    heard_seconds=30,
+    caller_ttl_seconds=30,
     poll_seconds=0.02,
     call_seconds=20,
     calls=4,
@@ -55,7 +55,7 @@ class Link:
     async def cancel(self, call_id: CallId) -> None:
         self.cancelled.put_nowait(call_id)
 
-    async def replaced(self) -> None:
+    async def close_replaced(self) -> None:
         self.is_replaced.set()
 
 
@@ -164,7 +164,7 @@ async def test_a_call_finds_its_node_from_either_instance(
     one, link, _ = await pair[0].connect()
     call = asyncio.create_task(pair[caller].use(args={"n": 1}))
     assert await answered(one, link, {"n": 2}) == ("Echo", {"n": 1})
-    assert await soon(call) == {"n": 2}
+    assert await within_timeout(call) == {"n": 2}
     assert await pair[caller].names() == ["laptop__Echo"]
     assert await pair[caller].nodes.find(OWNER, "laptop__Other") is None
     assert await pair[caller].nodes.find(OWNER, "laptop") is None
@@ -207,7 +207,7 @@ async def test_a_row_that_was_swept_while_its_node_was_there_comes_back(
     assert not link.is_replaced.is_set()
     call = asyncio.create_task(there.use())
     await answered(one, link)
-    assert await soon(call) == "done"
+    assert await within_timeout(call) == "done"
 
 
 async def test_an_older_connection_is_let_go_even_if_nobody_rang(
@@ -216,7 +216,7 @@ async def test_an_older_connection_is_let_go_even_if_nobody_rang(
     here, there = pair
     _, older, _ = await here.connect()
     call = asyncio.create_task(here.use())
-    await soon(older.asked.get())
+    await within_timeout(older.asked.get())
     monkeypatch.setattr(bench.database.notifier, "notify", lambda _: None)
     one, newer, _ = await there.connect()
     assert not older.is_replaced.is_set()
@@ -226,7 +226,7 @@ async def test_an_older_connection_is_let_go_even_if_nobody_rang(
     assert "went away" in await why(call)
     call = asyncio.create_task(here.use())
     await answered(one, newer)
-    assert await soon(call) == "done"
+    assert await within_timeout(call) == "done"
 
 
 async def test_nodes_of_an_instance_that_is_not_heard_of_run_out(
@@ -240,13 +240,13 @@ async def test_nodes_of_an_instance_that_is_not_heard_of_run_out(
     async def is_gone() -> bool:
         return await there.names() == []
 
-    await until(is_gone)
+    await wait_for(is_gone)
     await here.nodes.renew()
 
     async def is_back() -> bool:
         return await there.names() == ["laptop__Echo"]
 
-    await until(is_back)
+    await wait_for(is_back)
 
 
 async def test_a_call_ends_at_the_node_when_its_time_is_over(bench: Bench) -> None:
@@ -261,9 +261,9 @@ async def test_a_call_ends_at_the_node_when_its_time_is_over(bench: Bench) -> No
         "tool.invoke",
         '{"tool":"Echo","args":{}}',
         0.3,
-        heard_seconds=30,
+        caller_ttl_seconds=30,
     )
-    assert await bench.database.nodes.place(new)
+    assert await bench.database.nodes.place_call(new)
     async with asyncio.timeout(TIMEOUT_SECONDS):
         call_id, _, _ = await link.asked.get()
         assert await link.cancelled.get() == call_id
@@ -274,15 +274,15 @@ async def test_a_call_ends_at_the_node_when_its_time_is_over(bench: Bench) -> No
 async def test_what_a_newer_instance_asks_and_we_do_not_know_is_answered(bench: Bench) -> None:
     here = Instance(bench)
     one, _, _ = await here.connect()
-    new = NewCall(new_call_id(), OWNER, one.node.connection_id, "tool.dance", "{}", 20, heard_seconds=30)
-    assert await bench.database.nodes.place(new)
+    new = NewCall(new_call_id(), OWNER, one.node.connection_id, "tool.dance", "{}", 20, caller_ttl_seconds=30)
+    assert await bench.database.nodes.place_call(new)
     found: dict[CallId, str | None] = {}
 
     async def has_come() -> bool:
-        found.update(await bench.database.nodes.collect([new.call_id]))
+        found.update(await bench.database.nodes.collect_answers([new.call_id]))
         return bool(found)
 
-    await until(has_come)
+    await wait_for(has_come)
     assert "does not know tool.dance" in str(found[new.call_id])
     await here.nodes.close()
 
@@ -307,7 +307,7 @@ async def test_what_was_read_before_a_node_came_or_went_is_not_believed_after(
         async def was_heard() -> bool:
             return there.nodes._changes > (change == "it goes")
 
-        await until(was_heard)
+        await wait_for(was_heard)
         may_go_on.set()
         before, after = ([], ["laptop__Echo"]) if change == "it comes" else (["laptop__Echo"], [])
         assert await reading == before
@@ -324,8 +324,8 @@ async def test_a_result_beyond_the_limit_is_not_stored_for_another_instance(
     fits = "x" * (LIMITS.result_bytes - 2)  # with its quotes
     call = asyncio.create_task(there.use())
     await answered(one, link, fits)
-    assert await soon(call) == fits
-    there.store.away = {"collect"}
+    assert await within_timeout(call) == fits
+    there.store.away = {"collect_answers"}
     call = asyncio.create_task(there.use())
     await answered(one, link, fits + "x")
 
@@ -339,7 +339,7 @@ async def test_a_result_beyond_the_limit_is_not_stored_for_another_instance(
     async def is_answered() -> bool:
         return bool(await stored())
 
-    await until(is_answered)
+    await wait_for(is_answered)
     [row] = await stored()
     assert len(row["answer"]) < 200
     there.store.away = set()
@@ -364,22 +364,22 @@ async def test_what_was_known_is_still_known_when_the_store_is_away(pair: tuple[
         await here.names()  # it has never looked
     call = asyncio.create_task(here.use())
     await answered(one, link)
-    assert await soon(call) == "done", "and what is here needs no store at all"
+    assert await within_timeout(call) == "done", "and what is here needs no store at all"
 
 
 async def test_an_answer_waits_until_the_store_is_back(pair: tuple[Instance, Instance]) -> None:
     here, there = pair
     one, link, _ = await here.connect()
     call = asyncio.create_task(there.use())
-    call_id, _, _ = await soon(link.asked.get())
-    here.store.away.add("answer")
-    there.store.away.add("collect")
+    call_id, _, _ = await within_timeout(link.asked.get())
+    here.store.away.add("save_answer")
+    there.store.away.add("collect_answers")
     one.answered(call_id, Answer("kept"))
 
     async def was_tried() -> bool:
         return here.store.refused > 0 and there.store.refused > 0
 
-    await until(was_tried)
+    await wait_for(was_tried)
     here.store.away.clear()
     there.store.away.clear()
     async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -390,7 +390,7 @@ async def test_a_call_that_cannot_be_placed_is_told_at_once(pair: tuple[Instance
     here, there = pair
     await here.connect()
     assert await there.names() == ["laptop__Echo"]
-    there.store.away.add("place")
+    there.store.away.add("place_call")
     with pytest.raises(Unavailable):
         await there.use()
 
@@ -401,8 +401,8 @@ async def test_a_node_leaves_here_at_once_though_the_store_is_away(
     here, there = pair
     _, link, arrival = await here.connect()
     call = asyncio.create_task(here.use())
-    await soon(link.asked.get())
-    here.store.away |= {"leave", "renew", "take"}
+    await within_timeout(link.asked.get())
+    here.store.away |= {"unregister", "renew", "take_calls"}
     await here.nodes.leave(arrival)
     assert "went away" in await why(call)
     assert await here.nodes.find(OWNER, "laptop__Echo") is None
@@ -412,22 +412,22 @@ async def test_a_node_leaves_here_at_once_though_the_store_is_away(
     async def has_run_out() -> bool:
         return await there.nodes.find(OWNER, "laptop__Echo") is None
 
-    await until(has_run_out)
+    await wait_for(has_run_out)
 
 
 async def test_the_duty_goes_on_after_the_store_was_away(pair: tuple[Instance, Instance]) -> None:
     here, there = pair
     one, link, _ = await here.connect()
-    here.store.away |= {"take", "renew"}
+    here.store.away |= {"take_calls", "renew"}
 
     async def was_tried() -> bool:
         return here.store.refused > 2
 
-    await until(was_tried)
+    await wait_for(was_tried)
     here.store.away.clear()
     call = asyncio.create_task(there.use())
     await answered(one, link)
-    assert await soon(call) == "done"
+    assert await within_timeout(call) == "done"
 
 
 # --- ends ---------------------------------------------------------------------------------------------------------------
@@ -453,7 +453,7 @@ async def test_a_cancelled_call_is_stopped_wherever_it_has_got_to(
         )
         return not rows and link.asked.qsize() == link.cancelled.qsize()
 
-    await until(nothing_is_left)
+    await wait_for(nothing_is_left)
 
 
 @rule("CV-23")
@@ -474,7 +474,7 @@ async def test_what_an_instance_asked_that_died_is_stopped_at_the_node(
         await holder.nodes.renew()
         await holder.nodes._errands.once({one.node.connection_id: one for one in holder.nodes._here.values()})
     assert link.cancelled.empty()
-    caller.store.away = {"collect", "renew_calls", "cancel"}  # as if it were not there any more
+    caller.store.away = {"collect_answers", "renew_calls", "cancel_call"}  # as if it were not there any more
     clock.ahead += LIMITS.seconds
     await holder.nodes.renew()
     async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -498,8 +498,8 @@ async def test_a_store_that_was_away_has_heard_of_nobody_and_nothing_is_stopped_
     async with asyncio.timeout(TIMEOUT_SECONDS):
         call_id, _, _ = await link.asked.get()
     here = {one.node.connection_id: one}
-    caller.store.away = {"collect", "renew_calls"}
-    holder.store.away = {"withdrawn"}
+    caller.store.away = {"collect_answers", "renew_calls"}
+    holder.store.away = {"take_cancelled"}
     refused = holder.store.refused
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while holder.store.refused == refused:  # noqa: ASYNC110 - the duty has no event for it
@@ -512,7 +512,7 @@ async def test_a_store_that_was_away_has_heard_of_nobody_and_nothing_is_stopped_
     caller.store.away = set()
     await caller.nodes._elsewhere.renew()
     assert one.answered(call_id, Answer("done"))
-    assert await soon(call) == "done"
+    assert await within_timeout(call) == "done"
     for instance in (holder, caller):
         await instance.nodes.close()
 
@@ -520,21 +520,25 @@ async def test_a_store_that_was_away_has_heard_of_nobody_and_nothing_is_stopped_
 @case("D2")
 async def test_patience_with_a_store_that_was_away_has_an_end(bench: Bench, clock: TurnableClock) -> None:
     """Who is not heard of for so long after it is back has died."""
-    limits = replace(LIMITS, seconds=0.2, heard_seconds=0.2, call_seconds=600)
+    limits = replace(LIMITS, seconds=0.2, caller_ttl_seconds=0.2, call_seconds=600)
     holder, caller = Instance(bench, limits), Instance(bench, limits)
     clock.stop()
     _, link, _ = await holder.connect()
     call = asyncio.create_task(caller.use())
     async with asyncio.timeout(TIMEOUT_SECONDS):
         call_id, _, _ = await link.asked.get()
-        caller.store.away = {"collect", "renew_calls", "cancel"}  # as if it were not there any more
-        holder.store.away = {"withdrawn"}
+        caller.store.away = {
+            "collect_answers",
+            "renew_calls",
+            "cancel_call",
+        }  # as if it were not there any more
+        holder.store.away = {"take_cancelled"}
         refused = holder.store.refused
 
         async def was_away() -> bool:
             return holder.store.refused > refused
 
-        await until(was_away)
+        await wait_for(was_away)
         clock.ahead += limits.seconds + 1
         holder.store.away = set()
         assert await link.cancelled.get() == call_id
@@ -548,13 +552,13 @@ async def test_patience_with_a_store_that_was_away_has_an_end(bench: Bench, cloc
 @case("X8")
 async def test_as_long_as_somebody_waits_that_is_said_by_itself(bench: Bench, clock: TurnableClock) -> None:
     """However rarely the store is looked at otherwise."""
-    limits = replace(LIMITS, seconds=0.06, heard_seconds=0.06, poll_seconds=600, call_seconds=600)
+    limits = replace(LIMITS, seconds=0.06, caller_ttl_seconds=0.06, poll_seconds=600, call_seconds=600)
     holder, caller = Instance(bench, limits), Instance(bench, limits)
     clock.stop()
     one, link, _ = await holder.connect()
     waits = watched(caller.store, "renew_calls", lambda: clock.ahead)
     lives = watched(holder.store, "renew", lambda: clock.ahead)
-    looks = watched(holder.store, "withdrawn", lambda: clock.ahead)
+    looks = watched(holder.store, "take_cancelled", lambda: clock.ahead)
     call = asyncio.create_task(caller.use())
     async with asyncio.timeout(TIMEOUT_SECONDS):
         call_id, _, _ = await link.asked.get()
@@ -568,7 +572,7 @@ async def test_as_long_as_somebody_waits_that_is_said_by_itself(bench: Bench, cl
         "after twice the time for which nobody is believed without a word"
     )
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        assert await soon(call) == "done"
+        assert await within_timeout(call) == "done"
     for instance in (holder, caller):
         await instance.nodes.close()
 
@@ -578,26 +582,26 @@ async def test_a_look_for_answers_that_hangs_keeps_nobody_from_saying_that_they_
     bench: Bench, clock: TurnableClock
 ) -> None:
     """A slow bucket, a dead connection of the pool: the other calls of this instance are waited for all the same."""
-    limits = replace(LIMITS, heard_seconds=0.3)
+    limits = replace(LIMITS, caller_ttl_seconds=0.3)
     holder, caller = Instance(bench, limits), Instance(bench, limits)
     clock.stop()
     one, link, _ = await holder.connect()
     waits = watched(caller.store, "renew_calls", lambda: clock.ahead)
-    looks = watched(holder.store, "withdrawn", lambda: clock.ahead)
-    begun, may_go_on = held(caller.store, "collect", is_done=False)
+    looks = watched(holder.store, "take_cancelled", lambda: clock.ahead)
+    begun, may_go_on = held(caller.store, "collect_answers", is_done=False)
     call = asyncio.create_task(caller.use())
     async with asyncio.timeout(TIMEOUT_SECONDS):
         call_id, _, _ = await link.asked.get()
         await begun.wait()
         for _ in range(4):
-            clock.ahead += limits.heard_seconds / 2
+            clock.ahead += limits.caller_ttl_seconds / 2
             for said in (waits, looks):
                 while await said.get() < clock.ahead:
                     pass
         assert link.cancelled.empty()
         assert one.answered(call_id, Answer("done"))
         may_go_on.set()
-        assert await soon(call) == "done"
+        assert await within_timeout(call) == "done"
     for instance in (holder, caller):
         await instance.nodes.close()
 
@@ -606,24 +610,24 @@ async def test_an_answer_that_is_being_fetched_is_not_missed(pair: tuple[Instanc
     """Its row is gone already, and nobody has read it yet."""
     here, there = pair
     one, link, _ = await here.connect()
-    begun, may_go_on = held(there.store, "collect", is_done=True)
+    begun, may_go_on = held(there.store, "collect_answers", is_done=True)
     call = asyncio.create_task(there.use())
     async with asyncio.timeout(TIMEOUT_SECONDS):
         call_id, _, _ = await link.asked.get()
         await begun.wait()
         may_go_on.set()
-        begun, may_go_on = held(there.store, "collect", is_done=True)
+        begun, may_go_on = held(there.store, "collect_answers", is_done=True)
         assert one.answered(call_id, Answer("done"))
         await begun.wait()
         while await there.store.renew_calls(
             [call_id], 30
         ):  # as long as a look comes before the answer is stored, it goes on without it
             may_go_on.set()
-            begun, may_go_on = held(there.store, "collect", is_done=True)
+            begun, may_go_on = held(there.store, "collect_answers", is_done=True)
             await begun.wait()
         await there.nodes._elsewhere.renew()
         may_go_on.set()
-        assert await soon(call) == "done"
+        assert await within_timeout(call) == "done"
 
 
 async def test_what_is_asked_of_a_node_before_it_was_greeted_is_taken_when_it_was(bench: Bench) -> None:
@@ -635,11 +639,11 @@ async def test_what_is_asked_of_a_node_before_it_was_greeted_is_taken_when_it_wa
     notifications: asyncio.Queue[Notification] = asyncio.Queue()
     bench.database.notifier.listen(notifications.put_nowait)
     call = asyncio.create_task(there.use())
-    while not isinstance(await soon(notifications.get()), CallPending):
+    while not isinstance(await within_timeout(notifications.get()), CallPending):
         pass
     here.nodes.open(one)
     await answered(one, link)
-    assert await soon(call) == "done"
+    assert await within_timeout(call) == "done"
     for instance in (here, there):
         await instance.nodes.close()
 
@@ -649,14 +653,14 @@ async def test_a_call_that_is_being_placed_is_not_missed_yet(pair: tuple[Instanc
     here, there = pair
     one, link, _ = await here.connect()
     assert await there.names() == ["laptop__Echo"]
-    begun, may_go_on = held(there.store, "place", is_done=False)
+    begun, may_go_on = held(there.store, "place_call", is_done=False)
     call = asyncio.create_task(there.use())
     async with asyncio.timeout(TIMEOUT_SECONDS):
         await begun.wait()
         await there.nodes._elsewhere.renew()
         may_go_on.set()
     await answered(one, link)
-    assert await soon(call) == "done"
+    assert await within_timeout(call) == "done"
 
 
 async def test_a_process_that_ends_leaves_no_task_behind(bench: Bench) -> None:
@@ -664,7 +668,7 @@ async def test_a_process_that_ends_leaves_no_task_behind(bench: Bench) -> None:
     _, link, _ = await here.connect()
     calls = [asyncio.create_task(instance.use()) for instance in (here, there)]
     for _ in calls:
-        await soon(link.asked.get())
+        await within_timeout(link.asked.get())
     for call in calls:
         call.cancel()
     await asyncio.gather(*calls, return_exceptions=True)
@@ -677,7 +681,7 @@ async def test_a_process_that_ends_leaves_no_task_behind(bench: Bench) -> None:
 async def test_errors_of_other_kinds_are_none_of_a_nodes(pair: tuple[Instance, Instance]) -> None:
     one, link, _ = await pair[0].connect()
     call = asyncio.create_task(pair[1].use())
-    call_id, _, _ = await soon(link.asked.get())
+    call_id, _, _ = await within_timeout(link.asked.get())
     one.answered(call_id, Answer(error="x" * 100))
     with pytest.raises(HostError, match="laptop__Echo: xxx"):
-        await soon(call)
+        await within_timeout(call)

@@ -15,8 +15,9 @@ from easel.core.run.deltas import DELTA_SECONDS
 from easel.core.stream.encoded import holds_encoded
 from easel.core.stream.payload_limit import LIMIT, markers_in, restored
 from easel.ids import OWNER, SessionId
-from tests.host.runs.workers import at_work, ended, script, until
+from tests.host.runs.workers import at_work, ended, script
 from tests.requirements import case, rule
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -78,7 +79,7 @@ async def test_base64_that_a_model_streams_is_moved_out_of_its_deltas(
     told = "".join([(await whole(bench, data))["text"] for data in deltas])
     said = "".join(step.get(kind, "") for step in steps)
     assert told == (f"{said}\n\nDone." if kind == "say" else said)
-    [_, answer] = await bench.database.sessions.messages(OWNER, SessionId("s"), before=None, limit=10)
+    [_, answer] = await bench.database.sessions.list_messages(OWNER, SessionId("s"), before=None, limit=10)
     assert await whole(bench, answer.content) == (told if kind == "say" else "Done.")
 
 
@@ -128,7 +129,7 @@ async def test_what_is_held_back_goes_out_when_nothing_follows_for_long(
         async def is_told() -> bool:
             return "message.delta" in await bench.types(run_id)
 
-        await until(is_told)
+        await wait_for(is_told)
 
     monkeypatch.setattr("easel.host.runs.log_writer.HELD_SECONDS", 3600.0)
     assert await sizes(bench, a_moment) == [12_000]

@@ -16,9 +16,10 @@ from easel.core.stream.notifications import RunReady
 from easel.host.runs.preferred_worker import SHARED_LOOK_SECONDS, PreferredWorkerDelay
 from easel.host.runs.worker import NEAR_TURNS
 from easel.ids import WorkerId
-from tests.host.runs.workers import TIMEOUT_SECONDS, at_work, ended, script, until
+from tests.host.runs.workers import at_work, ended, script
 from tests.requirements import rule
 from tests.stores.harness import LONG, a_run, ends
+from tests.support.waiting import TIMEOUT_SECONDS, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -68,7 +69,7 @@ async def settled(bench: Bench, **options: Any) -> AsyncGenerator[RunWorker]:
 
     worker = a_worker(bench, prefer=A_MOMENT, runs=counted, **options)
     async with at_work(worker):
-        await until(has_settled)
+        await wait_for(has_settled)
         yield worker
 
 
@@ -166,7 +167,7 @@ async def test_a_worker_that_is_full_is_not_waited_for(bench: Bench):
         async def is_running() -> bool:
             return (await bench.run(long)).status is Status.RUNNING
 
-        await until(is_running)
+        await wait_for(is_running)
         async with settled(bench) as free:
             run_id = await bench.start("noop")
             assert await waited(bench, run_id) >= A_MOMENT
@@ -211,7 +212,7 @@ async def test_the_other_looks_once_and_who_is_alone_never_looks_twice(bench: Be
         async def have_begun() -> bool:
             return [one.looks for one in counted] == [2, 2]  # at once, and after a moment
 
-        await until(have_begun)
+        await wait_for(have_begun)
         runs = [(await bench.runs.enqueue(a_run(f"s{n}", "noop"))).run.run_id for n in range(8)]
         for worker in (mine, other):
             for _ in runs:  # together, however long it took to store them
@@ -224,13 +225,13 @@ async def test_the_other_looks_once_and_who_is_alone_never_looks_twice(bench: Be
                 mine._held or mine._wake.is_set() or counted[0].looking
             )  # who has ended a run looks for the next one
 
-        await until(has_come_to_rest)
+        await wait_for(has_come_to_rest)
         own_looks = counted[0].looks
 
         async def has_looked() -> bool:
             return counted[1].looks > 2
 
-        await until(has_looked)
+        await wait_for(has_looked)
         await asyncio.sleep(2 * A_MOMENT)
         assert counted[0].looks == own_looks, "nobody is looked after in one's own sessions"
         assert counted[1].looks - 2 < len(runs), "rings that come together share a look"

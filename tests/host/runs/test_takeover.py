@@ -20,8 +20,9 @@ from easel.host.runs import worker as run_worker
 from easel.host.runs.worker import SAFETY
 from easel.ids import OWNER, CallId, RunId, WorkerId, answer_id
 from tests.host.conftest import TestTool
-from tests.host.runs.workers import TIMEOUT_SECONDS, HandClock, at_work, ended, script, soon, until
+from tests.host.runs.workers import HandClock, at_work, ended, script
 from tests.requirements import case, rule
+from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -150,7 +151,7 @@ async def test_a_worker_that_wakes_up_too_late_writes_nothing_and_stops(bench: B
     run_id = await bench.start(script({"call": "t", "args": {}}, {"say": "said"}))
     slow = bench.worker(TestTool("t", held, read_only=True))
     assert await slow.once() == 1  # by hand: nothing renews
-    await soon(inside.wait())
+    await within_timeout(inside.wait())
     bench.clock.ahead = LATER
 
     async def quick(_: Mapping[str, Any]) -> Any:
@@ -158,14 +159,14 @@ async def test_a_worker_that_wakes_up_too_late_writes_nothing_and_stops(bench: B
         return "fresh"
 
     async with at_work(bench.worker(TestTool("t", quick, read_only=True))):
-        await soon(done.wait())
+        await within_timeout(done.wait())
         go_on.set()
         run = await ended(bench, run_id)
 
         async def has_stopped() -> bool:
             return not slow._held
 
-        await until(has_stopped)
+        await wait_for(has_stopped)
     assert (run.status, run.attempt) == (Status.COMPLETED, 2)
     results = [
         msgspec.json.decode(event.data)["result"]
@@ -215,7 +216,7 @@ class Counted(CutOff):
         async def are_there() -> bool:
             return self.answered[name] >= enough
 
-        await until(are_there)
+        await wait_for(are_there)
 
 
 @pytest.fixture
@@ -246,12 +247,12 @@ async def test_a_worker_that_cannot_renew_stops_itself_before_its_claim_ends(
     run_id = await bench.start(script({"call": "t", "args": {}}))
     worker = bench.worker(TestTool("t", endless), runs=runs, claim_seconds=claim_seconds, drain_seconds=0)  # pyright: ignore[reportArgumentType]
     async with at_work(worker):
-        await soon(inside.wait())
+        await within_timeout(inside.wait())
         runs.is_cut = True
         own_clock.ahead += claim_seconds * (
             1 - SAFETY / 2
         )  # and it stays so: half of the reserve is left when it has stopped
-        await soon(stopped.wait())
+        await within_timeout(stopped.wait())
         last = (await bench.run(run_id)).last_seq
         runs.is_cut = False
         for clock in (bench.clock, own_clock):
@@ -261,7 +262,7 @@ async def test_a_worker_that_cannot_renew_stops_itself_before_its_claim_ends(
             """By the same worker, as another attempt."""
             return (await bench.types(run_id)).count("run.start") == 2
 
-        await until(is_held_again)
+        await wait_for(is_held_again)
         await ended(bench, run_id)
     assert (await bench.types(run_id))[last] == "run.start"
 
@@ -282,7 +283,7 @@ async def test_a_run_longer_than_the_claim_is_not_taken_from_a_healthy_worker(
     holder = bench.worker(TestTool("t", held), runs=renewals, claim_seconds=claim_seconds)  # pyright: ignore[reportArgumentType]
     other = bench.worker(claim_seconds=claim_seconds)
     async with at_work(holder):
-        await soon(inside.wait())
+        await within_timeout(inside.wait())
         for _ in range(4):
             for clock in (bench.clock, own_clock):
                 clock.ahead += 0.8 * claim_seconds
@@ -305,7 +306,7 @@ async def test_a_stopping_worker_lets_a_step_end_and_hands_the_run_back_with_its
 
     run_id = await bench.start(script({"call": "t", "args": {}}, {"call": "gsv__Clock"}, {"say": "end"}))
     async with at_work(bench.worker(TestTool("t", held), drain_seconds=TIMEOUT_SECONDS)) as stop:
-        await soon(inside.wait())
+        await within_timeout(inside.wait())
         stop.set()
         await asyncio.sleep(0)
         go_on.set()
@@ -325,7 +326,7 @@ async def test_what_does_not_end_in_time_is_handed_back_all_the_same(bench: Benc
         async def is_running() -> bool:
             return (await bench.run(run_id)).status is Status.RUNNING
 
-        await until(is_running)
+        await wait_for(is_running)
         stop.set()
     run = await bench.run(run_id)
     assert (run.status, run.max_attempts) == (Status.QUEUED, 4)
@@ -403,7 +404,7 @@ async def test_a_database_that_is_away_when_tools_are_looked_for_fails_no_run(
         bench.clock.ahead = LATER
     offers = Offers()
     async with at_work(bench.worker(sources=[offers])):
-        await soon(offers.asked.wait())
+        await within_timeout(offers.asked.wait())
         assert not (await bench.run(run_id)).is_terminal
         offers.is_away = False
         run = await ended(bench, run_id)
@@ -438,7 +439,7 @@ async def test_a_run_that_was_handed_back_and_is_then_cancelled_keeps_what_it_sa
         async def has_used_the_tool() -> bool:
             return "tool.result" in await bench.types(run_id)
 
-        await until(has_used_the_tool)
+        await wait_for(has_used_the_tool)
         stop.set()
     assert (await bench.run(run_id)).status is Status.QUEUED
     cancelled = await bench.queue.cancel(THE_OWNER, run_id)
@@ -469,11 +470,11 @@ async def test_a_worker_that_claims_again_what_it_holds_gives_the_first_hold_up(
     async def is_inside() -> bool:
         return bool(begun)
 
-    await until(is_inside)
+    await wait_for(is_inside)
     bench.clock.ahead = LATER
     worker._sweep_at = 0.0
     assert await worker.once() == 1
-    await soon(first_stopped.wait())
+    await within_timeout(first_stopped.wait())
     go_on.set()
     run = await ended(bench, run_id)
     assert (run.status, run.attempt) == (Status.COMPLETED, 2)
@@ -485,11 +486,11 @@ async def test_a_run_is_handed_back_as_soon_as_the_database_is_there_again(bench
     class AwayForAMoment(CutOff):
         refused = 0
 
-        async def hand_back(self, claim: Claim) -> bool:
+        async def release_claim(self, claim: Claim) -> bool:
             if self.refused < 3:
                 self.refused += 1
                 raise Unavailable(what="The database")
-            return await self._runs.hand_back(claim)
+            return await self._runs.release_claim(claim)
 
     run_id = await bench.start(script({"wait_ms": 60_000}))
     async with at_work(bench.worker(runs=AwayForAMoment(bench), drain_seconds=0)) as stop:  # pyright: ignore[reportArgumentType]
@@ -497,7 +498,7 @@ async def test_a_run_is_handed_back_as_soon_as_the_database_is_there_again(bench
         async def is_running() -> bool:
             return "run.start" in await bench.types(run_id)
 
-        await until(is_running)
+        await wait_for(is_running)
         stop.set()
     run = await bench.run(run_id)
     assert (run.status, run.max_attempts) == (Status.QUEUED, 4)
@@ -538,7 +539,7 @@ async def test_a_run_goes_on_with_the_whole_of_what_was_too_heavy_for_its_log(be
     result = ToolResult(CallId("call_1"), "t", [value, "x" * 5_000])
     events = [made.step(1, Step(text, (call,))), made.calling(call), made.called(result)]
     assert all(len(event.json) < 2_400 for event in events)
-    await bench.artifacts.keep(OWNER, [offloaded for event in events for offloaded in event.offloaded])
+    await bench.artifacts.store(OWNER, [offloaded for event in events for offloaded in event.offloaded])
     await left_by_a_dead_worker(bench, run_id, *events)
     bench.clock.ahead = LATER
     async with at_work(bench.worker(model=Listening())):

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from easel.core.run.status import Status
 from easel.errors import Unavailable
-from tests.host.runs.workers import TIMEOUT_SECONDS, at_work, ended, soon, until
+from tests.host.runs.workers import at_work, ended
 from tests.requirements import case, rule
+from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 
 if TYPE_CHECKING:
     from easel.core.run.run import Claim
@@ -57,7 +58,7 @@ async def test_a_worker_that_is_stopped_in_the_middle_of_a_claim_hands_back_what
     run_id = await bench.start("noop")
     deaf: Any = DeafClaims(bench, "late")
     async with at_work(bench.worker(runs=deaf, claim_seconds=FAR_LONGER)):
-        await soon(deaf.made.wait())
+        await within_timeout(deaf.made.wait())
     assert (await bench.run(run_id)).status is Status.QUEUED
     async with at_work(bench.worker()):
         assert (await ended(bench, run_id)).status is Status.COMPLETED
@@ -78,7 +79,7 @@ async def test_a_worker_that_heard_every_answer_asks_no_such_question(bench: Ben
     watched: Any = Watched()
     async with at_work(bench.worker(runs=watched)):
         await ended(bench, await bench.start("noop"))
-        await until(has_looked_everywhere_several_times)
+        await wait_for(has_looked_everywhere_several_times)
         assert (
-            "claim_unheard" not in asked
+            "claim_unacknowledged" not in asked
         )  # here and not below: whoever stops may meet a claim that is under way

@@ -14,9 +14,10 @@ from easel.core.run.status import Status
 from easel.core.stream.notifications import RunAppended
 from easel.ids import OWNER, ArtifactId, SessionId
 from tests.host.conftest import TestTool
-from tests.host.runs.workers import TIMEOUT_SECONDS, at_work, ended, script, soon, until
+from tests.host.runs.workers import at_work, ended, script
 from tests.requirements import case, rule
 from tests.support.standstill import Stopwatch
+from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -53,7 +54,7 @@ async def test_that_a_run_has_started_is_told_when_it_is_claimed_not_when_it_has
         return RunAppended(run_id, 1) in heard
 
     async with at_work(bench.worker(drain_seconds=0.0)):
-        await until(is_told)
+        await wait_for(is_told)
         assert [event.type for event in await bench.log(run_id)] == ["run.start"]
         await bench.queue.cancel(THE_OWNER, run_id)
         await ended(bench, run_id)
@@ -78,7 +79,7 @@ async def test_what_was_said_is_the_sum_of_its_deltas(bench: Bench):
     marker = next(data["text"] for kind, data in log if kind == "message.completed")
     assert marker["redacted"] is True, "an event is light, so the whole text is beside it"
     assert (await bench.artifacts.read(OWNER, ArtifactId(marker["uri"].rpartition("/")[2]))).decode() == text
-    [_, answer] = await bench.database.sessions.messages(OWNER, SessionId("s"), before=None, limit=10)
+    [_, answer] = await bench.database.sessions.list_messages(OWNER, SessionId("s"), before=None, limit=10)
     assert answer.content == text, "long plain text stays whole in the message store"
     assert max(len(event.data) for event in await bench.log(run_id) if event.type == "message.delta") <= 2_048
 
@@ -103,7 +104,7 @@ async def test_a_reason_that_quotes_everything_is_cut_before_it_is_stored(bench:
     assert len(run.error_message) < 1_100
     assert run.error_message.startswith("The model failed: bad image: QUJD")
     assert run.error_message.endswith("in part 3")
-    [_, answer] = await bench.database.sessions.messages(OWNER, SessionId("s"), before=None, limit=10)
+    [_, answer] = await bench.database.sessions.list_messages(OWNER, SessionId("s"), before=None, limit=10)
     assert answer.error_message == run.error_message
 
 
@@ -179,10 +180,10 @@ async def test_a_cancel_stops_the_tool_that_runs_and_ends_within_a_second(bench:
 
     run_id = await bench.start(script({"say": "before"}, {"call": "t"}))
     async with at_work(bench.worker(TestTool("t", endless), poll_seconds=NEVER, claim_seconds=NEVER)):
-        await soon(inside.wait())
+        await within_timeout(inside.wait())
         watch = Stopwatch()
         await bench.queue.cancel(THE_OWNER, run_id)
-        await soon(stopped.wait())
+        await within_timeout(stopped.wait())
         run = await ended(bench, run_id)
         assert watch.seconds < 1
     assert run.status is Status.CANCELLED
@@ -200,7 +201,7 @@ async def test_a_cancel_whose_ring_is_lost_is_found_by_the_poll(bench: Bench):
         async def is_running() -> bool:
             return (await bench.run(run_id)).status is Status.RUNNING
 
-        await until(is_running)
+        await wait_for(is_running)
         await bench.runs.request_cancel(
             (await bench.run(run_id)).user_id, run_id, []
         )  # the store alone: no bell

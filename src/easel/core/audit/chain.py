@@ -119,7 +119,7 @@ def check_end(place: ChainPosition, end: End) -> Break | None:
     return None
 
 
-def known_place(text: str) -> ChainPosition:
+def parse_position(text: str) -> ChainPosition:
     """`SEQ:HASH`, as `easel audit verify` prints it."""
     if found := _KNOWN.fullmatch(text.strip()):
         return ChainPosition(int(found[1]), found[2])

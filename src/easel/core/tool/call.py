@@ -40,7 +40,7 @@ class NewCall:
     method: str
     params: str  # JSON, light
     seconds: float  # until nobody waits any more
-    heard_seconds: float  # who made it is believed to wait for so long when nothing is heard of them
+    caller_ttl_seconds: float  # who made it is believed to wait for so long when nothing is heard of them
 
 
 @dataclass(frozen=True, slots=True)

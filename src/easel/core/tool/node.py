@@ -45,7 +45,7 @@ class LocalNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
+class RegisteredNode:
     """A node has its place; what was asked of the connection that had it before gets no answer."""
 
     connected_at: datetime
@@ -64,11 +64,11 @@ def checked_node_id(value: str) -> str:
     return value
 
 
-def whole_name(node_id: str, tool: str) -> str:
+def full_tool_name(node_id: str, tool: str) -> str:
     return node_id + SEPARATOR + tool
 
 
-def parts_of(name: str) -> tuple[str, str]:
+def split_tool_name(name: str) -> tuple[str, str]:
     """The node and the tool; of a name that is no node's tool, the whole name and nothing."""
     node_id, _, tool = name.partition(SEPARATOR)
     return node_id, tool
@@ -76,7 +76,7 @@ def parts_of(name: str) -> tuple[str, str]:
 
 def where(name: str) -> str:
     """Where a tool runs: on a node, or on the server itself."""
-    node_id, tool = parts_of(name)
+    node_id, tool = split_tool_name(name)
     return node_id if tool and node_id != "gsv" else "server"
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from easel.core.stream.payload_limit import light_value
 from easel.core.tool.definition import X_SHELL, ToolDefinition
-from easel.core.tool.node import whole_name
+from easel.core.tool.node import full_tool_name
 from easel.core.validation import (
     MAX_DEPTH,
     check_members,
@@ -57,7 +57,7 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 @dataclass(frozen=True, slots=True)
 class OfferLimits:
     tools: int
-    bytes_of_one: int
+    tool_bytes: int
 
 
 def checked_offer(node_id: str, raw: Any, limits: OfferLimits) -> Mapping[str, ToolDefinition]:
@@ -79,8 +79,8 @@ def _checked(node_id: str, raw: Any, at: str, limits: OfferLimits) -> ToolDefini
     check_members(given, KNOWN, at)
     if is_too_deep(given):
         refuse(at, f"is nested deeper than {MAX_DEPTH} levels.")
-    if len(msgspec.json.encode(given)) > limits.bytes_of_one:
-        raise TooLarge(what=at, limit=limits.bytes_of_one)
+    if len(msgspec.json.encode(given)) > limits.tool_bytes:
+        raise TooLarge(what=at, limit=limits.tool_bytes)
     if light_value(given)[1]:
         refuse(at, "has Base64 of more than 2 KB in it, which has no place in a definition.")
     name = given.get("name")
@@ -89,12 +89,12 @@ def _checked(node_id: str, raw: Any, at: str, limits: OfferLimits) -> ToolDefini
             f"{at}.name", "is 1 to 64 letters, digits and . _ : - (a letter or digit first, no _ at its end)."
         )
     description = checked_text(
-        given.get("description", ""), f"{at}.description", longest=limits.bytes_of_one, may_be_empty=True
+        given.get("description", ""), f"{at}.description", longest=limits.tool_bytes, may_be_empty=True
     )
     schema = checked_object(given.get("inputSchema"), f"{at}.inputSchema")
     check_schema(schema, f"{at}.inputSchema")
     return ToolDefinition(
-        whole_name(node_id, name),
+        full_tool_name(node_id, name),
         description,
         schema,
         **_hints(given.get("annotations", {}), f"{at}.annotations"),

@@ -225,7 +225,7 @@ class Connection:
         if principal is NOBODY:
             if wanted.auth is not None:
                 address = {"address": self._socket.client.host} if self._socket.client else {}
-                self._host.audit.tally(
+                self._host.audit.record_throttled(
                     NOBODY, "sign_in.failed", details={"path": "/ws", "by": "token", **address}
                 )
             raise NotSignedIn
@@ -297,7 +297,7 @@ class Connection:
         """What is told of it; the rest is for operators."""
         reference = new_reference()
         log.error("gateway.error", method=method, reference=reference, exc_info=problem)
-        self._host.audit.broke(
+        self._host.audit.record_exception(
             self.principal, "gateway.error", problem, reference=reference, details={"method": method[:200]}
         )
         return InternalError(reference=reference)

@@ -52,7 +52,7 @@ class NodeSide:
     async def cancel(self, call_id: CallId) -> None:
         await self._send(frames.notice(CANCEL, {"callId": call_id}))
 
-    async def replaced(self) -> None:
+    async def close_replaced(self) -> None:
         await self._part()
 
     async def take(self, asked: frames.Request) -> None:

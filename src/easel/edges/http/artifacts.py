@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from easel.core.artifact.artifact import Artifact
-from easel.core.artifact.media_type import shown
+from easel.core.artifact.media_type import presentation_of
 from easel.edges.errors import CONNECTION
 from easel.edges.http.calls import Call, check_head, json_answer
 from easel.edges.http.multipart import MAX_BESIDE, file_in, is_form
@@ -73,7 +73,7 @@ async def download_artifact(call: Call) -> Response:
     headers = {**_SAFE, "etag": etag}
     if _names(asked.get("if-none-match", ""), etag):
         return Response(status_code=304, headers=headers)
-    how = shown(artifact.media_type)
+    how = presentation_of(artifact.media_type)
     headers["content-type"] = how.content_type
     headers["content-disposition"] = (
         "inline" if how.is_inline else f'attachment; filename="{artifact.artifact_id}{how.extension}"'

@@ -99,19 +99,19 @@ def tell(audit: Audit, scope: Scope, problem: Exception, reference: str | None) 
     principal = scope["state"].get("principal", NOBODY)
     where = {"method": request.method, "path": without_token(request.url.path), **where_from(request)}
     if not isinstance(problem, HostError):
-        audit.broke(principal, "http.error", problem, reference=reference, details=where)
+        audit.record_exception(principal, "http.error", problem, reference=reference, details=where)
     elif problem.http in REFUSED:
-        audit.tally(
+        audit.record_throttled(
             principal,
             "guardrail.refused",
             details={**where, "error": problem.code, "problem": problem.message},
         )
     elif isinstance(problem, NotSignedIn):
         if by := _presented(request):
-            audit.tally(NOBODY, "sign_in.failed", details={**where, "by": by})
+            audit.record_throttled(NOBODY, "sign_in.failed", details={**where, "by": by})
     elif isinstance(problem, Unavailable) and (cause := problem.__cause__) is not None:
         told = {**where, "exception": type(cause).__name__, "message": str(cause)}
-        audit.tally(None, "database.unavailable", details=told, every=AWAY_SECONDS)
+        audit.record_throttled(None, "database.unavailable", details=told, every=AWAY_SECONDS)
 
 
 def where_from(request: Request) -> dict[str, str]:

@@ -112,7 +112,7 @@ async def _write(call: Call, board: Board) -> Response:
         written = await call.host.boards.write(call.principal, run_id, ask)
     except BadInput as problem:  # a guardrail's outcome is for operators too
         told = {"board": board.value, "error": problem.code}
-        call.host.audit.tally(call.principal, "board.refused", subject=run_id, details=told)
+        call.host.audit.record_throttled(call.principal, "board.refused", subject=run_id, details=told)
         raise
     edge_id = asked.edge_id if board is Board.BLACKBOARD else None
     author = Author(call.principal.user_id, asked.source_node_id, run_id, edge_id)

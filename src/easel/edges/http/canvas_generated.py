@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from easel.core.canvas.canvas import Canvas
-from easel.core.values.template import INPUT, Template, leaves, parsed_tree
+from easel.core.values.template import INPUT, Template, leaves, parse_templates
 
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[._:-]+")
 
@@ -71,7 +71,7 @@ def _field(name: str) -> str:
 
 def _inputs(action: Mapping[str, Any]) -> Iterator[str]:
     """The names that an action takes with a press. What lies deeper, no field of a form can say."""
-    for _, leaf in leaves(parsed_tree([action.get("args"), action.get("message")], "")):
+    for _, leaf in leaves(parse_templates([action.get("args"), action.get("message")], "")):
         if isinstance(leaf, Template):
             yield from (
                 one.path[0] for one in leaf.placeholders if one.source == INPUT and len(one.path) == 1

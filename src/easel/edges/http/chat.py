@@ -91,7 +91,7 @@ async def _on_notification(call: SocketCall, viewer: Subscription) -> None:
             except Exception as problem:
                 reference = new_reference()
                 log.exception("chat.error", reference=reference)
-                call.host.audit.broke(call.principal, "chat.error", problem, reference=reference)
+                call.host.audit.record_exception(call.principal, "chat.error", problem, reference=reference)
                 await _tell(call.socket, viewer, InternalError(reference=reference))
     finally:
         viewer.end()

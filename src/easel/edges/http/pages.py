@@ -63,7 +63,7 @@ async def _signed_in(call: Call, token: str, by: str, goes_on: str = "/") -> Res
     told = {"by": by, **where_from(call.request)}
     principal = await call.host.sign_in.by_token(token)
     if principal is None or not principal.is_person:  # a program or a machine shows its token each time
-        call.host.audit.tally(NOBODY, "sign_in.failed", details=told)
+        call.host.audit.record_throttled(NOBODY, "sign_in.failed", details=told)
         return sign_in_page(_NOT_IT if principal is None else _NO_PERSON, goes_on)
     await call.host.audit.record(principal, "sign_in.succeeded", details=told)
     answer = RedirectResponse(

@@ -132,7 +132,7 @@ async def delete_session(call: Call) -> Response:
 
 async def list_messages(call: Call) -> Response:
     asked: ListMessages = call.asked
-    found = await call.host.sessions.messages(
+    found = await call.host.sessions.list_messages(
         call.principal, call.path["session_id"], asked.before, asked.limit
     )
     more = found[0].thread_seq if len(found) == asked.limit else None

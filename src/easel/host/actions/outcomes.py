@@ -142,10 +142,10 @@ class ExecutionOutcomes:
             revision=outcome.snapshot.canvas.revision,
         )
 
-    async def tell_lost(self, owner_ids: list[str], confirm_seconds: float, take_up: TakeUp) -> int:
+    async def tell_lost(self, owner_ids: list[str], confirm_seconds: float, adopt: TakeUp) -> int:
         """Whose instance is gone is taken up or not left running for ever, nor a question that nobody answers; how many that were."""
         await self._tell_untold()
-        lost = await self._actions.lost(owner_ids, confirm_seconds, LOST_AT_ONCE)
+        lost = await self._actions.find_orphaned(owner_ids, confirm_seconds, LOST_AT_ONCE)
         for execution in lost:
             if execution.status is ExecutionStatus.ASKED:
                 await self.lapsed(execution)
@@ -154,7 +154,7 @@ class ExecutionOutcomes:
             with contextlib.suppress(
                 StaleTransition, NotFound
             ):  # another instance goes on with it, or it went with its canvas
-                if execution.tool is not None or not await take_up(principal, execution, owner_ids):
+                if execution.tool is not None or not await adopt(principal, execution, owner_ids):
                     await self.failed(principal, execution, ActionFailed(problem=INTERRUPTED))
         return len(lost)
 

@@ -22,7 +22,7 @@ from easel.errors import ActionFailed, HostError, NotFound, Unavailable
 from easel.host.actions.request import ActionRequest
 from easel.host.actions.service import ActionService
 from easel.host.audit import Audit
-from easel.host.canvases.transactions import CanvasTransactions, events_of
+from easel.host.canvases.transactions import CanvasTransactions, events_for
 from easel.host.metrics import REFRESHES
 from easel.host.ports import CanvasActionStore
 
@@ -114,7 +114,7 @@ class RefreshScheduler:
             self._instance,
             room,
             self._limits.lease_seconds,
-            at_work=list(self.at_work),
+            running=list(self.at_work),
             unwatched=self._limits.unwatched,
         )
         for due in claimed:
@@ -126,7 +126,7 @@ class RefreshScheduler:
         """Say that what runs here does; and let nothing wait for a time that a clock told which was wrong."""
         if self.at_work:
             await self._jobs.renew_refreshes(self._instance, list(self.at_work), self._limits.lease_seconds)
-        await self._jobs.pull_in_refreshes(self._limits.lease_seconds)
+        await self._jobs.correct_after_clock_jump(self._limits.lease_seconds)
 
     def _ended(self, job: Job) -> None:
         del self.at_work[job]
@@ -148,7 +148,7 @@ class RefreshScheduler:
         # From its start to its next start, however long it took: a job that is slower than its interval follows itself.
         delay = max(0.0, next_delay(due.every_ms, failures, self._dice()) - (time.monotonic() - began))
         # Stored first, then told: whoever reads the canvas after the event finds the job as the event says.
-        await self._jobs.settle_refresh(self._instance, due, failures=failures, delay=delay, error=error)
+        await self._jobs.finish_refresh(self._instance, due, failures=failures, delay=delay, error=error)
         if failures or due.failures:
             with contextlib.suppress(NotFound):  # the canvas is gone, and its jobs with it
                 await self._tell(principal, due, failures, error)
@@ -162,7 +162,7 @@ class RefreshScheduler:
             log.info("refresh.database_unavailable", **details)
         except Exception as problem:
             log.exception("refresh.error", **details)
-            self._audit.broke(None, "worker.error", problem, details=details)
+            self._audit.record_exception(None, "worker.error", problem, details=details)
 
     async def _press(self, principal: Principal, due: Due) -> HostError | None:
         ask = ActionRequest(
@@ -182,7 +182,7 @@ class RefreshScheduler:
         self, principal: Principal, due: Due, failures: int, error: Mapping[str, Any] | None
     ) -> None:
         """Whoever looks at the canvas sees that a job fails, why, and how rarely it is tried now; and that it works again. RS-45"""
-        events = events_of(principal, due.canvas_id)
+        events = events_for(principal, due.canvas_id)
         named = {"refreshId": due.refresh_id, "actionId": due.action_id}
         retry = round(next_delay(due.every_ms, failures, 0) * 1000)
 

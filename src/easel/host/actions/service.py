@@ -64,7 +64,7 @@ from easel.host.actions.transitions import ActionLimits, ExecutionTransitions
 from easel.host.artifacts import Artifacts
 from easel.host.artifacts import restore as whole_value
 from easel.host.audit import Audit
-from easel.host.canvases.transactions import CanvasTransactions, named, now_ms
+from easel.host.canvases.transactions import CanvasTransactions, parse_canvas_id, now_ms
 from easel.host.metrics import ACTIONS_RUNNING
 from easel.host.ports import CanvasActionStore, Notifier
 from easel.ids import CanvasId, is_made_here
@@ -116,10 +116,10 @@ class ActionService:
 
     async def execute(self, principal: Principal, ask: ActionRequest) -> ActionResult:
         """Waits for the end; the same request again is answered with the first one's end. CV-36, CV-45"""
-        canvas_id = named(ask.canvas_id)
+        canvas_id = parse_canvas_id(ask.canvas_id)
         ask.check()
         if ask.request_id is not None and (
-            earlier := await self._actions.of_request(principal.user_id, canvas_id, ask.request_id)
+            earlier := await self._actions.find_by_request_id(principal.user_id, canvas_id, ask.request_id)
         ):
             return await self._again(principal, earlier, ask)
         return await self._owned(self._pressed(principal, canvas_id, ask))
@@ -134,12 +134,12 @@ class ActionService:
                 is_repeatable=ask.is_repeatable,
             )
         except DuplicateRequest:
-            earlier = await self._actions.of_request(principal.user_id, canvas_id, ask.request_id or "")
+            earlier = await self._actions.find_by_request_id(principal.user_id, canvas_id, ask.request_id or "")
             if earlier is None:
                 raise Unavailable(what=f"Canvas {canvas_id}") from None
             return await self._again(principal, earlier, ask)
         except (Forbidden, NotFound, TooMany) as problem:
-            self._audit.tally(
+            self._audit.record_throttled(
                 principal,
                 "guardrail.refused",
                 subject=canvas_id,
@@ -182,7 +182,7 @@ class ActionService:
     ) -> ActionResult:
         """By a person, once, for exactly what was shown. RS-13, RS-59"""
         if not may_confirm(principal):
-            self._audit.tally(
+            self._audit.record_throttled(
                 principal,
                 "guardrail.refused",
                 subject=confirmation_id[:200],
@@ -247,7 +247,7 @@ class ActionService:
     ) -> ActionResult:
         """Whoever may press may stop, on any instance. What waits is refused, unless only what runs is meant; that has ended then. CV-23"""
         if not may_stop(principal):
-            self._audit.tally(
+            self._audit.record_throttled(
                 principal,
                 "guardrail.refused",
                 subject=event_id[:200],
@@ -277,13 +277,13 @@ class ActionService:
 
     async def _execution(self, principal: Principal, canvas_id: str, event_id: str) -> Execution:
         execution = await self._actions.get(principal.user_id, event_id) if is_made_here(event_id) else None
-        if execution is None or execution.canvas_id != named(canvas_id):
+        if execution is None or execution.canvas_id != parse_canvas_id(canvas_id):
             raise NotFound(what="execution", id=event_id[:200])
         return execution
 
     async def _withdrawn(self, principal: Principal, asked: Execution, client_id: str) -> ActionResult:
         if not may_withdraw(principal, asked):
-            self._audit.tally(
+            self._audit.record_throttled(
                 principal,
                 "guardrail.refused",
                 subject=asked.event_id,
@@ -304,7 +304,7 @@ class ActionService:
         """What of a canvas waits for a person, newest first."""
         await self._changes.find(principal, canvas_id)
         found = await self._actions.list_executions(
-            principal.user_id, named(canvas_id), statuses=[ExecutionStatus.ASKED], before=None, limit=100
+            principal.user_id, parse_canvas_id(canvas_id), statuses=[ExecutionStatus.ASKED], before=None, limit=100
         )
         return [await self._whole(one) for one in found if not self._is_too_old(one)]
 
@@ -326,7 +326,7 @@ class ActionService:
         await self._changes.find(principal, canvas_id)
         return await self._actions.list_executions(
             principal.user_id,
-            named(canvas_id),
+            parse_canvas_id(canvas_id),
             statuses=[status] if status else [],
             before=before,
             limit=limit,
@@ -409,7 +409,7 @@ class ActionService:
                 principal, execution, running, ActionFailed(problem=INTERRUPTED)
             ) from None
         except Exception as problem:
-            self._audit.broke(principal, "gateway.error", problem, subject=execution.event_id)
+            self._audit.record_exception(principal, "gateway.error", problem, subject=execution.event_id)
             log.exception("action.error", event_id=execution.event_id)
             broken = ActionFailed(problem="Something broke inside Easel; its log knows more.")
             raise await self._failed(principal, execution, running, broken) from problem
@@ -470,7 +470,7 @@ class ActionService:
     async def start(self) -> None:
         if self._duty is None:
             if self._is_alone:
-                await self.tell_lost(await self._actions.others_at_work(self._instance))
+                await self.tell_lost(await self._actions.other_active_owners(self._instance))
             self._duty = asyncio.create_task(self._keep_forever())
 
     async def stop(self) -> None:
@@ -501,7 +501,7 @@ class ActionService:
                 log.info("actions.database_unavailable")
             except Exception as problem:
                 log.exception("actions.error")
-                self._audit.broke(None, "gateway.error", problem, details={"duty": "actions"})
+                self._audit.record_exception(None, "gateway.error", problem, details={"duty": "actions"})
 
     async def once(self) -> int:
         """Say that what runs here does, and stop what does not any more; tell what is lost, whosever it was, and how many that were."""
@@ -518,7 +518,7 @@ class ActionService:
         """Whoever waited for a run is gone, and the run is not: its answer is waited for here. CV-43"""
         if self._at_once >= self._limits.at_once:
             return True  # as soon as there is room, here or elsewhere: until then it is found again
-        left = await self._steps.take_up(principal, lost, owner_ids, self._instance)
+        left = await self._steps.adopt(principal, lost, owner_ids, self._instance)
         if left is not None:
             self._own(self._go_on(principal, *left))
         return left is not None

@@ -17,7 +17,7 @@ from easel.core.canvas.execution import Execution, ExecutionStatus, PendingLimit
 from easel.core.canvas.spec import CanvasSpec, SpecLimits, checked_spec
 from easel.core.principal import Principal
 from easel.core.stream.payload_limit import OffloadedValue
-from easel.core.values.template import NeedsValues
+from easel.core.values.template import MissingArtifacts
 from easel.errors import ActionFailed, HostError, Unavailable
 from easel.host.artifacts import Artifacts
 from easel.host.canvases.transactions import CanvasTransactions
@@ -101,14 +101,14 @@ class ExecutionTransitions:
                 )
             except NeedsTools:
                 definitions = await self._tools.definitions(principal.user_id)
-            except NeedsValues as lacking:
+            except MissingArtifacts as lacking:
                 fetched |= {
                     name: await self._artifacts.read(principal.user_id, name) for name in lacking.artifact_ids
                 }
             else:
                 return begun[0], canvas
 
-    async def take_up(
+    async def adopt(
         self, principal: Principal, lost: Execution, owner_ids: Sequence[str], owner_id: str
     ) -> tuple[StartedExecution, Canvas] | None:
         """What another instance has left, and what a run was started for: it is this one's now. None: there is nothing to wait for."""
@@ -119,7 +119,7 @@ class ExecutionTransitions:
         action = self._spec(canvas).actions.get(lost.action_id)
         if not may_be_awaited(action, execution):
             return None
-        awaited = await self._actions.take_up(lost, owner_ids, owner_id, self._limits.lease_seconds)
+        awaited = await self._actions.adopt(lost, owner_ids, owner_id, self._limits.lease_seconds)
         if awaited is None:
             return None
         sent = PendingReply(action.session_key or canvas.session_key, awaited)
@@ -205,7 +205,7 @@ class ExecutionTransitions:
                     principal, canvas_id, checked, seconds=seconds, is_repeatable=is_repeatable
                 )
             except _NeedsKeeping as lacking:
-                await self._artifacts.keep(principal.user_id, lacking.offloaded)
+                await self._artifacts.store(principal.user_id, lacking.offloaded)
                 kept |= {offloaded.artifact_id for offloaded in lacking.offloaded}
             else:
                 return made.snapshot.canvas

@@ -35,7 +35,7 @@ class RevokedSignIns:
 
     async def end(self, user_id: UserId, sign_in_id: str) -> None:
         """It opens nothing any more: here when this returns, and elsewhere as soon as it is heard."""
-        await self._store.end(user_id, sign_in_id, self._keep_seconds)
+        await self._store.revoke(user_id, sign_in_id, self._keep_seconds)
         self._mark(sign_in_id)
         self._notifier.notify(SignedOut(sign_in_id))
 
@@ -64,7 +64,7 @@ class RevokedSignIns:
         ]
         if not stale:
             return
-        ended = await self._store.ended(stale)
+        ended = await self._store.filter_revoked(stale)
         for one in stale:
             if one in ended:
                 self._mark(one)

@@ -102,7 +102,7 @@ class SignIn:
 
     async def still_holds(self, token_id: str) -> bool:
         """Whether what was signed in this token's name counts: it was not revoked."""
-        return self._tokens is not None and token_id in await self._tokens.valid([token_id])
+        return self._tokens is not None and token_id in await self._tokens.filter_valid([token_id])
 
     # -- as long as what they came with holds ------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class SignIn:
         watched = [key for key in self._watched if not key.startswith(SIGN_IN)]
         if self._tokens is None or not watched:
             return
-        valid = await self._tokens.valid(watched)
+        valid = await self._tokens.filter_valid(watched)
         revoked = [token_id for token_id in watched if token_id not in valid]
         if revoked:
             self._known = {
@@ -193,7 +193,7 @@ class SignIn:
         if known is not None and time.monotonic() - known.looked_at < RECHECK_SECONDS:
             return known.principal
         self._known.pop(key, None)
-        found = await (self._tokens.of_digest(key) if by_digest else self._tokens.of_id(key))
+        found = await (self._tokens.find_by_digest(key) if by_digest else self._tokens.find_by_id(key))
         if found is None or (not by_digest and found.principal.kind is not PrincipalKind.USER):
             return None
         if len(self._known) >= MAX_KNOWN:

@@ -65,7 +65,7 @@ class Boards:
     ) -> Written | None:
         write = prepare(ask, self._limits, user_id=user_id, run_id=run_id, agent_id=agent_id)
         if write.offloaded:
-            await self._keeper.keep(user_id, write.offloaded)
+            await self._keeper.store(user_id, write.offloaded)
         written = await self._boards.write(write, claim)
         if written is not None:
             self._notifier.notify(RunAppended(run_id, written.seq))

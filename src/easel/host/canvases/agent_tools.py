@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from easel.core.canvas.assets import content_of
+from easel.core.canvas.assets import asset_content
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.session.session import session_of_key
@@ -27,8 +27,8 @@ from easel.ids import CanvasId, RunId, SessionId, is_made_here, owned
 
 MAX_LISTED = 200
 MAX_LINES = 500
-USUAL_LINES = 80  # as `journalctl -n 80`
-NEWEST_RUNS = 10  # whose logs are read when none is named
+DEFAULT_LINES = 80  # as `journalctl -n 80`
+MAX_SESSION_RUNS = 10  # whose logs are read when none is named
 MAX_LINE_LENGTH = 500
 
 _CANVAS_ID = {"type": "string", "description": "The canvas's id: letters, digits and . _ : -"}
@@ -88,7 +88,7 @@ LOGS = ToolDefinition(
             "runId": {"type": "string"},
             "canvasId": _CANVAS_ID,
             "sessionKey": {"type": "string", "description": "agent:{agentId}:{name}"},
-            "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LINES, "default": USUAL_LINES},
+            "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LINES, "default": DEFAULT_LINES},
         },
         "additionalProperties": False,
         "maxProperties": 2,
@@ -100,13 +100,13 @@ LOGS = ToolDefinition(
 def canvas_tools(
     library: CanvasLibrary, views: CanvasViews, runs: RunStore, canvases: CanvasStore
 ) -> list[Tool]:
-    return [NativeTool(CANVAS, _Author(library, views).use), NativeTool(LOGS, _Reader(runs, canvases).use)]
+    return [NativeTool(CANVAS, _CanvasTool(library, views).use), NativeTool(LOGS, _LogsTool(runs, canvases).use)]
 
 
 # --- gsv__Canvas --------------------------------------------------------------------------------------------------------
 
 
-class _Author:
+class _CanvasTool:
     def __init__(self, library: CanvasLibrary, views: CanvasViews) -> None:
         self._library = library
         self._views = views
@@ -117,19 +117,19 @@ class _Author:
             case "upsert":
                 return await self._upsert(principal, args, context.session_key)
             case "get":
-                return _shown(await self._library.get(principal, args["canvasId"]))
+                return _describe_snapshot(await self._library.get(principal, args["canvasId"]))
             case "list":
                 found = await self._library.list_canvases(
                     principal, agent_id=args.get("agentId"), after=None, limit=MAX_LISTED
                 )
-                return {"canvases": [_named(canvas) for canvas in found]}
+                return {"canvases": [_describe_canvas(canvas) for canvas in found]}
             case "open":
                 view, snapshot = await self._views.open(
-                    principal, args["canvasId"], _client(context), NO_CONNECTION
+                    principal, args["canvasId"], _client_id(context), NO_CONNECTION
                 )
                 return {
                     "viewId": view.view_id,
-                    "viewUrl": _address(snapshot.canvas),
+                    "viewUrl": _view_url(snapshot.canvas),
                     "revision": snapshot.canvas.revision,
                 }
             case "close":
@@ -143,7 +143,7 @@ class _Author:
                 patched = await self._library.patch(
                     principal,
                     args["canvasId"],
-                    state_patch=_needed(args, "patch"),
+                    state_patch=_require(args, "patch"),
                     spec=None,
                     title=None,
                     expected_revision=args.get("expectedRevision"),
@@ -165,30 +165,30 @@ class _Author:
             state=args.get("state"),
             assets=None
             if assets is None
-            else {path: content_of(path, asset) for path, asset in assets.items()},
+            else {path: asset_content(path, asset) for path, asset in assets.items()},
             expected_revision=args.get("expectedRevision"),
         )
         snapshot = await self._library.upsert(principal, draft)
         spec = args.get("spec")
         warnings = [] if spec is None else await self._library.warnings(principal, spec, None)
-        return {**_shown(snapshot), "warnings": warnings, "viewUrl": _address(snapshot.canvas)}
+        return {**_describe_snapshot(snapshot), "warnings": warnings, "viewUrl": _view_url(snapshot.canvas)}
 
 
-def _needed(args: Args, name: str) -> Any:
+def _require(args: Args, name: str) -> Any:
     if name not in args:
         raise BadInput(problem=f"{name}: `{args['operation']}` needs it.")
     return args[name]
 
 
-def _client(context: ToolContext) -> str:
+def _client_id(context: ToolContext) -> str:
     return context.session_key[:128]
 
 
-def _address(canvas: Canvas) -> str:
+def _view_url(canvas: Canvas) -> str:
     return f"/canvas/{canvas.agent_id}/{canvas.canvas_id}"
 
 
-def _named(canvas: Canvas) -> dict[str, Any]:
+def _describe_canvas(canvas: Canvas) -> dict[str, Any]:
     return {
         "canvasId": canvas.canvas_id,
         "agentId": canvas.agent_id,
@@ -197,10 +197,10 @@ def _named(canvas: Canvas) -> dict[str, Any]:
     }
 
 
-def _shown(snapshot: CanvasSnapshot) -> dict[str, Any]:
+def _describe_snapshot(snapshot: CanvasSnapshot) -> dict[str, Any]:
     canvas = snapshot.canvas
     return {
-        **_named(canvas),
+        **_describe_canvas(canvas),
         "spec": canvas.spec,
         "state": canvas.state,
         "assets": [asset.path for asset in snapshot.assets],
@@ -213,7 +213,7 @@ def _shown(snapshot: CanvasSnapshot) -> dict[str, Any]:
 # --- gsv__LogsGet -------------------------------------------------------------------------------------------------------
 
 
-class _Reader:
+class _LogsTool:
     """What a user's own streams would show, as lines."""
 
     def __init__(self, runs: RunStore, canvases: CanvasStore) -> None:
@@ -224,14 +224,14 @@ class _Reader:
         named = [name for name in ("runId", "canvasId", "sessionKey") if name in args]
         if len(named) > 1:
             raise BadInput(problem=f"Name one log, and not both {named[0]} and {named[1]}.")
-        limit = args.get("limit", USUAL_LINES)
+        limit = args.get("limit", DEFAULT_LINES)
         if "canvasId" in args:
             events = await self._of_canvas(context, args["canvasId"], limit)
         elif "runId" in args:
             events = await self._of_run(context, args["runId"], limit)
         else:
             events = await self._of_session(context, args.get("sessionKey", context.session_key), limit)
-        lines = [_line(event) for event in events if event.visibility is Visibility.PUBLIC][-limit:]
+        lines = [_format_line(event) for event in events if event.visibility is Visibility.PUBLIC][-limit:]
         return {"lines": lines, "text": "\n".join(lines)}
 
     async def _of_canvas(self, context: ToolContext, canvas_id: str, limit: int) -> Sequence[LoggedEvent]:
@@ -251,7 +251,7 @@ class _Reader:
     async def _of_session(self, context: ToolContext, key: str, limit: int) -> Sequence[LoggedEvent]:
         session_id = SessionId(session_of_key(key))
         runs = await self._runs.list_runs(
-            context.user_id, session_id=session_id, statuses=[], before=None, limit=NEWEST_RUNS
+            context.user_id, session_id=session_id, statuses=[], before=None, limit=MAX_SESSION_RUNS
         )
         found: list[LoggedEvent] = []
         for run in runs:  # the newest first, until there is enough
@@ -261,7 +261,7 @@ class _Reader:
         return found
 
 
-def _line(event: LoggedEvent) -> str:
+def _format_line(event: LoggedEvent) -> str:
     """When, what, and its data without what every event has."""
     data = msgspec.json.decode(event.data)
     for name in ("visibility", "provenance"):

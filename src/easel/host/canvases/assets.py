@@ -11,22 +11,22 @@ from datetime import datetime
 
 import structlog
 
-from easel.core.canvas.assets import Asset, asset_key, asset_made_at, check_together, checked_asset_path
+from easel.core.canvas.assets import Asset, asset_key, asset_created_at, check_path_conflicts, checked_asset_path
 from easel.core.canvas.canvas import CanvasSnapshot, Change, check_revision
-from easel.core.canvas.events import asset_mark
+from easel.core.canvas.events import asset_path_mark
 from easel.core.principal import Principal
 from easel.errors import BadInput, CorruptData, HostError, NotFound, TooLarge, Unavailable
-from easel.host.canvases.transactions import CanvasTransactions, ends_acceptance, events_of
+from easel.host.canvases.transactions import CanvasTransactions, acceptance_after_asset_change, events_for
 from easel.host.ports import Blobs, CanvasStore
 from easel.ids import CanvasId, UserId, new_blob_name
 
-PUTS_AT_ONCE = 8
-MAX_SCAN_ATTEMPTS = 3  # an asset may be replaced while it is read, but hardly each time
+MAX_CONCURRENT_PUTS = 8
+MAX_READ_ATTEMPTS = 3  # an asset may be replaced while it is read, but hardly each time
 GRACE_SECONDS = 3600.0
 # A blob without a row that is older than this belongs to nobody: no put takes so long.
 PUT_SECONDS = GRACE_SECONDS / 4
 SWEEP_SECONDS = 3600.0
-SWEPT_AT_ONCE = 500
+SWEEP_BATCH_SIZE = 500
 ROOT = "users"
 
 log = structlog.get_logger("canvases")
@@ -34,7 +34,7 @@ log = structlog.get_logger("canvases")
 
 @dataclass(frozen=True, slots=True)
 class AssetLimits:
-    bytes_of_one: int
+    tool_bytes: int
     of_one_canvas: int
 
 
@@ -46,7 +46,7 @@ class CanvasAssets:
         self._changes = changes
         self._blobs = blobs
         self._limits = limits
-        self._puts = asyncio.Semaphore(PUTS_AT_ONCE)
+        self._puts = asyncio.Semaphore(MAX_CONCURRENT_PUTS)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -60,15 +60,15 @@ class CanvasAssets:
         [asset] = stored = await self.store(
             principal.user_id, canvas.agent_id, canvas.canvas_id, {path: content}
         )
-        events = events_of(principal, canvas_id)
+        events = events_for(principal, canvas_id)
 
         def decide(snapshot: CanvasSnapshot) -> Change:
             check_revision(snapshot.canvas, expected_revision)
             self.check_fits(snapshot, stored)
             return Change(
-                events=[events.updated(snapshot.canvas.revision + 1, [asset_mark(path)])],
+                events=[events.updated(snapshot.canvas.revision + 1, [asset_path_mark(path)])],
                 put=stored,
-                is_accepted=ends_acceptance(principal),
+                is_accepted=acceptance_after_asset_change(principal),
             )
 
         try:
@@ -84,21 +84,21 @@ class CanvasAssets:
         self, principal: Principal, canvas_id: str, path: str, expected_revision: int | None
     ) -> int:
         checked_asset_path(path)
-        events = events_of(principal, canvas_id)
+        events = events_for(principal, canvas_id)
 
         def decide(snapshot: CanvasSnapshot) -> Change:
             check_revision(snapshot.canvas, expected_revision)
-            _found(snapshot, path)
-            told = events.updated(snapshot.canvas.revision + 1, [asset_mark(path)])
-            return Change(events=[told], removed=[path], is_accepted=ends_acceptance(principal))
+            _find_asset(snapshot, path)
+            told = events.updated(snapshot.canvas.revision + 1, [asset_path_mark(path)])
+            return Change(events=[told], removed=[path], is_accepted=acceptance_after_asset_change(principal))
 
         return (await self._changes.apply(principal, canvas_id, decide)).snapshot.canvas.revision
 
     def check(self, files: Mapping[str, bytes]) -> None:
         for path, content in files.items():
             checked_asset_path(path)
-            if len(content) > self._limits.bytes_of_one:
-                raise TooLarge(what=path, limit=self._limits.bytes_of_one, setting="EASEL_MAX_ASSET_BYTES")
+            if len(content) > self._limits.tool_bytes:
+                raise TooLarge(what=path, limit=self._limits.tool_bytes, setting="EASEL_MAX_ASSET_BYTES")
         self._check_paths(files)
 
     def check_fits(self, snapshot: CanvasSnapshot, put: Sequence[Asset]) -> None:
@@ -107,7 +107,7 @@ class CanvasAssets:
     def _check_paths(self, paths: Mapping[str, object]) -> None:
         if len(paths) > self._limits.of_one_canvas:
             raise BadInput(problem=f"A canvas has at most {self._limits.of_one_canvas} assets.")
-        check_together(paths)
+        check_path_conflicts(paths)
 
     async def store(
         self, user_id: UserId, agent_id: str, canvas_id: CanvasId, files: Mapping[str, bytes]
@@ -139,9 +139,9 @@ class CanvasAssets:
     async def read(self, principal: Principal, canvas_id: str, path: str) -> tuple[Asset, bytes, int]:
         """The asset, its bytes, and the revision of the canvas that it was an asset of."""
         checked_asset_path(path)
-        for _ in range(MAX_SCAN_ATTEMPTS):
+        for _ in range(MAX_READ_ATTEMPTS):
             snapshot = await self._changes.find(principal, canvas_id)
-            asset = _found(snapshot, path)
+            asset = _find_asset(snapshot, path)
             try:
                 content = await self._blobs.get(asset.blob_key)
             except NotFound:
@@ -166,9 +166,9 @@ class CanvasAssets:
         """Remove blobs that no row speaks of; how many."""
         swept, seen = 0, dict[str, datetime]()
         async for key in self._blobs.list(ROOT):
-            if (made := asset_made_at(key)) is not None:
+            if (made := asset_created_at(key)) is not None:
                 seen[key] = made
-            if len(seen) == SWEPT_AT_ONCE:
+            if len(seen) == SWEEP_BATCH_SIZE:
                 swept += await self._remove_strays(seen, grace_seconds)
                 seen = {}
         swept += await self._remove_strays(seen, grace_seconds)
@@ -177,13 +177,13 @@ class CanvasAssets:
         return swept
 
     async def _remove_strays(self, keys: Mapping[str, datetime], grace_seconds: float) -> int:
-        strays = await self._canvases.unknown_assets(keys, grace_seconds) if keys else []
+        strays = await self._canvases.find_unknown_assets(keys, grace_seconds) if keys else []
         for key in strays:
             await self._blobs.delete(key)
         return len(strays)
 
 
-def _found(snapshot: CanvasSnapshot, path: str) -> Asset:
+def _find_asset(snapshot: CanvasSnapshot, path: str) -> Asset:
     for asset in snapshot.assets:
         if asset.path == path:
             return asset

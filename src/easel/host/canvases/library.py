@@ -7,7 +7,7 @@ from typing import Any
 from easel.core.action.policy import check_reach, check_templates
 from easel.core.action.timeouts import time_warnings
 from easel.core.artifact.artifact import Artifact
-from easel.core.canvas.actions import Confirm, PatchState, fingerprint
+from easel.core.canvas.actions import Confirm, PatchState
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import (
     Canvas,
@@ -20,12 +20,13 @@ from easel.core.canvas.canvas import (
     checked_session_key,
     checked_title,
 )
-from easel.core.canvas.events import ACCEPTED_MARK, SPEC_MARK, TITLE_MARK, asset_mark, spread
+from easel.core.canvas.events import ACCEPTED_MARK, SPEC_MARK, TITLE_MARK, asset_path_mark, changed_members
 from easel.core.canvas.spec import CanvasSpec, Refresh, SpecLimits, check_state_size, checked_spec
 from easel.core.principal import Principal
 from easel.core.stream.notifications import LogDeleted
 from easel.core.stream.payload_limit import OffloadedValue, light_value
-from easel.core.values.patch import Op, Operation, Patch, applied, check_patch_names, checked_patch
+from easel.core.values.fingerprint import fingerprint
+from easel.core.values.patch import Op, Operation, Patch, apply_patch, check_patch_names, checked_patch
 from easel.core.values.paths import check_names
 from easel.errors import (
     AlreadyExists,
@@ -41,18 +42,18 @@ from easel.host.audit import Audit
 from easel.host.canvases.assets import CanvasAssets
 from easel.host.canvases.transactions import (
     CanvasTransactions,
-    acceptance,
-    ends_acceptance,
-    events_of,
-    named,
-    stands,
+    acceptance_after_spec_change,
+    acceptance_after_asset_change,
+    events_for,
+    parse_canvas_id,
+    may_self_approve,
 )
 from easel.host.ports import CanvasStore, Notifier
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import CanvasId, owned
 
-PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
-MAIN = "main"
+SNAPSHOT_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
+DEFAULT_AGENT_ID = "main"
 NEW_SPEC: Mapping[str, Any] = {"version": 1, "mode": "html"}
 NOT_ACCEPTED = "Nobody has accepted the page that lies there, so the canvas asks before it does anything: look at it, and accept it there."
 CANNOT_ACCEPT = "accepted: this canvas is not accepted by what you send; look at it and use `canvas.accept`, or send its spec and all assets."
@@ -79,13 +80,13 @@ class Draft:
         """Whether it is accepted with this, as far as it touches that; `is_other`: it declares something else than before. RS-59"""
         if self.is_accepted is False:
             return False
-        if self.spec is not None and (is_other or stands(principal)):
-            return acceptance(principal, there, has_all_assets=self.assets is not None)
-        return None if self.assets is None else ends_acceptance(principal)
+        if self.spec is not None and (is_other or may_self_approve(principal)):
+            return acceptance_after_spec_change(principal, there, has_all_assets=self.assets is not None)
+        return None if self.assets is None else acceptance_after_asset_change(principal)
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
+class _CheckedDraft:
     """A draft that may be stored: its parts are as they should be, and light."""
 
     canvas_id: CanvasId
@@ -165,9 +166,9 @@ class CanvasLibrary:
                 continue  # it was deleted meanwhile
         raise Unavailable(what=f"Canvas {draft.canvas_id}")
 
-    async def _create(self, principal: Principal, checked: _Checked) -> CanvasSnapshot | None:
+    async def _create(self, principal: Principal, checked: _CheckedDraft) -> CanvasSnapshot | None:
         draft = checked.draft
-        agent_id = MAIN if draft.agent_id is None else draft.agent_id
+        agent_id = DEFAULT_AGENT_ID if draft.agent_id is None else draft.agent_id
         spec = NEW_SPEC if checked.spec is None else checked.spec
         state = spec.get("state", {}) if checked.state is None else checked.state  # CV-17
         title = checked_title(draft.title, checked.canvas_id)
@@ -182,10 +183,10 @@ class CanvasLibrary:
             owner_session_key=draft.owner_session_key,
             assets=assets,
             refreshes=checked.refreshes or [],
-            is_accepted=stands(principal) and draft.is_accepted is not False,
+            is_accepted=may_self_approve(principal) and draft.is_accepted is not False,
         )
         try:
-            made = await self._canvases.create(new, events_of(principal, checked.canvas_id).created(1, title))
+            made = await self._canvases.create(new, events_for(principal, checked.canvas_id).created(1, title))
         except Unavailable as problem:
             raise Unavailable.after_sending("The database", is_repeatable=True) from problem
         if made is None:
@@ -195,7 +196,7 @@ class CanvasLibrary:
         self._changes.notify(made)
         return made
 
-    async def _replace(self, principal: Principal, there: Canvas, checked: _Checked) -> CanvasSnapshot:
+    async def _replace(self, principal: Principal, there: Canvas, checked: _CheckedDraft) -> CanvasSnapshot:
         draft, canvas_id = checked.draft, checked.canvas_id
         check_revision(there, draft.expected_revision)  # before a byte is written; the lock looks again
         if draft.agent_id not in (None, there.agent_id):
@@ -206,15 +207,15 @@ class CanvasLibrary:
             if draft.assets is None
             else await self._assets.store(principal.user_id, there.agent_id, canvas_id, draft.assets)
         )
-        events = events_of(principal, canvas_id)
+        events = events_for(principal, canvas_id)
 
         def decide(snapshot: CanvasSnapshot) -> Change | None:
             canvas = snapshot.canvas
             check_revision(canvas, draft.expected_revision)
-            gone = _not_among(snapshot, assets)
-            spec = _other(canvas, checked.spec)
+            gone = _removed_paths(snapshot, assets)
+            spec = _changed_spec(canvas, checked.spec)
             # What an agent declares works in its own folder; one that only gives a title takes nothing over.
-            owner = draft.owner_session_key if stands(principal) or checked.spec is not None else None
+            owner = draft.owner_session_key if may_self_approve(principal) or checked.spec is not None else None
             is_moved = owner not in (None, canvas.session_key)
             accepted = draft.acceptance(principal, snapshot, is_other=spec is not None or is_moved)
             if draft.is_accepted and not (canvas.is_accepted if accepted is None else accepted):
@@ -223,10 +224,10 @@ class CanvasLibrary:
                 *([TITLE_MARK] if title not in (None, canvas.title) else []),
                 *([SPEC_MARK] if spec is not None else []),
             ]
-            paths += [asset_mark(path) for path in (*gone, *(one.path for one in assets or ()))]
+            paths += [asset_path_mark(path) for path in (*gone, *(one.path for one in assets or ()))]
             if checked.state is not None:
-                paths += spread(canvas.state, checked.state)
-            paths += _accepting(canvas, accepted)
+                paths += changed_members(canvas.state, checked.state)
+            paths += _acceptance_mark(canvas, accepted)
             if not paths and not is_moved:
                 return None
             return Change(
@@ -265,26 +266,26 @@ class CanvasLibrary:
         """All of it or nothing, on the state as it is when it is its turn. CV-25, CV-44"""
         operations = checked_patch(state_patch or [], "statePatch")
         check_patch_names(operations, "statePatch")
-        name = named(canvas_id)
+        name = parse_canvas_id(canvas_id)
         new_title = None if title is None else checked_title(title, name)
         read = None if spec is None else await self._read(principal, spec)
         light_spec, offloaded = light_value(spec) if spec is not None else (None, ())
-        operations, moved_of_state = _light_patch(operations)
-        await self._artifacts.keep(principal.user_id, [*offloaded, *moved_of_state])
-        events = events_of(principal, canvas_id)
+        operations, moved_of_state = _offload_patch(operations)
+        await self._artifacts.store(principal.user_id, [*offloaded, *moved_of_state])
+        events = events_for(principal, canvas_id)
 
         def decide(snapshot: CanvasSnapshot) -> Change | None:
             canvas = snapshot.canvas
             check_revision(canvas, expected_revision)
-            new_spec = _other(canvas, light_spec)
-            declares = read is not None and (new_spec is not None or stands(principal))
-            accepted = acceptance(principal, snapshot, has_all_assets=False) if declares else None
+            new_spec = _changed_spec(canvas, light_spec)
+            declares = read is not None and (new_spec is not None or may_self_approve(principal))
+            accepted = acceptance_after_spec_change(principal, snapshot, has_all_assets=False) if declares else None
             paths = [
                 *([TITLE_MARK] if new_title not in (None, canvas.title) else []),
                 *([SPEC_MARK] if new_spec is not None else []),
             ]
-            paths += _accepting(canvas, accepted)
-            done = applied(operations, canvas.state, "statePatch") if operations else None
+            paths += _acceptance_mark(canvas, accepted)
+            done = apply_patch(operations, canvas.state, "statePatch") if operations else None
             if done is not None:
                 check_state_size(done.state, self._limits.state_bytes)
                 paths += done.paths
@@ -295,7 +296,7 @@ class CanvasLibrary:
                 title=new_title,
                 spec=new_spec,
                 state=None if done is None else done.state,
-                refreshes=None if read is None or new_spec is None else _enabled(read),
+                refreshes=None if read is None or new_spec is None else _enabled_refreshes(read),
                 is_accepted=accepted,
             )
 
@@ -308,7 +309,7 @@ class CanvasLibrary:
         """A person stands for the spec that they have seen, as an agent wrote it. RS-59"""
         if not principal.is_person:
             raise Forbidden(problem="Only a person can accept a spec; an agent never does.")
-        events = events_of(principal, canvas_id)
+        events = events_for(principal, canvas_id)
 
         def decide(snapshot: CanvasSnapshot) -> Change | None:
             canvas = snapshot.canvas
@@ -343,7 +344,7 @@ class CanvasLibrary:
             check_revision(snapshot.canvas, expected_revision)
 
         try:
-            left = await self._canvases.delete(principal.user_id, named(canvas_id), check)
+            left = await self._canvases.delete(principal.user_id, parse_canvas_id(canvas_id), check)
         except Unavailable as problem:
             raise Unavailable.after_sending("The database", is_repeatable=True) from problem
         if left is None:
@@ -358,11 +359,11 @@ class CanvasLibrary:
         """Kept as an artifact first; then its reference is an event of the canvas, for who watches and who comes later. CC-24"""
         await self.get(principal, canvas_id)
         artifact = await self._artifacts.upload(principal, picture, declared_type)
-        if artifact.media_type not in PICTURES:
+        if artifact.media_type not in SNAPSHOT_MEDIA_TYPES:
             raise BadInput(
                 problem=f"A snapshot is a picture (PNG, JPEG, GIF, WebP or AVIF); these bytes are {artifact.media_type}."
             )
-        events = events_of(principal, canvas_id)
+        events = events_for(principal, canvas_id)
 
         def decide(snapshot: CanvasSnapshot) -> Change:
             event = events.snapshot(
@@ -380,7 +381,7 @@ class CanvasLibrary:
 
     # -- checking --------------------------------------------------------------------------------------------------
 
-    async def _checked(self, principal: Principal, draft: Draft) -> _Checked:
+    async def _checked(self, principal: Principal, draft: Draft) -> _CheckedDraft:
         canvas_id = checked_canvas_id(draft.canvas_id)
         checked_title(draft.title, canvas_id)
         checked_session_key(draft.owner_session_key)
@@ -393,8 +394,8 @@ class CanvasLibrary:
         self._assets.check(draft.assets or {})
         spec, moved_of_spec = light_value(draft.spec)
         state, moved_of_state = light_value(draft.state)
-        await self._artifacts.keep(principal.user_id, [*moved_of_spec, *moved_of_state])
-        return _Checked(canvas_id, draft, spec, state, None if read is None else _enabled(read))
+        await self._artifacts.store(principal.user_id, [*moved_of_spec, *moved_of_state])
+        return _CheckedDraft(canvas_id, draft, spec, state, None if read is None else _enabled_refreshes(read))
 
     async def _read(self, principal: Principal, spec: Mapping[str, Any]) -> CanvasSpec:
         """Held to the tools that there are now, and an agent's spec to the agent's own reach. RS-16, RS-45, RS-59"""
@@ -405,7 +406,7 @@ class CanvasLibrary:
                 check_patch_names(action.patch, f"actions.{action_id}.patch")
         definitions = await self._tools.definitions(principal.user_id)
         check_templates(read, definitions, floor=self._floor)
-        if not stands(principal):
+        if not may_self_approve(principal):
             check_reach(read, definitions.__contains__)
         _, heavy = light_value({name: value for name, value in spec.items() if name != "state"})
         if heavy:  # a marker in the place of an argument would be another spec
@@ -415,20 +416,20 @@ class CanvasLibrary:
         return read
 
 
-def _other(canvas: Canvas, spec: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def _changed_spec(canvas: Canvas, spec: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """A spec that is not the one that the canvas has: the very same one again is no change."""
     return None if spec is None or fingerprint(spec) == fingerprint(canvas.spec) else spec
 
 
-def _accepting(canvas: Canvas, accepted: bool | None) -> list[str]:
+def _acceptance_mark(canvas: Canvas, accepted: bool | None) -> list[str]:
     return [] if accepted in (None, canvas.is_accepted) else [ACCEPTED_MARK]
 
 
-def _enabled(spec: CanvasSpec) -> list[Refresh]:
+def _enabled_refreshes(spec: CanvasSpec) -> list[Refresh]:
     return [refresh for refresh in spec.refreshes if refresh.is_enabled]
 
 
-def _not_among(snapshot: CanvasSnapshot, assets: list[Asset] | None) -> list[str]:
+def _removed_paths(snapshot: CanvasSnapshot, assets: list[Asset] | None) -> list[str]:
     """What a whole new set of assets leaves out."""
     if assets is None:
         return []
@@ -436,7 +437,7 @@ def _not_among(snapshot: CanvasSnapshot, assets: list[Asset] | None) -> list[str
     return [one.path for one in snapshot.assets if one.path not in kept]
 
 
-def _light_patch(operations: Patch) -> tuple[Patch, list[OffloadedValue]]:
+def _offload_patch(operations: Patch) -> tuple[Patch, list[OffloadedValue]]:
     """The same operations with light values, and what was moved out of them."""
     light: list[Operation] = []
     offloaded: list[OffloadedValue] = []

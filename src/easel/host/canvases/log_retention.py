@@ -7,17 +7,17 @@ import asyncio
 
 import structlog
 
-from easel.core.canvas.retention import START, LogPlace
+from easel.core.canvas.retention import START, LogKey
 from easel.host.ports import CanvasStore
 
-ROUND_SECONDS = 3600.0  # days are kept: an hour more or less is nothing
-LOOKED_AT_ONCE = 500  # canvases in one query
-DROPPED_AT_ONCE = 1_000  # events in one transaction, so that nobody waits long for it
+INTERVAL_SECONDS = 3600.0  # days are kept: an hour more or less is nothing
+CANVAS_BATCH_SIZE = 500  # canvases in one query
+EVENT_BATCH_SIZE = 1_000  # events in one transaction, so that nobody waits long for it
 
 log = structlog.get_logger("canvases")
 
 
-class CanvasLogs:
+class CanvasLogRetention:
     def __init__(self, canvases: CanvasStore, retention_seconds: float) -> None:
         self._canvases = canvases
         self._seconds = retention_seconds
@@ -27,21 +27,21 @@ class CanvasLogs:
         while True:
             if self._seconds and (dropped := await self.once()):
                 log.info("canvas_logs.shortened", events=dropped)
-            await asyncio.sleep(ROUND_SECONDS)
+            await asyncio.sleep(INTERVAL_SECONDS)
 
     async def once(self) -> int:
         """One round over all canvases; how many events went."""
         dropped, place = 0, START
         while place is not None:
-            old = await self._canvases.old_logs(self._seconds, place, LOOKED_AT_ONCE)
+            old = await self._canvases.find_old_logs(self._seconds, place, CANVAS_BATCH_SIZE)
             for user_id, canvas_id in old.found:
                 dropped += await self._shortened((user_id, canvas_id))
             place = old.next
         return dropped
 
-    async def _shortened(self, whose: LogPlace) -> int:
-        dropped, step = 0, DROPPED_AT_ONCE
-        while step == DROPPED_AT_ONCE:
-            step = await self._canvases.shorten(*whose, self._seconds, DROPPED_AT_ONCE)
+    async def _shortened(self, whose: LogKey) -> int:
+        dropped, step = 0, EVENT_BATCH_SIZE
+        while step == EVENT_BATCH_SIZE:
+            step = await self._canvases.trim_log(*whose, self._seconds, EVENT_BATCH_SIZE)
             dropped += step
         return dropped

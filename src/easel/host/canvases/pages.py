@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import UnsetType
 
 from easel.core.canvas.canvas import CanvasSnapshot, Change, check_revision
-from easel.core.canvas.inputs import entered
+from easel.core.canvas.inputs import apply_input
 from easel.core.canvas.spec import check_state_size
 from easel.core.principal import Principal
 from easel.core.stream.payload_limit import light_value
@@ -24,7 +24,7 @@ from easel.errors import Forbidden, NotFound
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.auth.sign_in import SignIn
-from easel.host.canvases.transactions import CanvasTransactions, events_of
+from easel.host.canvases.transactions import CanvasTransactions, events_for
 from easel.ids import UserId
 
 REFUSED = "canvas.page.refused"
@@ -68,7 +68,7 @@ class CanvasPages:
             principal.token_id or "",
             *((principal.sign_in_id,) if principal.sign_in_id else ()),
         )
-        said = ".".join((str(until), *(_letters(part.encode()) for part in parts)))
+        said = ".".join((str(until), *(_encode(part.encode()) for part in parts)))
         return f"{said}.{self._signature(said)}", until
 
     async def opened_by(self, token: str, now: float) -> PageView:
@@ -77,7 +77,7 @@ class CanvasPages:
         if not hmac.compare_digest(signature.encode(), self._signature(said).encode()):
             raise NotFound(what="page", id="behind this address")
         until, *parts = said.split(".")
-        user_id, canvas_id, token_id, *of_browser = map(_text, parts)
+        user_id, canvas_id, token_id, *of_browser = map(_decode, parts)
         if now >= int(until) or (token_id and not await self._sign_in.still_holds(token_id)):
             raise NotFound(what="page", id="behind this address any more")
         if of_browser and await self._sign_in.is_signed_out(of_browser[0]):
@@ -85,7 +85,7 @@ class CanvasPages:
         return PageView(Principal(UserId(user_id), "page"), canvas_id)
 
     def _signature(self, said: str) -> str:
-        return _letters(hmac.new(self._key, said.encode("utf-8", "surrogatepass"), hashlib.sha256).digest())
+        return _encode(hmac.new(self._key, said.encode("utf-8", "surrogatepass"), hashlib.sha256).digest())
 
     # -- what a page enters ----------------------------------------------------------------------------------------
 
@@ -103,11 +103,11 @@ class CanvasPages:
         place = checked_pointer(path, "path")
         check_names(value, "value")
         light, offloaded = light_value(value)
-        events = events_of(principal, canvas_id)
+        events = events_for(principal, canvas_id)
 
         def decide(snapshot: CanvasSnapshot) -> Change | None:
             check_revision(snapshot.canvas, expected_revision)
-            changed = entered(snapshot.canvas.spec, snapshot.canvas.state, place, light, was)
+            changed = apply_input(snapshot.canvas.spec, snapshot.canvas.state, place, light, was)
             if changed is None:
                 return None
             check_state_size(changed.state, self._most)
@@ -115,11 +115,11 @@ class CanvasPages:
                 events=[events.updated(snapshot.canvas.revision + 1, changed.paths)], state=changed.state
             )
 
-        await self._artifacts.keep(principal.user_id, offloaded)
+        await self._artifacts.store(principal.user_id, offloaded)
         try:
             return (await self._changes.apply(principal, canvas_id, decide)).snapshot
         except Forbidden as problem:
-            self._audit.tally(
+            self._audit.record_throttled(
                 principal, REFUSED, subject=canvas_id, details={"what": "input", "problem": problem.message}
             )
             raise
@@ -127,16 +127,16 @@ class CanvasPages:
     async def report(self, principal: Principal, canvas_id: str, what: str, detail: str, count: int) -> None:
         """The page tried what no page may, and the shell around it refused. CV-05"""
         await self._changes.find(principal, canvas_id)
-        self._audit.tally(
+        self._audit.record_throttled(
             principal, REFUSED, subject=canvas_id, details={"what": what, "detail": detail, "refused": count}
         )
 
 
-def _letters(content: bytes) -> str:
+def _encode(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
-def _text(letters: str) -> str:
+def _decode(letters: str) -> str:
     try:
         return base64.urlsafe_b64decode(letters + "=" * (-len(letters) % 4)).decode()
     except (binascii.Error, ValueError):  # we signed it, so it never is

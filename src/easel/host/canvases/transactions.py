@@ -20,7 +20,7 @@ class CanvasTransactions:
         self._notifier = notifier
 
     async def find(self, principal: Principal, canvas_id: str) -> CanvasSnapshot:
-        snapshot = await self._canvases.get(principal.user_id, named(canvas_id))
+        snapshot = await self._canvases.get(principal.user_id, parse_canvas_id(canvas_id))
         if snapshot is None:
             raise NotFound(what="canvas", id=canvas_id)
         return snapshot
@@ -46,7 +46,7 @@ class CanvasTransactions:
             return change
 
         try:
-            outcome = await self._canvases.change(principal.user_id, named(canvas_id), noted, seconds=seconds)
+            outcome = await self._canvases.change(principal.user_id, parse_canvas_id(canvas_id), noted, seconds=seconds)
         except Unavailable as problem:
             if sent:
                 raise Unavailable.after_sending(
@@ -75,29 +75,29 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def named(canvas_id: str) -> CanvasId:
+def parse_canvas_id(canvas_id: str) -> CanvasId:
     """What can be no canvas's name is not worth a query."""
     if not is_name(canvas_id):
         raise NotFound(what="canvas", id=canvas_id[:200])
     return CanvasId(canvas_id)
 
 
-def events_of(principal: Principal, canvas_id: str) -> CanvasEvents:
+def events_for(principal: Principal, canvas_id: str) -> CanvasEvents:
     return CanvasEvents(CanvasId(canvas_id), agent_id=principal.user_id, event_id=new_event_id())
 
 
-def stands(principal: Principal) -> bool:
+def may_self_approve(principal: Principal) -> bool:
     """What an agent writes has to be accepted by a person before it runs without asking. RS-59"""
     return principal.kind is not PrincipalKind.AGENT
 
 
-def acceptance(principal: Principal, there: CanvasSnapshot, *, has_all_assets: bool) -> bool | None:
+def acceptance_after_spec_change(principal: Principal, there: CanvasSnapshot, *, has_all_assets: bool) -> bool | None:
     """Whoever writes a spec stands for it, if they may; but not for a page that nobody has accepted, unless they bring all of it. RS-59"""
-    if not stands(principal):
+    if not may_self_approve(principal):
         return False
     return True if there.canvas.is_accepted or has_all_assets or not there.assets else None
 
 
-def ends_acceptance(principal: Principal) -> bool | None:
+def acceptance_after_asset_change(principal: Principal) -> bool | None:
     """A page presses buttons in the name of whoever looks at it: one that an agent wrote is no longer what a person accepted. RS-59"""
-    return None if stands(principal) else False
+    return None if may_self_approve(principal) else False

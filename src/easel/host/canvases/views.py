@@ -12,12 +12,12 @@ import structlog
 from easel.core.canvas.canvas import CanvasSnapshot, Change, View
 from easel.core.principal import Principal
 from easel.errors import NotFound, Unavailable
-from easel.host.canvases.transactions import CanvasTransactions, events_of
+from easel.host.canvases.transactions import CanvasTransactions, events_for
 from easel.host.ports import CanvasStore
 from easel.ids import UserId, new_view_id
 
 NO_CONNECTION = "none"  # of what was asked in a single request: such a view runs out unless it is closed
-EXPIRED_AT_ONCE = 100
+EXPIRED_BATCH_SIZE = 100
 
 log = structlog.get_logger("canvases")
 
@@ -36,10 +36,10 @@ class CanvasViews:
         self, principal: Principal, canvas_id: str, client_id: str, connection_id: str
     ) -> tuple[View, CanvasSnapshot]:
         view = View(new_view_id(), client_id, connection_id)
-        events = events_of(principal, canvas_id)
+        events = events_for(principal, canvas_id)
 
         def decide(snapshot: CanvasSnapshot) -> Change:
-            left = [one for one in snapshot.views if _is_left(one, view)]
+            left = [one for one in snapshot.views if _is_replaced(one, view)]
             count = sum(one not in left for one in snapshot.live_views)
             revision = snapshot.canvas.revision
             closed = [events.view_closed(revision, one.view_id, one.client_id, count) for one in left]
@@ -71,7 +71,7 @@ class CanvasViews:
             return
         self._held.discard(connection_id)
         try:
-            for _, canvas_id, view in await self._canvases.views_of(connection_id):
+            for _, canvas_id, view in await self._canvases.list_views(connection_id):
                 with contextlib.suppress(NotFound):
                     await self._close(principal, canvas_id, view)
         except Unavailable:
@@ -80,7 +80,7 @@ class CanvasViews:
     async def _close(
         self, principal: Principal, canvas_id: str, view: View, *, only_dead: bool = False
     ) -> bool:
-        events = events_of(principal, canvas_id)
+        events = events_for(principal, canvas_id)
 
         def decide(snapshot: CanvasSnapshot) -> Change | None:
             there = next((one for one in snapshot.views if one.view_id == view.view_id), None)
@@ -117,15 +117,15 @@ class CanvasViews:
         """Renew what is ours, and close what ran out, whosever it was; how many that were."""
         if self._held:
             await self._canvases.renew_views(sorted(self._held), self._seconds)
-        expired = await self._canvases.expired_views(EXPIRED_AT_ONCE)
+        expired = await self._canvases.list_expired_views(EXPIRED_BATCH_SIZE)
         closed = 0
         for user_id, canvas_id, view in expired:
             with contextlib.suppress(NotFound):
-                closed += await self._close(_of(user_id), canvas_id, view, only_dead=True)
+                closed += await self._close(_owner(user_id), canvas_id, view, only_dead=True)
         return closed
 
 
-def _is_left(there: View, opened: View) -> bool:
+def _is_replaced(there: View, opened: View) -> bool:
     """A client has one connection: a view of the same one on another is left of an instance that died, or is about to be closed."""
     is_other = (
         NO_CONNECTION not in (there.connection_id, opened.connection_id)
@@ -134,5 +134,5 @@ def _is_left(there: View, opened: View) -> bool:
     return is_other and there.client_id == opened.client_id
 
 
-def _of(user_id: UserId) -> Principal:
+def _owner(user_id: UserId) -> Principal:
     return Principal(user_id, user_id)

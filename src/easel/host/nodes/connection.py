@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from easel.core.tool.call import LOST, NOT_ASKED, Answer
-from easel.core.tool.node import Node, parts_of
+from easel.core.tool.node import Node, split_tool_name
 from easel.host.ports import NodeLink
 from easel.ids import CallId
 
@@ -32,11 +32,11 @@ class _UnderWay:
 
 
 class ConnectedNode:
-    def __init__(self, node: Node, link: NodeLink, connected_at: datetime, *, most_calls: int) -> None:
+    def __init__(self, node: Node, link: NodeLink, connected_at: datetime, *, max_calls: int) -> None:
         self.node = node
         self.link = link
         self.connected_at = connected_at
-        self._most = most_calls
+        self._most = max_calls
         self._calls_prefix = node.connection_id.replace("con_", "call_") + "_"
         self._numbers = count(1)
         self._calls: dict[CallId, _UnderWay] = {}
@@ -55,7 +55,7 @@ class ConnectedNode:
         under_way = _UnderWay(asyncio.get_running_loop().create_future(), on_output)
         self._calls[call_id] = under_way
         try:
-            await self.link.invoke(call_id, parts_of(name)[1], args)
+            await self.link.invoke(call_id, split_tool_name(name)[1], args)
             return await under_way.answer
         except asyncio.CancelledError:
             if not under_way.answer.done() or under_way.answer.cancelled():

@@ -16,7 +16,7 @@ from easel.core.canvas.execution import Execution, ExecutionStatus
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.stream.notifications import CallAnswered
 from easel.core.tool.call import Answer, TakenCall
-from easel.core.tool.node import parts_of, whole_name
+from easel.core.tool.node import full_tool_name, split_tool_name
 from easel.errors import HostError, ToolFailed, Unavailable
 from easel.host.actions.live_output import LiveOutput, LiveOutputs
 from easel.host.artifacts import restore
@@ -35,7 +35,7 @@ log = structlog.get_logger("nodes")
 def outcome(name: str, answer: Answer) -> Any:
     """The result, or the failure of the tool."""
     if answer.is_lost:
-        reason = f"the node {parts_of(name)[0]} went away before it answered; what it was asked may or may not have been done."
+        reason = f"the node {split_tool_name(name)[0]} went away before it answered; what it was asked may or may not have been done."
         raise ToolFailed(tool=name, reason=reason)
     if answer.error is not None:
         raise ToolFailed(tool=name, reason=answer.error)
@@ -51,14 +51,14 @@ class IncomingCalls:
         outputs: LiveOutputs | None,
         *,
         result_bytes: int,
-        heard_seconds: float,
+        caller_ttl_seconds: float,
     ) -> None:
         self._store = store
         self._keeper = keeper
         self._notifier = notifier
         self._outputs = outputs
         self._most = result_bytes
-        self._heard = heard_seconds
+        self._heard = caller_ttl_seconds
         self._patient_until = 0.0
         self._running: dict[CallId, asyncio.Task[None]] = {}
 
@@ -66,18 +66,18 @@ class IncomingCalls:
         """Begin what is asked of these nodes, by their connections, and stop what is not wanted any more; how many were begun."""
         targets = list(nodes)
         if self._running:
-            for call_id in await self._store.withdrawn(
-                targets, unheard=time.monotonic() > self._patient_until
+            for call_id in await self._store.take_cancelled(
+                targets, include_expired=time.monotonic() > self._patient_until
             ):
                 if (task := self._running.get(call_id)) is not None:
                     task.cancel()
-        taken = await self._store.take(targets)
+        taken = await self._store.take_calls(targets)
         for call in taken:
             task = self._running[call.call_id] = asyncio.create_task(self._do(call, nodes[call.target]))
             task.add_done_callback(lambda _, call_id=call.call_id: self._running.pop(call_id, None))
         return len(taken)
 
-    def store_was_away(self) -> None:
+    def note_store_outage(self) -> None:
         """Whoever waits gets the time to say so again."""
         self._patient_until = time.monotonic() + self._heard
 
@@ -104,7 +104,7 @@ class IncomingCalls:
         output = self._output(call, params)
         try:
             answer = await node.call(
-                whole_name(node.node.node_id, params["tool"]), params["args"], output and output.hear
+                full_tool_name(node.node.node_id, params["tool"]), params["args"], output and output.hear
             )
         finally:
             if output is not None:
@@ -135,7 +135,7 @@ class IncomingCalls:
 
     async def _is_told(self, call: TakenCall, answer: str) -> bool:
         try:
-            if await self._store.answer(call.call_id, call.target, answer):
+            if await self._store.save_answer(call.call_id, call.target, answer):
                 self._notifier.notify(CallAnswered(call.call_id))
         except Unavailable:
             return False

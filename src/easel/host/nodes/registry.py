@@ -18,7 +18,7 @@ from easel.core.stream.notifications import CallAnswered, CallPending, NodeChang
 from easel.core.tool.call import NOT_ASKED, Answer
 from easel.core.tool.context import ToolContext, Watched
 from easel.core.tool.definition import ToolDefinition
-from easel.core.tool.node import LocalNode, Node, about, checked_node_id, parts_of
+from easel.core.tool.node import LocalNode, Node, about, checked_node_id, split_tool_name
 from easel.core.tool.offer import OfferLimits, checked_offer
 from easel.errors import Forbidden, TooMany, Unavailable
 from easel.host.actions.live_output import LiveOutputs
@@ -41,7 +41,7 @@ log = structlog.get_logger("nodes")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLimits:
     seconds: float  # a node is believed to be there for so long when its instance is not heard of
-    heard_seconds: float  # and who calls one
+    caller_ttl_seconds: float  # and who calls one
     poll_seconds: float
     call_seconds: float
     calls: int  # under way at one node
@@ -93,7 +93,7 @@ class NodeRegistry:
         times = {
             "poll_seconds": limits.poll_seconds,
             "call_seconds": limits.call_seconds,
-            "heard_seconds": limits.heard_seconds,
+            "caller_ttl_seconds": limits.caller_ttl_seconds,
         }
         self._elsewhere = RemoteCalls(store, keeper, notifier, **times)
         self._errands = IncomingCalls(
@@ -102,7 +102,7 @@ class NodeRegistry:
             notifier,
             outputs,
             result_bytes=limits.result_bytes,
-            heard_seconds=limits.heard_seconds,
+            caller_ttl_seconds=limits.caller_ttl_seconds,
         )
         self._wake = asyncio.Event()
         self._is_doubtful = False  # somebody else says to have a node that is here
@@ -118,7 +118,7 @@ class NodeRegistry:
         return [tool for node_id in sorted(nodes) for tool in nodes[node_id].tools.values()]
 
     async def find(self, user_id: UserId, name: str) -> Tool | None:
-        node_id, _ = parts_of(name)
+        node_id, _ = split_tool_name(name)
         here = self._here.get((user_id, node_id))
         if here is not None:
             definition = here.node.tools.get(name)
@@ -129,7 +129,7 @@ class NodeRegistry:
                 return _RemoteTool(there.tools[name], there, self)
         return None
 
-    async def call_there(
+    async def call_remote(
         self, node: Node, name: str, args: Mapping[str, Any], watched: Watched | None
     ) -> Answer:
         """If it has just come back by another connection, by that one."""
@@ -189,17 +189,17 @@ class NodeRegistry:
             platform=about(arrival.platform),
             tools=tools,
         )
-        entered = await self._store.enter(node, seconds=limits.seconds, most=limits.nodes)
+        entered = await self._store.register(node, seconds=limits.seconds, max_nodes=limits.nodes)
         if entered is None:
             raise TooMany(what="nodes of one user", limit=limits.nodes)
         self._tell_lost(entered.lost)
-        self._audit.tally(
+        self._audit.record_throttled(
             principal,
             "node.connected",
             subject=node_id,
             details={"tools": len(tools), "platform": node.platform},
         )
-        return ConnectedNode(node, link, entered.connected_at, most_calls=limits.calls)
+        return ConnectedNode(node, link, entered.connected_at, max_calls=limits.calls)
 
     def open(self, one: ConnectedNode) -> None:
         """It has been greeted, and can be asked."""
@@ -223,9 +223,9 @@ class NodeRegistry:
             del self._here[key]
             one.lose()
             NODES.set(len(self._here))
-            self._audit.tally(principal, "node.disconnected", subject=node_id)
+            self._audit.record_throttled(principal, "node.disconnected", subject=node_id)
         try:
-            lost = await self._store.leave(connection_id)
+            lost = await self._store.unregister(connection_id)
         except Unavailable:
             log.info("nodes.not_left", node_id=node_id)  # it runs out by itself
             return
@@ -234,7 +234,7 @@ class NodeRegistry:
 
     def _replace(self, older: ConnectedNode) -> None:
         older.lose()
-        goodbye = asyncio.create_task(older.link.replaced())
+        goodbye = asyncio.create_task(older.link.close_replaced())
         self._goodbyes.add(goodbye)
         goodbye.add_done_callback(self._goodbyes.discard)
 
@@ -282,7 +282,7 @@ class NodeRegistry:
                     await self.renew()
                 await self._errands.once({one.node.connection_id: one for one in self._here.values()})
             except Unavailable:
-                self._errands.store_was_away()
+                self._errands.note_store_outage()
                 await asyncio.sleep(self._limits.poll_seconds)
             except Exception:
                 log.exception("nodes.duty_error")
@@ -297,7 +297,7 @@ class NodeRegistry:
             key = (one.node.user_id, one.node.node_id)
             if one.node.connection_id in renewed or self._here.get(key) is not one:
                 continue
-            if await self._store.enter_again(one.node, one.connected_at, seconds=self._limits.seconds):
+            if await self._store.register_again(one.node, one.connected_at, seconds=self._limits.seconds):
                 self._tell_change(one.node)
             elif self._here.get(key) is one:
                 del self._here[key]
@@ -339,5 +339,5 @@ class _RemoteTool:
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
         return outcome(
             self.definition.name,
-            await self.nodes.call_there(self.node, self.definition.name, args, context.watched),
+            await self.nodes.call_remote(self.node, self.definition.name, args, context.watched),
         )

@@ -18,7 +18,7 @@ from easel.core.stream.notifications import CallAnswered, CallPending
 from easel.core.stream.payload_limit import light_value
 from easel.core.tool.call import LOST, NOT_ASKED, UNHEARD, Answer, NewCall
 from easel.core.tool.context import Watched
-from easel.core.tool.node import Node, parts_of
+from easel.core.tool.node import Node, split_tool_name
 from easel.errors import HostError, Unavailable
 from easel.host.artifacts import restore
 from easel.host.ports import ArtifactAccess, NodeStore, Notifier
@@ -51,14 +51,14 @@ class RemoteCalls:
         *,
         poll_seconds: float,
         call_seconds: float,
-        heard_seconds: float,
+        caller_ttl_seconds: float,
     ) -> None:
         self._store = store
         self._keeper = keeper
         self._notifier = notifier
         self._poll = poll_seconds
         self._seconds = call_seconds
-        self._heard = heard_seconds
+        self._heard = caller_ttl_seconds
         self._waiting: dict[CallId, _Waiting] = {}
         self._wake = asyncio.Event()
         self._collecting: asyncio.Task[None] | None = None
@@ -69,14 +69,16 @@ class RemoteCalls:
     async def call(self, node: Node, name: str, args: Mapping[str, Any], watched: Watched | None) -> Answer:
         """What it says while it runs is told by the instance that hears it, to those who watch."""
         told = {} if watched is None else {"watched": asdict(watched)}
-        params = await light(self._keeper, node.user_id, {"tool": parts_of(name)[1], "args": args, **told})
+        params = await light(
+            self._keeper, node.user_id, {"tool": split_tool_name(name)[1], "args": args, **told}
+        )
         new = NewCall(
             new_call_id(), node.user_id, node.connection_id, INVOKE, params, self._seconds, self._heard
         )
         waiting = _Waiting(node.user_id, asyncio.get_running_loop().create_future())
         self._waiting[new.call_id] = waiting
         # A task of its own: what is half placed cannot be cancelled, and must not be left.
-        placing = self._begin(self._store.place(new))
+        placing = self._begin(self._store.place_call(new))
         try:
             if not await asyncio.shield(placing):
                 return NOT_ASKED
@@ -104,7 +106,7 @@ class RemoteCalls:
     async def _cancel(self, new: NewCall, placing: "asyncio.Task[bool]") -> None:
         await asyncio.gather(placing, return_exceptions=True)
         with contextlib.suppress(Unavailable):  # then it ends by its deadline
-            if (target := await self._store.cancel(new.user_id, new.call_id)) is not None:
+            if (target := await self._store.cancel_call(new.user_id, new.call_id)) is not None:
                 self._notifier.notify(CallPending(target))
 
     # -- answers ---------------------------------------------------------------------------------------------------
@@ -131,7 +133,7 @@ class RemoteCalls:
 
     async def once(self) -> int:
         """Fetch the answers that are there; how many that were."""
-        found = await self._store.collect(list(self._waiting)) if self._waiting else {}
+        found = await self._store.collect_answers(list(self._waiting)) if self._waiting else {}
         for call_id in found.keys() & self._waiting.keys():
             self._waiting[
                 call_id
@@ -189,5 +191,5 @@ async def light(keeper: ArtifactAccess, user_id: UserId, value: Any) -> str:
     """As it may stand in a table: Base64 over 2 KB is kept beside it, and comes back. RS-35"""
     lighter, offloaded = light_value(value)
     if offloaded:
-        await keeper.keep(user_id, offloaded)
+        await keeper.store(user_id, offloaded)
     return to_json(lighter)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from easel.core.artifact.artifact import Artifact, NewArtifact, Place, Swept
+from easel.core.artifact.artifact import Artifact, NewArtifact, SweepPosition, SweepStep
 from easel.core.stream.payload_limit import OffloadedValue
 from easel.ids import ArtifactId, CanvasId, RunId, UserId
 
@@ -16,20 +16,20 @@ class ArtifactStore(Protocol):
         """The rows of these, made or touched: no sweep takes them for now."""
         ...
 
-    async def withdraw(self, user_id: UserId, begun: ArtifactId) -> None:
+    async def withdraw(self, user_id: UserId, upload_id: ArtifactId) -> None:
         """Remove a row that was claimed and has no blob."""
         ...
 
-    async def settle(
-        self, user_id: UserId, begun: ArtifactId, new: NewArtifact, lost_key: str | None
+    async def complete_upload(
+        self, user_id: UserId, upload_id: ArtifactId, new: NewArtifact, missing_key: str | None
     ) -> Artifact | None:
-        """The blob of the row that was claimed as `begun` turned out to be this content; None: that row was swept meanwhile.
+        """The blob of the row that was claimed as `upload_id` turned out to be this content; None: that row was swept meanwhile.
 
-        The row of the content gets the blob, unless it has one already, and another one than `lost_key`.
+        The row of the content gets the blob, unless it has one already, and another one than `missing_key`.
         """
         ...
 
-    async def mark_stored(self, user_id: UserId, put: Sequence[Artifact]) -> set[ArtifactId]:
+    async def mark_stored(self, user_id: UserId, artifacts: Sequence[Artifact]) -> set[ArtifactId]:
         """Their blobs are there; without those whose row has gone meanwhile, or has another blob."""
         ...
 
@@ -37,7 +37,7 @@ class ArtifactStore(Protocol):
         """Only if it is stored."""
         ...
 
-    async def refer(
+    async def add_references(
         self,
         user_id: UserId,
         artifact_ids: Sequence[ArtifactId],
@@ -48,11 +48,11 @@ class ArtifactStore(Protocol):
         """Kept as long as the run or the canvas; ids of nothing are passed over."""
         ...
 
-    async def sweep(self, after: Place, older_than_seconds: float, limit: int) -> Swept:
+    async def sweep(self, after: SweepPosition, older_than_seconds: float, limit: int) -> SweepStep:
         """Look at `limit` rows and remove those that nothing refers to and nobody touched for so long."""
         ...
 
-    async def unknown_blobs(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
+    async def find_unknown_blobs(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
         """Those made so long ago that belong to no row."""
         ...
 
@@ -60,7 +60,7 @@ class ArtifactStore(Protocol):
 class ArtifactAccess(Protocol):
     """Keeps what is too heavy for a log, and gives it back: the artifacts, as the other stories need them."""
 
-    async def keep(self, user_id: UserId, offloaded: Sequence[OffloadedValue]) -> None:
+    async def store(self, user_id: UserId, offloaded: Sequence[OffloadedValue]) -> None:
         """Durable when it returns: what refers to these may now be stored."""
         ...
 

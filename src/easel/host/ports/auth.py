@@ -12,15 +12,15 @@ class TokenStore(Protocol):
         """None: there is no such user."""
         ...
 
-    async def of_digest(self, digest: str) -> Token | None:
+    async def find_by_digest(self, digest: str) -> Token | None:
         """Unless it was revoked."""
         ...
 
-    async def of_id(self, token_id: str) -> Token | None:
+    async def find_by_id(self, token_id: str) -> Token | None:
         """Unless it was revoked."""
         ...
 
-    async def valid(self, token_ids: Sequence[str]) -> set[str]:
+    async def filter_valid(self, token_ids: Sequence[str]) -> set[str]:
         """Those of them that have not been revoked."""
         ...
 
@@ -36,10 +36,10 @@ class TokenStore(Protocol):
 class SignInStore(Protocol):
     """Sign-ins of browsers that were ended before their time."""
 
-    async def end(self, user_id: UserId, sign_in_id: str, seconds: float) -> None:
+    async def revoke(self, user_id: UserId, sign_in_id: str, seconds: float) -> None:
         """Durable when it returns; after so many seconds it may be forgotten."""
         ...
 
-    async def ended(self, sign_in_ids: Sequence[str]) -> set[str]:
+    async def filter_revoked(self, sign_in_ids: Sequence[str]) -> set[str]:
         """Those of them that were ended."""
         ...

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Decide, NewCanvas, Outcome, View
 from easel.core.canvas.execution import Execution, ExecutionStatus, StartedRun
 from easel.core.canvas.refresh import Due, Job
-from easel.core.canvas.retention import LogPlace, OldLogs
+from easel.core.canvas.retention import LogKey, OldLogs
 from easel.core.stream.envelope import Envelope
 from easel.host.ports.streams import LogSource
 from easel.ids import CanvasId, UserId
@@ -43,15 +43,15 @@ class CanvasStore(LogSource, Protocol):
         """With all that belongs to it, unless `check` raises. The keys of its blobs; None: there was no such canvas."""
         ...
 
-    async def unknown_assets(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
+    async def find_unknown_assets(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
         """Those made so long ago that belong to no asset."""
         ...
 
-    async def old_logs(self, older_than_seconds: float, after: LogPlace, limit: int) -> OldLogs:
+    async def find_old_logs(self, older_than_seconds: float, after: LogKey, limit: int) -> OldLogs:
         """Of the next `limit` canvases of all users, those whose logs begin with events that are so old."""
         ...
 
-    async def shorten(
+    async def trim_log(
         self, user_id: UserId, canvas_id: CanvasId, older_than_seconds: float, step: int
     ) -> int:
         """Drop at most `step` events that are so old from the beginning of its log; how many. The last event stays."""
@@ -59,9 +59,9 @@ class CanvasStore(LogSource, Protocol):
 
     async def renew_views(self, connection_ids: Sequence[str], view_ttl_seconds: float) -> None: ...
 
-    async def views_of(self, connection_id: str) -> list[tuple[UserId, CanvasId, View]]: ...
+    async def list_views(self, connection_id: str) -> list[tuple[UserId, CanvasId, View]]: ...
 
-    async def expired_views(self, limit: int) -> list[tuple[UserId, CanvasId, View]]: ...
+    async def list_expired_views(self, limit: int) -> list[tuple[UserId, CanvasId, View]]: ...
 
 
 class CanvasActionStore(Protocol):
@@ -69,7 +69,9 @@ class CanvasActionStore(Protocol):
 
     async def get(self, user_id: UserId, event_id: str) -> Execution | None: ...
 
-    async def of_request(self, user_id: UserId, canvas_id: CanvasId, request_id: str) -> Execution | None: ...
+    async def find_by_request_id(
+        self, user_id: UserId, canvas_id: CanvasId, request_id: str
+    ) -> Execution | None: ...
 
     async def list_executions(
         self,
@@ -87,26 +89,28 @@ class CanvasActionStore(Protocol):
         """These are at work; those of them that still are to. What else is said to run there does not: its beginning was lost on the way."""
         ...
 
-    async def lost(self, owner_ids: Sequence[str], asked_seconds: float, limit: int) -> list[Execution]:
+    async def find_orphaned(
+        self, owner_ids: Sequence[str], asked_seconds: float, limit: int
+    ) -> list[Execution]:
         """What is said to run and does not: its instance has not renewed in time, or is one of these. And what was asked so long ago."""
         ...
 
-    async def take_up(
-        self, lost: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float
+    async def adopt(
+        self, orphan: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float
     ) -> StartedRun | None:
         """What is lost is this owner's from now on, where a run was started for it; None: there is none, or it is not lost any more."""
         ...
 
-    async def others_at_work(self, owner_id: str) -> list[str]: ...
+    async def other_active_owners(self, owner_id: str) -> list[str]: ...
 
     async def prune(self, older_than_seconds: float) -> int:
         """Some of the records that ended longer ago; how many."""
         ...
 
     async def claim_refreshes(
-        self, owner_id: str, room: int, seconds: float, *, at_work: Collection[Job], unwatched: bool
+        self, owner_id: str, capacity: int, seconds: float, *, running: Collection[Job], unwatched: bool
     ) -> list[Due]:
-        """Take up to `room` jobs whose time has come and that nobody runs; `at_work` runs here, whatever its hold says. X9
+        """Take up to `capacity` jobs whose time has come and that nobody runs; `running` runs here, whatever its hold says. X9
 
         A job that is only for whoever looks, and every job unless `unwatched`, rests while its canvas has no live view.
         """
@@ -120,10 +124,6 @@ class CanvasActionStore(Protocol):
         """These are at work. What else is held there is not: it is due again when its hold runs out."""
         ...
 
-    async def pull_in_refreshes(self, seconds: float) -> None:
-        """After the clock was set back: no job waits longer than it was put off, and none is held longer than `seconds`."""
-        ...
-
-    async def settle_refresh(
+    async def finish_refresh(
         self, owner_id: str, due: Due, *, failures: int, delay: float, error: Mapping[str, Any] | None = None
     ) -> None: ...

@@ -5,22 +5,22 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from easel.core.tool.call import NewCall, TakenCall
-from easel.core.tool.node import Entered, Node
+from easel.core.tool.node import Node, RegisteredNode
 from easel.ids import CallId, UserId
 
 
 class NodeStore(Protocol):
     """Which nodes are connected, wherever, and the calls to those that are connected elsewhere. Only its clock decides who is there."""
 
-    async def enter(self, node: Node, *, seconds: float, most: int) -> Entered | None:
+    async def register(self, node: Node, *, seconds: float, max_nodes: int) -> RegisteredNode | None:
         """In the place of its older connection, if it has one, and there for so long. None: this user has `most` others."""
         ...
 
-    async def enter_again(self, node: Node, connected_at: datetime, *, seconds: float) -> bool:
+    async def register_again(self, node: Node, connected_at: datetime, *, seconds: float) -> bool:
         """After its row was lost; False: it has meanwhile connected elsewhere."""
         ...
 
-    async def leave(self, connection_id: str) -> list[CallId]:
+    async def unregister(self, connection_id: str) -> list[CallId]:
         """The calls that get no answer for it."""
         ...
 
@@ -32,19 +32,19 @@ class NodeStore(Protocol):
         """Those that are there now, by id."""
         ...
 
-    async def place(self, new: NewCall) -> bool:
+    async def place_call(self, new: NewCall) -> bool:
         """Durable when it returns; False: its target is not there."""
         ...
 
-    async def take(self, targets: Sequence[str]) -> list[TakenCall]:
+    async def take_calls(self, targets: Sequence[str]) -> list[TakenCall]:
         """What is asked of these connections: each call once."""
         ...
 
-    async def answer(self, call_id: CallId, target: str, answer: str) -> bool:
+    async def save_answer(self, call_id: CallId, target: str, answer: str) -> bool:
         """False: nobody waits for it any more."""
         ...
 
-    async def cancel(self, user_id: UserId, call_id: CallId) -> str | None:
+    async def cancel_call(self, user_id: UserId, call_id: CallId) -> str | None:
         """Nobody waits for it any more. The connection at which it is under way, if it is."""
         ...
 
@@ -52,11 +52,11 @@ class NodeStore(Protocol):
         """Whoever made them waits for so long at least; which of them there are still."""
         ...
 
-    async def withdrawn(self, targets: Sequence[str], *, unheard: bool) -> list[CallId]:
+    async def take_cancelled(self, targets: Sequence[str], *, include_expired: bool) -> list[CallId]:
         """What was cancelled while these connections were at it, each once; with `unheard` also that whose caller has not been heard of."""
         ...
 
-    async def collect(self, call_ids: Sequence[CallId]) -> dict[CallId, str | None]:
+    async def collect_answers(self, call_ids: Sequence[CallId]) -> dict[CallId, str | None]:
         """The answers that are there, each once; None: the target is gone, and there will be none."""
         ...
 
@@ -74,6 +74,6 @@ class NodeLink(Protocol):
 
     async def cancel(self, call_id: CallId) -> None: ...
 
-    async def replaced(self) -> None:
+    async def close_replaced(self) -> None:
         """The node has come back by another connection: this one ends politely."""
         ...

@@ -50,14 +50,14 @@ class RunStore(Protocol):
     async def claim_queued(
         self,
         worker_id: WorkerId,
-        room: int,
+        capacity: int,
         seconds: float,
         after_turn: int,
         opening: Envelope | None = None,
         *,
         prefer_seconds: float = 0,
     ) -> list[Claim]:
-        """Take up to `room` runs whose turn came after `after_turn`, oldest turn first. RX-22
+        """Take up to `capacity` runs whose turn came after `after_turn`, oldest turn first. RX-22
 
         `opening` is written into each log by the claim itself, with the run's id and its attempt filled in. A run whose turn came less
         than `prefer_seconds` ago is left to the worker that it prefers. SB-12
@@ -67,24 +67,24 @@ class RunStore(Protocol):
     async def claim_expired(
         self,
         worker_id: WorkerId,
-        room: int,
+        capacity: int,
         seconds: float,
         *,
         last_chance: bool | None = None,
         opening: Envelope | None = None,
     ) -> list[Claim]:
-        """Take up to `room` runs whose worker did not renew in time: only, or none of, those on their last attempt. RX-37
+        """Take up to `capacity` runs whose worker did not renew in time: only, or none of, those on their last attempt. RX-37
 
         `opening` is as above, and left out where every attempt was lost: such a run does not start again.
         """
         ...
 
-    async def claim_unheard(
-        self, worker_id: WorkerId, heard: Collection[RunId], seconds: float, *, opened: bool
+    async def claim_unacknowledged(
+        self, worker_id: WorkerId, acknowledged: Collection[RunId], seconds: float, *, opened: bool
     ) -> list[Claim]:
         """What this worker has claimed without hearing so, because the answer was lost: the same attempts, untouched, pushed out. RX-49
 
-        `heard` are the runs it knows that it holds; `opened` says whether its claims come with an opening.
+        `acknowledged` are the runs it knows that it holds; `opened` says whether its claims come with an opening.
         """
         ...
 
@@ -92,13 +92,13 @@ class RunStore(Protocol):
         """Push claims out; the runs still held, each with whether a cancel was asked for. RX-26"""
         ...
 
-    async def cancels_asked(self, worker_id: WorkerId) -> set[RunId]: ...
+    async def requested_cancels(self, worker_id: WorkerId) -> set[RunId]: ...
 
     async def append(self, batch: Batch) -> Appended | None:
         """None: this claim is no longer the run's, and nothing was stored. RX-13, RX-29"""
         ...
 
-    async def hand_back(self, claim: Claim) -> bool:
+    async def release_claim(self, claim: Claim) -> bool:
         """Back into the queue at its old place, as if this attempt had not been; False: the claim was gone already."""
         ...
 

@@ -30,7 +30,7 @@ class SessionStore(LogSource, Protocol):
         """With all that belongs to it; the runs that went with it. None: there was no such session."""
         ...
 
-    async def messages(
+    async def list_messages(
         self, user_id: UserId, session_id: SessionId, *, before: int | None, limit: int
     ) -> list[StoredMessage]:
         """The newest below `before`, oldest first."""

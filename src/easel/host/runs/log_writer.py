@@ -229,7 +229,7 @@ class RunLogWriter:
         while not self.is_lost:
             try:
                 if heavy:
-                    await self._keeper.keep(self.claim.user_id, heavy)
+                    await self._keeper.store(self.claim.user_id, heavy)
                 began = time.monotonic()
                 appended = await self._runs.append(batch)
             except Unavailable:

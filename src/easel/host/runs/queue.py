@@ -49,7 +49,7 @@ class RunQueue:
         """Durable when it returns; a worker is woken, but nothing depends on it hearing. RX-31"""
         new = self._checked(principal, session_id, text, idempotency_key)
         if new.question and new.question.offloaded:
-            await self._keeper.keep(principal.user_id, new.question.offloaded)
+            await self._keeper.store(principal.user_id, new.question.offloaded)
         enqueued = await self._runs.enqueue(new)
         if enqueued.is_new:
             RUNS_ENQUEUED.inc()
@@ -148,7 +148,7 @@ class RunQueue:
         text = said(done.steps)
         left = message(answer_id(run_id), text)
         closing = events.ending(answer_id(run_id), text, Status.CANCELLED, None)
-        await self._keeper.keep(
+        await self._keeper.store(
             principal.user_id, [offloaded for speaker in (left, *closing) for offloaded in speaker.offloaded]
         )
         return closing, left

@@ -127,7 +127,7 @@ class RunWorker:
                     log.warning("worker.database_unavailable", duty=duty.__name__.strip("_"))
             except Exception as problem:
                 log.exception("worker.duty_error", duty=duty.__name__.strip("_"))
-                self._audit.broke(None, "worker.error", problem, details={"duty": duty.__name__.strip("_")})
+                self._audit.record_exception(None, "worker.error", problem, details={"duty": duty.__name__.strip("_")})
             await asyncio.sleep(min(self._poll_seconds, self._claim_seconds / 4))
 
     async def _drain(self, claiming: asyncio.Task[None]) -> None:
@@ -243,7 +243,7 @@ class RunWorker:
         if now >= self._in_doubt_until:
             return 0
         with self._answer_may_be_lost():
-            unheard = await self._runs.claim_unheard(
+            unheard = await self._runs.claim_unacknowledged(
                 self.worker_id, self._held.keys(), self._claim_seconds, opened=True
             )
         if unheard:
@@ -347,18 +347,18 @@ class RunWorker:
                 self._audit.redacted(problem.message)
             )  # a provider's answer may quote its key, or all that it was sent
             log.info("run.failed", run_id=claim.run_id, reason=reason)
-            self._audit.broke(agent_of(claim.user_id), "run.failed", problem, subject=claim.run_id)
+            self._audit.record_exception(agent_of(claim.user_id), "run.failed", problem, subject=claim.run_id)
             return Status.FAILED, reason
         except ClaimLost:
             raise
         except Exception as problem:
             if isinstance(problem, TimeoutError) and limit.expired():
                 too_long = RunTimedOut(seconds=f"{self._run_timeout:g}")
-                self._audit.broke(agent_of(claim.user_id), "run.failed", too_long, subject=claim.run_id)
+                self._audit.record_exception(agent_of(claim.user_id), "run.failed", too_long, subject=claim.run_id)
                 return Status.FAILED, too_long.message
             reference = new_reference()
             log.exception("run.error", run_id=claim.run_id, reference=reference)
-            self._audit.broke(
+            self._audit.record_exception(
                 agent_of(claim.user_id), "run.error", problem, reference=reference, subject=claim.run_id
             )
             return Status.FAILED, InternalError(reference=reference).message
@@ -375,7 +375,7 @@ class RunWorker:
 
     async def _hand_back(self, held: ClaimedRun) -> None:
         await held.log.flush()
-        if await retry_until_available(lambda: self._runs.hand_back(held.claim)):
+        if await retry_until_available(lambda: self._runs.release_claim(held.claim)):
             RUNS_RELEASED.inc()
             log.info("run.handed_back", run_id=held.claim.run_id, attempt=held.claim.attempt)
             self._notifier.notify(RunReady(anywhere=True))
@@ -417,7 +417,7 @@ class RunWorker:
         while True:
             await asyncio.sleep(self._poll_seconds)
             if self._held:
-                for run_id in await self._runs.cancels_asked(self.worker_id):
+                for run_id in await self._runs.requested_cancels(self.worker_id):
                     if held := self._held.get(run_id):
                         held.end_by(Stop.CANCEL)
 

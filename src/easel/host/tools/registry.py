@@ -154,5 +154,7 @@ class ToolRegistry:
     def _broken(self, name: str, context: ToolContext, problem: Exception) -> ToolFailed:
         log.error("tool.error", tool=name, exc_info=problem)
         subject = context.claim.run_id if context.claim else context.session_key
-        self._audit.broke(context.principal, "tool.error", problem, subject=subject, details={"tool": name})
+        self._audit.record_exception(
+            context.principal, "tool.error", problem, subject=subject, details={"tool": name}
+        )
         return ToolFailed(tool=name, reason=f"broke ({type(problem).__name__}).")

@@ -9,7 +9,7 @@ from easel.stores.postgres.audit import PostgresAudit
 from easel.stores.postgres.boards import PostgresBoards
 from easel.stores.postgres.canvas_actions import PostgresCanvasActions
 from easel.stores.postgres.canvases import PostgresCanvases
-from easel.stores.postgres.database import PostgresDatabase, check_version, reaching
+from easel.stores.postgres.database import PostgresDatabase, check_version, translate_connect_errors
 from easel.stores.postgres.nodes import PostgresNodes
 from easel.stores.postgres.notifier import PostgresNotifier
 from easel.stores.postgres.runs import PostgresRuns
@@ -39,7 +39,7 @@ async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> Pos
             **PLANNING,
         },
     }
-    with reaching():
+    with translate_connect_errors():
         lenders = await asyncpg.create_pool(
             min_size=min(READY, pool), max_size=pool, command_timeout=timeout, reset=_keep_as_it_is, **options
         )

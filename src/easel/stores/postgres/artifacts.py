@@ -5,7 +5,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from easel.core.artifact.artifact import Artifact, NewArtifact, Place, Swept
+from easel.core.artifact.artifact import Artifact, NewArtifact, SweepPosition, SweepStep
 from easel.ids import ArtifactId, CanvasId, RunId, UserId
 from easel.stores import named_sql
 
@@ -30,18 +30,18 @@ class PostgresArtifacts:
         )
         return [Artifact(**row) for row in taken]
 
-    async def withdraw(self, user_id: UserId, begun: ArtifactId) -> None:
-        await self._database.row(SQL["withdraw_artifact"], user_id=user_id, artifact_id=begun)
+    async def withdraw(self, user_id: UserId, upload_id: ArtifactId) -> None:
+        await self._database.row(SQL["withdraw_artifact"], user_id=user_id, artifact_id=upload_id)
 
-    async def settle(
-        self, user_id: UserId, begun: ArtifactId, new: NewArtifact, lost_key: str | None
+    async def complete_upload(
+        self, user_id: UserId, upload_id: ArtifactId, new: NewArtifact, missing_key: str | None
     ) -> Artifact | None:
         withdraw, settle = SQL["withdraw_artifact"], SQL["settle_artifact"]
-        given = {"user_id": user_id, "lost_key": lost_key, **asdict(new)}
+        given = {"user_id": user_id, "missing_key": missing_key, **asdict(new)}
         async with self._database.connection() as lent, lent.transaction():
             if (
                 await lent.fetchrow(
-                    withdraw.sql, *withdraw.arguments({"user_id": user_id, "artifact_id": begun})
+                    withdraw.sql, *withdraw.arguments({"user_id": user_id, "artifact_id": upload_id})
                 )
                 is None
             ):
@@ -49,12 +49,12 @@ class PostgresArtifacts:
             row = await lent.fetchrow(settle.sql, *settle.arguments(given))
         return Artifact(**row) if row else None
 
-    async def mark_stored(self, user_id: UserId, put: Sequence[Artifact]) -> set[ArtifactId]:
+    async def mark_stored(self, user_id: UserId, artifacts: Sequence[Artifact]) -> set[ArtifactId]:
         marked = await self._database.rows(
             SQL["mark_stored"],
             user_id=user_id,
-            artifact_ids=[one.artifact_id for one in put],
-            blob_keys=[one.blob_key for one in put],
+            artifact_ids=[one.artifact_id for one in artifacts],
+            blob_keys=[one.blob_key for one in artifacts],
         )
         return {ArtifactId(row["artifact_id"]) for row in marked}
 
@@ -62,7 +62,7 @@ class PostgresArtifacts:
         row = await self._database.row(SQL["get_artifact"], user_id=user_id, artifact_id=artifact_id)
         return Artifact(**row) if row else None
 
-    async def refer(
+    async def add_references(
         self,
         user_id: UserId,
         artifact_ids: Sequence[ArtifactId],
@@ -78,7 +78,7 @@ class PostgresArtifacts:
             canvas_id=canvas_id,
         )
 
-    async def sweep(self, after: Place, older_than_seconds: float, limit: int) -> Swept:
+    async def sweep(self, after: SweepPosition, older_than_seconds: float, limit: int) -> SweepStep:
         page = await self._database.rows(
             SQL["page_of_artifacts"],
             after_user=after[0],
@@ -88,7 +88,7 @@ class PostgresArtifacts:
         )
         old = [row for row in page if row["is_old"]]
         blob_keys = await self._sweep(_columns(old), older_than_seconds) if old else []
-        return Swept(
+        return SweepStep(
             blob_keys, (page[-1]["user_id"], page[-1]["artifact_id"]) if len(page) == limit else None
         )
 
@@ -100,9 +100,9 @@ class PostgresArtifacts:
             swept = await lent.fetch(sweep.sql, *sweep.arguments({**held, "seconds": older_than_seconds}))
         return [row["blob_key"] for row in swept]
 
-    async def unknown_blobs(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
+    async def find_unknown_blobs(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
         found = await self._database.rows(
-            SQL["unknown_blobs"],
+            SQL["find_unknown_blobs"],
             blob_keys=list(keys),
             made_at=list(keys.values()),
             seconds=older_than_seconds,

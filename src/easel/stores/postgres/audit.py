@@ -44,14 +44,14 @@ class PostgresAudit:
             raise LookupError("The head of the audit chain is gone, so nothing can be put behind it.")
         return [None] * len(batches)
 
-    async def end(self) -> End:
+    async def get_end(self) -> End:
         row = await self._database.row(SQL["end_of_chain"])
         return End(
             None if row["last_seq"] is None else ChainPosition(row["last_seq"], row["last_hash"]),
             row["newest"],
         )
 
-    async def after(self, seq: int, last: int, limit: int) -> list[Link]:
+    async def list_after(self, seq: int, last: int, limit: int) -> list[Link]:
         return [
             _link(row)
             for row in await self._database.rows(SQL["records_after"], seq=seq, last=last, limit=limit)

@@ -6,7 +6,7 @@ from easel.core.run.boards import Board, BoardValue, BoardWrite, Written
 from easel.core.run.run import Claim
 from easel.ids import RunId, UserId
 from easel.stores import named_sql
-from easel.stores.rows.boards import arguments, found_of, value_of
+from easel.stores.rows.boards import arguments, found_of, to_board_value
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
@@ -37,7 +37,7 @@ class PostgresBoards:
     ) -> list[BoardValue] | None:
         asked = {"user_id": user_id, "run_id": run_id, "board": board.value, "edge_id": edge_id, "key": key}
         rows = await self._database.rows(SQL["read_board"], **asked)
-        return [value_of(row) for row in rows if row["key"] is not None] if rows else None
+        return [to_board_value(row) for row in rows if row["key"] is not None] if rows else None
 
 
 async def _row(lent: "Connection", name: str, given: dict[str, Any]) -> Any:

@@ -8,7 +8,7 @@ from easel.core.canvas.refresh import Due, Job
 from easel.core.stream.json_text import to_json
 from easel.ids import CanvasId, UserId
 from easel.stores import named_sql
-from easel.stores.rows.canvases import execution_of
+from easel.stores.rows.canvases import to_execution
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import PostgresDatabase
@@ -23,7 +23,7 @@ class PostgresCanvasActions:
     async def get(self, user_id: UserId, event_id: str) -> Execution | None:
         return await self._one("get_execution", user_id=user_id, event_id=event_id)
 
-    async def of_request(self, user_id: UserId, canvas_id: CanvasId, request_id: str) -> Execution | None:
+    async def find_by_request_id(self, user_id: UserId, canvas_id: CanvasId, request_id: str) -> Execution | None:
         return await self._one(
             "execution_of_request", user_id=user_id, canvas_id=canvas_id, request_id=request_id
         )
@@ -37,12 +37,11 @@ class PostgresCanvasActions:
         before: str | None,
         limit: int,
     ) -> list[Execution]:
-        wanted = [status.value for status in statuses]
         return await self._some(
             "list_executions",
             user_id=user_id,
             canvas_id=canvas_id,
-            statuses=wanted,
+            statuses=[status.value for status in statuses],
             before=before,
             limit=limit,
         )
@@ -53,21 +52,21 @@ class PostgresCanvasActions:
         )
         return {row["event_id"] for row in rows}
 
-    async def lost(self, owner_ids: Sequence[str], asked_seconds: float, limit: int) -> list[Execution]:
+    async def find_orphaned(self, owner_ids: Sequence[str], asked_seconds: float, limit: int) -> list[Execution]:
         return await self._some(
             "lost_executions", owner_ids=list(owner_ids), asked_seconds=asked_seconds, limit=limit
         )
 
-    async def take_up(
-        self, lost: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float
+    async def adopt(
+        self, orphan: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float
     ) -> StartedRun | None:
-        which = {"user_id": lost.user_id, "event_id": lost.event_id, "owner_ids": list(owner_ids)}
+        which = {"user_id": orphan.user_id, "event_id": orphan.event_id, "owner_ids": list(owner_ids)}
         row = await self._database.row(SQL["take_up_execution"], owner_id=owner_id, seconds=seconds, **which)
         return StartedRun(row["run_id"], row["seconds"]) if row else None
 
-    async def others_at_work(self, owner_id: str) -> list[str]:
+    async def other_active_owners(self, owner_id: str) -> list[str]:
         return [
-            row["owner_id"] for row in await self._database.rows(SQL["others_at_work"], owner_id=owner_id)
+            row["owner_id"] for row in await self._database.rows(SQL["other_active_owners"], owner_id=owner_id)
         ]
 
     async def prune(self, older_than_seconds: float) -> int:
@@ -76,12 +75,12 @@ class PostgresCanvasActions:
     # -- what runs by itself ---------------------------------------------------------------------------------------
 
     async def claim_refreshes(
-        self, owner_id: str, room: int, seconds: float, *, at_work: Collection[Job], unwatched: bool
+        self, owner_id: str, capacity: int, seconds: float, *, running: Collection[Job], unwatched: bool
     ) -> list[Due]:
-        given = {"owner_id": owner_id, "room": room, "seconds": seconds, "unwatched": unwatched}
+        given = {"owner_id": owner_id, "capacity": capacity, "seconds": seconds, "unwatched": unwatched}
         return [
             Due(**row)
-            for row in await self._database.rows(SQL["claim_refreshes"], **given, **_named(at_work))
+            for row in await self._database.rows(SQL["claim_refreshes"], **given, **_named(running))
         ]
 
     async def next_refresh(self, *, unwatched: bool) -> float | None:
@@ -90,21 +89,18 @@ class PostgresCanvasActions:
     async def renew_refreshes(self, owner_id: str, jobs: Collection[Job], seconds: float) -> None:
         await self._database.rows(SQL["renew_refreshes"], owner_id=owner_id, seconds=seconds, **_named(jobs))
 
-    async def pull_in_refreshes(self, seconds: float) -> None:
-        await self._database.rows(SQL["pull_in_refreshes"], seconds=seconds)
-
-    async def settle_refresh(
+    async def finish_refresh(
         self, owner_id: str, due: Due, *, failures: int, delay: float, error: Mapping[str, Any] | None = None
     ) -> None:
         whose = {"user_id": due.user_id, "canvas_id": due.canvas_id, "refresh_id": due.refresh_id}
         how = {"failures": failures, "error": None if error is None else to_json(error)}
-        await self._database.rows(SQL["settle_refresh"], owner_id=owner_id, delay=delay, **how, **whose)
+        await self._database.rows(SQL["finish_refresh"], owner_id=owner_id, delay=delay, **how, **whose)
 
     async def _one(self, name: str, **given: Any) -> Execution | None:
         return next(iter(await self._some(name, **given)), None)
 
     async def _some(self, name: str, **given: Any) -> list[Execution]:
-        return [execution_of(row) for row in await self._database.rows(SQL[name], **given)]
+        return [to_execution(row) for row in await self._database.rows(SQL[name], **given)]
 
 
 def _named(jobs: Collection[Job]) -> dict[str, list[str]]:

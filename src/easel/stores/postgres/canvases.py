@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, Decide, NewCanvas, Outcome, View
 from easel.core.canvas.execution import DuplicateRequest, StaleTransition, Transition
-from easel.core.canvas.retention import LogPlace, OldLogs
+from easel.core.canvas.retention import LogKey, OldLogs
 from easel.core.canvas.spec import Refresh
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.json_text import to_json
@@ -17,8 +17,8 @@ from easel.core.stream.payload_limit import mentioned
 from easel.ids import CanvasId, UserId, owned
 from easel.stores import named_sql
 from easel.stores.postgres.run_arguments import columns
-from easel.stores.rows.canvases import arguments, changed, old_logs_of, step_arguments, whole_of
-from easel.stores.rows.runs import canvas_of, events_of, parts
+from easel.stores.rows.canvases import arguments, changed, to_old_logs, to_snapshot, transition_arguments
+from easel.stores.rows.runs import split_key, to_canvas, to_events
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
@@ -48,11 +48,11 @@ class PostgresCanvases:
             **_columns(new.assets),
             **_jobs(new.refreshes),
         )
-        return CanvasSnapshot(canvas_of(row), sorted(new.assets, key=lambda one: one.path)) if row else None
+        return CanvasSnapshot(to_canvas(row), sorted(new.assets, key=lambda one: one.path)) if row else None
 
     async def get(self, user_id: UserId, canvas_id: CanvasId) -> CanvasSnapshot | None:
         row = await self._database.row(SQL["get_canvas"], user_id=user_id, canvas_id=canvas_id)
-        return whole_of(row) if row else None
+        return to_snapshot(row) if row else None
 
     async def list_canvases(
         self, user_id: UserId, *, agent_id: str | None, after: str, limit: int
@@ -60,7 +60,7 @@ class PostgresCanvases:
         rows = await self._database.rows(
             SQL["list_canvases"], user_id=user_id, agent_id=agent_id, after=after, limit=limit
         )
-        return [canvas_of(row) for row in rows]
+        return [to_canvas(row) for row in rows]
 
     async def change(
         self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0
@@ -95,9 +95,9 @@ class PostgresCanvases:
 
     # -- assets and views ------------------------------------------------------------------------------------------
 
-    async def unknown_assets(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
+    async def find_unknown_assets(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
         found = await self._database.rows(
-            SQL["unknown_assets"],
+            SQL["find_unknown_assets"],
             blob_keys=list(keys),
             made_at=list(keys.values()),
             seconds=older_than_seconds,
@@ -109,22 +109,22 @@ class PostgresCanvases:
             SQL["renew_views"], connection_ids=list(connection_ids), seconds=view_ttl_seconds
         )
 
-    async def views_of(self, connection_id: str) -> list[tuple[UserId, CanvasId, View]]:
-        return [_view(row) for row in await self._database.rows(SQL["views_of"], connection_id=connection_id)]
+    async def list_views(self, connection_id: str) -> list[tuple[UserId, CanvasId, View]]:
+        return [_view(row) for row in await self._database.rows(SQL["list_views"], connection_id=connection_id)]
 
-    async def expired_views(self, limit: int) -> list[tuple[UserId, CanvasId, View]]:
-        return [_view(row) for row in await self._database.rows(SQL["expired_views"], limit=limit)]
+    async def list_expired_views(self, limit: int) -> list[tuple[UserId, CanvasId, View]]:
+        return [_view(row) for row in await self._database.rows(SQL["list_expired_views"], limit=limit)]
 
     # -- what is old -----------------------------------------------------------------------------------------------
 
-    async def old_logs(self, older_than_seconds: float, after: LogPlace, limit: int) -> OldLogs:
+    async def find_old_logs(self, older_than_seconds: float, after: LogKey, limit: int) -> OldLogs:
         user_id, canvas_id = after
         rows = await self._database.rows(
-            SQL["old_logs"], seconds=older_than_seconds, user_id=user_id, canvas_id=canvas_id, limit=limit
+            SQL["find_old_logs"], seconds=older_than_seconds, user_id=user_id, canvas_id=canvas_id, limit=limit
         )
-        return old_logs_of(rows, limit)
+        return to_old_logs(rows, limit)
 
-    async def shorten(
+    async def trim_log(
         self, user_id: UserId, canvas_id: CanvasId, older_than_seconds: float, step: int
     ) -> int:
         row = await self._database.row(
@@ -139,7 +139,7 @@ class PostgresCanvases:
         return Bounds(row["oldest_seq"], row["last_seq"], ended=False) if row else None
 
     async def heads(self, keys: Sequence[str], /) -> dict[str, int]:
-        whose = [parts(key) for key in keys]
+        whose = [split_key(key) for key in keys]
         rows = await self._database.rows(
             SQL["canvas_heads"],
             user_ids=[user_id for user_id, _ in whose],
@@ -148,18 +148,18 @@ class PostgresCanvases:
         return {owned(row["user_id"], row["canvas_id"]): row["last_seq"] for row in rows}
 
     async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
-        user_id, canvas_id = parts(key)
+        user_id, canvas_id = split_key(key)
         rows = await self._database.rows(
             SQL["canvas_after"], user_id=user_id, canvas_id=canvas_id, cursor=cursor, limit=limit
         )
-        return events_of(rows)
+        return to_events(rows)
 
 
 async def _locked(lent: "Connection", whose: dict[str, Any]) -> CanvasSnapshot | None:
     # A statement of its own: the next one must see what was committed while this one waited.
     await _row(lent, "lock_canvas", whose)
     row = await _row(lent, "get_canvas", whose)
-    return whole_of(row) if row else None
+    return to_snapshot(row) if row else None
 
 
 async def _take_step(lent: "Connection", step: Transition, revision: int, seconds: float) -> None:
@@ -169,7 +169,7 @@ async def _take_step(lent: "Connection", step: Transition, revision: int, second
             (await _row(lent, "count_waiting", {**whose, "seconds": step.pending_limit.seconds}))["waiting"]
         )
     name = "begin_execution" if step.from_status is None else "step_execution"
-    if await _row(lent, name, {**step_arguments(step, revision), "seconds": seconds}) is None:
+    if await _row(lent, name, {**transition_arguments(step, revision), "seconds": seconds}) is None:
         raise DuplicateRequest if step.from_status is None else StaleTransition
 
 

@@ -40,7 +40,7 @@ _PASSING = ("08", "53", "57", "58", "40", "XX")
 _READ_ONLY = "25006"
 
 
-def is_passing(problem: BaseException) -> bool:
+def is_transient(problem: BaseException) -> bool:
     """Whether trying again later can help: the server, the network or the disk, not the statement."""
     if isinstance(problem, asyncpg.PostgresError):
         state = str(getattr(problem, "sqlstate", None) or "")
@@ -49,7 +49,7 @@ def is_passing(problem: BaseException) -> bool:
 
 
 @contextlib.contextmanager
-def reaching() -> "Generator[None]":
+def translate_connect_errors() -> "Generator[None]":
     """What keeps a server from being reached, as our own: a wrong address has to be corrected, all else may pass."""
     try:
         yield
@@ -60,7 +60,7 @@ def reaching() -> "Generator[None]":
     ) as problem:
         raise BadSettings(problem=f"EASEL_DATABASE_URL does not lead to a database: {problem}") from problem
     except Exception as problem:
-        if is_passing(problem):
+        if is_transient(problem):
             raise Unavailable(what="The database") from problem
         raise
 
@@ -95,13 +95,13 @@ class PostgresDatabase:
         try:
             lent = await self._pool.acquire(timeout=self.timeout)
         except Exception as problem:
-            if is_passing(problem):
+            if is_transient(problem):
                 raise Unavailable(what="The database") from problem
             raise
         try:
             yield lent
         except Exception as problem:
-            if not is_passing(problem):
+            if not is_transient(problem):
                 raise
             # A connection that was silent or broken once is not lent again: its server may be gone without a word.
             with contextlib.suppress(asyncpg.InterfaceError):  # it was found dead and taken back already
@@ -115,7 +115,7 @@ class PostgresDatabase:
         try:
             await self._pool.release(lent, timeout=self.timeout)
         except Exception as problem:
-            if not is_passing(problem):
+            if not is_transient(problem):
                 raise
 
     async def rows(self, statement: Statement, **given: Any) -> list[Any]:
@@ -135,8 +135,8 @@ class PostgresDatabase:
                 applied = {
                     row["version"] for row in await lent.fetch("select version from schema_migrations")
                 }
-                wanted = migrations.missing("postgres", applied)
-                for migration in wanted:
+                missing = migrations.missing("postgres", applied)
+                for migration in missing:
                     async with lent.transaction():
                         await lent.execute(migration.sql, timeout=600)
                         await lent.execute(
@@ -146,7 +146,7 @@ class PostgresDatabase:
                         )
             finally:
                 await lent.execute("select pg_advisory_unlock($1)", MIGRATION_LOCK)
-        return [f"{migration.version:04} {migration.name}" for migration in wanted]
+        return [f"{migration.version:04} {migration.name}" for migration in missing]
 
     async def schema_version(self) -> int:
         async with self.connection() as lent:

@@ -1,13 +1,13 @@
-"""A look at a Postgres database by somebody who changes nothing: over one connection, by questions alone."""
+"""Read-only inspection of a Postgres database over one connection."""
 
 import asyncpg
 
-from easel.stores.postgres.database import check_version, reaching
+from easel.stores.postgres.database import check_version, translate_connect_errors
 
 
-async def look(url: str, *, timeout: float) -> tuple[int, bool]:
-    """The version of its schema (0: it has none), and whether it takes no writes."""
-    with reaching():
+async def inspect_postgres(url: str, *, timeout: float) -> tuple[int, bool]:
+    """Return the version of its schema (0 if it has none), and whether it is read-only."""
+    with translate_connect_errors():
         opened = await asyncpg.connect(
             url,
             timeout=timeout,

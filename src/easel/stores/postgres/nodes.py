@@ -5,10 +5,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from easel.core.tool.call import NewCall, TakenCall
-from easel.core.tool.node import Entered, Node
+from easel.core.tool.node import Node, RegisteredNode
 from easel.ids import CallId, UserId
 from easel.stores import named_sql
-from easel.stores.rows.nodes import call_of, columns_of, node_of
+from easel.stores.rows.nodes import node_columns, to_call, to_node
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
@@ -22,25 +22,25 @@ class PostgresNodes:
 
     # -- who is there ----------------------------------------------------------------------------------------------
 
-    async def enter(self, node: Node, *, seconds: float, most: int) -> Entered | None:
-        columns = columns_of(node)
+    async def register(self, node: Node, *, seconds: float, max_nodes: int) -> RegisteredNode | None:
+        columns = node_columns(node)
         async with self._database.connection() as lent, lent.transaction():
             # A statement of its own: the next ones must see what was committed while this one waited.
             older = await _rows(lent, "lock_node", columns)
-            if (await _rows(lent, "count_nodes", columns))[0]["others"] >= most:
+            if (await _rows(lent, "count_nodes", columns))[0]["others"] >= max_nodes:
                 return None
             [entered] = await _rows(lent, "enter_node", {**columns, "seconds": seconds})
             lost = [call for row in older for call in await _lost(lent, row["connection_id"])]
-            return Entered(entered["connected_at"], lost)
+            return RegisteredNode(entered["connected_at"], lost)
 
-    async def enter_again(self, node: Node, connected_at: datetime, *, seconds: float) -> bool:
+    async def register_again(self, node: Node, connected_at: datetime, *, seconds: float) -> bool:
         return bool(
             await self._database.rows(
-                SQL["enter_node_again"], **columns_of(node), connected_at=connected_at, seconds=seconds
+                SQL["enter_node_again"], **node_columns(node), connected_at=connected_at, seconds=seconds
             )
         )
 
-    async def leave(self, connection_id: str) -> list[CallId]:
+    async def unregister(self, connection_id: str) -> list[CallId]:
         async with self._database.connection() as lent, lent.transaction():
             await _rows(lent, "leave_node", {"connection_id": connection_id})
             return await _lost(lent, connection_id)
@@ -52,11 +52,11 @@ class PostgresNodes:
         return {row["connection_id"] for row in rows}
 
     async def list_nodes(self, user_id: UserId) -> list[Node]:
-        return [node_of(row) for row in await self._database.rows(SQL["list_nodes"], user_id=user_id)]
+        return [to_node(row) for row in await self._database.rows(SQL["list_nodes"], user_id=user_id)]
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
-    async def place(self, new: NewCall) -> bool:
+    async def place_call(self, new: NewCall) -> bool:
         placed = await self._database.row(
             SQL["place_call"],
             call_id=new.call_id,
@@ -65,20 +65,20 @@ class PostgresNodes:
             method=new.method,
             params=new.params,
             seconds=new.seconds,
-            heard_seconds=new.heard_seconds,
+            caller_ttl_seconds=new.caller_ttl_seconds,
         )
         return placed is not None
 
-    async def take(self, targets: Sequence[str]) -> list[TakenCall]:
-        return [call_of(row) for row in await self._database.rows(SQL["take_calls"], targets=list(targets))]
+    async def take_calls(self, targets: Sequence[str]) -> list[TakenCall]:
+        return [to_call(row) for row in await self._database.rows(SQL["take_calls"], targets=list(targets))]
 
-    async def answer(self, call_id: CallId, target: str, answer: str) -> bool:
+    async def save_answer(self, call_id: CallId, target: str, answer: str) -> bool:
         return (
             await self._database.row(SQL["answer_call"], call_id=call_id, target=target, answer=answer)
             is not None
         )
 
-    async def cancel(self, user_id: UserId, call_id: CallId) -> str | None:
+    async def cancel_call(self, user_id: UserId, call_id: CallId) -> str | None:
         whose = {"user_id": user_id, "call_id": call_id}
         if await self._database.row(SQL["drop_call"], **whose):
             return None
@@ -89,11 +89,11 @@ class PostgresNodes:
         rows = await self._database.rows(SQL["renew_calls"], call_ids=list(call_ids), seconds=seconds)
         return {CallId(row["call_id"]) for row in rows}
 
-    async def withdrawn(self, targets: Sequence[str], *, unheard: bool) -> list[CallId]:
-        rows = await self._database.rows(SQL["withdrawn_calls"], targets=list(targets), unheard=unheard)
+    async def take_cancelled(self, targets: Sequence[str], *, include_expired: bool) -> list[CallId]:
+        rows = await self._database.rows(SQL["withdrawn_calls"], targets=list(targets), unheard=include_expired)
         return [CallId(row["call_id"]) for row in rows]
 
-    async def collect(self, call_ids: Sequence[CallId]) -> dict[CallId, str | None]:
+    async def collect_answers(self, call_ids: Sequence[CallId]) -> dict[CallId, str | None]:
         rows = await self._database.rows(SQL["collect_calls"], call_ids=list(call_ids))
         return {CallId(row["call_id"]): row["answer"] for row in rows}
 

@@ -14,7 +14,7 @@ import asyncpg
 import structlog
 
 from easel.core.stream.notifications import Grew, Notification, from_text, to_text
-from easel.stores.postgres.database import is_passing
+from easel.stores.postgres.database import is_transient
 
 CHANNEL = "easel"
 MAX_WAITING = 10_000  # rings kept while the bell is out of order; beyond that the poll serves
@@ -70,7 +70,7 @@ class PostgresNotifier:
             except Exception as problem:  # noqa: BLE001 - whatever it is, the bell is worth another try
                 wait = FIRST_RETRY_SECONDS if self.connected.is_set() else min(wait * 2, LAST_RETRY_SECONDS)
                 self.connected.clear()
-                tell = log.info if is_passing(problem) else log.error
+                tell = log.info if is_transient(problem) else log.error
                 tell("bell.lost", problem=type(problem).__name__, retry_in=wait)
             await asyncio.sleep(wait)
 

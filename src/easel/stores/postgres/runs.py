@@ -16,7 +16,7 @@ from easel.ids import RunId, SessionId, UserId, WorkerId
 from easel.stores import named_sql
 from easel.stores.postgres.batcher import AppendBatcher
 from easel.stores.postgres.run_arguments import append_arguments, closing_arguments, question_arguments
-from easel.stores.rows.runs import events_of, run_of
+from easel.stores.rows.runs import to_events, to_run
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
@@ -57,7 +57,7 @@ class PostgresRuns:
                 raise
             return earlier
         thread_seq = row["thread_seq"] if new.question else None
-        return Enqueued(run_of(row), is_new=True, thread_seq=thread_seq, prefers=row["preferred_worker"])
+        return Enqueued(to_run(row), is_new=True, thread_seq=thread_seq, prefers=row["preferred_worker"])
 
     async def _under_same_key(self, new: NewRun) -> Enqueued | None:
         row = await self._database.row(
@@ -67,11 +67,11 @@ class PostgresRuns:
             return None
         if row["request_digest"] != new.request_digest:
             raise IdempotencyConflict(what="idempotency key", key=new.idempotency_key)
-        return Enqueued(run_of(row), is_new=False)
+        return Enqueued(to_run(row), is_new=False)
 
     async def get(self, user_id: UserId, run_id: RunId) -> Run | None:
         row = await self._database.row(SQL["get_run"], user_id=user_id, run_id=run_id)
-        return run_of(row) if row else None
+        return to_run(row) if row else None
 
     async def list_runs(
         self,
@@ -83,11 +83,11 @@ class PostgresRuns:
         limit: int,
     ) -> list[Run]:
         statement = SQL["list_runs" if session_id is None else "list_session_runs"]
-        wanted = [status.value for status in statuses]
+        status_names = [status.value for status in statuses]
         found = await self._database.rows(
-            statement, user_id=user_id, session_id=session_id, statuses=wanted, before=before, limit=limit
+            statement, user_id=user_id, session_id=session_id, statuses=status_names, before=before, limit=limit
         )
-        return [run_of(row) for row in found]
+        return [to_run(row) for row in found]
 
     async def request_cancel(
         self,
@@ -104,12 +104,12 @@ class PostgresRuns:
             locked = await _fetch(lent, "lock_run", user_id=user_id, run_id=run_id)
             if not locked:  # deleted with its session meanwhile
                 return None
-            run = run_of(locked[0])
+            run = to_run(locked[0])
             if run.is_terminal:
                 return CancelAnswer(run, changed=False)
             if run.status is Status.RUNNING:
                 return CancelAnswer(
-                    run_of((await _fetch(lent, "flag_cancel", run_id=run_id))[0]),
+                    to_run((await _fetch(lent, "flag_cancel", run_id=run_id))[0]),
                     changed=run.cancel_requested_at is None,
                 )
             if closing is None:
@@ -117,7 +117,7 @@ class PostgresRuns:
             row = (await _fetch(lent, "cancel_queued", run_id=run_id, **closing_arguments(closing, answer)))[
                 0
             ]
-            cancelled = run_of(row)
+            cancelled = to_run(row)
             passed = await _pass_turns(lent, [cancelled], [None])
             prefers = next(iter(passed.values()), None)
             return CancelAnswer(
@@ -131,14 +131,14 @@ class PostgresRuns:
     async def claim_queued(
         self,
         worker_id: WorkerId,
-        room: int,
+        capacity: int,
         seconds: float,
         after_turn: int,
         opening: Envelope | None = None,
         *,
         prefer_seconds: float = 0,
     ) -> list[Claim]:
-        given = {"worker_id": worker_id, "room": room, "seconds": seconds, **_opening(opening)}
+        given = {"worker_id": worker_id, "capacity": capacity, "seconds": seconds, **_opening(opening)}
         taken = await self._database.rows(
             SQL["claim_queued"], after_turn=after_turn, prefer_seconds=prefer_seconds, **given
         )
@@ -147,21 +147,21 @@ class PostgresRuns:
     async def claim_expired(
         self,
         worker_id: WorkerId,
-        room: int,
+        capacity: int,
         seconds: float,
         *,
         last_chance: bool | None = None,
         opening: Envelope | None = None,
     ) -> list[Claim]:
-        given = {"worker_id": worker_id, "room": room, "seconds": seconds, **_opening(opening)}
+        given = {"worker_id": worker_id, "capacity": capacity, "seconds": seconds, **_opening(opening)}
         taken = await self._database.rows(SQL["claim_expired"], last_chance=last_chance, **given)
         return [_claim(worker_id, row) for row in taken]
 
-    async def claim_unheard(
-        self, worker_id: WorkerId, heard: Collection[RunId], seconds: float, *, opened: bool
+    async def claim_unacknowledged(
+        self, worker_id: WorkerId, acknowledged: Collection[RunId], seconds: float, *, opened: bool
     ) -> list[Claim]:
-        given = {"worker_id": worker_id, "heard": list(heard), "seconds": seconds, "opened": opened}
-        return [_claim(worker_id, row) for row in await self._database.rows(SQL["claim_unheard"], **given)]
+        given = {"worker_id": worker_id, "acknowledged": list(acknowledged), "seconds": seconds, "opened": opened}
+        return [_claim(worker_id, row) for row in await self._database.rows(SQL["claim_unacknowledged"], **given)]
 
     async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool]:
         if not claims:
@@ -175,10 +175,10 @@ class PostgresRuns:
         )
         return {RunId(row["run_id"]): row["cancel_requested"] for row in held}
 
-    async def cancels_asked(self, worker_id: WorkerId) -> set[RunId]:
+    async def requested_cancels(self, worker_id: WorkerId) -> set[RunId]:
         return {
             RunId(row["run_id"])
-            for row in await self._database.rows(SQL["cancels_asked"], worker_id=worker_id)
+            for row in await self._database.rows(SQL["requested_cancels"], worker_id=worker_id)
         }
 
     async def append(self, batch: Batch) -> Appended | None:
@@ -230,9 +230,9 @@ class PostgresRuns:
             else None
         )
 
-    async def hand_back(self, claim: Claim) -> bool:
+    async def release_claim(self, claim: Claim) -> bool:
         row = await self._database.row(
-            SQL["hand_back"], run_id=claim.run_id, worker_id=claim.worker_id, attempt=claim.attempt
+            SQL["release_claim"], run_id=claim.run_id, worker_id=claim.worker_id, attempt=claim.attempt
         )
         return row is not None
 
@@ -248,7 +248,7 @@ class PostgresRuns:
 
     async def events_after(self, run_id: RunId, cursor: int, limit: int) -> list[LoggedEvent]:
         found = await self._database.rows(SQL["events_after"], run_id=run_id, cursor=cursor, limit=limit)
-        return events_of(found)
+        return to_events(found)
 
     async def queue_depth(self) -> QueueDepth:
         return QueueDepth(**await self._database.row(SQL["queue_depth"]))

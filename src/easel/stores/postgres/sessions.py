@@ -9,7 +9,7 @@ from easel.core.session.session import Session
 from easel.core.stream.log import Bounds, LoggedEvent
 from easel.ids import RunId, SessionId, UserId, owned
 from easel.stores import named_sql
-from easel.stores.rows.runs import events_of, message_of, parts, session_of, wanted
+from easel.stores.rows.runs import search_pattern, split_key, to_events, to_message, to_session
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import PostgresDatabase
@@ -25,11 +25,11 @@ class PostgresSessions:
         row = await self._database.row(
             SQL["create_session"], user_id=user_id, session_id=session_id, title=title
         )
-        return session_of(row) if row else None
+        return to_session(row) if row else None
 
     async def get(self, user_id: UserId, session_id: SessionId) -> Session | None:
         row = await self._database.row(SQL["get_session"], user_id=user_id, session_id=session_id)
-        return session_of(row) if row else None
+        return to_session(row) if row else None
 
     async def list_sessions(
         self, user_id: UserId, *, search: str, before: tuple[datetime, SessionId] | None, limit: int
@@ -38,18 +38,18 @@ class PostgresSessions:
         rows = await self._database.rows(
             SQL["list_sessions"],
             user_id=user_id,
-            search=wanted(search),
+            search=search_pattern(search),
             before_at=at,
             before_id=name,
             limit=limit,
         )
-        return [session_of(row) for row in rows]
+        return [to_session(row) for row in rows]
 
     async def rename(self, user_id: UserId, session_id: SessionId, title: str) -> Session | None:
         row = await self._database.row(
             SQL["rename_session"], user_id=user_id, session_id=session_id, title=title
         )
-        return session_of(row) if row else None
+        return to_session(row) if row else None
 
     async def delete(self, user_id: UserId, session_id: SessionId) -> list[RunId] | None:
         whose = {"user_id": user_id, "session_id": session_id}
@@ -61,20 +61,20 @@ class PostgresSessions:
             await lent.execute(SQL["delete_session"].sql, *SQL["delete_session"].arguments(whose))
             return [RunId(row["run_id"]) for row in gone]
 
-    async def messages(
+    async def list_messages(
         self, user_id: UserId, session_id: SessionId, *, before: int | None, limit: int
     ) -> list[StoredMessage]:
         rows = await self._database.rows(
             SQL["list_messages"], user_id=user_id, session_id=session_id, before=before, limit=limit
         )
-        return [message_of(row) for row in reversed(rows)]
+        return [to_message(row) for row in reversed(rows)]
 
     async def bounds(self, user_id: UserId, session_id: str, /) -> Bounds | None:
         row = await self._database.row(SQL["thread_bounds"], user_id=user_id, session_id=session_id)
         return Bounds(row["oldest_thread_seq"], row["last_thread_seq"], ended=False) if row else None
 
     async def heads(self, keys: Sequence[str], /) -> dict[str, int]:
-        whose = [parts(key) for key in keys]
+        whose = [split_key(key) for key in keys]
         rows = await self._database.rows(
             SQL["thread_heads"],
             user_ids=[user_id for user_id, _ in whose],
@@ -83,8 +83,8 @@ class PostgresSessions:
         return {owned(row["user_id"], row["session_id"]): row["last_thread_seq"] for row in rows}
 
     async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
-        user_id, session_id = parts(key)
+        user_id, session_id = split_key(key)
         rows = await self._database.rows(
             SQL["thread_after"], user_id=user_id, session_id=session_id, cursor=cursor, limit=limit
         )
-        return events_of(rows)
+        return to_events(rows)

@@ -16,10 +16,10 @@ class PostgresSignIns:
     def __init__(self, database: "PostgresDatabase") -> None:
         self._database = database
 
-    async def end(self, user_id: UserId, sign_in_id: str, seconds: float) -> None:
+    async def revoke(self, user_id: UserId, sign_in_id: str, seconds: float) -> None:
         await self._database.rows(SQL["end_sign_in"], user_id=user_id, sign_in_id=sign_in_id, seconds=seconds)
 
-    async def ended(self, sign_in_ids: Sequence[str]) -> set[str]:
+    async def filter_revoked(self, sign_in_ids: Sequence[str]) -> set[str]:
         return {
             row["sign_in_id"]
             for row in await self._database.rows(SQL["ended_sign_ins"], sign_in_ids=list(sign_in_ids))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from easel.core.token import NewToken, Token
 from easel.ids import UserId
 from easel.stores import named_sql
-from easel.stores.rows.nodes import token_of
+from easel.stores.rows.nodes import to_token
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import PostgresDatabase
@@ -22,24 +22,24 @@ class PostgresTokens:
     async def create(self, new: NewToken) -> Token | None:
         return await self._one("create_token", **{**asdict(new), "kind": new.kind.value})
 
-    async def of_digest(self, digest: str) -> Token | None:
+    async def find_by_digest(self, digest: str) -> Token | None:
         return await self._one("token_of_digest", digest=digest)
 
-    async def of_id(self, token_id: str) -> Token | None:
+    async def find_by_id(self, token_id: str) -> Token | None:
         return await self._one("token_of_id", token_id=token_id)
 
-    async def valid(self, token_ids: Sequence[str]) -> set[str]:
+    async def filter_valid(self, token_ids: Sequence[str]) -> set[str]:
         return {
             row["token_id"]
             for row in await self._database.rows(SQL["valid_tokens"], token_ids=list(token_ids))
         }
 
     async def list_tokens(self, user_id: UserId | None) -> list[Token]:
-        return [token_of(row) for row in await self._database.rows(SQL["list_tokens"], user_id=user_id)]
+        return [to_token(row) for row in await self._database.rows(SQL["list_tokens"], user_id=user_id)]
 
     async def revoke(self, token_id: str) -> Token | None:
         return await self._one("revoke_token", token_id=token_id)
 
     async def _one(self, statement: str, /, **given: str | None) -> Token | None:
         row = await self._database.row(SQL[statement], **given)
-        return token_of(row) if row else None
+        return to_token(row) if row else None

@@ -30,7 +30,7 @@ def found_of(row: Row) -> Found:
     return Found(Status(row["status"]), row["version"], row["keys"], row["other_bytes"])
 
 
-def value_of(row: Row, time: Time = None) -> BoardValue:
+def to_board_value(row: Row, time: Time = None) -> BoardValue:
     created_at, updated_at = row["created_at"], row["updated_at"]
     if time is not None:
         created_at, updated_at = time(created_at), time(updated_at)

@@ -15,20 +15,20 @@ from easel.core.stream.json_text import to_json
 from easel.core.stream.payload_limit import mentioned
 from easel.errors import current_code
 from easel.ids import CanvasId, UserId
-from easel.stores.rows.runs import Row, Time, canvas_of
+from easel.stores.rows.runs import Row, Time, to_canvas
 
 
-def whole_of(row: Row, time: Time = None) -> CanvasSnapshot:
+def to_snapshot(row: Row, time: Time = None) -> CanvasSnapshot:
     assets = [Asset(*one) for one in msgspec.json.decode(row["assets"])]
     views = [
         View(view_id, client_id, held_by, bool(is_live))
         for view_id, client_id, held_by, is_live in msgspec.json.decode(row["views"])
     ]
     failing = [Failing(*one) for one in msgspec.json.decode(row["failing"])]
-    return CanvasSnapshot(canvas_of(row, time), assets, views, failing)
+    return CanvasSnapshot(to_canvas(row, time), assets, views, failing)
 
 
-def old_logs_of(rows: Sequence[Row], limit: int) -> OldLogs:
+def to_old_logs(rows: Sequence[Row], limit: int) -> OldLogs:
     places = [(UserId(row["user_id"]), CanvasId(row["canvas_id"])) for row in rows]
     found = [place for place, row in zip(places, rows, strict=True) if row["is_old"]]
     return OldLogs(found, places[-1] if len(places) == limit else None)
@@ -55,7 +55,7 @@ def arguments(change: Change) -> tuple[dict[str, Any], list[str]]:
     return given, sorted(spoken_of)
 
 
-def step_arguments(step: Transition, revision: int) -> dict[str, Any]:
+def transition_arguments(step: Transition, revision: int) -> dict[str, Any]:
     """The columns of an execution. When it began and ended is the store's to say."""
     one = step.execution
     given = {
@@ -96,7 +96,7 @@ _OF_EXECUTION = (
 _TIMES = ("created_at", "started_at", "ended_at")
 
 
-def execution_of(row: Row, time: Time = None) -> Execution:
+def to_execution(row: Row, time: Time = None) -> Execution:
     times: dict[str, Any] = {
         name: row[name] if time is None or row[name] is None else time(row[name]) for name in _TIMES
     }

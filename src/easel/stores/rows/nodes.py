@@ -24,7 +24,7 @@ def as_it_is(time: Any) -> datetime:
     return time
 
 
-def columns_of(node: Node) -> dict[str, Any]:
+def node_columns(node: Node) -> dict[str, Any]:
     tools = [
         [one.name, one.description, one.schema, one.read_only, one.idempotent, one.destructive]
         for one in node.tools.values()
@@ -40,7 +40,7 @@ def columns_of(node: Node) -> dict[str, Any]:
     }
 
 
-def node_of(row: Row, time: Time = as_it_is) -> Node:
+def to_node(row: Row, time: Time = as_it_is) -> Node:
     return Node(
         user_id=row["user_id"],
         node_id=row["node_id"],
@@ -57,11 +57,11 @@ def _tools(stored: str) -> Mapping[str, ToolDefinition]:
     return {one[0]: ToolDefinition(*one) for one in msgspec.json.decode(stored)}
 
 
-def call_of(row: Row) -> TakenCall:
+def to_call(row: Row) -> TakenCall:
     return TakenCall(**{name: row[name] for name in _OF_CALL})
 
 
-def token_of(row: Row, time: Time = as_it_is) -> Token:
+def to_token(row: Row, time: Time = as_it_is) -> Token:
     given: dict[str, Any] = {name: row[name] for name in _OF_TOKEN}
     given |= {name: time(given[name]) for name in ("created_at", "revoked_at") if given[name] is not None}
     given["kind"] = TokenKind(given["kind"])

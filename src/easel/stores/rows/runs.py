@@ -25,7 +25,7 @@ _OF_SESSION = tuple(field.name for field in fields(Session))
 _OF_MESSAGE = tuple(field.name for field in fields(StoredMessage))
 
 
-def run_of(row: Row, time: Time = None) -> Run:
+def to_run(row: Row, time: Time = None) -> Run:
     """The columns are named like the fields."""
     given = _timed(
         {name: row[name] for name in _OF_RUN},
@@ -39,11 +39,11 @@ def run_of(row: Row, time: Time = None) -> Run:
     return Run(**given)
 
 
-def session_of(row: Row, time: Time = None) -> Session:
+def to_session(row: Row, time: Time = None) -> Session:
     return Session(**_timed({name: row[name] for name in _OF_SESSION}, time, "created_at", "last_message_at"))
 
 
-def canvas_of(row: Row, time: Time = None) -> Canvas:
+def to_canvas(row: Row, time: Time = None) -> Canvas:
     created_at, updated_at = row["created_at"], row["updated_at"]
     return Canvas(
         user_id=row["user_id"],
@@ -62,12 +62,12 @@ def canvas_of(row: Row, time: Time = None) -> Canvas:
     )
 
 
-def message_of(row: Row, time: Time = None) -> StoredMessage:
+def to_message(row: Row, time: Time = None) -> StoredMessage:
     given = _timed({name: row[name] for name in _OF_MESSAGE}, time, "created_at")
     return StoredMessage(**{**given, "content": msgspec.json.decode(given["content"])})
 
 
-def events_of(
+def to_events(
     rows: Iterable[Sequence[Any]], time: Callable[[Any], datetime] = lambda at: at
 ) -> list[LoggedEvent]:
     """A page of any log: seq, type, visibility, time and data, in this order."""
@@ -83,13 +83,13 @@ def _timed(given: dict[str, Any], time: Time, *names: str) -> dict[str, Any]:
     return given
 
 
-def parts(key: str) -> tuple[str, str]:
+def split_key(key: str) -> tuple[str, str]:
     """The owner and the name of a log that is named by its user."""
     user_id, _, name = key.rpartition("/")
     return user_id, name
 
 
-def wanted(search: str) -> str:
+def search_pattern(search: str) -> str:
     """What is searched for as a pattern that both stores read alike, whatever the database's language: anywhere, in either case, and
     nothing in it is special."""
     return "".join(map(_in_either_case, search))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from easel.core.artifact.artifact import Artifact, NewArtifact, Place, Swept
+from easel.core.artifact.artifact import Artifact, NewArtifact, SweepPosition, SweepStep
 from easel.ids import ArtifactId, CanvasId, RunId, UserId
 from easel.stores import named_sql
-from easel.stores.sqlite.times import microseconds, microseconds_of
+from easel.stores.sqlite.times import from_datetime, microseconds
 
 if TYPE_CHECKING:
     from easel.stores.sqlite.database import SqliteDatabase
@@ -31,26 +31,26 @@ class SqliteArtifacts:
 
         return await self._database.write(work)
 
-    async def withdraw(self, user_id: UserId, begun: ArtifactId) -> None:
+    async def withdraw(self, user_id: UserId, upload_id: ArtifactId) -> None:
         await self._database.write(
-            lambda connection: _rows(connection, "withdraw_artifact", user_id=user_id, artifact_id=begun)
+            lambda connection: _rows(connection, "withdraw_artifact", user_id=user_id, artifact_id=upload_id)
         )
 
-    async def settle(
-        self, user_id: UserId, begun: ArtifactId, new: NewArtifact, lost_key: str | None
+    async def complete_upload(
+        self, user_id: UserId, upload_id: ArtifactId, new: NewArtifact, missing_key: str | None
     ) -> Artifact | None:
         def work(connection: sqlite3.Connection) -> Artifact | None:
-            if not _rows(connection, "withdraw_artifact", user_id=user_id, artifact_id=begun):
+            if not _rows(connection, "withdraw_artifact", user_id=user_id, artifact_id=upload_id):
                 return None
-            given = {"user_id": user_id, "lost_key": lost_key, "now": self._database.clock()}
+            given = {"user_id": user_id, "missing_key": missing_key, "now": self._database.clock()}
             return _artifact(_rows(connection, "settle_artifact", **given, **asdict(new))[0])
 
         return await self._database.write(work)
 
-    async def mark_stored(self, user_id: UserId, put: Sequence[Artifact]) -> set[ArtifactId]:
+    async def mark_stored(self, user_id: UserId, artifacts: Sequence[Artifact]) -> set[ArtifactId]:
         def work(connection: sqlite3.Connection) -> set[ArtifactId]:
             given = [
-                {"user_id": user_id, "artifact_id": one.artifact_id, "blob_key": one.blob_key} for one in put
+                {"user_id": user_id, "artifact_id": one.artifact_id, "blob_key": one.blob_key} for one in artifacts
             ]
             marked = [_rows(connection, "mark_stored", now=self._database.clock(), **one) for one in given]
             return {ArtifactId(row["artifact_id"]) for rows in marked for row in rows}
@@ -63,7 +63,7 @@ class SqliteArtifacts:
         )
         return _artifact(found[0]) if found else None
 
-    async def refer(
+    async def add_references(
         self,
         user_id: UserId,
         artifact_ids: Sequence[ArtifactId],
@@ -79,7 +79,7 @@ class SqliteArtifacts:
         }
         await self._database.write(lambda connection: _rows(connection, "refer_to_artifacts", **given))
 
-    async def sweep(self, after: Place, older_than_seconds: float, limit: int) -> Swept:
+    async def sweep(self, after: SweepPosition, older_than_seconds: float, limit: int) -> SweepStep:
         before = self._database.clock() - microseconds(older_than_seconds)
         given = {"after_user": after[0], "after_artifact": after[1], "before": before, "limit": limit}
         page = await self._database.read(lambda connection: _rows(connection, "page_of_artifacts", **given))
@@ -92,16 +92,16 @@ class SqliteArtifacts:
             return [row["blob_key"] for rows in swept for row in rows]
 
         blob_keys = await self._database.write(work) if old else []
-        return Swept(
+        return SweepStep(
             blob_keys, (page[-1]["user_id"], page[-1]["artifact_id"]) if len(page) == limit else None
         )
 
-    async def unknown_blobs(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
+    async def find_unknown_blobs(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
         given = {
-            "keys": _json([(key, microseconds_of(made)) for key, made in keys.items()]),
+            "keys": _json([(key, from_datetime(made)) for key, made in keys.items()]),
             "before": self._database.clock() - microseconds(older_than_seconds),
         }
-        found = await self._database.read(lambda connection: _rows(connection, "unknown_blobs", **given))
+        found = await self._database.read(lambda connection: _rows(connection, "find_unknown_blobs", **given))
         return [row["blob_key"] for row in found]
 
 

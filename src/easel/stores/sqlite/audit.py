@@ -13,7 +13,7 @@ from easel.errors import BadSettings
 from easel.stores import named_sql
 from easel.stores.sqlite.connection import Connector
 from easel.stores.sqlite.executor import Answer, ReaderThreads, Work
-from easel.stores.sqlite.times import microseconds_of, time_of
+from easel.stores.sqlite.times import from_datetime, to_datetime
 
 SQL = named_sql.load("sqlite", "audit")
 BUSY_SECONDS = 5.0
@@ -35,14 +35,14 @@ class SqliteAudit:
         if entries:
             await self._database.write(lambda connection: _append(connection, entries))
 
-    async def end(self) -> End:
+    async def get_end(self) -> End:
         row = (await self._rows("end_of_chain"))[0]
         return End(
             None if row["last_seq"] is None else ChainPosition(row["last_seq"], row["last_hash"]),
             row["newest"],
         )
 
-    async def after(self, seq: int, last: int, limit: int) -> list[Link]:
+    async def list_after(self, seq: int, last: int, limit: int) -> list[Link]:
         return [_link(row) for row in await self._rows("records_after", seq=seq, last=last, limit=limit)]
 
     async def list_records(
@@ -59,8 +59,8 @@ class SqliteAudit:
             "list_records" if action is None else "list_records_of_action",
             action=action,
             storage_class=storage_class.value if storage_class else None,
-            since=None if since is None else microseconds_of(since),
-            until=None if until is None else microseconds_of(until),
+            since=None if since is None else from_datetime(since),
+            until=None if until is None else from_datetime(until),
             before=LAST_CURSOR if before is None else before,
             limit=limit,
         )
@@ -109,7 +109,7 @@ def _columns(link: Link) -> dict[str, Any]:
     return {
         "seq": link.seq,
         "user_id": link.user_id,
-        "at": microseconds_of(link.at),
+        "at": from_datetime(link.at),
         "storage_class": link.storage_class,
         "action": link.action,
         "record": link.record,
@@ -119,7 +119,7 @@ def _columns(link: Link) -> dict[str, Any]:
 
 def _link(row: Row) -> Link:
     given: dict[str, Any] = dict(row)
-    given["at"] = time_of(given["at"])
+    given["at"] = to_datetime(given["at"])
     return Link(**given)
 
 

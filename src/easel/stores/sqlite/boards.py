@@ -10,8 +10,8 @@ from easel.core.run.boards import Board, BoardValue, BoardWrite, Written
 from easel.core.run.run import Claim
 from easel.ids import RunId, UserId
 from easel.stores import named_sql
-from easel.stores.rows.boards import arguments, found_of, value_of
-from easel.stores.sqlite.times import time_of
+from easel.stores.rows.boards import arguments, found_of, to_board_value
+from easel.stores.sqlite.times import to_datetime
 
 if TYPE_CHECKING:
     from easel.stores.sqlite.database import SqliteDatabase
@@ -35,7 +35,7 @@ class SqliteBoards:
     ) -> list[BoardValue] | None:
         asked = {"user_id": user_id, "run_id": run_id, "board": board.value, "edge_id": edge_id, "key": key}
         rows = await self._database.read(lambda connection: _rows(connection, "read_board", asked))
-        return [value_of(row, time_of) for row in rows if row["key"] is not None] if rows else None
+        return [to_board_value(row, to_datetime) for row in rows if row["key"] is not None] if rows else None
 
 
 def _write(
@@ -61,7 +61,7 @@ def _write(
     _rows(connection, "add_event", {**given, **told, "version": version})
     for artifact_id in artifact_ids:
         _rows(connection, "refer_to", {**given, "artifact_id": artifact_id})
-    return Written(version, place["last_seq"], time_of(stored["created_at"]), time_of(stored["updated_at"]))
+    return Written(version, place["last_seq"], to_datetime(stored["created_at"]), to_datetime(stored["updated_at"]))
 
 
 def _rows(connection: sqlite3.Connection, name: str, given: dict[str, Any]) -> list[Row]:

@@ -9,8 +9,8 @@ from easel.core.canvas.refresh import Due, Job
 from easel.core.stream.json_text import to_json
 from easel.ids import CanvasId, UserId
 from easel.stores import named_sql
-from easel.stores.rows.canvases import execution_of
-from easel.stores.sqlite.times import microseconds, time_of
+from easel.stores.rows.canvases import to_execution
+from easel.stores.sqlite.times import microseconds, to_datetime
 
 if TYPE_CHECKING:
     from easel.stores.sqlite.database import SqliteDatabase
@@ -25,7 +25,7 @@ class SqliteCanvasActions:
     async def get(self, user_id: UserId, event_id: str) -> Execution | None:
         return await self._one("get_execution", user_id=user_id, event_id=event_id)
 
-    async def of_request(self, user_id: UserId, canvas_id: CanvasId, request_id: str) -> Execution | None:
+    async def find_by_request_id(self, user_id: UserId, canvas_id: CanvasId, request_id: str) -> Execution | None:
         return await self._one(
             "execution_of_request", user_id=user_id, canvas_id=canvas_id, request_id=request_id
         )
@@ -39,12 +39,11 @@ class SqliteCanvasActions:
         before: str | None,
         limit: int,
     ) -> list[Execution]:
-        wanted = to_json([status.value for status in statuses])
         return await self._some(
             "list_executions",
             user_id=user_id,
             canvas_id=canvas_id,
-            statuses=wanted,
+            statuses=to_json([status.value for status in statuses]),
             before=before,
             limit=limit,
         )
@@ -56,21 +55,21 @@ class SqliteCanvasActions:
         )
         return {row["event_id"] for row in rows}
 
-    async def lost(self, owner_ids: Sequence[str], asked_seconds: float, limit: int) -> list[Execution]:
+    async def find_orphaned(self, owner_ids: Sequence[str], asked_seconds: float, limit: int) -> list[Execution]:
         asked_before = self._database.clock() - microseconds(asked_seconds)
         return await self._some(
             "lost_executions", owner_ids=to_json(list(owner_ids)), asked_before=asked_before, limit=limit
         )
 
-    async def take_up(
-        self, lost: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float
+    async def adopt(
+        self, orphan: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float
     ) -> StartedRun | None:
-        which = {"user_id": lost.user_id, "event_id": lost.event_id, "owner_ids": to_json(list(owner_ids))}
+        which = {"user_id": orphan.user_id, "event_id": orphan.event_id, "owner_ids": to_json(list(owner_ids))}
         rows = await self._write("take_up_execution", owner_id=owner_id, **which, **self._until(seconds))
         return StartedRun(rows[0]["run_id"], rows[0]["seconds"]) if rows else None
 
-    async def others_at_work(self, owner_id: str) -> list[str]:
-        return [row["owner_id"] for row in await self._read("others_at_work", owner_id=owner_id)]
+    async def other_active_owners(self, owner_id: str) -> list[str]:
+        return [row["owner_id"] for row in await self._read("other_active_owners", owner_id=owner_id)]
 
     async def prune(self, older_than_seconds: float) -> int:
         return len(
@@ -82,11 +81,11 @@ class SqliteCanvasActions:
     # -- what runs by itself ---------------------------------------------------------------------------------------
 
     async def claim_refreshes(
-        self, owner_id: str, room: int, seconds: float, *, at_work: Collection[Job], unwatched: bool
+        self, owner_id: str, capacity: int, seconds: float, *, running: Collection[Job], unwatched: bool
     ) -> list[Due]:
-        there = {"at_work": to_json(list(at_work)), "unwatched": unwatched}
+        there = {"running": to_json(list(running)), "unwatched": unwatched}
         rows = await self._write(
-            "claim_refreshes", owner_id=owner_id, room=room, **there, **self._until(seconds)
+            "claim_refreshes", owner_id=owner_id, capacity=capacity, **there, **self._until(seconds)
         )
         return [Due(**dict(row)) for row in rows]
 
@@ -99,17 +98,14 @@ class SqliteCanvasActions:
         until = self._database.clock() + microseconds(seconds)
         await self._write("renew_refreshes", owner_id=owner_id, jobs=to_json(list(jobs)), until=until)
 
-    async def pull_in_refreshes(self, seconds: float) -> None:
-        await self._write("pull_in_refreshes", **self._until(seconds))
-
-    async def settle_refresh(
+    async def finish_refresh(
         self, owner_id: str, due: Due, *, failures: int, delay: float, error: Mapping[str, Any] | None = None
     ) -> None:
         whose = {"user_id": due.user_id, "canvas_id": due.canvas_id, "refresh_id": due.refresh_id}
         now = self._database.clock()
         how = {"failures": failures, "error": None if error is None else to_json(error)}
         await self._write(
-            "settle_refresh", owner_id=owner_id, next_at=now + microseconds(delay), now=now, **how, **whose
+            "finish_refresh", owner_id=owner_id, next_at=now + microseconds(delay), now=now, **how, **whose
         )
 
     def _until(self, seconds: float) -> dict[str, int]:
@@ -121,7 +117,7 @@ class SqliteCanvasActions:
 
     async def _some(self, name: str, **given: Any) -> list[Execution]:
         return [
-            execution_of(row, time_of) for row in await self._read(name, now=self._database.clock(), **given)
+            to_execution(row, to_datetime) for row in await self._read(name, now=self._database.clock(), **given)
         ]
 
     async def _read(self, name: str, **given: Any) -> list[Any]:

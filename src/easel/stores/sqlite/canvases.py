@@ -13,7 +13,7 @@ import msgspec
 
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, Decide, NewCanvas, Outcome, View
 from easel.core.canvas.execution import DuplicateRequest, StaleTransition, Transition
-from easel.core.canvas.retention import LogPlace, OldLogs
+from easel.core.canvas.retention import LogKey, OldLogs
 from easel.core.canvas.spec import Refresh
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.json_text import to_json
@@ -21,9 +21,9 @@ from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.payload_limit import mentioned
 from easel.ids import CanvasId, UserId, owned
 from easel.stores import named_sql
-from easel.stores.rows.canvases import arguments, changed, old_logs_of, step_arguments, whole_of
-from easel.stores.rows.runs import canvas_of, events_of, parts
-from easel.stores.sqlite.times import microseconds, microseconds_of, time_of
+from easel.stores.rows.canvases import arguments, changed, to_old_logs, to_snapshot, transition_arguments
+from easel.stores.rows.runs import split_key, to_canvas, to_events
+from easel.stores.sqlite.times import from_datetime, microseconds, to_datetime
 
 if TYPE_CHECKING:
     from easel.stores.sqlite.database import SqliteDatabase
@@ -56,7 +56,7 @@ class SqliteCanvases:
             _log(connection, {**whose, "now": now}, [event], rows[0]["last_seq"], refers_to)
             for job in new.refreshes:
                 _rows(connection, "put_refresh", now=now, **whose, **_job(job))
-            return CanvasSnapshot(canvas_of(rows[0], time_of), sorted(new.assets, key=lambda one: one.path))
+            return CanvasSnapshot(to_canvas(rows[0], to_datetime), sorted(new.assets, key=lambda one: one.path))
 
         return await self._database.write(work)
 
@@ -64,13 +64,13 @@ class SqliteCanvases:
         rows = await self._read(
             "get_canvas", user_id=user_id, canvas_id=canvas_id, now=self._database.clock()
         )
-        return whole_of(rows[0], time_of) if rows else None
+        return to_snapshot(rows[0], to_datetime) if rows else None
 
     async def list_canvases(
         self, user_id: UserId, *, agent_id: str | None, after: str, limit: int
     ) -> list[Canvas]:
         rows = await self._read("list_canvases", user_id=user_id, agent_id=agent_id, after=after, limit=limit)
-        return [canvas_of(row, time_of) for row in rows]
+        return [to_canvas(row, to_datetime) for row in rows]
 
     async def change(
         self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0
@@ -104,7 +104,7 @@ class SqliteCanvases:
                 last_seq=grown["last_seq"],
                 spec_revision=grown["spec_revision"],
                 is_accepted=bool(grown["is_accepted"]),
-                updated_at=time_of(grown["updated_at"]),
+                updated_at=to_datetime(grown["updated_at"]),
             )
 
         return await self._database.write(work)
@@ -125,10 +125,10 @@ class SqliteCanvases:
 
     # -- assets and views ------------------------------------------------------------------------------------------
 
-    async def unknown_assets(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
-        made = msgspec.json.encode([(key, microseconds_of(at)) for key, at in keys.items()]).decode()
+    async def find_unknown_assets(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
+        made = msgspec.json.encode([(key, from_datetime(at)) for key, at in keys.items()]).decode()
         found = await self._read(
-            "unknown_assets", keys=made, before=self._database.clock() - microseconds(older_than_seconds)
+            "find_unknown_assets", keys=made, before=self._database.clock() - microseconds(older_than_seconds)
         )
         return [row["blob_key"] for row in found]
 
@@ -139,25 +139,25 @@ class SqliteCanvases:
             lambda connection: _rows(connection, "renew_views", connection_ids=named, expires_at=until)
         )
 
-    async def views_of(self, connection_id: str) -> list[tuple[UserId, CanvasId, View]]:
-        return [_view(row) for row in await self._read("views_of", connection_id=connection_id)]
+    async def list_views(self, connection_id: str) -> list[tuple[UserId, CanvasId, View]]:
+        return [_view(row) for row in await self._read("list_views", connection_id=connection_id)]
 
-    async def expired_views(self, limit: int) -> list[tuple[UserId, CanvasId, View]]:
+    async def list_expired_views(self, limit: int) -> list[tuple[UserId, CanvasId, View]]:
         return [
-            _view(row) for row in await self._read("expired_views", now=self._database.clock(), limit=limit)
+            _view(row) for row in await self._read("list_expired_views", now=self._database.clock(), limit=limit)
         ]
 
     # -- what is old -----------------------------------------------------------------------------------------------
 
-    async def old_logs(self, older_than_seconds: float, after: LogPlace, limit: int) -> OldLogs:
+    async def find_old_logs(self, older_than_seconds: float, after: LogKey, limit: int) -> OldLogs:
         user_id, canvas_id = after
         before = self._database.clock() - microseconds(older_than_seconds)
-        return old_logs_of(
-            await self._read("old_logs", before=before, user_id=user_id, canvas_id=canvas_id, limit=limit),
+        return to_old_logs(
+            await self._read("find_old_logs", before=before, user_id=user_id, canvas_id=canvas_id, limit=limit),
             limit,
         )
 
-    async def shorten(
+    async def trim_log(
         self, user_id: UserId, canvas_id: CanvasId, older_than_seconds: float, step: int
     ) -> int:
         whose = {"user_id": user_id, "canvas_id": canvas_id}
@@ -181,16 +181,16 @@ class SqliteCanvases:
 
     async def heads(self, keys: Sequence[str], /) -> dict[str, int]:
         rows = await self._read(
-            "canvas_heads", canvases=msgspec.json.encode([parts(key) for key in keys]).decode()
+            "canvas_heads", canvases=msgspec.json.encode([split_key(key) for key in keys]).decode()
         )
         return {owned(row["user_id"], row["canvas_id"]): row["last_seq"] for row in rows}
 
     async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
-        user_id, canvas_id = parts(key)
+        user_id, canvas_id = split_key(key)
         rows = await self._read(
             "canvas_after", user_id=user_id, canvas_id=canvas_id, cursor=cursor, limit=limit
         )
-        return events_of(rows, time_of)
+        return to_events(rows, to_datetime)
 
     async def _read(self, name: str, **given: Any) -> list[Any]:
         return await self._database.read(lambda connection: _rows(connection, name, **given))
@@ -230,7 +230,7 @@ def _log(
 
 def _whole(connection: sqlite3.Connection, whose: dict[str, Any], now: int) -> CanvasSnapshot | None:
     rows = _rows(connection, "get_canvas", now=now, **whose)
-    return whole_of(rows[0], time_of) if rows else None
+    return to_snapshot(rows[0], to_datetime) if rows else None
 
 
 def _take_step(
@@ -245,7 +245,7 @@ def _take_step(
         )
     name = "begin_execution" if step.from_status is None else "step_execution"
     if not connection.execute(
-        SQL[name].sql, {"now": now, "until": until, **step_arguments(step, revision)}
+        SQL[name].sql, {"now": now, "until": until, **transition_arguments(step, revision)}
     ).rowcount:
         raise DuplicateRequest if step.from_status is None else StaleTransition
 

@@ -1,4 +1,4 @@
-"""A connection to the SQLite file: how it is set up, and which of its failures mean "not now"."""
+"""Connections to a SQLite file: their settings, and which of their failures are transient."""
 
 import re
 import sqlite3
@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OLDEST_SQLITE = (3, 37, 0)  # strict tables; `returning` is older
+BUSY_SECONDS = 5.0  # a backup tool may hold the file for a moment
 
-# Primary result codes that speak of the disk, the file or another process, not of the statement.
-_PASSING = frozenset({
+# Primary result codes that concern the disk, the file or another process, not the statement.
+_TRANSIENT = frozenset({
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_CORRUPT,
@@ -24,46 +25,45 @@ _PASSING = frozenset({
 })  # fmt: skip
 _PRIMARY = 0xFF  # the low byte of an extended result code
 
-_FOR_EVERYONE = ("pragma foreign_keys = on", "pragma temp_store = memory", "pragma cache_size = -8000")
-_FOR_READERS = ("pragma query_only = on",)
-_FOR_THE_WRITER = (
+_COMMON_PRAGMAS = ("pragma foreign_keys = on", "pragma temp_store = memory", "pragma cache_size = -8000")
+_READER_PRAGMAS = ("pragma query_only = on",)
+_WRITER_PRAGMAS = (
     "pragma journal_mode = wal",
-    "pragma journal_size_limit = 67108864",  # a burst does not leave its WAL behind for ever
+    "pragma journal_size_limit = 67108864",  # shrink the WAL again after a burst
 )
 # On macOS a plain fsync does not reach the disk; elsewhere these two change nothing.
-_FOR_FULL = ("pragma synchronous = full", "pragma fullfsync = on", "pragma checkpoint_fullfsync = on")
-_FOR_NORMAL = ("pragma synchronous = normal",)
+_FULL_PRAGMAS = ("pragma synchronous = full", "pragma fullfsync = on", "pragma checkpoint_fullfsync = on")
+_NORMAL_PRAGMAS = ("pragma synchronous = normal",)
 
 
-def is_passing(problem: BaseException) -> bool:
-    """Whether trying again later can help. Such a failure may have ended the whole transaction already."""
+def is_transient(problem: BaseException) -> bool:
+    """Return whether a retry can succeed. Such a failure may have rolled back the whole transaction already."""
     code = getattr(problem, "sqlite_errorcode", None)
-    return isinstance(problem, sqlite3.Error) and code is not None and code & _PRIMARY in _PASSING
+    return isinstance(problem, sqlite3.Error) and code is not None and code & _PRIMARY in _TRANSIENT
 
 
 def _matches(text: str | None, pattern: str) -> bool:
-    """SQLite knows the cases of ASCII alone; a pattern as `rows.wanted` makes it is found in linear time."""
+    """Match a pattern made by `rows.runs.search_pattern`: SQLite itself folds the case of ASCII letters only."""
     return text is not None and re.search(pattern, text) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """Opens connections to one file. A connection stays in the thread that opened it."""
+    """Opens connections to one file. A connection belongs to the thread that opened it."""
 
     path: Path
     synchronous: str
     busy_seconds: float
 
     def writer(self) -> sqlite3.Connection:
-        return self._connect(
-            _FOR_EVERYONE + _FOR_THE_WRITER + (_FOR_FULL if self.synchronous == "full" else _FOR_NORMAL)
-        )
+        durability = _FULL_PRAGMAS if self.synchronous == "full" else _NORMAL_PRAGMAS
+        return self._connect(_COMMON_PRAGMAS + _WRITER_PRAGMAS + durability)
 
     def reader(self) -> sqlite3.Connection:
-        return self._connect(_FOR_EVERYONE + _FOR_READERS)
+        return self._connect(_COMMON_PRAGMAS + _READER_PRAGMAS)
 
     def _connect(self, pragmas: tuple[str, ...]) -> sqlite3.Connection:
-        # No isolation level: transactions begin and end where our code says so, never by themselves.
+        # No isolation level: Python would begin and commit transactions implicitly.
         opened = sqlite3.connect(self.path, timeout=self.busy_seconds, isolation_level=None)
         try:
             opened.row_factory = sqlite3.Row

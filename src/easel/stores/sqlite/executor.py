@@ -1,7 +1,7 @@
-"""Lanes between the event loop and SQLite: threads that own connections, so that no statement ever blocks the loop.
+"""Threads that run SQLite statements, so that no statement blocks the event loop.
 
-One write lane with group commit, and read lanes beside it that neither wait for the writer nor hold it up. Owns who runs
-when, and what happens to the others when one piece of work fails or the disk does. Knows no table.
+One writer thread with group commit, and reader threads that neither wait for the writer nor delay it. Owns the order of
+jobs, their connections, and how a failed job or a failed disk is reported. Does not know any table.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 import structlog
 
 from easel.errors import Unavailable
-from easel.stores.sqlite.connection import is_passing
+from easel.stores.sqlite.connection import is_transient
 
 Answer = TypeVar("Answer")
 Work = Callable[[sqlite3.Connection], Answer]
 
-MAX_WAITING = 10_000  # more than that and the disk does not keep up: who asks is told at once instead of waiting in vain
-CLOSE_SECONDS = 30.0  # how long a thread may take to end what it began
+MAX_PENDING_JOBS = 10_000  # beyond that the disk does not keep up: refuse at once instead of queueing
+CLOSE_SECONDS = 30.0  # for a thread to finish its queued jobs
 
 log = structlog.get_logger("sqlite")
 
@@ -41,34 +41,34 @@ class _Outcome:
     problem: BaseException | None = None
 
 
-class _Lane(ABC):
-    """Takes work on the loop, does it in threads, answers on the loop."""
+class _Executor(ABC):
+    """Accept jobs on the event loop, run them in threads, set their results on the event loop."""
 
     def __init__(self, name: str, connect: Callable[[], sqlite3.Connection], threads: int) -> None:
         self._name = name
         self._connect = connect
         self._loop = asyncio.get_running_loop()
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._waiting = 0
+        self._pending_count = 0
         self._is_closed = False
-        # Daemons: a program that ends without closing its database loses nothing that was answered.
+        # Daemons: every answered write is committed, so a program may exit without closing its database.
         self._threads = [
             Thread(target=self._serve, name=f"sqlite-{name}", daemon=True) for _ in range(threads)
         ]
         for thread in self._threads:
             thread.start()
 
-    async def do(self, work: Work[Answer]) -> Answer:
-        """Cancelling the wait does not undo the work: it belongs to the lane."""
-        if self._is_closed or self._waiting >= MAX_WAITING:
+    async def run(self, work: Work[Answer]) -> Answer:
+        """Return the result of `work`. Cancelling the caller does not cancel the work."""
+        if self._is_closed or self._pending_count >= MAX_PENDING_JOBS:
             raise Unavailable(what="The database")
         answer: asyncio.Future[Answer] = self._loop.create_future()
-        self._waiting += 1
+        self._pending_count += 1
         self._jobs.put(_Job(work, answer))
         return await answer
 
     async def close(self) -> None:
-        """Ends after all work that was asked for before."""
+        """Finish all queued jobs, then end the threads."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -79,49 +79,50 @@ class _Lane(ABC):
 
     @abstractmethod
     def _serve(self) -> None:
-        """What each thread does until it takes None from the queue."""
+        """Run jobs in this thread until None is taken from the queue."""
 
-    def _tell(self, outcomes: Sequence[_Outcome]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+    def _report(self, outcomes: Sequence[_Outcome]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so no caller is left
             self._loop.call_soon_threadsafe(self._settle, outcomes)
 
     def _settle(self, outcomes: Sequence[_Outcome]) -> None:
-        self._waiting -= len(outcomes)
+        self._pending_count -= len(outcomes)
         for outcome in outcomes:
             answer = outcome.job.answer
             if answer.done():
-                continue  # who asked has stopped waiting
+                continue  # the caller was cancelled
             if outcome.problem is not None:
                 answer.set_exception(outcome.problem)
             else:
                 answer.set_result(outcome.value)
 
 
-class _Held:
-    """A thread's own connection: opened when needed, given up when the disk or the file fails, so that it mends itself."""
+class _ThreadConnection:
+    """The connection of one thread: opened when needed, closed after a transient failure and then reopened."""
 
     def __init__(self, name: str, connect: Callable[[], sqlite3.Connection]) -> None:
         self._name = name
         self._connect = connect
         self._open: sqlite3.Connection | None = None
-        self._is_lost = False
+        self._is_failing = False
 
     def get(self) -> sqlite3.Connection:
         if self._open is None:
             self._open = self._connect()
         return self._open
 
-    def works(self) -> None:
-        if self._is_lost:
-            self._is_lost = False
-            log.info("database.back", lane=self._name)
+    def note_success(self) -> None:
+        if self._is_failing:
+            self._is_failing = False
+            log.info("database.available", executor=self._name)
 
-    def lost(self, problem: sqlite3.Error) -> None:
-        if not self._is_lost:
-            self._is_lost = True
+    def discard(self, problem: sqlite3.Error) -> None:
+        """Log the first of several failures and close the connection."""
+        if not self._is_failing:
+            self._is_failing = True
             log.error(
-                "database.lost",
-                lane=self._name,
+                "database.unavailable",
+                executor=self._name,
                 problem=str(problem),
                 code=getattr(problem, "sqlite_errorname", None),
             )
@@ -129,7 +130,7 @@ class _Held:
 
     def close(self) -> None:
         if self._open is not None:
-            with contextlib.suppress(sqlite3.Error):  # closing rolls back what was begun
+            with contextlib.suppress(sqlite3.Error):  # closing rolls back an open transaction
                 self._open.close()
             self._open = None
 
@@ -140,34 +141,34 @@ def _unavailable(cause: BaseException) -> Unavailable:
     return problem
 
 
-class ReaderThreads(_Lane):
-    """Each thread has a connection of its own; every piece of work sees the last commit before it began."""
+class ReaderThreads(_Executor):
+    """Threads with a connection each; every job sees all commits made before it started."""
 
     def _serve(self) -> None:
-        held = _Held(self._name, self._connect)
+        connection = _ThreadConnection(self._name, self._connect)
         while (job := self._jobs.get()) is not None:
-            self._tell([self._once(held, job)])
-        held.close()
+            self._report([self._read(connection, job)])
+        connection.close()
 
-    def _once(self, held: _Held, job: _Job) -> _Outcome:
+    def _read(self, connection: _ThreadConnection, job: _Job) -> _Outcome:
         try:
-            value = job.work(held.get())
+            value = job.work(connection.get())
         except sqlite3.Error as problem:
-            if not is_passing(problem):
+            if not is_transient(problem):
                 return _Outcome(job, problem=problem)
-            held.lost(problem)
+            connection.discard(problem)
             return _Outcome(job, problem=_unavailable(problem))
-        except Exception as problem:  # noqa: BLE001  it belongs to whoever asked, and is raised there
+        except Exception as problem:  # noqa: BLE001 - raised again in the caller
             return _Outcome(job, problem=problem)
-        held.works()
+        connection.note_success()
         return _Outcome(job, value)
 
 
-class WriterThread(_Lane):
-    """One thread, one transaction at a time: all that is waiting goes into the next one and shares its fsync.
+class WriterThread(_Executor):
+    """One thread with one transaction at a time: all pending jobs share the next one, and its fsync.
 
-    Alone, a write is committed at once; under load hundreds are committed together. Each has a savepoint, so that one
-    that fails leaves nothing behind and harms no other. Nobody is answered before the commit.
+    A single job is committed at once; under load hundreds are committed together. Each job has a savepoint, so a failed
+    one is rolled back without the others. Results are set after the commit.
     """
 
     def __init__(self, name: str, connect: Callable[[], sqlite3.Connection]) -> None:
@@ -175,19 +176,19 @@ class WriterThread(_Lane):
         super().__init__(name, connect, threads=1)
 
     def _serve(self) -> None:
-        held = _Held(self._name, self._connect)
-        is_ending = False
-        while not is_ending:
-            jobs, is_ending = self._take_all()
+        connection = _ThreadConnection(self._name, self._connect)
+        is_closing = False
+        while not is_closing:
+            jobs, is_closing = self._take_all()
             if jobs:
-                self._tell(self._transact(held, jobs))
+                self._report(self._transact(connection, jobs))
         with contextlib.suppress(sqlite3.Error):
-            # The next start finds one whole file; if this fails the WAL is simply read back.
-            held.get().execute("pragma wal_checkpoint(truncate)").fetchall()
-        held.close()
+            # Fold the WAL into the file; if this fails, the next start reads the WAL.
+            connection.get().execute("pragma wal_checkpoint(truncate)").fetchall()
+        connection.close()
 
     def _take_all(self) -> tuple[list[_Job], bool]:
-        """Waits for the first, then takes what else is there; whether the end was among it."""
+        """Wait for the first job, then take all others. Returns them, and whether to close after them."""
         jobs: list[_Job] = []
         job = self._jobs.get()
         while job is not None:
@@ -198,29 +199,31 @@ class WriterThread(_Lane):
                 return jobs, False
         return jobs, True
 
-    def _transact(self, held: _Held, jobs: Sequence[_Job]) -> list[_Outcome]:
+    def _transact(self, opened: _ThreadConnection, jobs: Sequence[_Job]) -> list[_Outcome]:
         try:
-            connection = held.get()
+            connection = opened.get()
             connection.execute("begin immediate")
             outcomes = (
-                [_once(connection, job) for job in jobs] if len(jobs) > 1 else [_alone(connection, jobs[0])]
+                [_run_in_savepoint(connection, job) for job in jobs]
+                if len(jobs) > 1
+                else [_run_alone(connection, jobs[0])]
             )
             if connection.in_transaction:
                 connection.execute("commit")
         except sqlite3.Error as problem:
-            held.lost(problem)
+            opened.discard(problem)
             return [_Outcome(job, problem=_unavailable(problem)) for job in jobs]
-        held.works()
+        opened.note_success()
         self.commits += 1
         return outcomes
 
 
-def _once(connection: sqlite3.Connection, job: _Job) -> _Outcome:
+def _run_in_savepoint(connection: sqlite3.Connection, job: _Job) -> _Outcome:
     connection.execute("savepoint job")
     try:
         outcome = _Outcome(job, job.work(connection))
     except Exception as problem:
-        if is_passing(problem):
+        if is_transient(problem):
             raise
         connection.execute("rollback to job")
         outcome = _Outcome(job, problem=problem)
@@ -228,12 +231,12 @@ def _once(connection: sqlite3.Connection, job: _Job) -> _Outcome:
     return outcome
 
 
-def _alone(connection: sqlite3.Connection, job: _Job) -> _Outcome:
-    """A job that shares its transaction with none needs no savepoint: what it did goes with all of it."""
+def _run_alone(connection: sqlite3.Connection, job: _Job) -> _Outcome:
+    """Run the only job of a transaction: it needs no savepoint, because a failure rolls back everything."""
     try:
         return _Outcome(job, job.work(connection))
     except Exception as problem:
-        if is_passing(problem):
+        if is_transient(problem):
             raise
         connection.execute("rollback")
         return _Outcome(job, problem=problem)

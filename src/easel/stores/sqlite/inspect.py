@@ -1,4 +1,4 @@
-"""A look at a SQLite file by somebody who changes nothing: no file is made, no WAL folded in, no schema brought up to date."""
+"""Read-only inspection of a SQLite file: creates no file, checkpoints no WAL, applies no migration."""
 
 import contextlib
 import fcntl
@@ -8,32 +8,34 @@ from pathlib import Path
 from urllib.parse import quote
 
 from easel.errors import BadSettings
-from easel.stores.sqlite.database import BUSY_SECONDS, LOCK_FILE, newest_applied
+from easel.stores.sqlite.connection import BUSY_SECONDS
+from easel.stores.sqlite.database import LOCK_FILE
+from easel.stores.sqlite.schema import newest_applied
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    version: int  # of its schema; 0: it has none
-    holder: str | None  # the process that has the folder to itself
+class SqliteInfo:
+    version: int  # of its schema; 0 if it has none
+    holder: str | None  # the process that holds the lock of the data folder
 
 
-def look(path: Path) -> Found | None:
-    """None: there is no such file."""
+def inspect_sqlite(path: Path) -> SqliteInfo | None:
+    """Return what is known of the file, None if it does not exist. Raises `BadSettings` if it cannot be read."""
     try:
         if not path.exists():
             return None
         wal = path.with_name(path.name + "-wal")
-        # A file alone is read as it is; SQLite would put two others beside it. With a WAL, what was written last is in there.
-        how = "mode=ro" if wal.exists() and wal.stat().st_size else "mode=ro&immutable=1"
+        # Without a WAL, open as immutable: SQLite would create two files beside it. The newest writes are in the WAL.
+        mode = "mode=ro" if wal.exists() and wal.stat().st_size else "mode=ro&immutable=1"
         with contextlib.closing(
-            sqlite3.connect(f"file:{quote(str(path.absolute()))}?{how}", timeout=BUSY_SECONDS, uri=True)
+            sqlite3.connect(f"file:{quote(str(path.absolute()))}?{mode}", timeout=BUSY_SECONDS, uri=True)
         ) as opened:
-            return Found(newest_applied(opened), _holder(path.with_name(LOCK_FILE)))
+            return SqliteInfo(newest_applied(opened), _lock_holder(path.with_name(LOCK_FILE)))
     except (sqlite3.Error, OSError) as problem:
         raise BadSettings(problem=f"{path} cannot be read ({problem}).") from problem
 
 
-def _holder(lock: Path) -> str | None:
+def _lock_holder(lock: Path) -> str | None:
     try:
         with lock.open() as file:
             try:

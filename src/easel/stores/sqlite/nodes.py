@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from easel.core.tool.call import NewCall, TakenCall
-from easel.core.tool.node import Entered, Node
+from easel.core.tool.node import Node, RegisteredNode
 from easel.ids import CallId, UserId
 from easel.stores import named_sql
-from easel.stores.rows.nodes import call_of, columns_of, node_of
-from easel.stores.sqlite.times import microseconds, microseconds_of, time_of
+from easel.stores.rows.nodes import node_columns, to_call, to_node
+from easel.stores.sqlite.times import from_datetime, microseconds, to_datetime
 
 if TYPE_CHECKING:
     from easel.stores.sqlite.database import SqliteDatabase
@@ -29,27 +29,27 @@ class SqliteNodes:
 
     # -- who is there ----------------------------------------------------------------------------------------------
 
-    async def enter(self, node: Node, *, seconds: float, most: int) -> Entered | None:
-        columns = columns_of(node)
+    async def register(self, node: Node, *, seconds: float, max_nodes: int) -> RegisteredNode | None:
+        columns = node_columns(node)
 
-        def work(connection: sqlite3.Connection) -> Entered | None:
+        def work(connection: sqlite3.Connection) -> RegisteredNode | None:
             now = self._database.clock()
             older = _rows(connection, "lock_node", columns)
-            if _rows(connection, "count_nodes", {**columns, "now": now})[0]["others"] >= most:
+            if _rows(connection, "count_nodes", {**columns, "now": now})[0]["others"] >= max_nodes:
                 return None
             [entered] = _rows(
                 connection, "enter_node", {**columns, "now": now, "expires_at": now + microseconds(seconds)}
             )
             lost = [call for row in older for call in _lost(connection, row["connection_id"])]
-            return Entered(time_of(entered["connected_at"]), lost)
+            return RegisteredNode(to_datetime(entered["connected_at"]), lost)
 
         return await self._database.write(work)
 
-    async def enter_again(self, node: Node, connected_at: datetime, *, seconds: float) -> bool:
-        times = {"connected_at": microseconds_of(connected_at), "expires_at": self._until(seconds)}
-        return bool(await self._change("enter_node_again", **columns_of(node), **times))
+    async def register_again(self, node: Node, connected_at: datetime, *, seconds: float) -> bool:
+        times = {"connected_at": from_datetime(connected_at), "expires_at": self._until(seconds)}
+        return bool(await self._change("enter_node_again", **node_columns(node), **times))
 
-    async def leave(self, connection_id: str) -> list[CallId]:
+    async def unregister(self, connection_id: str) -> list[CallId]:
         def work(connection: sqlite3.Connection) -> list[CallId]:
             _rows(connection, "leave_node", {"connection_id": connection_id})
             return _lost(connection, connection_id)
@@ -65,13 +65,13 @@ class SqliteNodes:
     async def list_nodes(self, user_id: UserId) -> list[Node]:
         given = {"user_id": user_id, "now": self._database.clock()}
         return [
-            node_of(row, time_of)
+            to_node(row, to_datetime)
             for row in await self._database.read(lambda connection: _rows(connection, "list_nodes", given))
         ]
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
-    async def place(self, new: NewCall) -> bool:
+    async def place_call(self, new: NewCall) -> bool:
         placed = await self._change(
             "place_call",
             call_id=new.call_id,
@@ -80,17 +80,17 @@ class SqliteNodes:
             method=new.method,
             params=new.params,
             deadline=self._until(new.seconds),
-            heard_until=self._until(new.heard_seconds),
+            heard_until=self._until(new.caller_ttl_seconds),
         )
         return bool(placed)
 
-    async def take(self, targets: Sequence[str]) -> list[TakenCall]:
-        return [call_of(row) for row in await self._change("take_calls", targets=_listed(targets))]
+    async def take_calls(self, targets: Sequence[str]) -> list[TakenCall]:
+        return [to_call(row) for row in await self._change("take_calls", targets=_listed(targets))]
 
-    async def answer(self, call_id: CallId, target: str, answer: str) -> bool:
+    async def save_answer(self, call_id: CallId, target: str, answer: str) -> bool:
         return bool(await self._change("answer_call", call_id=call_id, target=target, answer=answer))
 
-    async def cancel(self, user_id: UserId, call_id: CallId) -> str | None:
+    async def cancel_call(self, user_id: UserId, call_id: CallId) -> str | None:
         whose = {"user_id": user_id, "call_id": call_id}
         if await self._change("drop_call", **whose):
             return None
@@ -101,13 +101,13 @@ class SqliteNodes:
         rows = await self._change("renew_calls", call_ids=_listed(call_ids), heard_until=self._until(seconds))
         return {CallId(row["call_id"]) for row in rows}
 
-    async def withdrawn(self, targets: Sequence[str], *, unheard: bool) -> list[CallId]:
+    async def take_cancelled(self, targets: Sequence[str], *, include_expired: bool) -> list[CallId]:
         return [
             CallId(row["call_id"])
-            for row in await self._change("withdrawn_calls", targets=_listed(targets), unheard=unheard)
+            for row in await self._change("withdrawn_calls", targets=_listed(targets), unheard=include_expired)
         ]
 
-    async def collect(self, call_ids: Sequence[CallId]) -> dict[CallId, str | None]:
+    async def collect_answers(self, call_ids: Sequence[CallId]) -> dict[CallId, str | None]:
         return {
             CallId(row["call_id"]): row["answer"]
             for row in await self._change("collect_calls", call_ids=_listed(call_ids))

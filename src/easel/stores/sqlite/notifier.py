@@ -1,4 +1,4 @@
-"""The bell within one process: who waits is told on the event loop, soon after and never inside the call that rang."""
+"""Notifications within one process: delivered on the event loop, soon after `notify` and never inside it."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,21 +9,21 @@ from easel.core.stream.notifications import Notification, RunAppended
 class LocalNotifier:
     def __init__(self) -> None:
         self._listeners: list[Callable[[Notification], None]] = []
-        self._rung: dict[object, Notification] = {}
+        self._pending: dict[object, Notification] = {}
 
-    def listen(self, hear: Callable[[Notification], None]) -> None:
-        self._listeners.append(hear)
+    def listen(self, callback: Callable[[Notification], None]) -> None:
+        self._listeners.append(callback)
 
     def notify(self, notification: Notification) -> None:
-        if not self._rung:
-            asyncio.get_running_loop().call_soon(self._tell)
-        self._rung[notification.run_id if isinstance(notification, RunAppended) else notification] = (
-            notification  # of a growing log only the newest matters
-        )
+        if not self._pending:
+            asyncio.get_running_loop().call_soon(self._deliver)
+        # Of a growing log only the newest notification matters.
+        key = notification.run_id if isinstance(notification, RunAppended) else notification
+        self._pending[key] = notification
 
-    def _tell(self) -> None:
-        rung, self._rung = self._rung, {}
+    def _deliver(self) -> None:
+        pending, self._pending = self._pending, {}
         loop = asyncio.get_running_loop()
-        for notification in rung.values():
-            for hear in self._listeners:
-                loop.call_soon(hear, notification)  # one that fails keeps no other from hearing
+        for notification in pending.values():
+            for callback in self._listeners:
+                loop.call_soon(callback, notification)  # a failing callback does not affect the others

@@ -12,8 +12,8 @@ from easel.core.session.session import Session
 from easel.core.stream.log import Bounds, LoggedEvent
 from easel.ids import RunId, SessionId, UserId, owned
 from easel.stores import named_sql
-from easel.stores.rows.runs import events_of, message_of, parts, session_of, wanted
-from easel.stores.sqlite.times import microseconds_of, time_of
+from easel.stores.rows.runs import search_pattern, split_key, to_events, to_message, to_session
+from easel.stores.sqlite.times import from_datetime, to_datetime
 
 if TYPE_CHECKING:
     from easel.stores.sqlite.database import SqliteDatabase
@@ -32,16 +32,16 @@ class SqliteSessions:
 
     async def get(self, user_id: UserId, session_id: SessionId) -> Session | None:
         rows = await self._read("get_session", user_id=user_id, session_id=session_id)
-        return session_of(rows[0], time_of) if rows else None
+        return to_session(rows[0], to_datetime) if rows else None
 
     async def list_sessions(
         self, user_id: UserId, *, search: str, before: tuple[datetime, SessionId] | None, limit: int
     ) -> list[Session]:
-        at, name = (microseconds_of(before[0]), before[1]) if before else (None, None)
+        at, name = (from_datetime(before[0]), before[1]) if before else (None, None)
         rows = await self._read(
-            "list_sessions", user_id=user_id, search=wanted(search), before_at=at, before_id=name, limit=limit
+            "list_sessions", user_id=user_id, search=search_pattern(search), before_at=at, before_id=name, limit=limit
         )
-        return [session_of(row, time_of) for row in rows]
+        return [to_session(row, to_datetime) for row in rows]
 
     async def rename(self, user_id: UserId, session_id: SessionId, title: str) -> Session | None:
         return await self._change("rename_session", user_id=user_id, session_id=session_id, title=title)
@@ -59,13 +59,13 @@ class SqliteSessions:
 
         return await self._database.write(work)
 
-    async def messages(
+    async def list_messages(
         self, user_id: UserId, session_id: SessionId, *, before: int | None, limit: int
     ) -> list[StoredMessage]:
         rows = await self._read(
             "list_messages", user_id=user_id, session_id=session_id, before=before, limit=limit
         )
-        return [message_of(row, time_of) for row in reversed(rows)]
+        return [to_message(row, to_datetime) for row in reversed(rows)]
 
     async def bounds(self, user_id: UserId, session_id: str, /) -> Bounds | None:
         rows = await self._read("thread_bounds", user_id=user_id, session_id=session_id)
@@ -73,16 +73,16 @@ class SqliteSessions:
 
     async def heads(self, keys: Sequence[str], /) -> dict[str, int]:
         rows = await self._read(
-            "thread_heads", threads=msgspec.json.encode([parts(key) for key in keys]).decode()
+            "thread_heads", threads=msgspec.json.encode([split_key(key) for key in keys]).decode()
         )
         return {owned(row["user_id"], row["session_id"]): row["last_thread_seq"] for row in rows}
 
     async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
-        user_id, session_id = parts(key)
+        user_id, session_id = split_key(key)
         rows = await self._read(
             "thread_after", user_id=user_id, session_id=session_id, cursor=cursor, limit=limit
         )
-        return events_of(rows, time_of)
+        return to_events(rows, to_datetime)
 
     async def _read(self, name: str, **given: Any) -> list[Any]:
         return await self._database.read(
@@ -93,4 +93,4 @@ class SqliteSessions:
         rows: list[Any] = await self._database.write(
             lambda connection: connection.execute(SQL[name].sql, given).fetchall()
         )
-        return session_of(rows[0], time_of) if rows else None
+        return to_session(rows[0], to_datetime) if rows else None

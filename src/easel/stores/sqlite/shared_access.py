@@ -1,23 +1,24 @@
-"""A SQLite file that another process may have in use: opened beside it, without the folder's lock, for a word or two.
+"""A SQLite file that another process may have open, for short commands such as `easel token`.
 
-SQLite itself lets two processes write in turn. What must not be there twice is a server, which holds things in memory: so this has
-only the tables of which no server keeps a copy for longer than a moment.
+Opened without the lock of the data folder: SQLite lets two processes write in turn. Owns only the tables that a running
+server does not cache for longer than a moment.
 """
 
 from pathlib import Path
 
 from easel.stores.sqlite.audit import SqliteAudit
-from easel.stores.sqlite.connection import Connector
-from easel.stores.sqlite.database import BUSY_SECONDS, newest_applied, wall_clock
+from easel.stores.sqlite.connection import BUSY_SECONDS, Connector
+from easel.stores.sqlite.database import wall_clock
 from easel.stores.sqlite.executor import Answer, ReaderThreads, Work, WriterThread
+from easel.stores.sqlite.schema import newest_applied
 from easel.stores.sqlite.tokens import SqliteTokens
 
 
 class SharedSqlite:
     def __init__(self, path: Path) -> None:
         connector = Connector(path, "full", BUSY_SECONDS)
-        self._writer = WriterThread("beside", connector.writer)
-        self._readers = ReaderThreads("beside", connector.reader, 1)
+        self._writer = WriterThread("shared-writer", connector.writer)
+        self._readers = ReaderThreads("shared-reader", connector.reader, 1)
         self.tokens = SqliteTokens(self)
         self.audit = SqliteAudit(self)
 
@@ -25,10 +26,10 @@ class SharedSqlite:
         return wall_clock()
 
     async def read(self, work: Work[Answer]) -> Answer:
-        return await self._readers.do(work)
+        return await self._readers.run(work)
 
     async def write(self, work: Work[Answer]) -> Answer:
-        return await self._writer.do(work)
+        return await self._writer.run(work)
 
     async def schema_version(self) -> int:
         return await self.read(newest_applied)

@@ -19,7 +19,7 @@ class SqliteSignIns:
     def __init__(self, database: "SqliteDatabase") -> None:
         self._database = database
 
-    async def end(self, user_id: UserId, sign_in_id: str, seconds: float) -> None:
+    async def revoke(self, user_id: UserId, sign_in_id: str, seconds: float) -> None:
         now = self._database.clock()
         given = {"user_id": user_id, "sign_in_id": sign_in_id, "forget_at": now + int(seconds * 1_000_000)}
 
@@ -29,7 +29,7 @@ class SqliteSignIns:
 
         await self._database.write(work)
 
-    async def ended(self, sign_in_ids: Sequence[str]) -> set[str]:
+    async def filter_revoked(self, sign_in_ids: Sequence[str]) -> set[str]:
         named = {"sign_in_ids": msgspec.json.encode(list(sign_in_ids)).decode()}
         rows: list[Any] = await self._database.read(
             lambda connection: connection.execute(SQL["ended_sign_ins"].sql, named).fetchall()

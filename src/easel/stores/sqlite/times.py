@@ -10,9 +10,9 @@ def microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
-def time_of(stored: int) -> datetime:
+def to_datetime(stored: int) -> datetime:
     return _EPOCH + timedelta(microseconds=stored)
 
 
-def microseconds_of(time: datetime) -> int:
+def from_datetime(time: datetime) -> int:
     return (time - _EPOCH) // _MICROSECOND

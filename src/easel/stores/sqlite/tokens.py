@@ -9,9 +9,9 @@ import msgspec
 from easel.core.token import NewToken, Token
 from easel.ids import UserId
 from easel.stores import named_sql
-from easel.stores.rows.nodes import token_of
+from easel.stores.rows.nodes import to_token
 from easel.stores.sqlite.executor import Answer, Work
-from easel.stores.sqlite.times import time_of
+from easel.stores.sqlite.times import to_datetime
 
 SQL = named_sql.load("sqlite", "tokens")
 
@@ -33,18 +33,18 @@ class SqliteTokens:
     async def create(self, new: NewToken) -> Token | None:
         return await self._change("create_token", **{**asdict(new), "kind": new.kind.value})
 
-    async def of_digest(self, digest: str) -> Token | None:
+    async def find_by_digest(self, digest: str) -> Token | None:
         return _first(await self._read("token_of_digest", digest=digest))
 
-    async def of_id(self, token_id: str) -> Token | None:
+    async def find_by_id(self, token_id: str) -> Token | None:
         return _first(await self._read("token_of_id", token_id=token_id))
 
-    async def valid(self, token_ids: Sequence[str]) -> set[str]:
+    async def filter_valid(self, token_ids: Sequence[str]) -> set[str]:
         named = msgspec.json.encode(list(token_ids)).decode()
         return {row["token_id"] for row in await self._read("valid_tokens", token_ids=named)}
 
     async def list_tokens(self, user_id: UserId | None) -> list[Token]:
-        return [token_of(row, time_of) for row in await self._read("list_tokens", user_id=user_id)]
+        return [to_token(row, to_datetime) for row in await self._read("list_tokens", user_id=user_id)]
 
     async def revoke(self, token_id: str) -> Token | None:
         return await self._change("revoke_token", token_id=token_id)
@@ -63,4 +63,4 @@ class SqliteTokens:
 
 
 def _first(rows: list[Any]) -> Token | None:
-    return token_of(rows[0], time_of) if rows else None
+    return to_token(rows[0], to_datetime) if rows else None

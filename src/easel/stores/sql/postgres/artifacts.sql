@@ -17,7 +17,7 @@ insert into artifacts (user_id, artifact_id, size, media_type, blob_key, is_stor
 values (:user_id, :artifact_id, :size, :media_type, :blob_key, true)
 on conflict (user_id, artifact_id) do update
    set touched_at = now(),
-       blob_key = case when artifacts.is_stored and artifacts.blob_key is distinct from :lost_key::text
+       blob_key = case when artifacts.is_stored and artifacts.blob_key is distinct from :missing_key::text
                        then artifacts.blob_key else excluded.blob_key end,
        is_stored = true
 returning user_id, artifact_id, size, media_type, blob_key, is_stored;
@@ -80,7 +80,7 @@ delete from artifacts
                     where r.user_id = old.user_id and r.artifact_id = old.artifact_id and r.canvas_id is not null)
 returning artifacts.blob_key;
 
--- name: unknown_blobs
+-- name: find_unknown_blobs
 -- Which of these keys were made long ago and belong to no row.
 select found.blob_key
   from unnest(:blob_keys::text[], :made_at::timestamptz[]) as found(blob_key, made_at)

@@ -1,22 +1,28 @@
+-- define: execution_columns
+-- The columns of an execution without its call and its answer, which can be large.
+user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor::text as actor, tool,
+owner_id, confirmed_by, revision, created_at, started_at, ended_at,
+extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds;
+
 -- name: get_execution
 -- One execution of this user's, and how long ago it was asked for.
-select user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor::text as actor, tool, resolved::text as resolved, answer::text as answer,
-       owner_id, confirmed_by, revision, created_at, started_at, ended_at,
-       extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds
+select
+  -- include: execution_columns
+       , resolved::text as resolved, answer::text as answer
   from canvas_actions where user_id = :user_id and event_id = :event_id;
 
 -- name: execution_of_request
 -- What a request has led to.
-select user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor::text as actor, tool, resolved::text as resolved, answer::text as answer,
-       owner_id, confirmed_by, revision, created_at, started_at, ended_at,
-       extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds
+select
+  -- include: execution_columns
+       , resolved::text as resolved, answer::text as answer
   from canvas_actions where user_id = :user_id and canvas_id = :canvas_id and request_id = :request_id;
 
 -- name: list_executions
 -- The records of a canvas's actions, newest first. CV-48
-select user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor::text as actor, tool, resolved::text as resolved, answer::text as answer,
-       owner_id, confirmed_by, revision, created_at, started_at, ended_at,
-       extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds
+select
+  -- include: execution_columns
+       , resolved::text as resolved, answer::text as answer
   from canvas_actions
  where user_id = :user_id and canvas_id = :canvas_id and (:before::text is null or event_id < :before::text)
    and (cardinality(:statuses::text[]) = 0 or status = any(:statuses))
@@ -31,16 +37,16 @@ returning event_id;
 -- name: lost_executions
 -- What nobody runs any more: its instance has not been heard of for too long. And what nobody has agreed to in time.
 select * from (
-  select user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor::text as actor, tool, null as resolved, null as answer,
-         owner_id, confirmed_by, revision, created_at, started_at, ended_at,
-         extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds
+  select
+    -- include: execution_columns
+         , null as resolved, null as answer
     from canvas_actions where status = 'running' and (lease_until <= clock_timestamp() or owner_id = any(:owner_ids::text[]))
    order by lease_until limit :limit) as dead
 union all
 select * from (
-  select user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor::text as actor, tool, null as resolved, null as answer,
-         owner_id, confirmed_by, revision, created_at, started_at, ended_at,
-         extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds
+  select
+    -- include: execution_columns
+         , null as resolved, null as answer
     from canvas_actions where status = 'asked' and created_at <= clock_timestamp() - make_interval(secs => :asked_seconds)
    order by created_at limit :limit) as unanswered;
 
@@ -54,7 +60,7 @@ update canvas_actions a
    and r.user_id = a.user_id and r.idempotency_key = a.event_id
 returning r.run_id, extract(epoch from clock_timestamp() - a.started_at)::float8 as seconds;
 
--- name: others_at_work
+-- name: other_active_owners
 -- Who else is said to run something.
 select distinct owner_id from canvas_actions where status = 'running' and owner_id <> :owner_id;
 
@@ -74,7 +80,7 @@ with due as (
      and ((:unwatched::boolean and not only_watched) or exists (
            select 1 from canvas_views v where v.user_id = r.user_id and v.canvas_id = r.canvas_id and v.expires_at > clock_timestamp()))
      and (user_id, canvas_id, refresh_id) not in (select * from unnest(:user_ids::text[], :canvas_ids::text[], :refresh_ids::text[]))
-   order by next_at limit :room
+   order by next_at limit :capacity
      for update skip locked
 )
 update canvas_refreshes r
@@ -97,15 +103,7 @@ update canvas_refreshes set lease_until = clock_timestamp() + make_interval(secs
  where owner_id = :owner_id
    and (user_id, canvas_id, refresh_id) in (select * from unnest(:user_ids::text[], :canvas_ids::text[], :refresh_ids::text[]));
 
--- name: pull_in_refreshes
--- What was put off at a time that is yet to come: the clock was set back since. It waits as long as it was to wait, from now on.
-update canvas_refreshes
-   set next_at = case when put_off_at > clock_timestamp() then clock_timestamp() + (next_at - put_off_at) else next_at end,
-       put_off_at = least(put_off_at, clock_timestamp()),
-       lease_until = case when lease_until is not null then least(lease_until, clock_timestamp() + make_interval(secs => :seconds)) end
- where put_off_at > clock_timestamp() or lease_until > clock_timestamp() + make_interval(secs => :seconds);
-
--- name: settle_refresh
+-- name: finish_refresh
 -- A job has run; when it is due again, and why it failed if it did.
 update canvas_refreshes
    set owner_id = null, lease_until = null, failures = :failures, error = :error::text,

@@ -152,7 +152,7 @@ on conflict (user_id, canvas_id, path) do update set blob_key = excluded.blob_ke
 -- These are assets no more.
 delete from canvas_assets where user_id = :user_id and canvas_id = :canvas_id and path = any(:paths::text[]);
 
--- name: unknown_assets
+-- name: find_unknown_assets
 -- Which of these keys, each with the time it was made, are old and belong to no asset.
 select found.blob_key
   from unnest(:blob_keys::text[], :made_at::timestamptz[]) as found(blob_key, made_at)
@@ -172,11 +172,11 @@ delete from canvas_views where user_id = :user_id and canvas_id = :canvas_id and
 -- The connections of these views are alive.
 update canvas_views set expires_at = clock_timestamp() + make_interval(secs => :seconds) where connection_id = any(:connection_ids::text[]);
 
--- name: views_of
+-- name: list_views
 -- What a connection displays.
 select user_id, canvas_id, view_id, client_id, connection_id from canvas_views where connection_id = :connection_id;
 
--- name: expired_views
+-- name: list_expired_views
 -- Views whose instance has not been heard of for too long.
 select user_id, canvas_id, view_id, client_id, connection_id from canvas_views where expires_at <= clock_timestamp() order by expires_at limit :limit;
 
@@ -194,7 +194,7 @@ select user_id, canvas_id, last_seq
 select seq, event_type, visibility, created_at, payload::text as payload
   from canvas_events where user_id = :user_id and canvas_id = :canvas_id and seq > :cursor order by seq limit :limit;
 
--- name: old_logs
+-- name: find_old_logs
 -- Among the next canvases of all users: where each stands in their order, and whether its log begins with what is older than that.
 select c.user_id, c.canvas_id, c.oldest_seq < c.last_seq and e.created_at < clock_timestamp() - make_interval(secs => :seconds) as is_old
   from (select * from canvases where (user_id, canvas_id) > (:user_id::text, :canvas_id::text) order by user_id, canvas_id limit :limit) c

@@ -44,7 +44,7 @@ select user_id, node_id, connection_id, instance_id, version, platform, tools::t
 -- Ask something of a connection, if it is there. Its row cannot go before this is stored, so whoever removes it sees the call. DESIGN §5
 insert into calls (call_id, user_id, target, method, params, status, deadline, heard_until)
 select :call_id, user_id, connection_id, :method, :params::text::json, 'asked', clock_timestamp() + make_interval(secs => :seconds),
-       clock_timestamp() + make_interval(secs => :heard_seconds)
+       clock_timestamp() + make_interval(secs => :caller_ttl_seconds)
   from nodes where user_id = :user_id and connection_id = :target and expires_at > clock_timestamp()
    for key share
 returning call_id;

@@ -115,7 +115,7 @@ with next as (
      and (preferred_worker <> :worker_id and turn_at > clock_timestamp() - make_interval(secs => :prefer_seconds)
           and turn_at <= clock_timestamp()) is not true
    order by turn_no
-   limit :room
+   limit :capacity
      for update skip locked
 ), taken as (
   update runs r
@@ -145,7 +145,7 @@ with lost as (
    where status = 'running' and lease_until < clock_timestamp()
      and (:last_chance::bool is null or (attempt + 1 = max_attempts) = :last_chance)
    order by lease_until
-   limit :room
+   limit :capacity
      for update skip locked
 ), taken as (
   update runs r
@@ -166,13 +166,13 @@ select run_id, attempt, user_id, session_id, input_text, input_artifact, max_att
        cancel_requested_at is not null as cancel_requested
   from taken;
 
--- name: claim_unheard
+-- name: claim_unacknowledged
 -- Give a worker those of its claims again whose answer it never got: it has not said a word in them, and their time is not over. RX-49
 -- From what is running to whose it is: the index on the owner would lead through everything this worker ever did.
 with held as materialized (select run_id, owner_id from runs where status = 'running')
 update runs r set lease_until = clock_timestamp() + make_interval(secs => :seconds)
   from held
- where held.owner_id = :worker_id and r.run_id = held.run_id and not r.run_id = any(:heard::text[])
+ where held.owner_id = :worker_id and r.run_id = held.run_id and not r.run_id = any(:acknowledged::text[])
    and r.owner_id = :worker_id and r.status = 'running' and r.batch_no = 0 and r.lease_until > clock_timestamp()
 returning r.run_id, r.attempt, r.user_id, r.session_id, r.input_text, r.input_artifact, r.max_attempts,
           r.last_seq - (:opened::bool and r.attempt <= r.max_attempts)::int as last_seq, r.turn_no,
@@ -191,7 +191,7 @@ update runs r set lease_until = clock_timestamp() + make_interval(secs => :secon
    and r.status = 'running' and r.lease_until > clock_timestamp()
 returning r.run_id, r.cancel_requested_at is not null as cancel_requested;
 
--- name: cancels_asked
+-- name: requested_cancels
 -- What this worker holds and should stop. RX-27
 -- From what is running to whose it is: the index on the owner would lead through everything this worker ever did.
 with held as materialized (select run_id, owner_id from runs where status = 'running' and cancel_requested_at is not null)
@@ -285,7 +285,7 @@ update runs r set turn_no = nextval('run_turns'), turn_at = clock_timestamp(), p
   from passed where r.run_id = passed.active_run_id and r.turn_no is null
 returning r.user_id, r.session_id, r.preferred_worker;
 
--- name: hand_back
+-- name: release_claim
 -- Return a run to its old place in the queue, for anybody; the attempt that was not used up is given back. RX-49
 update runs
    set status = 'queued', owner_id = null, lease_until = null, max_attempts = max_attempts + 1, preferred_worker = null

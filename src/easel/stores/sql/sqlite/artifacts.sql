@@ -15,7 +15,7 @@ insert into artifacts (user_id, artifact_id, size, media_type, blob_key, is_stor
 values (:user_id, :artifact_id, :size, :media_type, :blob_key, 1, :now, :now)
 on conflict (user_id, artifact_id) do update
    set touched_at = excluded.touched_at,
-       blob_key = iif(artifacts.is_stored and artifacts.blob_key is not :lost_key, artifacts.blob_key, excluded.blob_key),
+       blob_key = iif(artifacts.is_stored and artifacts.blob_key is not :missing_key, artifacts.blob_key, excluded.blob_key),
        is_stored = 1
 returning user_id, artifact_id, size, media_type, blob_key, is_stored;
 
@@ -56,7 +56,7 @@ delete from artifacts
                     where r.user_id = artifacts.user_id and r.artifact_id = artifacts.artifact_id and r.canvas_id is not null)
 returning blob_key;
 
--- name: unknown_blobs
+-- name: find_unknown_blobs
 -- Which of these keys, each with the time it was made, are old and belong to no row.
 select json_extract(found.value, '$[0]') as blob_key
   from json_each(:keys) as found

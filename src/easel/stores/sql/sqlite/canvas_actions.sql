@@ -1,22 +1,28 @@
+-- define: execution_columns
+-- The columns of an execution without its call and its answer, which can be large.
+user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor, tool,
+owner_id, confirmed_by, revision, created_at, started_at, ended_at,
+(:now - created_at) / 1e6 as age_seconds;
+
 -- name: get_execution
 -- One execution of this user's, and how long ago it was asked for.
-select user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor, tool, resolved, answer,
-       owner_id, confirmed_by, revision, created_at, started_at, ended_at,
-       (:now - created_at) / 1e6 as age_seconds
+select
+  -- include: execution_columns
+       , resolved, answer
   from canvas_actions where user_id = :user_id and event_id = :event_id;
 
 -- name: execution_of_request
 -- What a request has led to.
-select user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor, tool, resolved, answer,
-       owner_id, confirmed_by, revision, created_at, started_at, ended_at,
-       (:now - created_at) / 1e6 as age_seconds
+select
+  -- include: execution_columns
+       , resolved, answer
   from canvas_actions where user_id = :user_id and canvas_id = :canvas_id and request_id = :request_id;
 
 -- name: list_executions
 -- The records of a canvas's actions, newest first. CV-48
-select user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor, tool, resolved, answer,
-       owner_id, confirmed_by, revision, created_at, started_at, ended_at,
-       (:now - created_at) / 1e6 as age_seconds
+select
+  -- include: execution_columns
+       , resolved, answer
   from canvas_actions
  where user_id = :user_id and canvas_id = :canvas_id and (:before is null or event_id < :before)
    and (:statuses = '[]' or status in (select value from json_each(:statuses)))
@@ -31,16 +37,16 @@ returning event_id;
 -- name: lost_executions
 -- What nobody runs any more: its instance has not been heard of for too long. And what nobody has agreed to in time.
 select * from (
-  select user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor, tool, null as resolved, null as answer,
-         owner_id, confirmed_by, revision, created_at, started_at, ended_at,
-         (:now - created_at) / 1e6 as age_seconds
+  select
+    -- include: execution_columns
+         , null as resolved, null as answer
     from canvas_actions where status = 'running' and (lease_until <= :now or owner_id in (select value from json_each(:owner_ids)))
    order by lease_until limit :limit) as dead
 union all
 select * from (
-  select user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor, tool, null as resolved, null as answer,
-         owner_id, confirmed_by, revision, created_at, started_at, ended_at,
-         (:now - created_at) / 1e6 as age_seconds
+  select
+    -- include: execution_columns
+         , null as resolved, null as answer
     from canvas_actions where status = 'asked' and created_at <= :asked_before
    order by created_at limit :limit) as unanswered;
 
@@ -54,7 +60,7 @@ update canvas_actions
 returning (select run_id from runs r where r.user_id = canvas_actions.user_id and r.idempotency_key = canvas_actions.event_id) as run_id,
           (:now - started_at) / 1e6 as seconds;
 
--- name: others_at_work
+-- name: other_active_owners
 -- Who else is said to run something.
 select distinct owner_id from canvas_actions where status = 'running' and owner_id <> :owner_id;
 
@@ -76,8 +82,8 @@ update canvas_refreshes
             and ((:unwatched and not only_watched) or exists (
                   select 1 from canvas_views v where v.user_id = r.user_id and v.canvas_id = r.canvas_id and v.expires_at > :now))
             and (user_id, canvas_id, refresh_id) not in (
-                  select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') from json_each(:at_work))
-          order by next_at limit :room)
+                  select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') from json_each(:running))
+          order by next_at limit :capacity)
 returning user_id, canvas_id, refresh_id, action_id, every_ms, failures;
 
 -- name: next_refresh
@@ -95,15 +101,7 @@ update canvas_refreshes set lease_until = :until
    and (user_id, canvas_id, refresh_id) in (
          select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') from json_each(:jobs));
 
--- name: pull_in_refreshes
--- What was put off at a time that is yet to come: the clock was set back since. It waits as long as it was to wait, from now on.
-update canvas_refreshes
-   set next_at = case when put_off_at > :now then :now + (next_at - put_off_at) else next_at end,
-       put_off_at = min(put_off_at, :now),
-       lease_until = min(lease_until, :until)
- where put_off_at > :now or lease_until > :until;
-
--- name: settle_refresh
+-- name: finish_refresh
 -- A job has run; when it is due again, and why it failed if it did.
 update canvas_refreshes
    set owner_id = null, lease_until = null, failures = :failures, error = :error, next_at = :next_at, put_off_at = :now

@@ -14,9 +14,9 @@ returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id;
 insert into messages (message_id, user_id, session_id, run_id, role, content, status, error_message, thread_seq, payload, created_at)
 values (:message_id, :user_id, :session_id, :run_id, :role, :content, :status, :error, :thread_seq, :payload, :now);
 
--- name: speak
+-- name: extend_thread
 -- Make room in a session's thread for what its run says.
-update sessions set last_thread_seq = last_thread_seq + :spoken where user_id = :user_id and session_id = :session_id
+update sessions set last_thread_seq = last_thread_seq + :count where user_id = :user_id and session_id = :session_id
 returning last_thread_seq;
 
 -- name: refer_to
@@ -84,7 +84,7 @@ update runs
  where run_id in (select run_id from runs indexed by runs_claimable_idx
                    where status = 'queued' and turn_no > :after_turn
                      and (preferred_worker <> :worker_id and turn_at > :prefers_since and turn_at <= :now) is not true
-                   order by turn_no limit :room)
+                   order by turn_no limit :capacity)
 returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts, last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
           cancel_requested_at;
@@ -97,18 +97,18 @@ update runs
  where run_id in (select run_id from runs indexed by runs_held_idx
                    where status = 'running' and lease_until < :now
                      and (:last_chance is null or (attempt + 1 = max_attempts) = :last_chance)
-                   order by lease_until limit :room)
+                   order by lease_until limit :capacity)
 returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts, last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
           cancel_requested_at;
 
--- name: claim_unheard
+-- name: claim_unacknowledged
 -- Give a worker those of its claims again whose answer it never got: it has not said a word in them, and their time is not over. RX-49
 update runs
    set lease_until = :until
  where run_id in (select run_id from runs indexed by runs_held_idx
                    where status = 'running' and lease_until > :now and owner_id = :worker_id and batch_no = 0
-                     and run_id not in (select value from json_each(:heard)))
+                     and run_id not in (select value from json_each(:acknowledged)))
 returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts,
           last_seq - iif(attempt <= max_attempts, :opened, 0) as last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
@@ -120,7 +120,7 @@ update runs set lease_until = :until
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and status = 'running' and lease_until > :now
 returning run_id, cancel_requested_at;
 
--- name: cancels_asked
+-- name: requested_cancels
 -- What this worker holds and should stop. RX-27
 select run_id from runs where owner_id = :worker_id and status = 'running' and cancel_requested_at is not null;
 
@@ -175,7 +175,7 @@ returning active_run_id, last_worker_id;
 -- From now on this run can be claimed, at first by the worker that its session had. SB-12
 update runs set turn_no = :turn_no, turn_at = :now, preferred_worker = :preferred_worker where run_id = :run_id;
 
--- name: hand_back
+-- name: release_claim
 -- Return a run to its old place in the queue, for anybody; the attempt that was not used up is given back. RX-49
 update runs
    set status = 'queued', owner_id = null, lease_until = null, max_attempts = max_attempts + 1, preferred_worker = null
@@ -214,7 +214,7 @@ update runs set oldest_seq = min(last_seq, oldest_seq + :step)
  where run_id = :run_id and finished_at is not null and oldest_seq < last_seq
 returning oldest_seq, oldest_seq < last_seq as is_unfinished;
 
--- name: forget_thread
+-- name: trim_thread
 -- The thread begins after what is about to be dropped from a run's log.
 update sessions
    set oldest_thread_seq = max(oldest_thread_seq, 1 + coalesce(

@@ -1,0 +1,194 @@
+"""The log of a run in SQLite: appending batches, thread places, messages, references, turns and pruning.
+
+Functions over the writer's connection, called by `runs` within one transaction. Statements are in `sql/sqlite/runs.sql`.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from easel.core.run.batch import Appended, Batch, spoken_places
+from easel.core.run.run import Claim, NewRun, Run
+from easel.core.run.status import Status
+from easel.core.session.message import Message
+from easel.core.stream.envelope import Envelope
+from easel.ids import ArtifactId, RunId, WorkerId
+from easel.stores import named_sql
+
+SQL = named_sql.load("sqlite", "runs")
+MAX_TRIMMED_EVENTS = 5_000  # per transaction, so that other writers do not wait longer
+
+Row = Any  # sqlite3.Row: its columns are known by the statement only
+
+
+def fetch_all(connection: sqlite3.Connection, name: str, **arguments: Any) -> list[Row]:
+    # Fetch everything: an unfinished statement would block the commit of its transaction.
+    return connection.execute(SQL[name].sql, arguments).fetchall()
+
+
+def fetch_one(connection: sqlite3.Connection, name: str, **arguments: Any) -> Row | None:
+    return next(iter(fetch_all(connection, name, **arguments)), None)
+
+
+def append(connection: sqlite3.Connection, batch: Batch, now: int) -> Appended | None:
+    """Append a batch to its run's log. Returns None if the claim is no longer valid. RX-13, RX-29"""
+    claim, fence = batch.claim, fence_arguments(batch.claim)
+    arguments = {"count": len(batch.events), "batch_no": batch.number, "error": batch.error, "now": now}
+    if batch.ends_as is None:
+        stored = fetch_one(connection, "append_batch", **arguments, **fence)
+    else:
+        stored = fetch_one(
+            connection, "append_last_batch", ends_as=batch.ends_as.value, **arguments, **fence
+        )
+    if stored is None:
+        return _first_answer(connection, batch)
+    thread_seq = add_events(connection, claim, stored["last_seq"] - len(batch.events), batch.events, now)
+    if batch.answer is not None and thread_seq is not None:
+        add_message(
+            connection, claim, batch.answer, thread_seq, now, status=batch.ends_as, error=batch.error
+        )
+        add_references(connection, claim, batch.answer.refers_to)
+    turn_passed = batch.ends_as is not None and pass_turn(connection, claim, now) is not None
+    return Appended(stored["last_seq"], thread_seq, is_cancel_requested(stored), turn_passed)
+
+
+def _first_answer(connection: sqlite3.Connection, batch: Batch) -> Appended | None:
+    """Return the answer to a batch that is stored already. RX-29"""
+    row = fetch_one(
+        connection,
+        "repeated_batch",
+        batch_no=batch.number,
+        count=len(batch.events),
+        **fence_arguments(batch.claim),
+    )
+    if row is None:
+        return None
+    # Whether the turn was passed is not stored: claiming so again costs one more notification.
+    turn_passed = batch.ends_as is not None
+    return Appended(row["last_seq"], row["thread_seq"], is_cancel_requested(row), turn_passed)
+
+
+def add_events(
+    connection: sqlite3.Connection, run: Run | Claim, last_seq: int, events: Sequence[Envelope], now: int
+) -> int | None:
+    """Store events after `last_seq`, narrative ones in the thread too. Returns the last thread place taken."""
+    places = spoken_places(events)
+    session = {"user_id": run.user_id, "session_id": run.session_id}
+    count = sum(place is not None for place in places)
+    head = (
+        fetch_all(connection, "extend_thread", count=count, **session)[0]["last_thread_seq"]
+        if count
+        else None
+    )
+    outside_thread = {"user_id": None, "session_id": None, "thread_seq": None}
+    rows = (
+        {
+            **event_columns(event),
+            "run_id": run.run_id,
+            "seq": seq,
+            "now": now,
+            **(
+                outside_thread
+                if place is None or head is None
+                else {**session, "thread_seq": head - count + place}
+            ),
+        }
+        for seq, (event, place) in enumerate(zip(events, places, strict=True), last_seq + 1)
+    )
+    connection.executemany(SQL["add_event"].sql, rows)
+    add_references(connection, run, frozenset[ArtifactId]().union(*(event.refers_to for event in events)))
+    return head
+
+
+def add_message(
+    connection: sqlite3.Connection,
+    run: NewRun | Run | Claim,
+    message: Message,
+    thread_seq: int,
+    now: int,
+    *,
+    status: Status | None = None,
+    error: str | None = None,
+) -> None:
+    fetch_all(
+        connection,
+        "add_message",
+        message_id=message.message_id,
+        role=message.role,
+        content=message.content,
+        status=status.value if status else None,
+        error=error,
+        thread_seq=thread_seq,
+        payload=message.event.json if message.event else None,
+        now=now,
+        **run_key(run),
+    )
+
+
+def add_references(
+    connection: sqlite3.Connection, run: NewRun | Run | Claim, artifacts: frozenset[ArtifactId]
+) -> None:
+    """Keep these artifacts as long as the run."""
+    for artifact_id in sorted(artifacts):
+        fetch_all(
+            connection, "refer_to", user_id=run.user_id, run_id=run.run_id, artifact_id=artifact_id
+        )
+
+
+class PassedTurn(NamedTuple):
+    """The turn of the session went to another run."""
+
+    prefers: WorkerId | None
+
+
+def pass_turn(connection: sqlite3.Connection, ended: Run | Claim, now: int) -> PassedTurn | None:
+    """Give the session's turn to its oldest waiting run. Returns None if there is none."""
+    worker_id = ended.worker_id if isinstance(ended, Claim) else None
+    session = fetch_one(connection, "pass_turn", worker_id=worker_id, now=now, **run_key(ended))
+    if session is None or session["active_run_id"] is None:
+        return None
+    passed = PassedTurn(session["last_worker_id"])
+    turn_no = fetch_all(connection, "take_numbers", arrivals=0, turns=1)[0]["turn_no"]
+    fetch_all(
+        connection,
+        "give_turn",
+        run_id=session["active_run_id"],
+        turn_no=turn_no,
+        preferred_worker=passed.prefers,
+        now=now,
+    )
+    return passed
+
+
+def trim_logs(connection: sqlite3.Connection, run_ids: Sequence[RunId]) -> list[RunId]:
+    """Trim logs to their last event until the transaction is large enough. Returns the runs that remain."""
+    budget = MAX_TRIMMED_EVENTS
+    for nth, run_id in enumerate(run_ids):
+        if budget <= 0:
+            return list(run_ids[nth:])
+        log = fetch_one(connection, "shorten_log", run_id=run_id, step=budget)
+        if log is None:
+            continue
+        trimmed = {"run_id": run_id, "oldest_seq": log["oldest_seq"]}
+        connection.execute(SQL["trim_thread"].sql, trimmed)
+        budget -= connection.execute(SQL["drop_events"].sql, trimmed).rowcount
+        if log["is_unfinished"]:
+            return list(run_ids[nth:])
+    return []
+
+
+def run_key(run: NewRun | Run | Claim) -> dict[str, str]:
+    return {"run_id": run.run_id, "user_id": run.user_id, "session_id": run.session_id}
+
+
+def fence_arguments(claim: Claim) -> dict[str, Any]:
+    return {"run_id": claim.run_id, "worker_id": claim.worker_id, "attempt": claim.attempt}
+
+
+def event_columns(event: Envelope) -> dict[str, str]:
+    return {"event_type": event.type, "visibility": event.visibility.value, "payload": event.json}
+
+
+def is_cancel_requested(row: Row) -> bool:
+    # Not in SQL: SQLite 3.38 to 3.40 evaluate `is not null` in a `returning` clause to true for every value.
+    return row["cancel_requested_at"] is not None
