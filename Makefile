@@ -1,25 +1,30 @@
-# Every target does its own set-up; a second call finds it done. On a fresh clone python3, pip and make are enough.
+# Every target prepares its own environment and skips what is ready. A fresh clone needs python3, pip and make.
 PYTHON ?= python3
 ARGS ?=
 VENV := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench soak rules lock clean
+.PHONY: help run check test lint format bench soak rules lock clean
 
-help: ## what can be made
+help: ## list the targets
 	@echo "make run     set up and start Easel (API, worker, UI); ARGS=\"--port 9000\""
-	@echo "make test    set up, lint and run the whole suite; ARGS=\"-k cancel\" narrows it"
+	@echo "make check   lint, types and the tests of core, host, stores and edges (under 3 minutes)"
+	@echo "make test    the whole suite (under 15 minutes); ARGS=\"-k cancel\" selects tests"
 	@echo "make lint    ruff and basedpyright only"
-	@echo "make format  let ruff format and sort what it can"
-	@echo "make bench   ratios against floors and peers, measured in one run; ARGS picks some"
+	@echo "make format  format and sort imports with ruff"
+	@echo "make bench   ratios against floors and peers, measured in one run; ARGS selects some"
 	@echo "make soak    the long fault drills at full length (SOAK_SECONDS=600)"
 	@echo "make rules   which rules and fault cases have a test"
-	@echo "make lock    make the hashed locks anew; ARGS=--upgrade takes newer versions"
-	@echo "make clean   remove what make made, your data excepted"
+	@echo "make lock    regenerate the hashed locks; ARGS=--upgrade takes newer versions"
+	@echo "make clean   remove environments and caches; your data stays"
 
 run:
 	@$(PYTHON) scripts/prepare.py runtime
 	@exec $(VENV)/easel up --demo $(ARGS)
+
+check:
+	@$(PYTHON) scripts/prepare.py test-python
+	@exec $(VENV)/python scripts/run_tests.py check -- $(ARGS)
 
 test:
 	@$(PYTHON) scripts/prepare.py test

@@ -1,8 +1,8 @@
-"""Make this clone ready: `python3 scripts/prepare.py runtime|test|test-python|bench|lock`.
+"""Prepare this clone: `python3 scripts/prepare.py runtime|test|test-python|bench|lock`.
 
-Owns the virtual environments, the hash-locked installs and, for tests, the system's parts (Chromium, nginx, bubblewrap, Postgres).
-Runs on a bare python3 with pip, so it uses the standard library only. What is ready already is recognised by a stamp
-and costs nothing; the stamp is a digest of everything that went in, so a changed lock or a moved clone is set up anew.
+Owns the virtual environments, the hash-locked installs and, for tests, the system packages (Chromium, nginx, bubblewrap).
+Runs on a bare python3 with pip, so it uses the standard library only. A ready environment is recognised by its stamp, a
+digest of everything that went into it: a changed lock or a moved clone is prepared again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 HOME = Path(__file__).resolve().parent.parent
 LOCKS = HOME / "requirements"
-OLDEST_PYTHON = (3, 11)
+MIN_PYTHON = (3, 11)
 
 # environment: (folder, lock files in order)
 ENVIRONMENTS = {
@@ -27,7 +27,7 @@ ENVIRONMENTS = {
     "bench": (".venv-bench", ["bench.txt"]),
     "lock": (".venv-lock", ["lock.txt"]),
 }
-# A lock that holds another one whole: a ready `test` is a ready `runtime`.
+# A lock that includes another one: a ready `test` is a ready `runtime`.
 INCLUDED_IN = {"runtime": "test"}
 WITH_PACKAGE = {"runtime", "test", "bench"}
 
@@ -56,10 +56,10 @@ def run(*command: str, env: dict[str, str] | None = None) -> None:
 
 
 def digest_of(name: str) -> str:
-    """Everything that decides how the environment looks: interpreter, place, locks, package metadata."""
+    """Return a digest of everything that decides the environment: interpreter, folder, locks, package metadata."""
     folder, locks = ENVIRONMENTS[name]
     files = [LOCKS / "build.txt", LOCKS / "runtime.in", Path(__file__), *(LOCKS / lock for lock in locks)]
-    # What stands below in pyproject.toml sets up linters and pytest, not the package.
+    # The rest of pyproject.toml configures linters and pytest, not the package.
     package = (HOME / "pyproject.toml").read_text(encoding="utf-8").partition("[tool.ruff]")[0]
     parts = [
         sys.version,
@@ -85,7 +85,7 @@ def is_ready(name: str) -> bool:
 
 
 def make_environment(folder: Path) -> None:
-    """A virtual environment with pip, also where the system's python has no ensurepip (Debian without python3-venv)."""
+    """Create a virtual environment with pip, also without ensurepip (Debian without python3-venv)."""
     say(f"making a virtual environment in {folder.name} with Python {sys.version.split()[0]}")
     shutil.rmtree(folder, ignore_errors=True)
     made = subprocess.run(
@@ -99,20 +99,20 @@ def make_environment(folder: Path) -> None:
 
 
 def works(folder: Path) -> bool:
-    """Whether the environment's python starts, is ours and has pip: a moved clone or an upgraded system python breaks it."""
+    """Check that the environment's python starts, has this prefix and version, and has pip."""
     python = folder / "bin" / "python"
     if not python.exists():
         return False
     probe = "import sys, pip; print(sys.prefix, *sys.version_info[:2])"
-    asked = subprocess.run([str(python), "-c", probe], capture_output=True, text=True, check=False)
-    return asked.returncode == 0 and asked.stdout.split() == [str(folder), *map(str, sys.version_info[:2])]
+    answer = subprocess.run([str(python), "-c", probe], capture_output=True, text=True, check=False)
+    return answer.returncode == 0 and answer.stdout.split() == [str(folder), *map(str, sys.version_info[:2])]
 
 
 def prepare_environment(name: str) -> None:
     if is_ready(name):
         return
-    with (LOCKS / "build.txt").open() as one_at_a_time:  # two calls of make at once take turns
-        fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
+    with (LOCKS / "build.txt").open() as lock:  # concurrent calls of make take turns
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if not is_ready(name):
             fill_environment(name)
 
@@ -125,7 +125,7 @@ def fill_environment(name: str) -> None:
     for stamp in folder.glob(".ready-*"):
         stamp.unlink()
     pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-    # Twice quiet: a warning about this machine's own pip settings is no news about Easel.
+    # Twice quiet: hides warnings about this machine's own pip settings.
     quiet = ["-qq", "--no-input"]
     for lock in [*ENVIRONMENTS[name][1], "build.txt"]:
         say(f"installing requirements/{lock} into {folder.name}, every file checked against its hash")
@@ -146,11 +146,11 @@ def fill_environment(name: str) -> None:
     say(f"{folder.name} is ready ({time.monotonic() - began:.0f} s)")
 
 
-# --- parts of the system that the tests use ---------------------------------------------------------------------------
+# --- system packages for the tests ---------------------------------------------------------------------------------
 
 
 def find_program(*names: str) -> str | None:
-    """A program on the path, or where Debian keeps what is meant for root."""
+    """Find a program on the path or in the system administrator's folders."""
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
     return next((found for name in names if (found := shutil.which(name, path=path))), None)
 
@@ -169,7 +169,7 @@ def find_bubblewrap() -> str | None:
     return find_program("bwrap")
 
 
-# package of Debian, what it is for, how to find it
+# Debian package: (pytest marker of the tests that need it, how to find it)
 SYSTEM_PARTS = {
     "chromium": ("browser", find_chromium),
     "nginx-light": ("nginx", find_nginx),
@@ -182,15 +182,15 @@ def missing_parts() -> list[str]:
 
 
 def prepare_system() -> None:
-    """Install what is missing where we may; elsewhere the test run says which tests it leaves out, and CI fails."""
+    """Install missing packages if we are root on Debian. Otherwise their tests are left out, or fail in CI."""
     missing = missing_parts()
     if not missing or os.geteuid() != 0 or not shutil.which("apt-get"):
         return
     say(f"installing from Debian: {', '.join(missing)}")
-    # RUNLEVEL=1 keeps nginx's package from starting a server of its own.
+    # RUNLEVEL=1 prevents the nginx package from starting its server.
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     options = ["-qq", "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"]
-    # A third-party source that is down must not stop us: the install below decides.
+    # An unreachable third-party source is no failure: the install below decides.
     subprocess.run(["apt-get", *options, "update"], env=env, stdin=subprocess.DEVNULL, check=False)
     install = ["apt-get", *options, "install", "--yes", "--no-install-recommends", *missing]
     done = subprocess.run(install, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
@@ -199,9 +199,10 @@ def prepare_system() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    if sys.version_info < OLDEST_PYTHON:
+    if sys.version_info < MIN_PYTHON:
         stop(
-            f"Python {'.'.join(map(str, OLDEST_PYTHON))} or newer is needed, this is {sys.version.split()[0]}; try: make PYTHON=python3.12 …"
+            f"Python {'.'.join(map(str, MIN_PYTHON))} or newer is needed, this is {sys.version.split()[0]}; "
+            "try: make PYTHON=python3.12 …"
         )
     if len(arguments) != 1 or arguments[0] not in {*ENVIRONMENTS, "test-python"}:
         stop(f"usage: python3 scripts/prepare.py {'|'.join(ENVIRONMENTS)}|test-python")

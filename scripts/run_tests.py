@@ -1,8 +1,9 @@
-"""Run the linters and the suite in parts, and add the parts up to one line: `python scripts/run_tests.py all|lint|soak [-- pytest args]`.
+"""Run linters and tests in parts and print one total: `python scripts/run_tests.py check|all|lint|soak [-- pytest args]`.
 
-Owns the split: everything that is quick runs in parallel; journeys start real processes and watch clocks, so they follow
-with the machine to themselves. Knows which system parts exist: without them their tests are left out with a plain line on
-a developer's machine, and the run fails where CI=true.
+Owns the split. `check` is lint, types and the tests of core, host, stores and edges. `all` adds the tests that start
+programs and browsers, then the journeys: these start clusters of processes and measure times, so they run one at a time.
+Without Chromium, nginx or bubblewrap their tests are left out with a message on a developer's machine; with CI=true the
+run fails.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -29,103 +31,121 @@ LINTERS = (
     ("basedpyright", ["basedpyright", "--level", "error"]),
 )
 
-# part: pytest arguments. Journeys share two cores with the processes that they start: one at a time.
+PARALLEL = ["-n", "2", "--dist", "worksteal"]
+ROOT_TESTS = sorted(str(path.relative_to(HOME)) for path in (HOME / "tests").glob("test_*.py"))
+CHECKED = ["tests/core", "tests/host", "tests/stores", "tests/edges", "tests/llm", *ROOT_TESTS]
+
+# command: part: pytest arguments
 PARTS = {
-    "fast": ["-n", "2", "--dist", "worksteal", "--ignore=tests/journeys"],
-    "journeys": ["-n", "0", "tests/journeys"],
+    "check": {"check": [*PARALLEL, *CHECKED]},
+    "all": {
+        "fast": [*PARALLEL, "--ignore=tests/journeys"],
+        "journeys": ["-n", "0", "tests/journeys"],
+    },
+    # A drill knows how long it runs, so pytest's limit is off.
+    "soak": {"soak": ["-n", "0", "-m", "soak", "--timeout=0", "tests"]},
 }
-# Left to the drill itself: a soak knows how long it runs.
-SOAK = ["-n", "0", "-m", "soak", "--timeout=0", "tests"]
 
 
-def lint() -> bool:
-    clean = True
-    for name, (program, *arguments) in LINTERS:
-        began = time.monotonic()
-        done = subprocess.run([str(BIN / program), *arguments], cwd=HOME, check=False)
-        verdict = "clean" if done.returncode == 0 else "NOT clean"
-        say(f"{name}: {verdict} ({time.monotonic() - began:.1f} s)")
-        clean = clean and done.returncode == 0
-    return clean
+@dataclass
+class Linter:
+    """A linter that runs beside the tests."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+
+    def finish(self) -> bool:
+        output, _ = self.process.communicate()
+        is_clean = self.process.returncode == 0
+        if not is_clean:
+            sys.stdout.write(output.decode(errors="replace"))
+        say(f"{self.name}: {'clean' if is_clean else 'NOT clean'}")
+        return is_clean
 
 
-def without_missing_parts() -> list[str]:
-    """The marker expression that leaves out what this machine cannot run; in CI nothing is left out."""
+def start_linters() -> list[Linter]:
+    return [
+        Linter(
+            name,
+            subprocess.Popen(
+                [str(BIN / program), *arguments],
+                cwd=HOME,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            ),
+        )
+        for name, (program, *arguments) in LINTERS
+    ]
+
+
+def exclude_missing_parts() -> list[str]:
+    """Return the marker expression that leaves out tests this machine cannot run; in CI nothing is left out."""
     missing = missing_parts()
     markers = [SYSTEM_PARTS[package][0] for package in missing]
     if missing and IN_CI:
-        say(
-            f"not found: {', '.join(missing)}. With CI=true every test runs, so those that need it will fail."
-        )
+        say(f"not found: {', '.join(missing)}. With CI=true every test runs, so those that need it fail.")
         return []
     for package, marker in zip(missing, markers, strict=True):
         say(
-            f"LEFT OUT: tests marked `{marker}`, because {package} is not installed here and could not be installed (needs root on Debian)."
+            f"LEFT OUT: tests marked `{marker}`. {package} is not installed; installing it needs root on Debian."
         )
     return ["-m", " and ".join(f"not {marker}" for marker in markers)] if markers else []
 
 
-def counts_of(report: Path) -> Counter[str]:
-    """What a JUnit report says happened. An error in set-up or tear-down is a failure like any other."""
+def read_counts(report: Path) -> Counter[str]:
+    """Return the counts of a JUnit report. An error in set-up or tear-down counts as a failure."""
     counts: Counter[str] = Counter()
-    for suite in ElementTree.parse(report).getroot().iter("testsuite"):  # noqa: S314  our own pytest wrote it a moment ago
+    for suite in ElementTree.parse(report).getroot().iter("testsuite"):  # noqa: S314 - written by our own pytest
         total, failures, errors, skipped = (
             int(suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped")
         )
-        counts += Counter(
-            passed=total - failures - errors - skipped, failed=failures + errors, skipped=skipped
-        )
+        passed = total - failures - errors - skipped
+        counts += Counter(passed=passed, failed=failures + errors, skipped=skipped)
     return counts
 
 
-def pytest(part: str, arguments: list[str], extra: list[str]) -> Counter[str]:
+def run_pytest(part: str, arguments: list[str], extra: list[str]) -> Counter[str]:
     report = RESULTS / f"{part}.xml"
-    began = time.monotonic()
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        f"--junitxml={report}",
-        "-o",
-        "junit_suite_name=" + part,
-        *arguments,
-        *extra,
-    ]
+    started = time.monotonic()
+    junit = [f"--junitxml={report}", "-o", f"junit_suite_name={part}"]
+    command = [sys.executable, "-m", "pytest", "-q", *junit, *arguments, *extra]
     code = subprocess.run(command, cwd=HOME, stdin=subprocess.DEVNULL, check=False).returncode
-    counts = counts_of(report) if report.exists() else Counter()
+    counts = read_counts(report) if report.exists() else Counter()
     if code not in {0, NO_TESTS_COLLECTED} and not counts["failed"]:
-        counts["failed"] += 1  # pytest itself broke: a usage error, a crash, an interrupted run
-    say(f"{part}: {counts['passed']} passed, {counts['failed']} failed ({time.monotonic() - began:.0f} s)")
+        counts["failed"] += 1  # pytest itself failed: a usage error, a crash, an interrupt
+    say(f"{part}: {counts['passed']} passed, {counts['failed']} failed ({time.monotonic() - started:.0f} s)")
     return counts
 
 
 def main(arguments: list[str]) -> int:
-    what, *extra = arguments or ["all"]
+    command, *extra = arguments or ["all"]
     extra = [argument for argument in extra if argument != "--"]
-    began = time.monotonic()
-    clean = lint() if what in {"all", "lint"} else True
-    if what == "lint":
-        return 0 if clean else 1
+    started = time.monotonic()
+    linters = start_linters() if command != "soak" else []
+    if command == "lint":
+        return 0 if all([linter.finish() for linter in linters]) else 1
 
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir()
-    left_out = without_missing_parts()
+    excluded = [] if command == "soak" else exclude_missing_parts()
     total: Counter[str] = Counter()
-    for part, part_arguments in ({"soak": SOAK} if what == "soak" else PARTS).items():
-        if part == "journeys" and not (HOME / "tests" / "journeys").is_dir():
-            continue
-        total += pytest(part, part_arguments + ([] if what == "soak" else left_out), extra)
+    is_clean = True
+    for part, part_arguments in PARTS[command].items():
+        total += run_pytest(part, part_arguments + excluded, extra)
+        # Finished before the next part, which measures times.
+        is_clean = all([linter.finish() for linter in linters]) and is_clean
+        linters = []
 
     failed = total["failed"] + (total["skipped"] if IN_CI else 0)
     skipped = f", {total['skipped']} skipped" if total["skipped"] else ""
-    unclean = "" if clean else ", lint NOT clean"
-    nothing = "" if total else ", no test ran"
+    unclean = "" if is_clean else ", lint NOT clean"
+    empty = "" if total else ", no test ran"
+    seconds = time.monotonic() - started
     print(
-        f"{total['passed']} passed, {failed} failed{skipped}{unclean}{nothing} in {time.monotonic() - began:.0f} s",
-        flush=True,
+        f"{total['passed']} passed, {failed} failed{skipped}{unclean}{empty} in {seconds:.0f} s", flush=True
     )
-    return 0 if clean and total and not failed else 1
+    return 0 if is_clean and total and not failed else 1
 
 
 if __name__ == "__main__":
