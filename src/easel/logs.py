@@ -1,4 +1,4 @@
-"""Structured logs: one line per thing that happened, readable or as JSON, never with a secret in it."""
+"""Structured logs: one line per event, as text or as JSON, without secrets or payloads."""
 
 import contextlib
 import logging
@@ -13,18 +13,19 @@ import structlog
 
 from easel.errors import BadSettings
 
-_LONG = 512
-_PAYLOAD = re.compile(rf"[A-Za-z0-9+/=_-]{{{_LONG},}}")
+_MAX_RUN_LENGTH = 512  # characters without a space
+_PAYLOAD = re.compile(rf"[A-Za-z0-9+/=_-]{{{_MAX_RUN_LENGTH},}}")
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
-def set_up(wish: str) -> None:
-    """`wish` is a level and perhaps a format: `info`, `debug,json`."""
-    words = [word.strip().lower() for word in wish.split(",") if word.strip()]
+def configure(setting: str) -> None:
+    """Set up logging. `setting` is a level and optionally a format: `info`, `debug,json`."""
+    words = [word.strip().lower() for word in setting.split(",") if word.strip()]
     levels = [word for word in words if word in _LEVELS]
     if len(levels) > 1 or any(word not in (*_LEVELS, "json", "text") for word in words):
         raise BadSettings(
-            problem=f"EASEL_LOG is {wish!r}; it is one of {', '.join(_LEVELS)}, with `,json` or `,text` behind it."
+            problem=f"EASEL_LOG must be one of {', '.join(_LEVELS)}, optionally with `,json` or `,text`, "
+            f"not {setting!r}."
         )
     level = _LEVELS[levels[0]] if levels else logging.INFO
     as_json = "json" in words
@@ -34,7 +35,7 @@ def set_up(wish: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info if as_json else structlog.dev.set_exc_info,
-            _light,
+            _cut_payloads,
             structlog.processors.JSONRenderer() if as_json else _readable(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -42,13 +43,12 @@ def set_up(wish: str) -> None:
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[_Bridge()], force=True)
-    logging.getLogger("uvicorn.error").setLevel(
-        logging.CRITICAL
-    )  # what breaks in a request is logged by the edge, with its reference
+    # The edge logs errors of a request itself, with their reference.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 
-def _light(_: Any, __: str, line: Any) -> Any:
-    """No payload in the log: a run of signs that no person reads is cut to its beginning. CC-23"""
+def _cut_payloads(_: Any, __: str, line: Any) -> Any:
+    """Cut payloads in the values of a log line to their beginning. CC-23"""
     for name, value in line.items():
         if isinstance(value, str):
             line[name] = without_payloads(value)
@@ -56,23 +56,21 @@ def _light(_: Any, __: str, line: Any) -> Any:
 
 
 def without_payloads(text: str) -> str:
-    return (
-        _PAYLOAD.sub(lambda run: f"{run[0][:40]}…({len(run[0])} characters)", text)
-        if len(text) > _LONG
-        else text
-    )
+    """Return the text with every long run of Base64-like characters cut to its beginning."""
+    if len(text) <= _MAX_RUN_LENGTH:
+        return text
+    return _PAYLOAD.sub(lambda run: f"{run[0][:40]}…({len(run[0])} characters)", text)
 
 
-def warn_of(unknown: Mapping[str, str | None]) -> None:
-    """A slip in a name would otherwise go unnoticed, such as one that leaves Easel on SQLite. With each, what may have been meant."""
-    for name, meant in unknown.items():
-        structlog.get_logger("settings").warning(
-            "setting.unknown", name=name, **({"did_you_mean": meant} if meant else {})
-        )
+def warn_about_unknown(variables: Mapping[str, str | None]) -> None:
+    """Log variables that no setting reads, each with the nearest known name: it may be a typo."""
+    for name, nearest in variables.items():
+        hint = {"did_you_mean": nearest} if nearest else {}
+        structlog.get_logger("settings").warning("setting.unknown", name=name, **hint)
 
 
 class _BestEffortStream:
-    """A stream to log on that never fails: a full disk under the log must not stop the work."""
+    """A log stream that never raises: a full disk must not stop the work."""
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError, ValueError):
@@ -85,25 +83,25 @@ class _BestEffortStream:
 
 
 class _Bridge(logging.Handler):
-    """What libraries log goes out in the same form as ours."""
+    """Log the records of libraries in the same format."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        said = record.getMessage()
+        level = max(record.levelno, logging.WARNING)
         structlog.get_logger(record.name).log(
-            max(record.levelno, logging.WARNING), "library", said=said, exc_info=record.exc_info or False
+            level, "library", message=record.getMessage(), exc_info=record.exc_info or False
         )
 
 
 def _readable() -> structlog.dev.ConsoleRenderer:
-    # Plain tracebacks: the pretty ones print local variables, and with them every token of a request.
-    # Values as Python would write them, so that a line break in one cannot pretend to be another line.
+    # Plain tracebacks: the pretty ones print local variables, and with them the token of a request.
+    # Values as `repr`, so that a line break in a value cannot forge a log line.
     return structlog.dev.ConsoleRenderer(
         colors=sys.stderr.isatty(), repr_native_str=True, exception_formatter=_traceback
     )
 
 
 def _traceback(out: TextIO, problem: Any) -> None:
-    """Indented and escaped: an exception's own text can neither begin a line of the log nor colour it."""
+    """Write the traceback indented and escaped, so that its text cannot forge a log line or set colours."""
     text = without_payloads("".join(traceback.format_exception(*problem)))
     shown = "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
     out.write("\n" + textwrap.indent(shown.rstrip(), "    | "))

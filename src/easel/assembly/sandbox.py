@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from easel.core.tool.node import LOCAL, checked_node_id
+from easel.core.tool.node import LOCAL, check_node_id
 from easel.host.audit import Audit
 from easel.host.metrics import SANDBOX_CLEANUP_FAILURES, SANDBOX_CLEANUPS
 from easel.host.ports import Tool
@@ -13,7 +13,7 @@ from easel.node.client import NodeClient, Tell
 from easel.sandbox import modes
 from easel.sandbox.limits import MB, CommandLimits
 from easel.sandbox.modes import Choice
-from easel.sandbox.session_dirs import SessionFolders
+from easel.sandbox.session_dirs import SessionDirs
 from easel.sandbox.tools import machine_tools
 from easel.sandbox.workspace import FixedRoots
 from easel.settings import Settings
@@ -36,8 +36,8 @@ def command_limits(settings: Settings) -> CommandLimits:
     )
 
 
-def session_folders(settings: Settings, owner: int | None = None) -> SessionFolders:
-    return SessionFolders(
+def session_folders(settings: Settings, owner: int | None = None) -> SessionDirs:
+    return SessionDirs(
         settings.sandbox_folder,
         owner=owner,
         ttl_seconds=settings.sandbox_ttl_seconds,
@@ -47,7 +47,7 @@ def session_folders(settings: Settings, owner: int | None = None) -> SessionFold
     )
 
 
-def local_tools(settings: Settings, sandbox: Choice, folders: SessionFolders, audit: Audit) -> Sequence[Tool]:
+def local_tools(settings: Settings, sandbox: Choice, folders: SessionDirs, audit: Audit) -> Sequence[Tool]:
     """Return the tools of the local node: this machine, with a folder for each session."""
     return machine_tools(
         LOCAL,
@@ -69,8 +69,8 @@ def build_node(
     roots: Sequence[Path],
     report: Tell,
 ) -> NodeClient:
-    """Build the client that makes this machine a tool node of another Easel, with tools limited to `roots`."""
+    """Build the client that makes this machine a tool node; its tools are limited to `roots`."""
     network = settings.sandbox_network == "enabled"
     workspaces = FixedRoots(roots, network=network)
     tools = machine_tools("", workspaces, sandbox.shell(command_limits(settings)), network=network)
-    return NodeClient(gateway_url(url), checked_node_id(node_id), tools, report, token)
+    return NodeClient(gateway_url(url), check_node_id(node_id), tools, report, token)

@@ -33,7 +33,8 @@ async def serve(
 ) -> AsyncGenerator[HttpServer]:
     """Serve the API, or only the health of a worker.
 
-    At the end the streams are closed before the server, so that their readers reconnect to another instance at once.
+    At the end the streams are closed before the server, so that their readers reconnect to another instance
+    at once.
     """
     gateway = build_gateway(settings, services) if is_api else None
     server = HttpServer(
@@ -78,7 +79,7 @@ def build_gateway(settings: Settings, services: Services) -> Gateway:
 
 
 def build_edge(settings: Settings, services: Services, gateway: Gateway | None) -> HttpEdge:
-    """Build the HTTP edge with the gateway as one of its sockets; without a gateway, the health routes alone."""
+    """Build the HTTP edge with the gateway as a socket; without a gateway, the health routes alone."""
     hosts = frozenset(name.strip().lower() for name in settings.allowed_hosts.split(",") if name.strip())
     edge_settings = EdgeSettings(
         settings.max_body_bytes, settings.public_url, hosts, settings.open_metrics, settings.assets_url
@@ -106,6 +107,6 @@ async def load_demo(services: Services) -> list[str]:
             try:
                 await services.canvases.create(THE_OWNER, draft)
             except BadInput:
-                await services.canvases.create(THE_OWNER, replace(draft, spec=canvas.at_rest.spec))
+                await services.canvases.create(THE_OWNER, replace(draft, spec=canvas.without_refresh.spec))
             loaded.insert(0, canvas.canvas_id)
     return loaded

@@ -1,7 +1,7 @@
 """Build the services of one process, each once, and pass them down.
 
-`SharedServices` are those that the API and the worker both use; `build_services` adds those that only an edge calls. Owns
-which service gets which part of the settings. Does not know a wire or a driver.
+`SharedServices` are those that the API and the worker both use; `build_services` adds those that only an edge
+calls. Owns which service gets which part of the settings. Does not know a wire or a driver.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import new_worker_id
 from easel.sandbox.modes import Choice
-from easel.sandbox.session_dirs import SessionFolders
+from easel.sandbox.session_dirs import SessionDirs
 from easel.settings import Settings
 
 
@@ -61,7 +61,7 @@ class SharedServices:
     nodes: (
         NodeRegistry  # one for API and worker: a call to a node that is connected here stays in the process
     )
-    folders: SessionFolders
+    folders: SessionDirs
     tools: ToolRegistry
 
 
@@ -106,7 +106,7 @@ async def open_shared_services(
         version=__version__,
         platform=platform.system().lower(),
         tools=[tool.definition.name for tool in local],
-        bash=sandbox.says,
+        bash=sandbox.description,
     )
     try:
         yield SharedServices(
@@ -203,7 +203,7 @@ def build_services(shared: SharedServices) -> Services:
     )
 
 
-# -- limits: each service's part of the settings -----------------------------------------------------------------------
+# -- limits: each service's part of the settings -------------------------------------------------------------
 
 
 def asset_limits(settings: Settings) -> AssetLimits:
@@ -248,13 +248,14 @@ def refresh_limits(settings: Settings) -> RefreshLimits:
 
 def node_limits(settings: Settings) -> NodeLimits:
     return NodeLimits(
-        seconds=settings.node_ttl_seconds,
-        # Shorter than a claim: a call stops before the run or execution that made it is adopted and started again.
+        ttl_seconds=settings.node_ttl_seconds,
+        # Shorter than a claim: a call stops before the run or execution that made it is adopted and started
+        # again.
         caller_ttl_seconds=settings.claim_seconds * 2 / 3,
         poll_seconds=settings.poll_seconds,
         call_seconds=settings.tool_timeout_seconds,
-        calls=settings.node_calls,
-        nodes=settings.max_nodes,
-        result_bytes=settings.max_result_bytes,
+        max_calls=settings.node_calls,
+        max_nodes=settings.max_nodes,
+        max_result_bytes=settings.max_result_bytes,
         offer=OfferLimits(settings.max_node_tools, settings.max_tool_bytes),
     )

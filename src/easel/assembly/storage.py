@@ -1,7 +1,8 @@
 """Open what the settings name: the database, the blob store, the audit chain, the owner's token.
 
-Owns which driver is used, how long a start waits for its database, and the messages when one is not available. Does not
-know any service but the two that commands use alone: `Tokens` and the verification of the audit chain.
+Owns which driver is used, how long a start waits for its database, and the messages when one is not
+available. Does not know any service but the two that commands use alone: `Tokens` and the verification of the
+audit chain.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ TOKENS_SCHEMA_VERSION = 5  # the first schema with tokens
 log = structlog.get_logger("easel")
 
 
-# -- the database ------------------------------------------------------------------------------------------------------
+# -- the database --------------------------------------------------------------------------------------------
 
 
 class Database(Protocol):
@@ -198,7 +199,7 @@ async def inspect_database(settings: Settings) -> DatabaseInfo | None:
     from easel.stores import migrations
 
     if settings.on_postgres:
-        from easel.stores.postgres.inspect import look as inspect_postgres
+        from easel.stores.postgres.inspect import inspect_postgres
 
         newest = migrations.available("postgres")[-1].version
         timeout = settings.database_timeout_seconds
@@ -214,7 +215,7 @@ async def inspect_database(settings: Settings) -> DatabaseInfo | None:
     return None if found is None else DatabaseInfo(found.version, newest, holder=found.holder)
 
 
-# -- parts of it, for commands that run beside a running Easel ---------------------------------------------------------
+# -- parts of it, for commands that run beside a running Easel -----------------------------------------------
 
 
 class AuditDatabase(Protocol):
@@ -286,7 +287,7 @@ async def open_token_admin(settings: Settings) -> AsyncGenerator[Tokens]:
         yield Tokens(store.tokens, audit)
 
 
-# -- blobs and the owner's token ---------------------------------------------------------------------------------------
+# -- blobs and the owner's token -----------------------------------------------------------------------------
 
 
 def open_blobs(settings: Settings) -> Blobs:

@@ -34,7 +34,7 @@ def build_worker(shared: SharedServices) -> RunWorker:
             CanvasLogRetention(database.canvases, retention_seconds).shorten_forever,
             resources.artifacts.sweep_forever,
             shared.assets.sweep_forever,
-            shared.nodes.sweep_forever,
+            shared.nodes.periodic().run,
             shared.folders.clean_forever,
         ],
     )

@@ -1,4 +1,4 @@
-"""The commands `easel canvas export | import | watch`, and what they say."""
+"""The commands `easel canvas export`, `import` and `watch`."""
 
 import contextlib
 import signal
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from easel.cli.terminal import refuse, say, settings_for
+from easel.cli.terminal import fail, load_settings, say
 from easel.errors import BadInput, HostError
 
 if TYPE_CHECKING:
@@ -22,57 +22,63 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Canvases as folders: carry them out of a running Easel and in again, or edit one and watch it change.
+    help="""Canvases as folders: export them from a running Easel, import them, or edit one live.
 
-    The folder of a canvas is `agents/AGENT/canvases/CANVAS/`, with `spec.json`, `state/latest.json` and `assets/…` in it.""",
+    The folder of a canvas is `agents/AGENT/canvases/CANVAS/`. It contains `spec.json`, `state/latest.json`
+    and `assets/…`.""",
 )
 
 MAX_EVENTS = 1_000
 
 FolderArgument = Annotated[
-    Path, typer.Argument(metavar="DIR", help="A canvas's own folder, or the one above agents/.")
+    Path, typer.Argument(metavar="DIR", help="The folder of a canvas, or the one that contains agents/.")
 ]
 AgentOption = Annotated[
     str | None,
-    typer.Option("--agent", metavar="AGENT", help="Whose canvas, where the folder does not say it (main)."),
+    typer.Option(
+        "--agent", metavar="AGENT", help="Agent of the canvas, if the path does not name it (main)."
+    ),
 ]
 UrlOption = Annotated[
     str | None,
-    typer.Option("--url", metavar="URL", help="Where the running Easel is (EASEL_HOST and EASEL_PORT)."),
+    typer.Option("--url", metavar="URL", help="Address of the running Easel (EASEL_HOST and EASEL_PORT)."),
 ]
 TokenOption = Annotated[
     str | None,
     typer.Option(
         "--token",
         metavar="TOKEN",
-        help="Who asks (EASEL_TOKEN, or else the owner of the data folder); others may see it in `ps`.",
+        help="Token (EASEL_TOKEN, or the one in the data folder); other users can read it in `ps`.",
     ),
 ]
 AcceptOption = Annotated[
     bool,
-    typer.Option("--accept", help="You stand for what is in it: its buttons ask no more than they declare."),
+    typer.Option(
+        "--accept", help="Accept the spec and page, so that actions run without extra confirmation."
+    ),
 ]
 DataOption = Annotated[
     Path | None,
-    typer.Option("--data", metavar="DIR", help="Data folder that has the owner's token (EASEL_DATA)."),
+    typer.Option("--data", metavar="DIR", help="Data folder with the owner's token (EASEL_DATA)."),
 ]
 EventsOption = Annotated[
     int,
-    typer.Option(
-        "--events", metavar="COUNT", min=0, help="At most so many records of its actions, the newest."
-    ),
+    typer.Option("--events", metavar="COUNT", min=0, help="Maximum number of action records, newest first."),
 ]
 
 
 @app.command("export")
 def export_canvas(
-    canvas: Annotated[str, typer.Argument(metavar="CANVAS", help="The canvas's id.")],
+    canvas: Annotated[str, typer.Argument(metavar="CANVAS", help="Id of the canvas.")],
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where to; agents/AGENT/canvases/CANVAS is made in it.")
+        Path,
+        typer.Argument(metavar="DIR", help="Target folder; agents/AGENT/canvases/CANVAS is created in it."),
     ],
     agent: Annotated[
         str | None,
-        typer.Option("--agent", metavar="AGENT", help="Whose canvas it has to be; any, if not said."),
+        typer.Option(
+            "--agent", metavar="AGENT", help="Agent that the canvas must belong to; any by default."
+        ),
     ] = None,
     events: EventsOption = MAX_EVENTS,
     url: UrlOption = None,
@@ -81,7 +87,7 @@ def export_canvas(
 ) -> None:
     """Write a canvas to a folder: descriptor, spec, state, assets and the records of its actions.
 
-    What an earlier export wrote there is written over.
+    Overwrites an earlier export.
 
     Example: `easel canvas export cockpit ./backup`
     """
@@ -89,8 +95,8 @@ def export_canvas(
     from easel.canvas_folder.sync import checked_agent, held, records
     from easel.core.canvas.folder import to_files
 
-    with _in_plain_words():
-        server = _server(settings_for(data=data), url, token)
+    with _failing_in_one_sentence():
+        server = _server(load_settings(data=data), url, token)
         there = held(server, canvas)
         if there is None:
             raise BadInput(problem=f"There is no canvas {canvas} at {server.url}.")
@@ -99,7 +105,7 @@ def export_canvas(
         found = records(server, canvas, events)
         content = to_files(there.canvas, there.descriptor, found)
         other, stale = files.replaced(folder, there.canvas.place, content)
-        _ask_before(
+        _confirm_overwrite(
             folder / there.canvas.place, [path for path in (*other, *stale) if path != "state/latest.json"]
         )
         files.write(folder, there.canvas.place, content)
@@ -109,9 +115,9 @@ def export_canvas(
         f"{_count(len(there.canvas.assets), 'asset')}, {_count(len(found), 'record')} of actions."
     )
     if len(found) == events > 0:
-        typer.echo(f"There may be older records; --events {events * 10} would take more of them.")
+        typer.echo(f"There may be older records; --events {events * 10} exports more of them.")
     for path in stale:
-        typer.echo(f"Removed {path}, which the canvas does not have any more.")
+        typer.echo(f"Removed {path}, which is no longer part of the canvas.")
 
 
 @app.command("import")
@@ -123,41 +129,41 @@ def import_canvas(
     token: TokenOption = None,
     data: DataOption = None,
 ) -> None:
-    """Make the canvases of a running Easel what a folder says: spec, state and assets, all of a canvas or nothing of it.
+    """Import canvases from a folder into a running Easel: spec, state and assets, each canvas completely or
+    not at all.
 
-    Until somebody accepts it there, an imported canvas runs nothing without asking; `--accept` does it at once. Records of actions
-    stay where they happened, and are not imported.
+    An imported canvas asks for confirmation before it runs anything, until it is accepted on its page;
+    `--accept` accepts it at once. Records of actions are not imported.
 
     Example: `easel canvas import ./backup --accept`
     """
     from easel.canvas_folder import files
-    from easel.canvas_folder.sync import accept as stand_for
+    from easel.canvas_folder.sync import accept as accept_canvas
     from easel.canvas_folder.sync import carry, checked_agent, held
     from easel.canvas_folder.watcher import in_words
 
-    with _in_plain_words():
-        wanted = settings_for(data=data)
-        canvases = _read_all(
-            files.find(folder, agent), wanted.max_asset_bytes
-        )  # all of them, before the first is sent
-        server = _server(wanted, url, token)
+    with _failing_in_one_sentence():
+        settings = load_settings(data=data)
+        # All canvases are read before the first one is sent.
+        canvases = _read_all(files.find(folder, agent), settings.max_asset_bytes)
+        server = _server(settings, url, token)
         for canvas in canvases:
             there = held(server, canvas.canvas_id)
             if there is not None:
                 checked_agent(there, canvas.agent_id)
-            carried = carry(
-                server, there and there.canvas, canvas, most_bytes=wanted.max_body_bytes, is_accepted=accept
+            synced = carry(
+                server, there and there.canvas, canvas, most_bytes=settings.max_body_bytes, is_accepted=accept
             )
             typer.echo(
                 f"{canvas.canvas_id}: "
-                + ("is so already; nothing to do." if carried is None else f"{in_words(carried)}.")
+                + ("is up to date; nothing to do." if synced is None else f"{in_words(synced)}.")
             )
-            for warning in carried.warnings if carried else ():
-                typer.echo(f"{canvas.canvas_id}: the server warns: {warning}")
+            for warning in synced.warnings if synced else ():
+                typer.echo(f"{canvas.canvas_id}: warning: {warning}")
             if accept:
-                stand_for(server, canvas.canvas_id)
-            wants = " and accept it there, if you trust what it does" if carried and not accept else ""
-            typer.echo(f"Open {server.page_of(canvas.agent_id, canvas.canvas_id)}{wants}")
+                accept_canvas(server, canvas.canvas_id)
+            advice = " and accept it there, if you trust it" if synced and not accept else ""
+            typer.echo(f"Open {server.page_of(canvas.agent_id, canvas.canvas_id)}{advice}")
 
 
 @app.command("watch")
@@ -169,40 +175,41 @@ def watch_canvas(
     token: TokenOption = None,
     data: DataOption = None,
 ) -> None:
-    """Serve a folder live while you edit it: each save is in the open canvas within a second.
+    """Synchronise a folder with an open canvas while you edit it: each save is shown within a second.
 
-    The state that people leave in the canvas stays theirs, unless you change `state/latest.json`. After a save the canvas runs nothing
-    without asking, until somebody accepts it there: `--accept` does it at once, for all that is saved in the folder, whoever saves it.
+    The state of the canvas is kept unless you change `state/latest.json`. After a save the canvas asks for
+    confirmation before it runs anything, until it is accepted on its page; `--accept` accepts every save in
+    the folder at once.
 
     Example: `easel canvas watch ./agents/main/canvases/cockpit --accept`
     """
     from easel.canvas_folder import files
     from easel.canvas_folder.watcher import LOOK_SECONDS, FolderWatcher, WatchLimits
 
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with _in_plain_words():
-            wanted = settings_for(data=data)
-            files.find(folder, agent)  # what is wrong with it is told before what is wrong with the server
-            server = _server(wanted, url, token)
-            limits = WatchLimits(wanted.max_asset_bytes, wanted.max_body_bytes)
-            watches = FolderWatcher(folder, agent, server, limits, _say_now, is_accepted=accept)
-            for place in watches.start():
-                say(
-                    f"Watching {place.folder} as {place.canvas_id}; open {server.page_of(place.agent_id, place.canvas_id)}"
-                )
+        with _failing_in_one_sentence():
+            settings = load_settings(data=data)
+            files.find(folder, agent)  # problems of the folder are reported before those of the server
+            server = _server(settings, url, token)
+            limits = WatchLimits(settings.max_asset_bytes, settings.max_body_bytes)
+            watcher = FolderWatcher(folder, agent, server, limits, _say_with_time, is_accepted=accept)
+            for place in watcher.start():
+                page = server.page_of(place.agent_id, place.canvas_id)
+                say(f"Watching {place.folder} as {place.canvas_id}; open {page}")
             if not accept:
                 say(
-                    "What is saved asks before it runs anything, until you accept it there; with --accept you stand for all that is saved here."
+                    "Saved changes ask for confirmation before they run anything, until you accept them on "
+                    "the page; --accept accepts every save."
                 )
             say("Ctrl-C stops it.")
             while True:
                 time.sleep(LOOK_SECONDS)
-                watches.once()
+                watcher.once()
     except KeyboardInterrupt:
         typer.echo("Stopped.", err=True)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)
 
 
 def _read_all(places: "list[CanvasDir]", most_bytes: int) -> "list[FolderCanvas]":
@@ -210,61 +217,57 @@ def _read_all(places: "list[CanvasDir]", most_bytes: int) -> "list[FolderCanvas]
     from easel.core.canvas.folder import escape_unprintable, read_files
 
     canvases: list[FolderCanvas] = []
-    wrong: list[str] = []
+    complaints: list[str] = []
     for place in places:
         found, problems = files.read_settled(place.folder, most_bytes=most_bytes)
         reading = read_files(found, place.agent_id, place.canvas_id)
-        wrong += [
+        complaints += [
             f"{escape_unprintable(str(place.folder))}/{problem}" for problem in (*problems, *reading.problems)
         ]
         canvases.append(reading.canvas)
-    if wrong:
-        *others, last = wrong
-        for one in others:
-            typer.echo(f"easel: {one}", err=True)
+    if complaints:
+        *others, last = complaints
+        for complaint in others:
+            typer.echo(f"easel: {complaint}", err=True)
         raise BadInput(problem=f"{last} Nothing was imported.")
     return canvases
 
 
-def _server(wanted: "Settings", url: str | None, token: str | None) -> "Server":
+def _server(settings: "Settings", url: str | None, token: str | None) -> "Server":
     from easel.canvas_folder.api_client import reached
 
-    return reached(wanted, url, token)
+    return reached(settings, url, token)
 
 
-def _ask_before(folder: Path, lost: list[str]) -> None:
-    """A person at a terminal is asked before what they may have written is written over; a script has said what it wants."""
-    if not lost or not (sys.stdin.isatty() and sys.stdout.isatty()):
+def _confirm_overwrite(folder: Path, paths: list[str]) -> None:
+    """Ask before overwriting files that a person may have edited; without a terminal, overwrite them."""
+    if not paths or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return
-    typer.echo(
-        f"In {folder} these are not what the canvas has: {', '.join(lost[:8])}{' …' if len(lost) > 8 else ''}"
-    )
-    typer.confirm("Write over them?", abort=True)
+    names = ", ".join(paths[:8]) + (" …" if len(paths) > 8 else "")
+    typer.echo(f"Files in {folder} that differ from the canvas: {names}")
+    typer.confirm("Overwrite them?", abort=True)
 
 
-def _say_now(text: str) -> None:
+def _say_with_time(text: str) -> None:
     say(f"{time.strftime('%H:%M:%S')} {text}")
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 @contextlib.contextmanager
-def _in_plain_words() -> Generator[None]:
-    """Whatever goes wrong is one sentence and exit 2."""
+def _failing_in_one_sentence() -> Generator[None]:
+    """Turn every expected error into one sentence and exit code 2."""
     from easel.canvas_folder.api_client import Refused, ServerUnreachable
     from easel.core.canvas.folder import escape_unprintable
 
     try:
         yield
     except HostError as problem:
-        refuse(problem)
+        fail(problem)
     except (Refused, ServerUnreachable) as problem:
-        refuse(BadInput(problem=escape_unprintable(str(problem))))
+        fail(BadInput(problem=escape_unprintable(str(problem))))
     except OSError as problem:
-        refuse(
-            BadInput(
-                problem=escape_unprintable(f"{problem.filename or 'A file'}: {problem.strerror or problem}.")
-            )
-        )
+        text = f"{problem.filename or 'A file'}: {problem.strerror or problem}."
+        fail(BadInput(problem=escape_unprintable(text)))

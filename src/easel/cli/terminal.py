@@ -1,4 +1,4 @@
-"""How a command begins, says something and ends: its settings, its signals, and one sentence when it cannot go on."""
+"""What every command shares: settings, signals, output, and one sentence when it fails."""
 
 import asyncio
 import signal
@@ -12,52 +12,55 @@ from easel import settings
 from easel.errors import BadSettings, HostError
 from easel.settings import Settings
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
-def settings_for(**given: Any) -> Settings:
+def load_settings(**options: Any) -> Settings:
+    """Load the settings and set up logging. Options of the command override the environment."""
     from easel import logs
 
     try:
-        wanted = settings.load(**given)
-        logs.set_up(wanted.log)
-        logs.warn_of({name: settings.nearest(name) for name in settings.unknown_variables()})
+        loaded = settings.load(**options)
+        logs.configure(loaded.log)
+        logs.warn_about_unknown({name: settings.nearest(name) for name in settings.unknown_variables()})
     except BadSettings as problem:
-        refuse(problem)
-    return wanted
+        fail(problem)
+    return loaded
 
 
 def say(text: str) -> None:
+    """Print a line at once, also into a pipe."""
     typer.echo(text)
     sys.stdout.flush()
 
 
-def refuse(problem: HostError) -> NoReturn:
+def fail(problem: HostError) -> NoReturn:
+    """Print the message to stderr and exit with 2."""
     typer.echo(f"easel: {problem.message}", err=True)
     raise typer.Exit(2)
 
 
 class _Stopped(Exception):
-    """A signal came before there was anything to bring to an end."""
+    """A signal arrived before there was anything to shut down."""
 
 
-def run(go: Callable[[asyncio.Event], Awaitable[None]]) -> None:
-    """Until it is done or has heeded the event that a signal sets; a second signal stops at once."""
+def run(work: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+    """Run a command that shuts down cleanly: the first signal sets the event, the second ends the process."""
 
     async def main() -> None:
-        await go(_heard("Stopping; once more to stop at once."))
+        await work(_stop_on_signal("Stopping; press Ctrl-C again to stop at once."))
 
     try:
         _run(main())
     except _Stopped:
-        return  # as it was told
+        return
 
 
-def do(go: Callable[[], Awaitable[None]]) -> None:
-    """A short thing: the first signal ends it where it stands, and whoever started it is told that it was not done."""
+def run_short(work: Callable[[], Awaitable[None]]) -> None:
+    """Run a short command: the first signal cancels it, with exit code 1."""
 
     async def main() -> None:
-        await unless_stopped(_heard("Stopped before it was done."), go())
+        await unless_stopped(_stop_on_signal("Stopped before it was done."), work())
 
     try:
         _run(main())
@@ -65,18 +68,18 @@ def do(go: Callable[[], Awaitable[None]]) -> None:
         raise typer.Exit(1) from None
 
 
-async def unless_stopped(stop: asyncio.Event, work: Awaitable[Answer]) -> Answer:
-    """What nobody has to wait for once they have said stop, such as a database that does not answer."""
-    doing, told = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+async def unless_stopped(stop: asyncio.Event, work: Awaitable[Result]) -> Result:
+    """Return the result of `work`, or cancel it and raise `_Stopped` once `stop` is set."""
+    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
     try:
-        await asyncio.wait([doing, told], return_when=asyncio.FIRST_COMPLETED)
-        if not doing.done():
+        await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
             raise _Stopped
-        return doing.result()
+        return working.result()
     finally:
-        for one in (doing, told):
-            one.cancel()
-        await asyncio.gather(doing, told, return_exceptions=True)
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
@@ -86,18 +89,18 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(main)
     except HostError as problem:
-        refuse(problem)
+        fail(problem)
 
 
-def _heard(saying: str) -> asyncio.Event:
-    """Set by the first signal, which is told that it was heard; the second one is the system's."""
+def _stop_on_signal(message: str) -> asyncio.Event:
+    """Return an event that the first SIGINT or SIGTERM sets; the second has its default effect."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
-    def hear(number: signal.Signals) -> None:
-        typer.echo(saying, err=True)
+    def on_signal(number: signal.Signals) -> None:
+        typer.echo(message, err=True)
         loop.remove_signal_handler(number)
         stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, hear, number)
+        loop.add_signal_handler(number, on_signal, number)
     return stop

@@ -1,8 +1,8 @@
-"""Canvases for newcomers: a deploy cockpit, a live log viewer and a release checklist with an approval.
+"""Demo canvases: a deploy cockpit, a live log viewer and a release checklist with an approval.
 
-Owns what they are. Each is what an author would send with `canvas.create`; their pages lie beside this file. The first button of
-each calls a tool of Easel's own, so that something happens on a machine with no sandbox too. What runs by itself rests while nobody
-looks: a demo that is left alone writes nothing.
+Owns their specs; the HTML files beside this one are their pages. Each can be sent with `canvas.create`. The
+first button of each calls a native tool, so that it works on a machine without a sandbox too. Refresh jobs
+run only while the canvas is watched, so an unattended demo writes nothing.
 """
 
 from dataclasses import dataclass, replace
@@ -25,18 +25,18 @@ class DemoCanvas:
         return {ENTRY: page, "assets/demo.css": style}
 
     @property
-    def at_rest(self) -> "DemoCanvas":
-        """For a server that asks a person before everything, and so lets nothing run by itself: its buttons do the same."""
+    def without_refresh(self) -> "DemoCanvas":
+        """Return the canvas without refresh jobs, for an approval mode that refuses them."""
         return replace(self, spec={**self.spec, "refresh": []})
 
     @property
     def params(self) -> dict[str, Any]:
-        """What `canvas.create` takes."""
+        """Return the params of `canvas.create`."""
         return {"canvasId": self.canvas_id, "title": self.title, "spec": self.spec, "assets": self.assets}
 
 
-# The specification's own example, on the node that is always there. Its `setDeploying` replaces `/status`, so the state has one; its
-# `refreshLogs` reads by a read-only tool, since what runs by itself cannot ask a person.
+# The example of the specification, on the local node. `setDeploying` replaces `/status`, so the state has
+# one. `refreshLogs` calls a read-only tool, because a refresh job cannot ask for confirmation.
 DEPLOY_COCKPIT = DemoCanvas(
     "deploy-cockpit",
     "Deploy Cockpit",
@@ -79,7 +79,8 @@ DEPLOY_COCKPIT = DemoCanvas(
             "assistantPlan": {
                 "kind": "session.send",
                 "title": "Ask the assistant",
-                "message": "Given the rollout of {{state.service}} {{state.version}}, propose next safe steps and risks.",
+                "message": "Given the rollout of {{state.service}} {{state.version}}, "
+                "propose next safe steps and risks.",
                 "saveAs": "assistant.plan",
             },
             "setDeploying": {

@@ -1,0 +1,187 @@
+"""The checks of `easel doctor`: each thing that Easel needs, whether it is available, and what to do if not.
+
+They change nothing: missing folders are not created and an old database is not migrated.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from easel import settings as all_settings
+from easel.assembly import storage
+from easel.assembly.sandbox import choose_sandbox
+from easel.assembly.server import listen
+from easel.errors import HostError
+from easel.settings import MIN_TOKEN_LENGTH, Settings
+
+MIN_FREE_BYTES = 500_000_000
+
+
+class Verdict(Enum):
+    OK = "ok"
+    WARN = "warn"  # works, but may not be what was intended
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    verdict: Verdict
+    text: str
+
+
+def ok(name: str, text: str) -> Check:
+    return Check(name, Verdict.OK, text)
+
+
+def warn(name: str, text: str) -> Check:
+    return Check(name, Verdict.WARN, text)
+
+
+def fail(name: str, text: str) -> Check:
+    return Check(name, Verdict.FAIL, text)
+
+
+async def run_checks(settings: Settings, is_ready: bool | None = None) -> AsyncIterator[Check]:
+    """Yield the checks in order. `is_ready`: whether the running Easel is ready; None if none runs."""
+    version = sys.version.split()[0]
+    yield ok("Python", version) if sys.version_info >= (3, 11) else fail("Python", version)
+    for name in all_settings.unknown_variables():
+        nearest = all_settings.nearest(name)
+        hint = f"did you mean {nearest}?" if nearest else "`easel settings` lists all of them."
+        yield warn(name, f"unknown setting; {hint}")
+    yield _check_data_folder(settings)
+    yield _check_token(settings)
+    yield _check_port(settings, is_ready)
+    yield await _check_database(settings, is_ready)
+    yield await _check_blobs(settings)
+    yield _check_bash(settings)
+
+
+async def lock_holder(settings: Settings) -> str | None:
+    """Return the process that has locked the database of the data folder, or None."""
+    found = None if settings.on_postgres else await storage.inspect_database(settings)
+    return None if found is None else found.holder
+
+
+def _folder_problem(folder: Path) -> str | None:
+    """Return why the folder cannot be written to, or None if it can, once it is created."""
+    existing = _nearest_existing(folder)
+    if not existing.is_dir():
+        return f"{existing} is not a folder"
+    return None if os.access(existing, os.W_OK | os.X_OK) else f"{existing} is not writable"
+
+
+def _nearest_existing(folder: Path) -> Path:
+    for path in (folder.absolute(), *folder.absolute().parents):
+        if os.path.lexists(path):
+            return path
+    return Path("/")
+
+
+def _check_data_folder(settings: Settings) -> Check:
+    folder, name = settings.data_folder, "Data folder"
+    try:
+        if problem := _folder_problem(folder):
+            return fail(name, f"{folder} cannot be used: {problem}; choose another with --data.")
+        free = shutil.disk_usage(_nearest_existing(folder)).free
+    except OSError as problem:
+        return fail(name, f"{folder} cannot be used ({problem.strerror}); choose another with --data.")
+    note = "" if folder.exists() else " (does not exist yet; the first start creates it)"
+    text = f"{folder}{note}, {free // 1_000_000} MB free"
+    return ok(name, text) if free >= MIN_FREE_BYTES else fail(name, text)
+
+
+def _check_token(settings: Settings) -> Check:
+    name = "Owner's token"
+    if settings.has_weak_token:
+        return fail(name, f"EASEL_TOKEN has fewer than {MIN_TOKEN_LENGTH} characters and can be guessed.")
+    if settings.token:
+        return ok(name, "from EASEL_TOKEN")
+    path = settings.data_folder / "owner-token"
+    try:
+        if not path.read_text("utf-8").strip():
+            return fail(name, f"{path} is empty; delete it, and the next start generates a new token.")
+    except (FileNotFoundError, NotADirectoryError):
+        return ok(name, "none yet; the first start generates one in the data folder")
+    except (OSError, UnicodeDecodeError) as problem:
+        return fail(name, f"{path} cannot be read ({problem}).")
+    return ok(name, f"in {path}")
+
+
+def _check_port(settings: Settings, is_ready: bool | None) -> Check:
+    address = f"{settings.host}:{settings.port}"
+    if is_ready is True:
+        return ok("Port", f"Easel is running on {address} and is ready")
+    if is_ready is False:
+        text = f"Easel is running on {address} but is not ready: it cannot write to its database"
+        return fail("Port", text)
+    try:
+        listen(settings.host, settings.port).close()
+    except HostError as problem:
+        return fail("Port", problem.message)
+    return ok("Port", f"{address} is free")
+
+
+async def _check_database(settings: Settings, is_ready: bool | None) -> Check:
+    name, address = "Database", storage.database_address(settings)
+    kind = f"Postgres at {address}" if settings.on_postgres else "SQLite"
+    try:
+        found = await storage.inspect_database(settings)
+    except HostError as problem:
+        return fail(name, problem.message if address in problem.message else f"{kind}: {problem.message}")
+    if found is None:
+        if problem := _folder_problem(settings.data_folder):
+            return fail(name, f"{kind}: it cannot be created: {problem}.")
+        return ok(name, f"{kind}, does not exist yet; the first start creates it")
+    if found.holder is not None:
+        if is_ready is None:
+            address = f"{settings.host}:{settings.port}"
+            holder = f"process {found.holder}, which does not answer on {address}"
+            return fail(name, f"{kind}, locked by {holder}.")
+        kind += ", in use by the running Easel"
+    if found.is_read_only:
+        return fail(name, f"{kind}, schema version {found.version}, is read-only or a standby.")
+    if found.version == 0:
+        return ok(name, f"{kind}, empty; the first start creates its tables")
+    if found.version < found.newest:
+        return warn(
+            name,
+            f"{kind}, schema version {found.version}; the next start migrates it to {found.newest}. "
+            "Back it up first.",
+        )
+    newer = f", newer than this Easel's {found.newest}, which works" if found.version > found.newest else ""
+    return ok(name, f"{kind}, schema version {found.version}, writable{newer}")
+
+
+async def _check_blobs(settings: Settings) -> Check:
+    """Check the blob store: a folder by its permissions, a bucket by a write that is removed."""
+    try:
+        folder = storage.blob_folder(settings)
+        if folder is None:
+            await storage.open_blobs(settings).check()
+            return ok("Blobs", settings.blob_url)
+    except HostError as problem:
+        return fail("Blobs", problem.message)
+    if problem := _folder_problem(folder):
+        return fail("Blobs", f"{folder} cannot be used: {problem}; set EASEL_BLOB_URL to another.")
+    note = "" if folder.is_dir() else " (does not exist yet; created when needed)"
+    return ok("Blobs", f"{folder}{note}")
+
+
+def _check_bash(settings: Settings) -> Check:
+    """Check the sandbox. Fails only if the configured mode cannot be used; no Bash at all is fine. RS-61"""
+    folder = settings.sandbox_folder
+    if problem := _folder_problem(folder):
+        return fail(
+            "Bash",
+            f"The sandbox folder {folder} cannot be used: {problem}; set EASEL_SANDBOX_ROOT to another.",
+        )
+    try:
+        return ok("Bash", choose_sandbox(settings).description)
+    except HostError as problem:
+        return fail("Bash", problem.message)

@@ -1,0 +1,20 @@
+"""Options that several commands have."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+HostOption = Annotated[
+    str | None,
+    typer.Option(
+        "--host",
+        metavar="ADDRESS",
+        help="Address to listen on (EASEL_HOST, 127.0.0.1); 0.0.0.0 listens on all addresses.",
+    ),
+]
+PortOption = Annotated[
+    str | None,
+    typer.Option("--port", metavar="PORT", help="Port to listen on (EASEL_PORT, 8800); 0 picks a free one."),
+]
+DataOption = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Data folder (EASEL_DATA).")]

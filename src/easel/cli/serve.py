@@ -1,0 +1,191 @@
+"""The commands that serve: `easel up`, `easel demo`, `easel api`, `easel worker`."""
+
+import asyncio
+import contextlib
+import gc
+import ipaddress
+import sys
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from easel import __version__
+from easel.cli.options import DataOption, HostOption, PortOption
+from easel.cli.terminal import fail, load_settings, run, unless_stopped
+from easel.errors import BadSettings
+from easel.settings import MIN_TOKEN_LENGTH, Settings
+
+GC_THRESHOLD = 20_000  # allocations between two collections of the youngest generation
+
+DemoOption = Annotated[
+    bool,
+    typer.Option(
+        "--demo", help="Create the demo canvases: a deploy cockpit, live logs and a release checklist."
+    ),
+]
+
+
+def up(
+    host: HostOption = None, port: PortOption = None, data: DataOption = None, demo: DemoOption = False
+) -> None:
+    """Start the API, a worker and the pages in one process.
+
+    Example: `easel up --port 9000 --data ./my-easel`
+    """
+    config = load_settings(host=host, port=port, data=data)
+    run(lambda stop: _serve(config, stop, with_api=True, with_worker=True, with_demo=demo))
+
+
+def demo(host: HostOption = None, port: PortOption = None, data: DataOption = None) -> None:
+    """Create the demo canvases in the running Easel; if none is running, start one with them.
+
+    A deploy cockpit, live logs, and a release checklist with an approval. Canvases that exist already are not
+    changed.
+
+    Example: `easel demo`
+    """
+    from easel.canvas_folder.api_client import Refused, ServerUnreachable, reached
+    from easel.demo import CANVASES
+
+    config = load_settings(host=host, port=port, data=data)
+    try:
+        server = reached(config, None, None)
+        server.call("canvas.list")
+    except (BadSettings, ServerUnreachable):
+        run(lambda stop: _serve_demo(config, stop))
+        return
+    except Refused as problem:
+        fail(BadSettings(problem=problem.message))
+    for canvas in CANVASES:
+        try:
+            try:
+                server.call("canvas.create", **canvas.params)
+            except Refused as problem:
+                if problem.name != "BAD_INPUT":
+                    raise
+                server.call("canvas.create", **canvas.without_refresh.params)
+        except Refused as problem:
+            if problem.name != "ALREADY_EXISTS":
+                fail(BadSettings(problem=f"{canvas.canvas_id}: {problem.message}"))
+        typer.echo(f"{canvas.title}: {server.page_of('main', canvas.canvas_id)}")
+
+
+def api(host: HostOption = None, port: PortOption = None, data: DataOption = None) -> None:
+    """Start the API and the pages without a worker; `easel worker` processes execute the runs. Needs
+    Postgres.
+
+    Example: `EASEL_DATABASE_URL=postgresql://… easel api --port 8801`
+    """
+    config = load_settings(host=host, port=port, data=data)
+    _check_postgres(config, "api")
+    run(lambda stop: _serve(config, stop, with_api=True, with_worker=False))
+
+
+def worker(data: DataOption = None) -> None:
+    """Start a worker, which claims runs and executes them. Needs Postgres.
+
+    SIGTERM drains it: it releases the runs that it cannot finish in time to other workers.
+
+    Example: `EASEL_DATABASE_URL=postgresql://… easel worker`
+    """
+    config = load_settings(data=data)
+    _check_postgres(config, "worker")
+    run(lambda stop: _serve(config, stop, with_api=False, with_worker=True))
+
+
+async def _serve(
+    settings: Settings, stop: asyncio.Event, *, with_api: bool, with_worker: bool, with_demo: bool = False
+) -> None:
+    from easel.assembly.resources import open_resources
+    from easel.assembly.sandbox import choose_sandbox
+    from easel.assembly.server import listen, load_demo, serve
+    from easel.assembly.services import build_services, open_shared_services
+    from easel.assembly.worker import build_worker
+
+    if with_api:
+        _check_token(settings)
+    port = settings.port if with_api else settings.worker_port
+    listening = listen(settings.host, port) if with_api or port else None
+    async with contextlib.AsyncExitStack() as stack:
+        resources = await unless_stopped(stop, stack.enter_async_context(open_resources(settings)))
+        sandbox = choose_sandbox(settings)
+        shared = await stack.enter_async_context(open_shared_services(resources, sandbox))
+        if listening is not None:
+            services = build_services(shared)
+            server = await stack.enter_async_context(serve(settings, services, listening, is_api=with_api))
+            if with_demo:
+                await load_demo(services)
+            if with_api:
+                token = services.sign_in.owner_token
+                _print_banner(settings, server.address, token, sandbox.description, with_demo=with_demo)
+        _tune_gc()
+        if with_worker:
+            await build_worker(shared).work(stop)
+        else:
+            await stop.wait()
+
+
+async def _serve_demo(settings: Settings, stop: asyncio.Event) -> None:
+    from easel.cli.checks import lock_holder
+
+    if holder := await lock_holder(settings):
+        raise BadSettings(
+            problem=f"The data folder {settings.data_folder} is in use by an Easel (process {holder}) that "
+            f"is not on port {settings.port}; name its port with --port."
+        )
+    await _serve(settings, stop, with_api=True, with_worker=True, with_demo=True)
+
+
+def _check_postgres(settings: Settings, command: str) -> None:
+    """Refuse a command that needs several processes on SQLite, which serves one. RS-50"""
+    if not settings.on_postgres:
+        problem = f"`easel {command}` needs Postgres: set EASEL_DATABASE_URL. On SQLite use `easel up`."
+        fail(BadSettings(problem=problem))
+
+
+def _check_token(settings: Settings) -> None:
+    if settings.has_weak_token and not _is_loopback(settings.host):
+        raise BadSettings(
+            problem=f"EASEL_TOKEN must have at least {MIN_TOKEN_LENGTH} characters, because other machines "
+            f"can reach {settings.host}."
+        )
+
+
+def _tune_gc() -> None:
+    """Collect rarely: few objects here are in reference cycles, and a collection delays every stream."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD, 20, 20)
+
+
+def _print_banner(
+    settings: Settings, address: tuple[str, int], token: str, bash: str, *, with_demo: bool
+) -> None:
+    host, port = address
+    is_any_address = host in ("0.0.0.0", "::")  # noqa: S104
+    name = "127.0.0.1" if is_any_address else f"[{host}]" if ":" in host else host
+    base = settings.public_url.rstrip("/") or f"http://{name}:{port}"
+    where = f"all addresses of this machine, port {port}" if is_any_address else f"http://{name}:{port}"
+    typer.echo(f"Easel {__version__} listens on {where}")
+    if not _is_loopback(host) and not settings.public_url.startswith("https://"):
+        typer.echo(
+            "WARNING: listening on a public address without TLS; the token can be read in transit. "
+            "Put a TLS proxy in front and set EASEL_PUBLIC_URL."
+        )
+    if settings.has_weak_token:
+        typer.echo(f"WARNING: EASEL_TOKEN has fewer than {MIN_TOKEN_LENGTH} characters and can be guessed.")
+    typer.echo(f"Data is in {settings.data_folder}" + (" and in Postgres" if settings.on_postgres else ""))
+    typer.echo(f"Bash: {bash}")
+    typer.echo(f"Open {base}/?token={quote(token, safe='')}")
+    if with_demo:
+        typer.echo("The demo canvases are on that page: open one and click its first button.")
+    typer.echo("Ctrl-C stops it.")
+    sys.stdout.flush()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
