@@ -1,4 +1,4 @@
-"""One row per setting: read, checked and explained in one place."""
+"""The table of settings: parsing, bounds, error messages and the names that are promised."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from easel.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 SECRET = "hush-hush-hush"
-# What outside programs rely on (DESIGN §6 and the issue), with the default where one is promised.
+# The settings of DESIGN §6, with their defaults.
 PROMISED = {
     "EASEL_TOKEN": "",
     "EASEL_HOST": "127.0.0.1",
@@ -36,21 +36,21 @@ PROMISED = {
     "EASEL_HEARTBEAT_SECONDS": 15.0,
 }
 BAD = [
-    # variable, what it is given, what the sentence has
+    # variable, value, part of the error message
     ("PORT", "abc", "whole number"),
     ("PORT", "80.5", "whole number"),
-    ("PORT", "-1", "least is 0"),
-    ("PORT", "65536", "most is 65535"),
+    ("PORT", "-1", "must be at least 0, not -1"),
+    ("PORT", "65536", "must be at most 65535, not 65536"),
     ("PORT", "1" + "0" * 400, "EASEL_PORT"),
     ("PORT", "9" * 5_000, "EASEL_PORT"),
     ("CLAIM_SECONDS", "soon", "a number"),
-    ("CLAIM_SECONDS", "0", "least is 0.2"),
-    ("CLAIM_SECONDS", "-15", "least is 0.2"),
+    ("CLAIM_SECONDS", "0", "must be at least 0.2"),
+    ("CLAIM_SECONDS", "-15", "must be at least 0.2"),
     ("CLAIM_SECONDS", "nan", "EASEL_CLAIM_SECONDS"),
     ("POLL_SECONDS", "inf", "EASEL_POLL_SECONDS"),
     ("HEARTBEAT_SECONDS", "1e400", "EASEL_HEARTBEAT_SECONDS"),
-    ("WORKER_RUNS", "0", "least is 1"),
-    ("DATABASE_POOL", "0", "least is 1"),
+    ("WORKER_RUNS", "0", "must be at least 1"),
+    ("DATABASE_POOL", "0", "must be at least 1"),
     ("OPEN_METRICS", "maybe", "yes or no"),
     ("SQLITE_SYNCHRONOUS", "off", "full"),
     ("PUBLIC_URL", "easel.example.org", "http"),
@@ -59,50 +59,50 @@ BAD = [
 ]
 
 
-def test_what_outside_programs_rely_on_is_there_with_its_default() -> None:
+def test_promised_settings_exist_with_their_defaults() -> None:
     rows = {row.variable: row.default for row in settings.rows()}
     assert {name: rows.get(name, "missing") for name in PROMISED} == PROMISED
 
 
 @pytest.mark.parametrize("row", settings.rows(), ids=lambda row: row.variable)
-def test_each_row_has_a_sentence_and_a_default_that_it_would_take(row: settings.Row) -> None:
+def test_each_row_has_a_description_and_a_valid_default(row: settings.Row) -> None:
     assert re.fullmatch(r"EASEL_[A-Z0-9_]+", row.variable)
     assert row.description.endswith(".")
     assert len(row.description) > 12
     assert getattr(settings.load({row.variable: str(row.default)}), row.name) == row.default
 
 
-def test_with_nothing_set_every_setting_has_its_default() -> None:
+def test_settings_of_an_empty_environment_are_the_defaults() -> None:
     assert settings.load({}) == Settings()
 
 
-def test_an_empty_variable_counts_as_not_set() -> None:
+def test_empty_variable_counts_as_unset() -> None:
     assert settings.load({row.variable: "" for row in settings.rows()}) == Settings()
 
 
-def test_a_command_option_wins_over_the_environment_and_only_if_it_is_given() -> None:
+def test_command_option_overrides_the_environment_unless_it_is_none() -> None:
     environment = {"EASEL_PORT": "1", "EASEL_DATA": "there"}
     assert settings.load(environment, port=2, data=None).port == 2
     assert settings.load(environment, port=None).port == 1
-    assert settings.load(environment, port=0).port == 0, "0 is a choice and not an absence"
+    assert settings.load(environment, port=0).port == 0, "0 is a value, not None"
     assert settings.load(environment, data=Path("here")).data == "here"
 
 
 @pytest.mark.parametrize("word", ["1", "true", "YES", "on", "0", "False", "no", "OFF"])
-def test_yes_and_no_may_be_said_in_the_usual_ways(word: str) -> None:
+def test_booleans_accept_the_usual_words(word: str) -> None:
     assert settings.load({"EASEL_OPEN_METRICS": word}).open_metrics is (
         word.lower() in ("1", "true", "yes", "on")
     )
 
 
-def test_space_around_a_value_is_no_part_of_it() -> None:
+def test_whitespace_around_a_value_is_stripped() -> None:
     assert settings.load({"EASEL_TOKEN": f" {SECRET}\n", "EASEL_PORT": " 81 "}) == Settings(
         token=SECRET, port=81
     )
 
 
 @pytest.mark.parametrize("variable, text, part", BAD, ids=[f"{row[0]}={row[1][:20]}" for row in BAD])
-def test_a_value_that_does_not_fit_is_refused_and_the_sentence_names_it(
+def test_invalid_value_is_refused_with_its_variable_and_the_reason(
     variable: str, text: str, part: str
 ) -> None:
     with pytest.raises(BadSettings) as refused:
@@ -114,12 +114,12 @@ def test_a_value_that_does_not_fit_is_refused_and_the_sentence_names_it(
 @given(name=st.sampled_from([row.variable for row in settings.rows()]), text=st.text())
 @example(name="EASEL_PORT", text="1" + "0" * 400)
 @example(name="EASEL_OPEN_METRICS", text="\x00")
-def test_any_text_is_either_a_setting_or_a_refusal(name: str, text: str) -> None:
+def test_any_text_is_either_accepted_or_refused(name: str, text: str) -> None:
     with contextlib.suppress(BadSettings):
         settings.load({name: text})
 
 
-def test_variables_that_no_row_reads_are_found() -> None:
+def test_unknown_variables_are_found() -> None:
     environment = {
         "EASEL_DATABSE_URL": "x",
         "EASEL_PORT": "1",
@@ -131,18 +131,18 @@ def test_variables_that_no_row_reads_are_found() -> None:
     assert settings.unknown_variables(environment) == ["EASEL_", "EASEL_DATABSE_URL"]
 
 
-def test_settings_cannot_be_changed_afterwards() -> None:
+def test_settings_are_immutable() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Settings().port = 1  # type: ignore[misc]
 
 
-def test_no_secret_is_written_by_printing_what_holds_it() -> None:
+def test_repr_contains_no_secret() -> None:
     assert {row.variable for row in settings.rows() if row.secret} >= {"EASEL_TOKEN", "EASEL_DATABASE_URL"}
     assert SECRET not in repr(Settings(token=SECRET, database_url=f"postgresql://u:{SECRET}@h/d"))
     assert SECRET not in repr(SignIn(SECRET))
 
 
-def test_the_data_folder_is_the_users_own_unless_named(
+def test_data_folder_defaults_to_the_data_folder_of_the_user(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
@@ -153,7 +153,7 @@ def test_the_data_folder_is_the_users_own_unless_named(
     assert Settings(data="~/x").data_folder == tmp_path / "x"
 
 
-def test_nothing_else_in_easel_reads_the_environment_but_for_what_the_cloud_puts_there() -> None:
+def test_only_settings_reads_the_environment_except_cloud_credentials() -> None:
     readers = [
         (path.name, line.strip())
         for path in (ROOT / "src" / "easel").rglob("*.py")

@@ -1,21 +1,21 @@
-"""Every way Easel refuses: a closed set, one class per failure.
+"""The errors of Easel: a closed set, one class per failure.
 
-The class docstring is the message, filled with the keyword arguments of the raise. Each class has its word
-(`code`), its number on the gateway's list, its JSON-RPC code and its HTTP status, so that a tool result, a gateway
-`res`, a JSON-RPC error and an HTTP answer all come from the same place. Knows no wire and no other module.
+The class docstring is the message, formatted with the keyword arguments of the raise. Each class has a name
+(`code`), a number of the gateway, a JSON-RPC code and an HTTP status, so that a tool result, a gateway `res`,
+a JSON-RPC error and an HTTP response come from the same class. Does not know a wire or another module.
 """
 
 from typing import ClassVar, Self
 
 
 class HostError(Exception):
-    """Something went wrong."""
+    """An error occurred."""
 
     code: ClassVar[str] = "HOST_ERROR"
     gateway: ClassVar[int] = 500
     rpc: ClassVar[int] = -32000
     http: ClassVar[int] = 500
-    retry_after: int | None = None  # seconds a client should wait, where waiting helps
+    retry_after: int | None = None  # seconds after which a retry may succeed
 
     def __init__(self, **details: object) -> None:
         template = (type(self).__doc__ or "").strip().split("\n\n", 1)[0]
@@ -24,7 +24,7 @@ class HostError(Exception):
 
     @classmethod
     def with_message(cls, message: str, **details: object) -> Self:
-        """This failure in words that were found before: what was kept of it, or what of it may be shown."""
+        """Return the error with this message instead of the one in the docstring."""
         problem = cls.__new__(cls)
         Exception.__init__(problem, message)
         problem.details = details
@@ -42,25 +42,25 @@ class BadInput(HostError):
 
 
 class NotSignedIn(HostError):
-    """Sign in first: send `Authorization: Bearer TOKEN`, or open the link that `easel up` printed."""
+    """Not signed in: send `Authorization: Bearer TOKEN`, or open the link that `easel up` printed."""
 
     code, gateway, rpc, http = "NOT_SIGNED_IN", 401, -32001, 401
 
 
 class Forbidden(HostError):
-    """Refused: {problem}"""
+    """Forbidden: {problem}"""
 
     code, gateway, rpc, http = "FORBIDDEN", 403, -32003, 403
 
 
 class NotFound(HostError):
-    """There is no {what} {id} here."""
+    """There is no {what} {id}."""
 
     code, gateway, rpc, http = "NOT_FOUND", 404, -32004, 404
 
 
 class MethodNotAllowed(HostError):
-    """{method} does not work on {path}; use {allowed}."""
+    """{method} is not allowed on {path}; use {allowed}."""
 
     code, gateway, rpc, http = "METHOD_NOT_ALLOWED", 400, -32601, 405
 
@@ -72,61 +72,61 @@ class IdempotencyConflict(HostError):
 
 
 class RunFinished(HostError):
-    """Run {run_id} has already ended as {status}; nothing can be added to it."""
+    """Run {run_id} has already ended as {status} and cannot be changed."""
 
     code, gateway, rpc, http = "RUN_FINISHED", 409, -32010, 409
 
 
 class VersionConflict(HostError):
-    """{what} is at version {current} and not at {expected}; read it again and decide anew."""
+    """Expected version {expected} of {what}, found {current}; read it again before writing."""
 
     code, gateway, rpc, http = "VERSION_CONFLICT", 409, -32011, 409
 
 
 class RevisionConflict(HostError):
-    """Canvas {canvas} is at revision {currentRevision} and not at {expected}; read it again and decide anew."""
+    """Expected revision {expected} of {canvas}, found {currentRevision}; read the canvas again."""
 
     code, gateway, rpc, http = "REVISION_CONFLICT", 409, -32017, 409
 
 
 class InputConflict(HostError):
-    """{path} was changed by somebody else meanwhile; look at it and decide anew."""
+    """{path} was changed by another client; reload and try again."""
 
     code, gateway, rpc, http = "INPUT_CONFLICT", 409, -32019, 409
 
 
 class NotConnected(HostError):
-    """Send `connect` first; {method} comes after it."""
+    """Not connected: `connect` must be sent before {method}."""
 
     code, gateway, rpc, http = "NOT_CONNECTED", 101, -32040, 400
 
 
 class WrongProtocol(HostError):
-    """This gateway speaks protocol {protocol}; the client offers {least} to {most}."""
+    """This gateway supports protocol {protocol}; the client supports {least} to {most}."""
 
     code, gateway, rpc, http = "WRONG_PROTOCOL", 102, -32041, 400
 
 
 class WrongMode(HostError):
-    """Nobody can connect as {mode}: {problem}"""
+    """Cannot connect in mode {mode}: {problem}"""
 
     code, gateway, rpc, http = "WRONG_MODE", 103, -32042, 400
 
 
 class NotInMode(HostError):
-    """{method} is nothing that can be asked by a connection in mode {mode}."""
+    """{method} is not available in {mode} mode."""
 
     code, gateway, rpc, http = "NOT_IN_MODE", 103, -32043, 400
 
 
 class AlreadyExists(HostError):
-    """There is a {what} {id} already."""
+    """The {what} {id} already exists."""
 
     code, gateway, rpc, http = "ALREADY_EXISTS", 409, -32012, 409
 
 
 class CursorOutOfRange(HostError):
-    """Cursor {cursor} is outside this log, which holds {oldest} to {newest}; resume with a cursor inside it."""
+    """Cursor {cursor} is out of range; this log has {oldest} to {newest}. Resume inside that range."""
 
     code, gateway, rpc, http = "CURSOR_OUT_OF_RANGE", 404, -32005, 410
 
@@ -134,7 +134,7 @@ class CursorOutOfRange(HostError):
 class TooLarge(HostError):
     """{what} is larger than the limit of {limit} bytes.
 
-    With `setting`, where the limit is one that the reader may want to raise, and does not guess.
+    With `setting`, the message also names the setting of the limit.
     """
 
     code, gateway, rpc, http = "TOO_LARGE", 413, -32013, 413
@@ -142,29 +142,29 @@ class TooLarge(HostError):
     def __init__(self, **details: object) -> None:
         super().__init__(**details)
         if "setting" in details:
-            self.args = (f"{self.message} {details['setting']} sets it.",)
+            self.args = (f"{self.message} {details['setting']} sets the limit.",)
 
 
 class BoardFull(HostError):
-    """The boards of a run hold at most {limit} {what}; write over what is there, or keep less."""
+    """The boards of a run can hold at most {limit} {what}; replace or remove existing values."""
 
     code, gateway, rpc, http = "BOARD_FULL", 413, -32015, 413
 
 
 class RangeNotSatisfiable(HostError):
-    """The range {asked} is outside of what is there: {size} bytes."""
+    """The range {asked} is out of bounds: the content has {size} bytes."""
 
     code, gateway, rpc, http = "RANGE_NOT_SATISFIABLE", 400, -32016, 416
 
 
 class WrongHost(HostError):
-    """This server does not answer for host {host}; add it to EASEL_ALLOWED_HOSTS if it should."""
+    """This server does not accept requests for host {host}; add it to EASEL_ALLOWED_HOSTS."""
 
     code, gateway, rpc, http = "WRONG_HOST", 400, -32014, 421
 
 
 class TooMany(HostError):
-    """Too many {what} at once (limit {limit}); try again in a moment."""
+    """Too many {what} (limit {limit}); try again later."""
 
     code, gateway, rpc, http, retry_after = "TOO_MANY", 429, -32029, 429, 1
 
@@ -182,7 +182,7 @@ class ToolFailed(HostError):
 
 
 class ConfirmationClosed(HostError):
-    """Confirmation {id} is over: {problem} Press the button again."""
+    """Confirmation {id} is closed: {problem} Run the action again."""
 
     code, gateway, rpc, http = "CONFIRMATION_CLOSED", 409, -32018, 409
 
@@ -194,49 +194,49 @@ class ActionFailed(HostError):
 
 
 class Cancelled(HostError):
-    """{name} stopped it before it ended; what the tool had done by then stays done, and nothing of it is saved."""
+    """Cancelled by {name}. Effects of the tool until then remain, but its result was not saved."""
 
     code, gateway, rpc, http = "CANCELLED", 409, -32044, 409
 
 
 class NotRunning(HostError):
-    """{id} does not run: it is {status}, and there is nothing to stop."""
+    """{id} is not running: its status is {status}."""
 
     code, gateway, rpc, http = "NOT_RUNNING", 409, -32045, 409
 
 
 class TimedOut(HostError):
-    """{what} took longer than {seconds} s, and is not waited for any more."""
+    """{what} timed out after {seconds} s."""
 
     code, gateway, rpc, http = "TIMED_OUT", 504, -32028, 504
 
 
 class NotInRun(HostError):
-    """This tool works on the boards of a run, and is called by none; an agent can use it."""
+    """This tool needs the boards of a run; only an agent can call it."""
 
     code, gateway, rpc, http = "NOT_IN_RUN", 400, -32039, 400
 
 
 class StepLimit(HostError):
-    """The run used all of its {limit} steps without coming to an end; raise EASEL_MAX_STEPS or ask for less at once."""
+    """The run did not finish within {limit} steps; raise EASEL_MAX_STEPS or split the task."""
 
     code, gateway, rpc, http = "STEP_LIMIT", 500, -32023, 500
 
 
 class RunTimedOut(HostError):
-    """The run took longer than {seconds} s and was stopped; EASEL_RUN_TIMEOUT_SECONDS sets the limit."""
+    """The run timed out after {seconds} s; EASEL_RUN_TIMEOUT_SECONDS sets the limit."""
 
     code, gateway, rpc, http = "RUN_TIMED_OUT", 504, -32024, 504
 
 
 class AttemptsExhausted(HostError):
-    """Gave up after {attempts} attempts: each time the worker that held the run was lost."""
+    """The run failed after {attempts} attempts: its worker was lost each time."""
 
     code, gateway, rpc, http = "ATTEMPTS_EXHAUSTED", 500, -32025, 500
 
 
 class CorruptData(HostError):
-    """What was stored as {what} {id} is not there any more as it was stored; if you have it, store it again."""
+    """The {what} {id} is corrupt or missing; upload it again."""
 
     code, gateway, rpc, http = "CORRUPT_DATA", 500, -32026, 500
 
@@ -248,24 +248,22 @@ class BadSettings(HostError):
 
 
 class InternalError(HostError):
-    """Something broke inside Easel; the server's log has the details under {reference}."""
+    """Internal error; the server log has the details under {reference}."""
 
     code, gateway, rpc, http = "INTERNAL_ERROR", 500, -32603, 500
 
 
 class Unavailable(HostError):
-    """{what} cannot be reached right now; nothing was changed, try again in a moment."""
+    """{what} is unavailable; nothing was changed. Try again in a moment."""
 
     code, gateway, rpc, http, retry_after = "UNAVAILABLE", 503, -32050, 503, 1
 
     @classmethod
     def after_sending(cls, what: object, *, is_repeatable: bool) -> Self:
-        """A change was on its way, and no answer came. What does no harm when it is sent twice may be tried again; the rest has to be looked at."""
-        again = (
-            "it is safe to send it again in a moment" if is_repeatable else "look before you send it again"
-        )
-        told = f"{what} cannot be reached right now; what you sent may be stored all the same: {again}."
-        problem = cls.with_message(told, what=what, mayBeStored=True)
+        """Return the error for a write without a reply; `is_repeatable`: a second write does no harm."""
+        advice = "it is safe to send it again" if is_repeatable else "check before you send it again"
+        message = f"{what} is unavailable; the change may have been stored: {advice}."
+        problem = cls.with_message(message, what=what, mayBeStored=True)
         problem.retry_after = cls.retry_after if is_repeatable else None
         return problem
 
