@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from easel.core.action.output import Said, saying
+from easel.core.action.output import OutputChunk, append_output
 from easel.core.canvas.canvas import CanvasSnapshot, Change, NewCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import (
@@ -19,7 +19,7 @@ from easel.core.canvas.execution import (
     StaleTransition,
     Transition,
 )
-from easel.core.stream.payload_limit import light_value
+from easel.core.stream.payload_limit import offload_large_values
 from easel.ids import OWNER, CanvasId, UserId, new_event_id
 from tests.requirements import case, rule
 from tests.stores.harness import REFUSED, Store, a_run
@@ -388,7 +388,9 @@ async def test_what_is_said_is_told_only_while_it_runs(
 
     async def say(one: Execution, text: str) -> None:
         assert (
-            await canvases.change(one.user_id, one.canvas_id, saying(one, [Said(text)]), seconds=LEASE)
+            await canvases.change(
+                one.user_id, one.canvas_id, append_output(one, [OutputChunk(text)]), seconds=LEASE
+            )
             is not None
         )
 
@@ -450,9 +452,7 @@ async def test_what_waits_for_a_run_is_taken_up_by_one_when_its_instance_is_gone
     assert await actions.adopt(sent, [THERE], THERE, LEASE) is None, "it is not theirs"
     await store.sql(f"update canvas_actions set lease_until = {store.ago(1)}, started_at = {store.ago(60)}")
     for other in (unsent, called):
-        assert await actions.adopt(other, [], THERE, LEASE) is None, (
-            "no run of this user was started for it"
-        )
+        assert await actions.adopt(other, [], THERE, LEASE) is None, "no run of this user was started for it"
     taken = await asyncio.gather(*(actions.adopt(sent, [], f"ins_{n}", LEASE) for n in range(8)))
     [(owner, awaited)] = [(f"ins_{n}", one) for n, one in enumerate(taken) if one is not None]
     assert (awaited.run_id, 60 <= awaited.seconds < 120) == (run.run_id, True), (
@@ -579,7 +579,7 @@ async def test_what_an_execution_speaks_of_is_kept_with_its_canvas(
     """A heavy answer is in the records alone, where its action saves nothing."""
     await made(canvases)
     content = "TWFu" * 1_000 + "QWxhZGRpbjpvcGVuIHNlc2FtZQ" * 20
-    light, [offloaded] = light_value({"data": content})
+    light, [offloaded] = offload_large_values({"data": content})
     claimed = await store.database.artifacts.claim(OWNER, [an_artifact(offloaded.content)])
     await store.database.artifacts.mark_stored(OWNER, claimed)
     execution = await begin(canvases)

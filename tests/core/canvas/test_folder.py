@@ -15,18 +15,18 @@ from easel.core.canvas.folder import (
     SPEC,
     STATE,
     FolderCanvas,
-    files_of,
+    to_files,
     from_view,
-    heavy_in,
-    identity,
-    is_same,
-    parsed,
-    plain,
-    pretty,
-    read,
+    find_offloaded,
+    identify_canvas,
+    is_identical_json,
+    parse_json_object,
+    escape_unprintable,
+    format_json,
+    read_files,
     record_path,
 )
-from easel.core.stream.payload_limit import light_value, restored
+from easel.core.stream.payload_limit import offload_large_values, restored
 from easel.errors import BadInput
 from easel.ids import CanvasId
 from tests.core.canvas.specs import EXAMPLE
@@ -68,7 +68,7 @@ def snapshot(**changed: Any) -> FolderCanvas:
 @rule("CV-12", "RS-11", "CV-14")
 def test_a_canvas_has_exactly_the_files_of_the_layout() -> None:
     canvas = snapshot()
-    files = files_of(canvas, view()["descriptor"], [RECORD])
+    files = to_files(canvas, view()["descriptor"], [RECORD])
     assert canvas.place == "agents/main/canvases/cockpit"
     assert set(files) == {DESCRIPTOR, SPEC, STATE, *ASSETS, f"events/1794756192091-{EVENT}.json"}
     assert {path: files[path] for path in ASSETS} == ASSETS, "byte for byte"
@@ -92,7 +92,7 @@ def test_a_canvas_has_exactly_the_files_of_the_layout() -> None:
 @rule("RS-11")
 def test_what_was_written_reads_back_as_the_same_canvas() -> None:
     canvas = snapshot()
-    reading = read(files_of(canvas, view()["descriptor"], [RECORD]), "main", ID)
+    reading = read_files(to_files(canvas, view()["descriptor"], [RECORD]), "main", ID)
     assert reading.problems == []
     assert reading.canvas == canvas
 
@@ -112,10 +112,10 @@ values = st.recursive(
 @given(st.dictionaries(st.text(max_size=8), values, max_size=5), st.binary(max_size=40))
 def test_any_state_and_any_bytes_come_back_as_the_same_files(state: dict[str, Any], content: bytes) -> None:
     canvas = from_view(view(state=state), {"assets/x": content}, {})
-    files = files_of(canvas, view()["descriptor"], [])
-    again = read(files, "main", ID)
+    files = to_files(canvas, view()["descriptor"], [])
+    again = read_files(files, "main", ID)
     assert again.problems == []
-    assert files_of(again.canvas, view()["descriptor"], []) == files
+    assert to_files(again.canvas, view()["descriptor"], []) == files
 
 
 @rule("RS-11")
@@ -123,22 +123,22 @@ def test_a_folder_holds_the_values_that_the_server_keeps_as_artifacts() -> None:
     """Imported as a marker it would be somebody's own text, and on another server it would lead nowhere."""
     heavy = base64.b64encode(bytes(range(256)) * 20).decode()
     state = {"picture": heavy, "redacted": True}
-    light, offloaded = light_value(state)
+    light, offloaded = offload_large_values(state)
     shown = view(state=light)
     assert heavy not in json.dumps(shown)
-    assert heavy_in(shown) == {one.artifact_id for one in offloaded}
+    assert find_offloaded(shown) == {one.artifact_id for one in offloaded}
     canvas = from_view(shown, {}, {one.artifact_id: one.content for one in offloaded})
     assert canvas.state == state
 
 
 def test_a_folder_of_a_page_alone_speaks_of_nothing_else() -> None:
-    canvas = read({"assets/index.html": b"x"}, "main", ID).canvas
+    canvas = read_files({"assets/index.html": b"x"}, "main", ID).canvas
     assert (canvas.title, canvas.owner_session_key, canvas.spec, canvas.state) == (None, None, None, None)
 
 
 @rule("CV-48")
 def test_records_of_actions_are_not_read() -> None:
-    reading = read(
+    reading = read_files(
         {SPEC: b"{}", f"events/1-{EVENT}.json": b"forged", "README.md": b"x", "src/a.ts": b"y"}, "main", ID
     )
     assert reading.problems == []
@@ -154,7 +154,7 @@ NOT_JSON = [
     ("half of it", b'{"version": 1,\n  "actions": {', "line 2"),
     ("no UTF-8", b'{"a": "\xff"}', "not UTF-8"),
     ("a key twice", b'{"state": {"a": 1, "a": 2}}', "`a` twice"),
-    ("a list", b"[]", "is an object"),
+    ("a list", b"[]", "must be an object"),
     ("not a number", b'{"a": NaN}', "not JSON that can be stored"),
     ("half a character", b'{"a": "\\ud800"}', "not JSON that can be stored"),
     ("very deep", b'{"a":' + b"[" * 100_000, "nested too deeply"),
@@ -164,7 +164,7 @@ NOT_JSON = [
 @pytest.mark.parametrize("path", [SPEC, STATE, DESCRIPTOR])
 @pytest.mark.parametrize("says, content, part", NOT_JSON, ids=[row[0] for row in NOT_JSON])
 def test_what_is_not_json_is_told_with_its_file(path: str, says: str, content: bytes, part: str) -> None:
-    reading = read({path: content, "assets/index.html": b"x"}, "main", ID)
+    reading = read_files({path: content, "assets/index.html": b"x"}, "main", ID)
     [problem] = reading.problems
     assert problem.path == path
     assert part in str(problem)
@@ -174,12 +174,12 @@ def test_what_is_not_json_is_told_with_its_file(path: str, says: str, content: b
 
 
 def test_a_byte_order_mark_is_no_fault() -> None:
-    assert read({SPEC: b'\xef\xbb\xbf{"version": 1}'}, "main", ID).canvas.spec == {"version": 1}
+    assert read_files({SPEC: b'\xef\xbb\xbf{"version": 1}'}, "main", ID).canvas.spec == {"version": 1}
 
 
 WRONG = [
     (SPEC, b'{"version": 2}', "version"),
-    (SPEC, b'{"toolpolicy": {}}', "toolpolicy: is not known here"),
+    (SPEC, b'{"toolpolicy": {}}', "toolpolicy: is unknown"),
     (STATE, DEEP, "nested"),
     (DESCRIPTOR, b'{"canvasId": "other"}', "canvasId is `other`, but this is `cockpit`"),
     (DESCRIPTOR, b'{"agentId": "ops"}', "agentId is `ops`"),
@@ -191,7 +191,7 @@ WRONG = [
 
 @pytest.mark.parametrize("path, content, part", WRONG, ids=[f"{row[0]} {row[2]}"[:30] for row in WRONG])
 def test_what_no_server_takes_is_told_before_it_is_asked(path: str, content: bytes, part: str) -> None:
-    [problem] = read({path: content}, "main", ID).problems
+    [problem] = read_files({path: content}, "main", ID).problems
     assert problem.path == path
     assert part in problem.says
 
@@ -211,18 +211,18 @@ def test_what_no_server_takes_is_told_before_it_is_asked(path: str, content: byt
     ],
 )
 def test_a_file_that_can_be_no_asset_is_named(path: str) -> None:
-    reading = read({path: b"x", "assets/good.txt": b"y"}, "main", ID)
+    reading = read_files({path: b"x", "assets/good.txt": b"y"}, "main", ID)
     assert [problem.path for problem in reading.problems] == [path]
     assert str(reading.problems[0]).isprintable(), "a terminal shows it and obeys none of it"
     assert list(reading.canvas.assets) == ["assets/good.txt"]
 
 
 def test_names_that_differ_by_case_only_are_told() -> None:
-    assert "upper and lower case" in read({"assets/A": b"", "assets/a": b""}, "main", ID).problems[0].says
+    assert "upper and lower case" in read_files({"assets/A": b"", "assets/a": b""}, "main", ID).problems[0].says
 
 
 def test_everything_that_is_wrong_is_told_at_once() -> None:
-    reading = read({SPEC: b"{", STATE: b"[", DESCRIPTOR: b"?", "assets/-": b""}, "main", ID)
+    reading = read_files({SPEC: b"{", STATE: b"[", DESCRIPTOR: b"?", "assets/-": b""}, "main", ID)
     assert {problem.path for problem in reading.problems} == {SPEC, STATE, DESCRIPTOR, "assets/-"}
 
 
@@ -260,7 +260,7 @@ def test_a_folder_says_whose_canvas_it_is(
     agent: str | None,
     expected: tuple[str, str],
 ) -> None:
-    assert identity(descriptor, folder=folder, place=place, agent_id=agent) == expected
+    assert identify_canvas(descriptor, folder=folder, place=place, agent_id=agent) == expected
 
 
 CONTRADICTIONS = [
@@ -283,7 +283,7 @@ def test_a_folder_that_contradicts_itself_is_refused(
     descriptor: bytes | None, folder: str, place: tuple[str, str] | None, agent: str | None
 ) -> None:
     with pytest.raises(BadInput):
-        identity(descriptor, folder=folder, place=place, agent_id=agent)
+        identify_canvas(descriptor, folder=folder, place=place, agent_id=agent)
 
 
 # --- a server that lies ---------------------------------------------------------------------------------------------------
@@ -311,19 +311,19 @@ def test_no_name_from_a_server_leads_out_of_the_folder() -> None:
 
 
 def test_sameness_is_that_of_json() -> None:
-    assert is_same({"a": 1, "b": [2]}, {"b": [2], "a": 1})
-    assert not is_same({"a": 1}, {"a": True})
-    assert not is_same({"a": 1}, {"a": 1.0})
-    assert not is_same({"a": 0}, {"a": None})
+    assert is_identical_json({"a": 1, "b": [2]}, {"b": [2], "a": 1})
+    assert not is_identical_json({"a": 1}, {"a": True})
+    assert not is_identical_json({"a": 1}, {"a": 1.0})
+    assert not is_identical_json({"a": 0}, {"a": None})
 
 
 def test_json_is_written_as_people_edit_it() -> None:
-    assert pretty({"b": [1, "é"], "a": {}}) == '{\n  "b": [\n    1,\n    "é"\n  ],\n  "a": {}\n}\n'.encode()
-    assert parsed(pretty({"b": [1, "é"], "a": {}}), SPEC) == {"b": [1, "é"], "a": {}}
+    assert format_json({"b": [1, "é"], "a": {}}) == '{\n  "b": [\n    1,\n    "é"\n  ],\n  "a": {}\n}\n'.encode()
+    assert parse_json_object(format_json({"b": [1, "é"], "a": {}}), SPEC) == {"b": [1, "é"], "a": {}}
 
 
 def test_a_name_on_a_terminal_is_no_command() -> None:
-    assert plain("a\x1b[2Jb\x07é") == "a\\x1b[2Jb\\x07é"
+    assert escape_unprintable("a\x1b[2Jb\x07é") == "a\\x1b[2Jb\\x07é"
 
 
 def test_a_member_called_redacted_is_no_marker_of_something_that_was_moved() -> None:
@@ -333,5 +333,5 @@ def test_a_member_called_redacted_is_no_marker_of_something_that_was_moved() -> 
         "almost": {"redacted": True, "sha256": "x", "original_size": 1, "uri": "/api/artifacts/x"},
     }
     view = {"spec": {"version": 1}, "state": state}
-    assert heavy_in(view) == frozenset()
+    assert find_offloaded(view) == frozenset()
     assert restored(state, {}) == state

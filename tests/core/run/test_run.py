@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from easel import ids
 from easel.core.run.conversation import Step, ToolCall, ToolResult, said
-from easel.core.run.deltas import DELTA_BYTES, pieces
+from easel.core.run.deltas import DELTA_BYTES, split_text
 from easel.core.run.events import RunEvents
 from easel.core.run.progress import progress
 from easel.core.run.status import Status
@@ -84,14 +84,14 @@ def test_what_was_said_is_the_text_of_all_steps_with_a_break_between():
 @rule("RS-35")
 @given(st.text(), st.integers(min_value=6, max_value=64))
 def test_pieces_add_up_and_none_is_too_large(text: str, most: int):
-    cut = pieces(text, most)
+    cut = split_text(text, most)
     assert "".join(cut) == text
     assert all(0 < len(json.dumps(piece, ensure_ascii=False).encode()) - 2 <= most for piece in cut)
 
 
 def test_an_ordinary_delta_is_one_piece():
-    assert pieces("x" * (DELTA_BYTES // 4)) == ["x" * (DELTA_BYTES // 4)]
-    assert pieces("") == []
+    assert split_text("x" * (DELTA_BYTES // 4)) == ["x" * (DELTA_BYTES // 4)]
+    assert split_text("") == []
 
 
 @rule("RX-35")

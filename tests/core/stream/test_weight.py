@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from easel.core.stream.json_text import to_json
-from easel.core.stream.payload_limit import LIMIT, light_event, light_value, restored
+from easel.core.stream.payload_limit import LIMIT, offload_event, offload_large_values, restored
 from easel.core.stream.weight import added_by_storing, added_to_number
 from tests.requirements import case, rule
 
@@ -89,7 +89,7 @@ def test_what_looks_like_a_number_in_a_text_is_none(text: str):
 @case("R3")
 def test_numbers_that_grow_when_they_are_stored_are_moved_and_come_back_exactly():
     numbers = [1e308] * 300
-    light, offloaded = light_event({"call_id": "c1", "result": {"numbers": numbers, "title": "t"}})
+    light, _, offloaded = offload_event({"call_id": "c1", "result": {"numbers": numbers, "title": "t"}})
     assert light["result"]["title"] == "t"
     assert light["result"]["numbers"]["redacted"] is True
     assert [one.content for one in offloaded] == [to_json(numbers).encode()], (
@@ -105,12 +105,12 @@ def test_numbers_that_grow_when_they_are_stored_are_moved_and_come_back_exactly(
 def test_a_single_number_is_moved_where_that_is_enough():
     data = {"text": "x" * 1_750, "n": 1.25e-307, "m": 3}
     assert len(to_json(data)) < LIMIT < stored_size(data)
-    light, offloaded = light_event(data)
+    light, _, offloaded = offload_event(data)
     assert light["m"] == 3
     assert light["text"]["redacted"] is True, "the largest first"
     data["text"] = "x" * 150  # its marker is larger
     data["o"] = [1e300] * 5
-    light, offloaded = light_event(data)
+    light, _, offloaded = offload_event(data)
     assert (light["text"], light["m"]) == (data["text"], 3)
     assert stored_size(dict(light)) <= LIMIT
     assert {one.content for one in offloaded} <= {b"1.25e-307", b"1e300"}
@@ -122,16 +122,16 @@ def test_an_event_that_fits_as_it_is_stored_is_not_touched():
     data: dict[str, Any] = {"n": [1e308, 2.5e-10], "t": ""}
     data["t"] = "x" * (LIMIT - stored_size(data))
     assert stored_size(data) == LIMIT
-    light, offloaded = light_event(data)
+    light, _, offloaded = offload_event(data)
     assert light is data
     assert offloaded == ()
-    light, offloaded = light_event({**data, "t": data["t"] + "x"})
+    light, _, offloaded = offload_event({**data, "t": data["t"] + "x"})
     assert len(offloaded) == 1
 
 
 def test_outside_events_a_number_is_no_matter():
     value = {"n": [1e308] * 400}
-    assert light_value(value) == (value, ())
+    assert offload_large_values(value) == (value, ())
 
 
 NUMBERS = (
@@ -151,7 +151,7 @@ VALUES = st.recursive(
     st.dictionaries(st.text(max_size=5), VALUES | st.lists(NUMBERS, min_size=20, max_size=200), max_size=5)
 )
 def test_no_event_outgrows_the_limit_when_its_numbers_are_written_out(data: dict[str, Any]):
-    light, offloaded = light_event(data)
+    light, _, offloaded = offload_event(data)
     out = json.loads(to_json(light), parse_float=lambda text: f"#{Decimal(text):f}#")
     assert (
         len(

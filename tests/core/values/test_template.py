@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easel.core.stream.marker import markers_in, move
-from easel.core.stream.payload_limit import light_value
+from easel.core.stream.payload_limit import offload_large_values
 from easel.core.values.paths import MAX_PATH_DEPTH
 from easel.core.values.template import (
     MAX_PLACEHOLDERS,
     Filler,
-    NeedsValues,
+    MissingArtifacts,
     Template,
     Values,
-    lookalikes,
-    parsed,
-    parsed_tree,
+    find_unknown_placeholders,
+    parse_template,
+    parse_templates,
 )
 from easel.errors import BadInput, TooLarge
 from tests.core.stream.costs import least_seconds
@@ -43,11 +43,11 @@ def no_shell(template: Template, path: tuple[str | int, ...]) -> str | None:
 
 
 def filled(text: str, values: Values = VALUES) -> str:
-    return Filler(values).filled(parsed(text, "message"))
+    return Filler(values).fill(parse_template(text, "message"))
 
 
 def plainly(tree: Any, values: Values = VALUES) -> Any:
-    return Filler(values).filled_tree(parsed_tree(tree, "args"), no_shell)
+    return Filler(values).fill_tree(parse_templates(tree, "args"), no_shell)
 
 
 FILLED = [
@@ -100,7 +100,7 @@ def test_anything_else_in_braces_is_text_without_effect(text: str) -> None:
 
 
 def test_an_author_is_told_of_what_only_looks_like_a_placeholder() -> None:
-    assert lookalikes("{{state.n}} {{state.n + 1}} {{ foo }} {x} {{") == ["{{state.n + 1}}", "{{ foo }}"]
+    assert find_unknown_placeholders("{{state.n}} {{state.n + 1}} {{ foo }} {x} {{") == ["{{state.n + 1}}", "{{ foo }}"]
 
 
 @rule("CV-27")
@@ -160,7 +160,7 @@ def test_no_value_changes_the_shape_of_the_arguments(text: str, value: Any) -> N
     ).map("".join)
 )
 def test_text_between_placeholders_is_kept_letter_by_letter(text: str) -> None:
-    template = parsed(text, "t")
+    template = parse_template(text, "t")
     parts = (
         [template]
         if isinstance(template, str)
@@ -185,22 +185,22 @@ def test_text_between_placeholders_is_kept_letter_by_letter(text: str) -> None:
 )
 def test_a_path_that_no_state_should_have_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match=r"^actions\.x\.message: "):
-        parsed(text, "actions.x.message")
+        parse_template(text, "actions.x.message")
 
 
 def test_the_place_of_a_bad_template_is_named() -> None:
     with pytest.raises(BadInput, match=r"^args\.b\[1\]\.c: "):
-        parsed_tree({"b": ["", {"c": "{{state.__x}}"}]}, "args")
+        parse_templates({"b": ["", {"c": "{{state.__x}}"}]}, "args")
 
 
 def test_a_value_named_often_does_not_grow_without_bound() -> None:
     with pytest.raises(TooLarge):
-        Filler(VALUES, limit=10_000).filled(parsed("{{state.big}}" * 11, "t"))
-    tree = parsed_tree({"a": ["{{state.big}}"] * 11}, "t")
+        Filler(VALUES, limit=10_000).fill(parse_template("{{state.big}}" * 11, "t"))
+    tree = parse_templates({"a": ["{{state.big}}"] * 11}, "t")
     with pytest.raises(TooLarge):
-        Filler(VALUES, limit=10_000).filled_tree(tree, no_shell)
+        Filler(VALUES, limit=10_000).fill_tree(tree, no_shell)
     with pytest.raises(BadInput, match="more than 200 placeholders"):
-        parsed("{{state.n}}" * (MAX_PLACEHOLDERS + 1), "t")
+        parse_template("{{state.n}}" * (MAX_PLACEHOLDERS + 1), "t")
 
 
 def test_braces_without_end_are_read_quickly() -> None:
@@ -216,8 +216,8 @@ def test_braces_without_end_are_read_quickly() -> None:
     def read() -> None:
         for text in texts:
             try:
-                parsed(text, "t")
-                lookalikes(text)
+                parse_template(text, "t")
+                find_unknown_placeholders(text)
             except BadInput:
                 continue
 
@@ -227,12 +227,12 @@ def test_braces_without_end_are_read_quickly() -> None:
 # --- what was moved out of the state ------------------------------------------------------------------------------------
 
 HEAVY = "QUJD" * 1_000
-LIGHT, MOVED = light_value({"a": {"heavy": HEAVY, "n": 1}, "list": [HEAVY + "QQ=="], "plain": "x"})
+LIGHT, MOVED = offload_large_values({"a": {"heavy": HEAVY, "n": 1}, "list": [HEAVY + "QQ=="], "plain": "x"})
 FETCHED = {one.artifact_id: one.content for one in MOVED}
 
 
 def asks_for(text: str, **given: Any) -> frozenset[str]:
-    with pytest.raises(NeedsValues) as lacking:
+    with pytest.raises(MissingArtifacts) as lacking:
         filled(text, Values(LIGHT, {}, 0, **given))
     return lacking.value.artifact_ids
 

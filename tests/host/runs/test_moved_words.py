@@ -12,7 +12,7 @@ import pytest
 
 from easel.core.run.conversation import Text
 from easel.core.run.deltas import DELTA_SECONDS
-from easel.core.stream.encoded import holds_encoded
+from easel.core.stream.base64_runs import holds_base64
 from easel.core.stream.payload_limit import LIMIT, markers_in, restored
 from easel.ids import OWNER, SessionId
 from tests.host.runs.workers import at_work, ended, script
@@ -62,7 +62,7 @@ async def test_base64_that_a_model_streams_is_moved_out_of_its_deltas(
     bench: Bench, how: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(
-        "easel.host.runs.log_writer.HELD_SECONDS", 3600.0
+        "easel.host.runs.log_writer.MAX_HELD_SECONDS", 3600.0
     )  # a machine that stops is no model that pauses
     steps = [{kind: step["say"]} if "say" in step else step for step in SAID[how]]
     run_id = await bench.start(script(*steps, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "Done."}))
@@ -72,7 +72,7 @@ async def test_base64_that_a_model_streams_is_moved_out_of_its_deltas(
     name = "message.delta" if kind == "say" else "reasoning.delta"
     deltas = [data for event_type, data in log if event_type == name]
     in_the_log = "".join(data["text"] if isinstance(data["text"], str) else "[moved]" for data in deltas)
-    assert not holds_encoded(in_the_log)
+    assert not holds_base64(in_the_log)
     assert in_the_log.startswith(BEFORE)
     assert BEHIND in in_the_log
     assert all(len(msgspec.json.encode(data)) <= LIMIT + 100 for data in deltas)
@@ -131,7 +131,7 @@ async def test_what_is_held_back_goes_out_when_nothing_follows_for_long(
 
         await wait_for(is_told)
 
-    monkeypatch.setattr("easel.host.runs.log_writer.HELD_SECONDS", 3600.0)
+    monkeypatch.setattr("easel.host.runs.log_writer.MAX_HELD_SECONDS", 3600.0)
     assert await sizes(bench, a_moment) == [12_000]
-    monkeypatch.setattr("easel.host.runs.log_writer.HELD_SECONDS", 0.05)
+    monkeypatch.setattr("easel.host.runs.log_writer.MAX_HELD_SECONDS", 0.05)
     assert await sizes(bench, until_it_is_told) == [6_000, 6_000]

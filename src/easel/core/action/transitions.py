@@ -1,66 +1,52 @@
-"""What pressing a button does to a canvas: each step of an action's execution as one change of the canvas. CV-39, CV-41, CV-42
+"""The transitions of an execution, each as one change of its canvas. CV-39, CV-41, CV-42
 
-Owns the order of the checks and of what is told. All of it is decided on the canvas as it is under its lock, so neither a spec nor
-a state that somebody has changed meanwhile is acted on. Whoever calls brings the time, the tools there are, and who acts.
+Owns the order of the checks and of the events. Every rule sees the canvas as it is under its lock, so it never decides on a stale spec or
+state. Does not know the time, the tools or the store: they are arguments. Which transitions exist is the table in `core.canvas.execution`.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
-from easel.core.action.policy import Definitions, admit, definition_of, may_run_by_itself, needs_consent
-from easel.core.canvas.actions import (
-    Action,
-    CallTool,
-    Confirm,
-    PatchState,
-    ResolvedCall,
-    SendMessage,
-    read_by_shell,
-    resolved_call,
-    resolved_message,
+from easel.core.action.confirmation import (
+    Work,
+    check_same_shell_args,
+    from_confirmation,
+    has_same_save_target,
+    to_confirmation,
 )
+from easel.core.action.policy import Definitions, admit, definition_of, may_run_unattended, needs_consent
+from easel.core.action.resolution import Message, ResolvedCall, resolve_call, resolve_message
+from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, SendMessage
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, check_revision
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, ExecutionStatus, PendingLimit, StartedRun, Transition
 from easel.core.canvas.spec import CanvasSpec, check_state_size
 from easel.core.principal import Principal
 from easel.core.stream.marker import is_marker
-from easel.core.stream.payload_limit import OffloadedValue, light_value
-from easel.core.tool.definition import ToolDefinition
-from easel.core.values.patch import Patch, applied, checked_patch, unchecked
-from easel.core.values.paths import SaveMode, check_saving, outcome, saved
+from easel.core.stream.payload_limit import OffloadedValue, offload_large_values
+from easel.core.values.patch import apply_patch
+from easel.core.values.paths import SaveMode, check_can_save, save_outcome, to_outcome
 from easel.core.values.template import Values
 from easel.errors import BadInput, ConfirmationClosed, Forbidden, HostError, Unavailable
 from easel.ids import ArtifactId
 
+EXPIRED = "No person answered in time."
 
-class NeedsTools(Exception):
-    """The action calls a tool, and which tools there are was not said."""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """What a session is sent."""
-
-    session_key: str
-    text: str
+Decision = Callable[[CanvasSnapshot], Change]
 
 
 @dataclass(frozen=True, slots=True)
 class PendingReply:
-    """What a session was sent by an instance that is gone: there is only its answer to wait for."""
+    """The reply to a message that another instance sent before it stopped."""
 
     session_key: str
-    awaited: StartedRun
-
-
-Work = ResolvedCall | Message | Patch  # what is to be done: all that an action's declaration has become
+    run: StartedRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Press:
-    """Somebody presses a button, or time does."""
+class ActionStart:
+    """The start of one execution, by a client or by a refresh job."""
 
     principal: Principal
     actor: Mapping[str, Any]
@@ -72,368 +58,349 @@ class Press:
     expected_revision: int | None = None
     request_id: str | None = None
     request_digest: str | None = None
-    is_attended: bool = True  # whether there is a person who can be asked
+    is_attended: bool = True  # whether a person can be asked for a confirmation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What holds for every press."""
+    """The conditions under which executions start."""
 
-    definitions: Definitions | None
+    definitions: Definitions | Unavailable  # the tools of this user, or why they could not be read
     floor: Confirm
     state_bytes: int
-    told: Callable[[HostError], str] = str  # what of a problem may be told
-    waiting: PendingLimit | None = None  # how many may wait for a person
-    fetched: Mapping[ArtifactId, bytes] = field(
-        default_factory=dict[ArtifactId, bytes]
-    )  # of what `NeedsValues` asked for
+    public_message: Callable[[HostError], str] = str
+    pending_limit: PendingLimit | None = None
+    # The contents that MissingArtifacts named.
+    fetched: Mapping[ArtifactId, bytes] = field(default_factory=dict[ArtifactId, bytes])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartedExecution:
-    """An execution has begun: what becomes of the canvas, and what is still to be done for it. `moved` has to be kept before.
-
-    With a `problem` it has failed already.
-    """
+    """A decided start: the change of the canvas, and the work that remains. `offloaded` must be stored before the change."""
 
     change: Change
     execution: Execution
     action: Action
     work: Work | PendingReply
+    revision: int  # of the canvas after the change
     offloaded: tuple[OffloadedValue, ...] = ()
-    problem: HostError | None = None
+    confirmation: Mapping[str, Any] | None = None  # what a person must confirm first
+    problem: HostError | None = None  # why the execution failed at its start
 
 
-# --- beginning ----------------------------------------------------------------------------------------------------------
+# --- starting -----------------------------------------------------------------------------------------------------------
 
 
 def start_execution(
-    snapshot: CanvasSnapshot, spec: CanvasSpec, press: Press, rules: Rules
+    snapshot: CanvasSnapshot, spec: CanvasSpec, start: ActionStart, rules: Rules
 ) -> StartedExecution:
-    """Whether it may run, what exactly, and whether a person is asked first. The allowlist comes before any template. CV-40
+    """Decide whether the action may run, resolve it, and ask for a confirmation if it needs one. CV-40
 
-    What may not run is refused, and nothing is told. What may, and cannot, has failed: that is told like any other failure. CV-42
+    Raises if the action is not allowed; then nothing is recorded. An action that is allowed but cannot be resolved is recorded as
+    failed. The allowlist is checked before any template. CV-42
     """
     canvas = snapshot.canvas
-    check_revision(canvas, press.expected_revision)
-    action = admit(spec, press.action_id)
-    if isinstance(action, CallTool) and rules.definitions is None:
-        raise NeedsTools
+    check_revision(canvas, start.expected_revision)
+    action = admit(spec, start.action_id)
+    if isinstance(action, CallTool):
+        _definitions(rules)  # without them nothing starts, so nothing is recorded
     execution = Execution(
         user_id=canvas.user_id,
         canvas_id=canvas.canvas_id,
-        event_id=press.event_id,
-        action_id=press.action_id,
-        request_id=press.request_id,
-        request_digest=press.request_digest,
+        event_id=start.event_id,
+        action_id=start.action_id,
+        request_id=start.request_id,
+        request_digest=start.request_digest,
         status=ExecutionStatus.RUNNING,
-        actor=press.actor,
+        actor=start.actor,
         tool=action.tool if isinstance(action, CallTool) else None,
-        owner_id=press.owner_id,
+        owner_id=start.owner_id,
     )
     try:
-        return _begun(canvas, execution, action, press, rules)
+        return _ask_or_start(canvas, execution, action, start, rules)
     except Forbidden:
         raise
     except HostError as problem:
-        if isinstance(problem, Unavailable) and not press.is_attended:
-            raise  # a tool that nobody knows is not read-only: what runs by itself does not even begin. RS-45
-        return _impossible(canvas, execution, action, problem, press=press, rules=rules)
+        if isinstance(problem, Unavailable) and not start.is_attended:
+            raise  # an unknown tool is not read-only, so an unattended execution of it does not start. RS-45
+        return _fail_immediately(canvas, execution, action, problem, start=start, rules=rules)
 
 
-def _begun(
-    canvas: Canvas, execution: Execution, action: Action, press: Press, rules: Rules
+def _ask_or_start(
+    canvas: Canvas, execution: Execution, action: Action, start: ActionStart, rules: Rules
 ) -> StartedExecution:
-    definition = definition_of(action, rules.definitions or {}) if isinstance(action, CallTool) else None
-    work = _resolved(canvas, action, press, rules)
-    _check_saving(canvas, action)
-    if not press.is_attended and not may_run_by_itself(
-        action, definition, floor=rules.floor, is_accepted=canvas.is_accepted
+    definition = definition_of(action, _definitions(rules)) if isinstance(action, CallTool) else None
+    work = _resolve(canvas, action, start, rules)
+    _check_can_save(canvas, action)
+    floor, is_accepted = rules.floor, canvas.is_accepted
+    if not start.is_attended and not may_run_unattended(
+        action, definition, floor=floor, is_accepted=is_accepted
     ):
-        why = "" if canvas.is_accepted else " No person has accepted this spec yet."
+        reason = "" if is_accepted else " No person has accepted this spec yet."
         raise Forbidden(
-            problem=f"a person has to confirm `{press.action_id}`, and what runs by itself has none to ask.{why}"
+            problem=f"a person must confirm `{start.action_id}`, so a refresh cannot run it.{reason}"
         )
-    if needs_consent(action, definition, floor=rules.floor, is_accepted=canvas.is_accepted):
-        return _asked(canvas, execution, action, work, press=press, waits=rules.waiting)
-    return _started(canvas, Transition(execution), action, work, press=press, state_bytes=rules.state_bytes)
-
-
-def approve_execution(
-    snapshot: CanvasSnapshot, spec: CanvasSpec, execution: Execution, press: Press, rules: Rules
-) -> StartedExecution:
-    """A person agreed to exactly this. It runs as it was shown, if the canvas still allows what it is. X6"""
-    canvas = snapshot.canvas
-    action = spec.actions.get(execution.action_id)
-    is_same = action is not None and (action.tool if isinstance(action, CallTool) else None) == execution.tool
-    shown = execution.resolved or {}
-    work = work_of({"sessionKey": canvas.session_key, **shown})
-    if action is None or not is_same or _kind(action) is not type(work):
-        raise ConfirmationClosed(
-            id=execution.event_id, problem="the canvas has changed, and has no such action any more."
-        )
-    if not _is_saved_as(action, shown):
-        raise ConfirmationClosed(
-            id=execution.event_id, problem="the canvas has changed, and its answer would lie elsewhere."
-        )
-    admit(spec, execution.action_id)
-    if isinstance(action, CallTool):
-        if rules.definitions is None:
-            raise NeedsTools
-        _check_same(execution.event_id, work, definition_of(action, rules.definitions))
-    _check_saving(canvas, action)
-    running = replace(
-        execution, status=ExecutionStatus.RUNNING, owner_id=press.owner_id, confirmed_by=press.principal.name
-    )
-    return _started(
+    if needs_consent(action, definition, floor=floor, is_accepted=is_accepted):
+        return _ask(canvas, execution, action, work, start=start, pending_limit=rules.pending_limit)
+    return _start_work(
         canvas,
-        Transition(running, from_status=ExecutionStatus.ASKED),
+        execution,
+        None,
         action,
         work,
-        press=press,
+        principal=start.principal,
+        now_ms=start.now_ms,
         state_bytes=rules.state_bytes,
     )
 
 
-def may_be_awaited(action: Action | None, execution: Execution) -> TypeGuard[SendMessage]:
-    """Its instance is gone, and its run is not: whether the canvas still says where the answer lies, and as it was agreed to. CV-43, X6"""
-    return isinstance(action, SendMessage) and (
-        execution.resolved is None or _is_saved_as(action, execution.resolved)
-    )
+def _definitions(rules: Rules) -> Definitions:
+    if isinstance(rules.definitions, Unavailable):
+        raise rules.definitions
+    return rules.definitions
 
 
-def _check_same(event_id: str, work: Work, definition: ToolDefinition) -> None:
-    """A value that was plain text when it was shown is not handed to a shell now. RS-45"""
-    if isinstance(work, ResolvedCall) and work.read_by_shell != read_by_shell(work.args, definition):
-        raise ConfirmationClosed(
-            id=event_id, problem="the tool has changed, and takes its arguments otherwise."
-        )
+def _resolve(canvas: Canvas, action: Action, start: ActionStart, rules: Rules) -> Work:
+    values = Values(canvas.state, start.input, start.now_ms, rules.fetched)
+    match action:
+        case CallTool():
+            definition = definition_of(action, _definitions(rules))
+            return resolve_call(action, definition, values, canvas.session_key)
+        case SendMessage():
+            return Message(action.session_key or canvas.session_key, resolve_message(action, values))
+        case PatchState():
+            return action.patch
 
 
-def reject_execution(snapshot: CanvasSnapshot, execution: Execution, press: Press) -> Change:
-    """A person said no: nothing was done, and the canvas is as it was. CV-22"""
-    over = replace(
-        execution, status=ExecutionStatus.REFUSED, owner_id=press.owner_id, confirmed_by=press.principal.name
-    )
-    told = {**over.named, "endedAt": press.now_ms, "refusedBy": press.principal.name}
-    return Change(
-        events=[_events(over, press.principal).action("refused", snapshot.canvas.revision, told)],
-        is_mutation=False,
-        transition=Transition(over, from_status=ExecutionStatus.ASKED),
-    )
+def _check_can_save(canvas: Canvas, action: Action) -> None:
+    if not isinstance(action, PatchState) and action.save_target is not None:
+        check_can_save(canvas.state, action.save_target.path, action.save_target.mode)
 
 
-def _asked(
+def _ask(
     canvas: Canvas,
     execution: Execution,
     action: Action,
     work: Work,
     *,
-    press: Press,
-    waits: PendingLimit | None,
+    start: ActionStart,
+    pending_limit: PendingLimit | None,
 ) -> StartedExecution:
-    shown, offloaded = light_value(resolved_as_shown(work, action))
-    asked = replace(execution, status=ExecutionStatus.ASKED, resolved=shown, owner_id=None)
-    told = {**asked.named, "confirmationId": asked.event_id, "askedAt": press.now_ms, "resolved": shown}
-    event = _events(asked, press.principal).action("asked", canvas.revision, told)
+    confirmation = to_confirmation(work, action)
+    resolved, offloaded = offload_large_values(confirmation)
+    pending = replace(execution, status=ExecutionStatus.ASKED, resolved=resolved, owner_id=None)
+    payload = {
+        **pending.event_fields,
+        "confirmationId": pending.event_id,
+        "askedAt": start.now_ms,
+        "resolved": resolved,
+    }
+    event = _events(pending, start.principal).action("asked", canvas.revision, payload)
+    transition = Transition(pending, pending_limit=pending_limit)
     return StartedExecution(
-        Change(events=[event], is_mutation=False, transition=Transition(asked, pending_limit=waits)),
-        asked,
-        action,
-        work,
-        offloaded,
+        change=Change(events=[event], is_mutation=False, transition=transition),
+        execution=pending,
+        action=action,
+        work=work,
+        revision=canvas.revision,
+        offloaded=offloaded,
+        confirmation=confirmation,
     )
 
 
-def _started(
-    canvas: Canvas, step: Transition, action: Action, work: Work, *, press: Press, state_bytes: int
+def _start_work(
+    canvas: Canvas,
+    execution: Execution,
+    from_status: ExecutionStatus | None,
+    action: Action,
+    work: Work,
+    *,
+    principal: Principal,
+    now_ms: int,
+    state_bytes: int,
 ) -> StartedExecution:
-    execution = step.execution
-    events = _events(execution, press.principal)
-    told = {**execution.named, "startedAt": press.now_ms}
-    started = events.action("started", canvas.revision, told)
+    """Record the start. A patch of the state is applied in the same change, so it completes at once."""
+    events = _events(execution, principal)
+    payload = {**execution.event_fields, "startedAt": now_ms}
+    started = events.action("started", canvas.revision, payload)
     if not isinstance(work, tuple):
+        transition = Transition(execution, from_status)
         return StartedExecution(
-            Change(events=[started], is_mutation=False, transition=step), execution, action, work
+            change=Change(events=[started], is_mutation=False, transition=transition),
+            execution=execution,
+            action=action,
+            work=work,
+            revision=canvas.revision,
         )
-    # A patch of the state is all in one: there is nothing to wait for.
-    done = applied(work, canvas.state, f"actions.{execution.action_id}.patch")
-    check_state_size(done.state, state_bytes)
+    patched = apply_patch(work, canvas.state, f"actions.{execution.action_id}.patch")
+    check_state_size(patched.state, state_bytes)
     completed = replace(execution, status=ExecutionStatus.COMPLETED, answer={})
-    revision = canvas.revision + bool(done.paths)
-    ended = events.action("finished", revision, {**told, "endedAt": press.now_ms})
-    updated = [events.updated(revision, done.paths)] if done.paths else []
+    revision = canvas.revision + bool(patched.paths)
+    finished = events.action("finished", revision, {**payload, "endedAt": now_ms})
+    updated = [events.updated(revision, patched.paths)] if patched.paths else []
     return StartedExecution(
-        Change(
-            events=[started, *updated, ended],
-            is_mutation=bool(done.paths),
-            state=done.state if done.paths else None,
-            transition=Transition(completed, step.from_status),
+        change=Change(
+            events=[started, *updated, finished],
+            is_mutation=bool(patched.paths),
+            state=patched.state if patched.paths else None,
+            transition=Transition(completed, from_status),
         ),
-        completed,
-        action,
-        work,
+        execution=completed,
+        action=action,
+        work=work,
+        revision=revision,
     )
 
 
-def _impossible(
-    canvas: Canvas, execution: Execution, action: Action, problem: HostError, *, press: Press, rules: Rules
+def _fail_immediately(
+    canvas: Canvas,
+    execution: Execution,
+    action: Action,
+    problem: HostError,
+    *,
+    start: ActionStart,
+    rules: Rules,
 ) -> StartedExecution:
-    """It came to its end where it began."""
-    error = _error(problem, rules.told(problem))
-    over = replace(execution, status=ExecutionStatus.FAILED, answer={"error": error})
-    events = _events(over, press.principal)
-    told = {**over.named, "startedAt": press.now_ms}
-    started = events.action("started", canvas.revision, told)
-    ended = events.action("failed", canvas.revision, {**told, "endedAt": press.now_ms, "error": error})
+    """Record the start and the failure of an action that cannot be resolved."""
+    error = _error(problem, rules.public_message(problem))
+    failed = replace(execution, status=ExecutionStatus.FAILED, answer={"error": error})
+    events = _events(failed, start.principal)
+    payload = {**failed.event_fields, "startedAt": start.now_ms}
+    started = events.action("started", canvas.revision, payload)
+    ended = events.action("failed", canvas.revision, {**payload, "endedAt": start.now_ms, "error": error})
     return StartedExecution(
-        Change(events=[started, ended], is_mutation=False, transition=Transition(over)),
-        over,
-        action,
-        (),
+        change=Change(events=[started, ended], is_mutation=False, transition=Transition(failed)),
+        execution=failed,
+        action=action,
+        work=(),
+        revision=canvas.revision,
         problem=problem,
     )
 
 
-def _check_saving(canvas: Canvas, action: Action) -> None:
-    if not isinstance(action, PatchState) and action.saving is not None:
-        check_saving(canvas.state, action.saving.path, action.saving.mode)
+# --- confirming ---------------------------------------------------------------------------------------------------------
 
 
-def _resolved(canvas: Canvas, action: Action, press: Press, rules: Rules) -> Work:
-    values = Values(canvas.state, press.input, press.now_ms, rules.fetched)
-    match action:
-        case CallTool():
-            return resolved_call(
-                action, definition_of(action, rules.definitions or {}), values, canvas.session_key
-            )
-        case SendMessage():
-            return Message(action.session_key or canvas.session_key, resolved_message(action, values))
-        case PatchState():
-            return action.patch
+def approve_execution(
+    snapshot: CanvasSnapshot,
+    spec: CanvasSpec,
+    pending: Execution,
+    principal: Principal,
+    rules: Rules,
+    *,
+    owner_id: str,
+    now_ms: int,
+) -> StartedExecution:
+    """Start exactly the work that was confirmed. Raises ConfirmationClosed if the canvas no longer declares it. X6"""
+    canvas = snapshot.canvas
+    action = spec.actions.get(pending.action_id)
+    tool = action.tool if isinstance(action, CallTool) else None
+    resolved = pending.resolved or {}
+    work = from_confirmation({"sessionKey": canvas.session_key, **resolved})
+    if action is None or tool != pending.tool or _work_type(action) is not type(work):
+        raise ConfirmationClosed(
+            id=pending.event_id, problem="the canvas has changed and no longer declares this action."
+        )
+    if not has_same_save_target(action, resolved):
+        raise ConfirmationClosed(
+            id=pending.event_id, problem="the canvas has changed and saves the result elsewhere."
+        )
+    admit(spec, pending.action_id)
+    if isinstance(action, CallTool):
+        check_same_shell_args(pending.event_id, work, definition_of(action, _definitions(rules)))
+    _check_can_save(canvas, action)
+    running = replace(pending, status=ExecutionStatus.RUNNING, owner_id=owner_id, confirmed_by=principal.name)
+    return _start_work(
+        canvas,
+        running,
+        ExecutionStatus.ASKED,
+        action,
+        work,
+        principal=principal,
+        now_ms=now_ms,
+        state_bytes=rules.state_bytes,
+    )
 
 
-def _kind(action: Action) -> type:
+def _work_type(action: Action) -> type:
     return {CallTool: ResolvedCall, SendMessage: Message, PatchState: tuple}[type(action)]
 
 
-# --- what a person is shown ---------------------------------------------------------------------------------------------
+def reject_execution(pending: Execution, principal: Principal, *, owner_id: str, now_ms: int) -> Decision:
+    """End a pending execution because a person rejected it. The canvas stays unchanged. CV-22"""
+    refused = replace(pending, status=ExecutionStatus.REFUSED, owner_id=owner_id, confirmed_by=principal.name)
+    return _end(refused, principal, "refused", {"endedAt": now_ms, "refusedBy": principal.name})
 
 
-def resolved_as_shown(work: Work | PendingReply, action: Action) -> dict[str, Any]:
-    """What is stored until somebody agrees, and what they are shown: one and the same. Where it works and what it writes is part of it."""
-    match work:
-        case ResolvedCall(tool, args, session_key):
-            shell = {"shell": list(work.read_by_shell)} if work.read_by_shell else {}
-            call = {
-                "kind": "tool.call",
-                "tool": tool,
-                "args": dict(args),
-                "sessionKey": session_key,
-                "digest": work.digest,
-            }
-            return {**call, **shell, **_saving_shown(action)}
-        case Message(session_key, text):
-            return {
-                "kind": "session.send",
-                "sessionKey": session_key,
-                "message": text,
-                **_saving_shown(action),
-            }
-        case PendingReply():
-            raise AssertionError("what was sent was agreed to before")
-        case _:
-            return {"kind": "state.patch", "patch": unchecked(work)}
-
-
-def _saving_shown(action: Action) -> dict[str, Any]:
-    saving = None if isinstance(action, PatchState) else action.saving
-    return {"saveAs": ".".join(saving.path), "saveMode": saving.mode.value} if saving else {}
-
-
-def _is_saved_as(action: Action, shown: Mapping[str, Any]) -> bool:
-    return _saving_shown(action) == {name: shown[name] for name in ("saveAs", "saveMode") if name in shown}
-
-
-def work_of(shown: Mapping[str, Any]) -> Work:
-    match shown.get("kind"):
-        case "tool.call":
-            args, shell = cast("Mapping[str, Any]", shown["args"]), tuple[str, ...](shown.get("shell", ()))
-            return ResolvedCall(shown["tool"], args, shown["sessionKey"], shell)
-        case "session.send":
-            return Message(shown["sessionKey"], shown["message"])
-        case _:
-            return checked_patch(shown.get("patch", []))
+def expire_confirmation(pending: Execution, principal: Principal, now_ms: int) -> Decision:
+    """End a pending execution because no person answered in time. CV-22"""
+    refused = replace(pending, status=ExecutionStatus.REFUSED)
+    return _end(refused, principal, "refused", {"endedAt": now_ms, "reason": EXPIRED})
 
 
 # --- ending -------------------------------------------------------------------------------------------------------------
 
 
-def completed(
-    result: Any, begun: StartedExecution, principal: Principal, *, now_ms: int, state_bytes: int
-) -> tuple[Callable[[CanvasSnapshot], Change], tuple[OffloadedValue, ...]]:
-    """How a result gets into the canvas, as the canvas is when it is there; what has to be kept before. CV-21, CV-39, RS-43"""
-    light, offloaded = light_value(result)
-    done = outcome(light, now_ms)
-    # The record says how it went. What it gave lies in the state, if it was to be kept, and once more only where it can be asked for again.
-    is_kept = begun.execution.request_id is not None
-    over = replace(
-        begun.execution, status=ExecutionStatus.COMPLETED, answer={"result": light} if is_kept else {}
+def complete_execution(
+    result: Any, started: StartedExecution, principal: Principal, *, now_ms: int, state_bytes: int
+) -> tuple[Decision, tuple[OffloadedValue, ...]]:
+    """Return how the result is saved in the canvas, and the values to store before. CV-21, CV-39, RS-43"""
+    small, offloaded = offload_large_values(result)
+    saved = to_outcome(small, now_ms)
+    # A record has the result only if a repeated request must return it; a result to keep is saved in the state.
+    is_repeatable = started.execution.request_id is not None
+    completed = replace(
+        started.execution,
+        status=ExecutionStatus.COMPLETED,
+        answer={"result": small} if is_repeatable else {},
     )
-    events = _events(over, principal)
-    saving = None if isinstance(begun.action, PatchState) else begun.action.saving
-    if (
-        saving is not None
-        and saving.mode is SaveMode.MERGE
-        and isinstance(light, dict)
-        and is_marker(cast("dict[str, Any]", light))
-    ):
-        # Merged, the marker's members would pass for those of the object that is there.
+    target = None if isinstance(started.action, PatchState) else started.action.save_target
+    if target is None:
+        return _end(completed, principal, "finished", {"endedAt": now_ms}), offloaded if is_repeatable else ()
+    path = ".".join(target.path)
+    if target.mode is SaveMode.MERGE and isinstance(small, dict) and is_marker(cast("dict[str, Any]", small)):
+        # Merging would mix the marker's members with those of the stored object.
         raise BadInput(
-            problem=f"saveAs {'.'.join(saving.path)}: a result that is Base64 all over cannot be merged; replace what is there."
+            problem=f"saveAs {path}: a result that was offloaded cannot be merged; use saveMode replace."
         )
-    told = {**over.named, "endedAt": now_ms}
+    events = _events(completed, principal)
+    payload = {**completed.event_fields, "endedAt": now_ms, "saveAs": path}
 
     def decide(snapshot: CanvasSnapshot) -> Change:
-        canvas = snapshot.canvas
-        if saving is None:
-            return Change(
-                events=[events.action("finished", canvas.revision, told)],
-                is_mutation=False,
-                transition=_end(over),
-            )
-        after = saved(canvas.state, saving.path, saving.mode, done)
+        after = save_outcome(snapshot.canvas.state, target.path, target.mode, saved)
         check_state_size(after.state, state_bytes)
-        revision = canvas.revision + 1
+        revision = snapshot.canvas.revision + 1
         return Change(
-            events=[
-                events.updated(revision, after.paths),
-                events.action("finished", revision, {**told, "saveAs": ".".join(saving.path)}),
-            ],
+            events=[events.updated(revision, after.paths), events.action("finished", revision, payload)],
             state=after.state,
-            transition=_end(over),
+            transition=Transition(completed, from_status=ExecutionStatus.RUNNING),
         )
 
-    return decide, offloaded if is_kept or saving is not None else ()
+    return decide, offloaded
 
 
-def failed(
+def fail_execution(
     problem: HostError, message: str, execution: Execution, principal: Principal, now_ms: int
-) -> Callable[[CanvasSnapshot], Change]:
-    """Told once, and nothing of it is stored in the state. CV-42"""
+) -> Decision:
+    """End a running execution with an error. The state stays unchanged. CV-42"""
     error = _error(problem, message)
-    over = replace(execution, status=ExecutionStatus.FAILED, answer={"error": error})
-    event = _events(over, principal)
-    told = {**over.named, "endedAt": now_ms, "error": error}
-    return lambda snapshot: Change(
-        events=[event.action("failed", snapshot.canvas.revision, told)],
-        is_mutation=False,
-        transition=_end(over),
+    failed = replace(execution, status=ExecutionStatus.FAILED, answer={"error": error})
+    return _end(failed, principal, "failed", {"endedAt": now_ms, "error": error})
+
+
+def _end(ended: Execution, principal: Principal, event: str, details: Mapping[str, Any]) -> Decision:
+    """Return the change that ends an execution and leaves the canvas as it is."""
+    from_status = (
+        ExecutionStatus.ASKED if ended.status is ExecutionStatus.REFUSED else ExecutionStatus.RUNNING
     )
-
-
-def _end(over: Execution) -> Transition:
-    return Transition(over, from_status=ExecutionStatus.RUNNING)
+    events = _events(ended, principal)
+    payload = {**ended.event_fields, **details}
+    transition = Transition(ended, from_status=from_status)
+    return lambda snapshot: Change(
+        events=[events.action(event, snapshot.canvas.revision, payload)],
+        is_mutation=False,
+        transition=transition,
+    )
 
 
 def _error(problem: HostError, message: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from easel.core.principal import Principal, PrincipalKind
 from easel.core.stream.envelope import Visibility
 from easel.core.stream.json_text import to_json
 from easel.core.stream.marker import MAY_BE_FORGED
-from easel.core.stream.payload_limit import LIMIT, OffloadedValue, light_event
+from easel.core.stream.payload_limit import LIMIT, OffloadedValue, offload_event
 from easel.ids import UserId
 
 
@@ -204,7 +204,7 @@ def light(details: Mapping[str, Any], redact: Redact) -> Mapping[str, Any]:
         tidy = {name: _shortened(value, longest) for name, value in clean.items()}
         if len(to_json(tidy).encode()) <= LIMIT:
             break
-    lighter, offloaded = light_event(tidy)
+    lighter, _, offloaded = offload_event(tidy)
     return cast("Mapping[str, Any]", _without_uri(lighter, offloaded)) if offloaded else lighter
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from easel.core.run.status import Status, is_terminal
 from easel.core.stream.envelope import Envelope, Provenance, seal
 from easel.core.stream.json_text import to_json
-from easel.core.stream.payload_limit import OffloadedValue, light_value, mentioned
+from easel.core.stream.payload_limit import OffloadedValue, mentioned, offload_large_values
 from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.errors import BadInput, BoardFull, RunFinished, TooLarge, VersionConflict
 from easel.ids import ArtifactId, RunId, UserId
@@ -181,7 +181,7 @@ def prepare(
         raise BadInput(problem=f"value is nested deeper than {MAX_DEPTH} levels.")
     if len(to_json(ask.value).encode()) > limits.value_bytes:
         raise TooLarge(what="value", limit=limits.value_bytes)
-    light, offloaded = light_value(ask.value)
+    light, offloaded = offload_large_values(ask.value)
     text = to_json(light)
     edge = {} if at.edge is None else {"edge_id": at.edge}
     provenance = Provenance(agent_id, node_id, run_id, at.edge)

@@ -1,90 +1,101 @@
-"""How fast a stream of small pieces becomes events: often enough to feel live, seldom enough to stay cheap.
+"""How streamed text becomes deltas: often enough to feel live, seldom enough to stay cheap.
 
-Owns the size of a delta, and what is held back: Base64 that is being said waits until it has ended, so that over 2 KB of it become
-one event, whose text is moved to an artifact as any other. CC-23
+Owns the size of a delta and what is held back: Base64 waits until its run has ended, so that a run of more than 2 KB becomes
+one event, whose text is offloaded as any other. CC-23. Does not know the clock: the caller decides when to flush.
 """
 
 import msgspec
 
-from easel.core.stream.encoded_parts import encoded_end, encoded_parts
+from easel.core.stream.base64_runs import find_base64_runs, open_run_start
 
 DELTA_BYTES = 1_500  # with its ids a delta stays under the 2 KB that an event may have (RS-35)
-DELTA_SECONDS = 0.05  # nobody reads faster
-HELD_CHARACTERS = 262_144  # of Base64 that goes on and on; then it goes out in several
-HELD_SECONDS = 2.0  # without a new word: perhaps there will be none for long
-_CONTEXT = 256  # characters that tell what the next ones are
+DELTA_SECONDS = 0.05
+MAX_HELD_CHARACTERS = 262_144  # a longer run is written in several deltas
+MAX_HELD_SECONDS = 2.0  # without new text
+_CONTEXT = 256  # characters before the next text, enough to recognise a run that goes on
 
 _encode = msgspec.json.Encoder().encode
-# What takes more in JSON than in plain text: a piece is measured as it will be stored.
+# Characters that take more bytes in JSON than in plain text: a piece is measured as it will be stored.
 _ESCAPED = {chr(code): 6 for code in range(32)} | dict.fromkeys('"\\\b\f\n\r\t', 2)
 
 
-def pieces(text: str, most: int = DELTA_BYTES) -> list[str]:
-    """The text in order, cut between characters, each piece at most `most` bytes as JSON writes it."""
-    if len(text) * 6 <= most:
+def split_text(text: str, max_bytes: int = DELTA_BYTES) -> list[str]:
+    """Cut the text between characters into pieces of at most `max_bytes` as JSON writes them."""
+    if len(text) * 6 <= max_bytes:
         return [text] if text else []
-    if len(text) <= most and _size(text) <= most:
+    if len(text) <= max_bytes and _json_size(text) <= max_bytes:
         return [text]
-    found: list[str] = []
+    pieces: list[str] = []
     start = size = 0
     for index, char in enumerate(text):
         width = _ESCAPED.get(char) or len(char.encode("utf-8", "surrogatepass"))
-        if size + width > most:
-            found.append(text[start:index])
+        if size + width > max_bytes:
+            pieces.append(text[start:index])
             start, size = index, 0
         size += width
-    found.append(text[start:])
-    return found
+    pieces.append(text[start:])
+    return pieces
 
 
-def _size(text: str) -> int:
+def _json_size(text: str) -> int:
     try:
         return len(_encode(text)) - 2
-    except UnicodeEncodeError:  # half a pair, which is counted one by one
+    except UnicodeEncodeError:  # half a surrogate pair: measure character by character instead
         return 6 * len(text)
 
 
-class Flow:
-    """What is being said, on its way into the log."""
+class DeltaSplitter:
+    """Splits streamed text into deltas and holds back the run of Base64 that it ends in."""
 
     def __init__(self) -> None:
         self._held: list[str] = []
         self._held_size = 0
-        self._before = ""  # the end of what was said up to now
+        self._before = ""  # the end of all text so far
+        self._before_held = ""  # the end of the text before the held one
 
     @property
     def is_holding(self) -> bool:
         return bool(self._held)
 
-    def tell(self, text: str, *, is_end: bool = False) -> list[str]:
-        """The deltas that the next words make, in order: all that there is, but for Base64 that may go on."""
-        context = self._before + text
-        start = (
-            len(context) if is_end or self._held_size + len(text) > HELD_CHARACTERS else encoded_end(context)
-        )
+    def feed(self, text: str, *, is_end: bool = False) -> list[str]:
+        """Return the deltas that the text completes, in order. With `is_end` nothing is held back."""
+        before, context = self._before, self._before + text
+        is_over = is_end or self._held_size + len(text) > MAX_HELD_CHARACTERS
+        run_start = len(context) if is_over else open_run_start(context)
         self._before = "" if is_end else context[-_CONTEXT:]
-        if start == len(context):
-            whole = "".join([*self._held, text])
-            self._held, self._held_size = [], 0
-            return _told(whole)
-        kept = 0 if self._held else max(0, start - len(context) + len(text))
-        self._held.append(text[kept:])
-        self._held_size += len(text) - kept
-        return _told(text[:kept])
+        if run_start == len(context):
+            if self._held:
+                before, text = self._before_held, "".join([*self._held, text])
+                self._held, self._held_size = [], 0
+            return _split_around_runs(before, text)
+        if self._held:
+            self._hold(text)
+            return []
+        cut = max(0, run_start - len(before))
+        self._before_held = (before + text[:cut])[-_CONTEXT:]
+        self._hold(text[cut:])
+        return _split_around_runs(before, text[:cut])
+
+    def _hold(self, text: str) -> None:
+        self._held.append(text)
+        self._held_size += len(text)
 
 
-def _told(text: str) -> list[str]:
-    found: list[str] = []
-    told = 0
-    for start, end in encoded_parts(text):
-        found += [*pieces(text[told:start]), text[start:end]]
-        told = end
-    return found + pieces(text[told:])
+def _split_around_runs(before: str, text: str) -> list[str]:
+    """Return each run of Base64 as one delta, also when its first characters were in `before`, and the rest in pieces."""
+    deltas: list[str] = []
+    at = 0
+    for start, end in find_base64_runs(before + text):
+        start, end = max(0, start - len(before)), end - len(before)  # noqa: PLW2901
+        if end > 0:
+            deltas += [*split_text(text[at:start]), text[start:end]]
+            at = end
+    return deltas + split_text(text[at:])
 
 
-def shortened(reason: str, most: int = 1_000) -> str:
-    """Why a run failed, in so many characters: its beginning and its end, for a person to read and every table to hold."""
-    if len(reason) <= most:
+def shorten(reason: str, max_length: int = 1_000) -> str:
+    """Return the beginning and the end of a failure's reason, in about `max_length` characters."""
+    if len(reason) <= max_length:
         return reason
-    left_out = len(reason) - most
-    return f"{reason[: most * 2 // 3]} … {left_out} characters left out … {reason[-most // 3 :]}"
+    left_out = len(reason) - max_length
+    return f"{reason[: max_length * 2 // 3]} … {left_out} characters left out … {reason[-max_length // 3 :]}"

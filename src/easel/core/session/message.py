@@ -6,7 +6,7 @@ from typing import Any
 
 from easel.core.stream.envelope import Envelope, Provenance, seal
 from easel.core.stream.json_text import to_json
-from easel.core.stream.payload_limit import OffloadedValue, light_value, mentioned
+from easel.core.stream.payload_limit import OffloadedValue, offload_large_values, mentioned
 from easel.ids import ArtifactId, MessageId, RunId, asked_id
 
 
@@ -41,7 +41,7 @@ class StoredMessage:
 def message(
     message_id: MessageId, text: str, event: Envelope | None = None, role: str = "assistant"
 ) -> Message:
-    light, offloaded = light_value(text)
+    light, offloaded = offload_large_values(text)
     content = to_json(light)
     said = event.refers_to if event else frozenset[ArtifactId]()
     text_in = offloaded[0].artifact_id if offloaded else None

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from easel.core.stream.json_text import to_json
-from easel.core.stream.payload_limit import OffloadedValue, lightened, mentioned
+from easel.core.stream.payload_limit import OffloadedValue, mentioned, offload_event
 from easel.errors import BadInput
 from easel.ids import ArtifactId
 
@@ -106,7 +106,7 @@ def seal(event_type: str, data: Mapping[str, Any], provenance: Provenance) -> En
         if _OURS.isdisjoint(data)
         else {key: value for key, value in data.items() if key not in _OURS}
     )
-    light, text, offloaded = lightened(given)
+    light, text, offloaded = offload_event(given)
     sealed = {**light, "visibility": kind.visibility.value}
     ours = _SAYING[kind.visibility]
     if kind.stream is not Stream.NARRATIVE:

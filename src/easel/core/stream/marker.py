@@ -7,7 +7,7 @@ which bytes are to be kept as artifacts; keeping and fetching them is the host's
 name. Neither the four fields nor the artifact can say which of the two was moved, so the `uri` does: that of a value
 that was no string ends in `#json`. A fragment never travels: whoever fetches the `uri` gets the same exact bytes.
 
-**Ours or theirs.** In what went through `light_event` or `light_value`, an object with `redacted` true is ours. One that was
+**Ours or theirs.** In what went through `offload_event` or `offload_large_values`, an object with `redacted` true is ours. One that was
 there before has the key written `~redacted`; and a key that was written so before gets one more `~`. Taking one off
 again gives back what was.
 """

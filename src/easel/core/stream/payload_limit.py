@@ -1,15 +1,15 @@
-"""What is too heavy for a log or a table, and is moved to artifacts. RS-35
+"""The size limit of stored values: what is offloaded to artifacts, and what stays. RS-35
 
-Owns the one law of lightness: an event's data is at most 2 KB as it is stored, and Base64 above 2 KB stands nowhere, in no string
-and not cut up over several. What stands in the place of a moved value, and how it comes back, is in `marker`; what counts as
-Base64 is in `encoded`; what numbers weigh is in `weight`. Pure.
+Owns the choice: the data of an event must take at most 2 KB as it is stored, and no string may hold Base64 over 2 KB. What
+replaces an offloaded value, and how it is restored, is in `marker`; what counts as Base64 is in `base64_runs`; what numbers
+take in the database is in `weight`. Does not know where artifacts are stored.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, cast
 
-from easel.core.stream.encoded import holds_encoded, scattered
+from easel.core.stream.base64_runs import holds_base64
 from easel.core.stream.json_text import to_json
 from easel.core.stream.marker import (
     LIMIT,
@@ -30,57 +30,65 @@ from easel.core.stream.weight import added_by_storing, added_to_number
 __all__ = [
     "LIMIT",
     "OffloadedValue",
-    "light_event",
-    "light_value",
-    "lightened",
     "markers_in",
     "mentioned",
+    "offload_event",
+    "offload_large_values",
     "restored",
 ]
 
 
-def light_event(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[OffloadedValue, ...]]:
-    """The data of an event in at most LIMIT bytes of JSON, and what had to be moved for it."""
-    light, _, offloaded = lightened(data)
-    return light, offloaded
-
-
-def lightened(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, tuple[OffloadedValue, ...]]:
-    """`light_event` together with the JSON of what it gives, so that an ordinary event is encoded once."""
+def offload_event(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, tuple[OffloadedValue, ...]]:
+    """Return the data of an event in at most LIMIT bytes, its JSON, and the values that were offloaded."""
     text = to_json(data)
-    if _is_light(text):
+    if _is_small(text):
         added = added_by_storing(text, data.values())
         if not added or len(text.encode()) + added <= LIMIT:
             return data, text, ()
-    light, offloaded = _rebuilt(given := from_bytes(text), _Event(given).to_move())
+    decoded = from_bytes(text)
+    light, offloaded = _rebuild(decoded, _EventParts(decoded).choose())
     return light, to_json(light), offloaded
 
 
-def light_value(value: Any) -> tuple[Any, tuple[OffloadedValue, ...]]:
-    """A value of a message, a board or a canvas: without Base64 over LIMIT, and else whole, however long it is."""
-    if isinstance(value, str) and not holds_encoded(value):
+def offload_large_values(value: Any) -> tuple[Any, tuple[OffloadedValue, ...]]:
+    """Return a value of a message, a board or a canvas without Base64 over LIMIT, however long it is otherwise."""
+    if isinstance(value, str) and not holds_base64(value):
         return value, ()
     text = to_json(value)
-    if _is_light(text):
+    if _is_small(text):
         return value, ()
-    given = from_bytes(text)
-    moving = _Value(given).to_move()
-    return _rebuilt(given, moving) if moving or MAY_BE_FORGED in text else (given, ())
+    decoded = from_bytes(text)
+    places = set(_base64_places(decoded, _ROOT))
+    return _rebuild(decoded, places) if places or MAY_BE_FORGED in text else (decoded, ())
 
 
-def _is_light(text: str) -> bool:
+def _is_small(text: str) -> bool:
     if len(text) > LIMIT or MAY_BE_FORGED in text:
         return False
     return text.isascii() or len(text.encode()) <= LIMIT
 
 
+_Key = str | int
+_Place = tuple[int, _Key]  # the identity of the container, and the key in it
+_ROOT: _Place = (0, "")
+
+
+def _base64_places(value: Any, place: _Place) -> Iterator[_Place]:
+    """Yield where strings hold Base64 over LIMIT; for a key, where its object is."""
+    if isinstance(value, str):
+        if holds_base64(value):
+            yield place
+    elif isinstance(value, (dict, list)):
+        for key, item in _items(value):
+            if isinstance(key, str) and holds_base64(key):
+                yield place
+            yield from _base64_places(item, (id(cast("object", value)), key))
+
+
 # --- events: by size --------------------------------------------------------------------------------------------------
 
-# With more parts than this, a container has no place in an event, nor has one that only lost a single part of it.
-_WIDEST = LIMIT // 2
-_Key = str | int
-_Place = tuple[int, _Key]  # the container by its identity, and where in it
-_ROOT: _Place = (0, "")
+# A container with more items than this takes over LIMIT bytes even when all of them are as small as can be.
+_MAX_ITEMS = LIMIT // 2
 
 
 @dataclass(slots=True, eq=False)
@@ -88,8 +96,8 @@ class _Leaf:
     owner: "_Container"
     key: _Key
     value: Any
-    size: int  # of its JSON, as it is stored
-    gain: int  # bytes that the event loses when this is moved
+    size: int  # bytes of its JSON, as stored
+    gain: int  # bytes that the event loses when this is offloaded
 
 
 @dataclass(slots=True, eq=False)
@@ -101,33 +109,30 @@ class _Container:
     value: Any
     number: int
     last: int = 0
-    written: int = 0  # bytes of its JSON, as its artifact has them
-    size: int = 0  # of its JSON, as it is stored
-    least: int = 0  # of its JSON in the event when every leaf in it is moved that is worth it
+    json_size: int = 0  # bytes of its JSON, as its artifact has them
+    size: int = 0  # bytes of its JSON, as stored
+    min_size: int = 0  # bytes of its JSON as stored when every leaf with a gain is offloaded
 
     def holds(self, other: "_Container") -> bool:
         return self.number <= other.number <= self.last
 
 
-class _Event:
-    """The parts of an event's data with their weights, each weighed once."""
+class _EventParts:
+    """The parts of an event's data with their sizes, each measured once."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         self._containers: list[_Container] = []
-        self._leaves: list[_Leaf] = []  # those worth moving
-        self._root = self._weigh(data, None, "")
+        self._leaves: list[_Leaf] = []  # those with a gain
+        self._root = self._measure(data, None, "")
 
-    def to_move(self) -> set[_Place]:
-        return {_place(part) for part in self._chosen()}
-
-    def _chosen(self) -> "list[_Leaf | _Container]":
-        """The largest leaves; where they do not suffice, the smallest container that does, and of the leaves what it still takes."""
+    def choose(self) -> set[_Place]:
+        """Return the places to offload: the largest leaves, and the smallest container where leaves do not suffice."""
         chosen: list[_Leaf | _Container] = []
-        leaves, size = self._leaves, self._root.least
+        leaves, size = self._leaves, self._root.min_size
         if size > LIMIT:
             container = min(
-                (one for one in self._containers if self._size_without(one) <= LIMIT),
-                key=lambda one: one.size,
+                (container for container in self._containers if self._size_without(container) <= LIMIT),
+                key=lambda container: container.size,
             )
             chosen.append(container)
             leaves = [leaf for leaf in leaves if not container.holds(leaf.owner)]
@@ -138,138 +143,57 @@ class _Event:
                 break
             size -= leaf.gain
             chosen.append(leaf)
-        return chosen
+        return {_ROOT if part.owner is None else (id(part.owner.value), part.key) for part in chosen}
 
     def _size_without(self, container: _Container) -> int:
-        return self._root.least - container.least + marker_size(container.written, is_text=False)
+        return self._root.min_size - container.min_size + marker_size(container.json_size, is_text=False)
 
-    def _weigh(self, value: Any, owner: _Container | None, key: _Key) -> _Container:
+    def _measure(self, value: Any, owner: _Container | None, key: _Key) -> _Container:
         this = _Container(owner, key, value, len(self._containers))
         self._containers.append(this)
-        if len(value) > _WIDEST:
-            this.written = this.size = this.least = len(to_bytes(value))
+        if len(value) > _MAX_ITEMS:
+            this.json_size = this.size = this.min_size = len(to_bytes(value))
             this.last = this.number
             return this
+        escapes = 0
         if isinstance(value, dict):
-            given = cast("dict[str, Any]", value)
-            own = len(to_bytes(list(given))) + len(given)  # brackets and commas, keys and colons
-            this.least = sum(len(escaped_key(name, item)) - len(name) for name, item in given.items())
+            members = cast("dict[str, Any]", value)
+            own = len(to_bytes(list(members))) + len(members)  # brackets and commas, keys and colons
+            escapes = sum(len(escaped_key(name, item)) - len(name) for name, item in members.items())
         else:
             own = 2 + max(0, len(value) - 1)
-        this.written, this.size, this.least = own, own, own + this.least
-        for name, part in _parts(value):
-            if isinstance(part, (dict, list)):
-                inner = self._weigh(part, this, name)
-                this.written += inner.written
+        this.json_size, this.size, this.min_size = own, own, own + escapes
+        for name, item in _items(value):
+            if isinstance(item, (dict, list)):
+                inner = self._measure(item, this, name)
+                this.json_size += inner.json_size
                 this.size += inner.size
-                this.least += inner.least
+                this.min_size += inner.min_size
                 continue
-            content = to_bytes(part)
-            size = len(content) + (added_to_number(content) if isinstance(part, float) else 0)
-            gain = _gain(part, len(content), size)
+            content = to_bytes(item)
+            size = len(content) + (added_to_number(content) if isinstance(item, float) else 0)
+            gain = _gain(item, len(content), size)
             if gain > 0:
-                self._leaves.append(_Leaf(this, name, part, size, gain))
-            this.written += len(content)
+                self._leaves.append(_Leaf(this, name, item, size, gain))
+            this.json_size += len(content)
             this.size += size
-            this.least += size - gain
+            this.min_size += size - gain
         this.last = len(self._containers) - 1
         return this
 
 
-def _gain(leaf: Any, written: int, size: int) -> int:
-    """How much smaller an event gets when a leaf of so many bytes is moved: nothing, if its marker is no smaller."""
+def _gain(leaf: Any, json_size: int, size: int) -> int:
+    """Return how many bytes smaller an event gets when a leaf is offloaded; 0 if its marker is no smaller."""
     if size < MIN_MARKER_BYTES:
         return 0
     is_text = isinstance(leaf, str)
-    return max(0, size - marker_size(len(leaf.encode()) if is_text else written, is_text=is_text))
+    return max(0, size - marker_size(len(leaf.encode()) if is_text else json_size, is_text=is_text))
 
 
-# --- elsewhere: by what it is -----------------------------------------------------------------------------------------
+# --- the result -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, eq=False)
-class _Home:
-    """An object or array of a value, in which strings are."""
-
-    owner: "_Home | None"
-    key: _Key
-    value: Any
-    depth: int
-
-
-class _Value:
-    """The strings of a value in the order of the text, keys too, and where each of them is."""
-
-    def __init__(self, value: Any) -> None:
-        self._moving: set[_Place] = set()
-        self._texts: list[str] = []
-        self._homes: list[_Home] = []
-        self._keys: set[str] = set()
-        if isinstance(value, str):
-            self._moving.add(_ROOT)
-        elif isinstance(value, (dict, list)):
-            self._gather(_Home(None, "", value, 0))
-
-    def to_move(self) -> set[_Place]:
-        """Strings that hold Base64 over LIMIT, and the smallest containers of what is cut up over several."""
-        for run in scattered(self._texts):
-            self._add_homes(run)
-        return self._moving
-
-    def _gather(self, home: _Home) -> None:
-        for key, item in _parts(home.value):
-            if isinstance(key, str) and not self._is_name(key):
-                self._take(key, home, _place(home))
-            if isinstance(item, str):
-                self._take(item, home, (id(home.value), key))
-            elif isinstance(item, (dict, list)):
-                self._gather(_Home(home, key, item, home.depth + 1))
-
-    def _is_name(self, key: str) -> bool:
-        """Without a capital, or not the first of its kind: no piece of Base64."""
-        if len(key) > LIMIT:
-            return False
-        is_known = key.islower() or key in self._keys
-        self._keys.add(key)
-        return is_known
-
-    def _take(self, text: str, home: _Home, place: _Place) -> None:
-        if len(text) > LIMIT and holds_encoded(text):
-            self._moving.add(place)
-            return
-        # What is cut up goes on from the end of one string at the beginning of the next.
-        for part in (text[:LIMIT], text[-LIMIT:]) if len(text) > 2 * LIMIT else (text,):
-            self._texts.append(part)
-            self._homes.append(home)
-
-    def _add_homes(self, run: Mapping[int, int]) -> None:
-        weights: dict[_Home, int] = {}
-        levels: dict[int, list[_Home]] = {}
-
-        def add(home: _Home, weight: int) -> None:
-            if home not in weights:
-                weights[home] = 0
-                levels.setdefault(home.depth, []).append(home)
-            weights[home] += weight
-
-        for at, weight in run.items():
-            add(self._homes[at], weight)
-        for depth in range(max(levels), -1, -1):
-            for home in levels.get(depth, ()):
-                if weights[home] > LIMIT:
-                    self._moving.add(_place(home))
-                elif home.owner is not None:
-                    add(home.owner, weights[home])
-
-
-# --- what is left -----------------------------------------------------------------------------------------------------
-
-
-def _place(part: "_Leaf | _Container | _Home") -> _Place:
-    return _ROOT if part.owner is None else (id(part.owner.value), part.key)
-
-
-def _parts(value: Any) -> Iterable[tuple[_Key, Any]]:
+def _items(value: Any) -> Iterable[tuple[_Key, Any]]:
     return (
         cast("dict[str, Any]", value).items()
         if isinstance(value, dict)
@@ -277,21 +201,23 @@ def _parts(value: Any) -> Iterable[tuple[_Key, Any]]:
     )
 
 
-def _rebuilt(value: Any, moving: Set[_Place]) -> tuple[Any, tuple[OffloadedValue, ...]]:
-    """The value with markers in the places of what moves, and with the keys of forged ones escaped; and what was moved."""
+def _rebuild(value: Any, places: Set[_Place]) -> tuple[Any, tuple[OffloadedValue, ...]]:
+    """Return the value with markers at these places and the keys of forged markers escaped, and the offloaded values."""
     artifacts: dict[str, OffloadedValue] = {}
 
-    def light(item: Any, place: _Place) -> Any:
-        if place in moving:
+    def copy(item: Any, place: _Place) -> Any:
+        if place in places:
             marker, offloaded = move(item)
             artifacts[offloaded.artifact_id] = offloaded
             return marker
         if isinstance(item, dict):
-            given = cast("dict[str, Any]", item)
-            return {escaped_key(key, part): light(part, (id(given), key)) for key, part in given.items()}
+            members = cast("dict[str, Any]", item)
+            return {
+                escaped_key(key, member): copy(member, (id(members), key)) for key, member in members.items()
+            }
         if isinstance(item, list):
-            many = cast("list[Any]", item)
-            return [light(part, (id(many), at)) for at, part in enumerate(many)]
+            elements = cast("list[Any]", item)
+            return [copy(element, (id(elements), at)) for at, element in enumerate(elements)]
         return item
 
-    return light(value, _ROOT), tuple(artifacts.values())
+    return copy(value, _ROOT), tuple(artifacts.values())

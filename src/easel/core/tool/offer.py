@@ -1,7 +1,8 @@
-"""What a node offers: its tools as it declares them when it connects, read strictly. RS-44
+"""The tools that a node declares when it connects, parsed strictly. RS-44
 
-A definition decides what a button may do (`readOnlyHint`, `x-shell`), so nothing in it is guessed: a word that is not known and a hint
-that is not true or false are refused, with the place. Whether a schema is JSON Schema at all needs a library, and is asked by the host.
+A definition decides what an action may do (`readOnlyHint`, `x-shell`), so nothing is guessed: an unknown member and a hint
+that is neither true nor false are refused, with the place. Does not know whether a schema is valid JSON Schema: that takes a
+library, and is checked by the host.
 """
 
 import re
@@ -11,36 +12,34 @@ from typing import Any, cast
 
 import msgspec
 
-from easel.core.stream.payload_limit import light_value
+from easel.core.stream.payload_limit import offload_large_values
 from easel.core.tool.definition import X_SHELL, ToolDefinition
 from easel.core.tool.node import full_tool_name
 from easel.core.validation import (
     MAX_DEPTH,
     check_members,
-    checked_flag,
-    checked_list,
-    checked_object,
-    checked_text,
     is_too_deep,
     refuse,
+    require_flag,
+    require_list,
+    require_object,
+    require_text,
 )
 from easel.errors import TooLarge
 
 HINTS = {"readOnlyHint": "read_only", "idempotentHint": "idempotent", "destructiveHint": "destructive"}
-# Of the Model Context Protocol's annotations: for people, or of no use to us.
+# Annotations of the Model Context Protocol; `openWorldHint` and `title` are accepted and not used.
 FLAGS = frozenset({*HINTS, "openWorldHint"})
-KNOWN_NOTES = FLAGS | {"title"}
+ANNOTATIONS = FLAGS | {"title"}
 MAX_TITLE_LENGTH = 200
-KNOWN = frozenset({"name", "description", "inputSchema", "annotations"})
+MEMBERS = frozenset({"name", "description", "inputSchema", "annotations"})
 DIALECTS = (
     "https://json-schema.org/draft/2020-12/schema",
     "https://json-schema.org/draft/2019-09/schema",
     "http://json-schema.org/draft-07/schema",
 )
-MAX_PARTS = (
-    20_000  # of one schema, with every reference written out: so much does checking one value cost at most
-)
-_ELSEWHERE = (
+MAX_SCHEMA_PARTS = 20_000  # with every $ref expanded: bounds the cost of checking one value
+_REFERENCES_OUTSIDE = (
     "$id",
     "$anchor",
     "$dynamicAnchor",
@@ -60,53 +59,52 @@ class OfferLimits:
     tool_bytes: int
 
 
-def checked_offer(node_id: str, raw: Any, limits: OfferLimits) -> Mapping[str, ToolDefinition]:
-    """The tools by their whole names, in the order in which they were declared."""
-    declared = checked_list(raw, "tools", most=limits.tools)
+def parse_offer(node_id: str, raw: Any, limits: OfferLimits) -> Mapping[str, ToolDefinition]:
+    """Return the tools by full name, in the order in which they were declared."""
+    declared = require_list(raw, "tools", max_items=limits.tools)
     if not declared:
-        refuse("tools", "a node offers at least one.")
+        refuse("tools", "must have at least one entry.")
     tools: dict[str, ToolDefinition] = {}
-    for number, one in enumerate(declared):
-        definition = _checked(node_id, one, f"tools[{number}]", limits)
+    for number, tool in enumerate(declared):
+        definition = _parse_tool(node_id, tool, f"tools[{number}]", limits)
         if definition.name in tools:
-            refuse(f"tools[{number}].name", "is there already.")
+            refuse(f"tools[{number}].name", "is a duplicate.")
         tools[definition.name] = definition
     return tools
 
 
-def _checked(node_id: str, raw: Any, at: str, limits: OfferLimits) -> ToolDefinition:
-    given = checked_object(raw, at)
-    check_members(given, KNOWN, at)
-    if is_too_deep(given):
+def _parse_tool(node_id: str, raw: Any, at: str, limits: OfferLimits) -> ToolDefinition:
+    declared = require_object(raw, at)
+    check_members(declared, MEMBERS, at)
+    if is_too_deep(declared):
         refuse(at, f"is nested deeper than {MAX_DEPTH} levels.")
-    if len(msgspec.json.encode(given)) > limits.tool_bytes:
+    if len(msgspec.json.encode(declared)) > limits.tool_bytes:
         raise TooLarge(what=at, limit=limits.tool_bytes)
-    if light_value(given)[1]:
-        refuse(at, "has Base64 of more than 2 KB in it, which has no place in a definition.")
-    name = given.get("name")
+    if offload_large_values(declared)[1]:
+        refuse(at, "must not contain Base64 over 2 KB.")
+    name = declared.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         refuse(
-            f"{at}.name", "is 1 to 64 letters, digits and . _ : - (a letter or digit first, no _ at its end)."
+            f"{at}.name",
+            "must be 1 to 64 letters, digits and . _ : - (a letter or digit first, no _ at its end).",
         )
-    description = checked_text(
-        given.get("description", ""), f"{at}.description", longest=limits.tool_bytes, may_be_empty=True
+    description = require_text(
+        declared.get("description", ""), f"{at}.description", max_length=limits.tool_bytes, may_be_empty=True
     )
-    schema = checked_object(given.get("inputSchema"), f"{at}.inputSchema")
+    schema = require_object(declared.get("inputSchema"), f"{at}.inputSchema")
     check_schema(schema, f"{at}.inputSchema")
-    return ToolDefinition(
-        full_tool_name(node_id, name),
-        description,
-        schema,
-        **_hints(given.get("annotations", {}), f"{at}.annotations"),
-    )
+    hints = _parse_hints(declared.get("annotations", {}), f"{at}.annotations")
+    return ToolDefinition(full_tool_name(node_id, name), description, schema, **hints)
 
 
-def _hints(raw: Any, at: str) -> dict[str, bool]:
-    given = checked_object(raw, at)
-    check_members(given, KNOWN_NOTES, at)
-    if "title" in given:
-        checked_text(given["title"], f"{at}.title", longest=MAX_TITLE_LENGTH, may_be_empty=True)
-    hints = {name: checked_flag(value, f"{at}.{name}") for name, value in given.items() if name in FLAGS}
+def _parse_hints(raw: Any, at: str) -> dict[str, bool]:
+    annotations = require_object(raw, at)
+    check_members(annotations, ANNOTATIONS, at)
+    if "title" in annotations:
+        require_text(annotations["title"], f"{at}.title", max_length=MAX_TITLE_LENGTH, may_be_empty=True)
+    hints = {
+        name: require_flag(value, f"{at}.{name}") for name, value in annotations.items() if name in FLAGS
+    }
     return {field: hints.get(hint, False) for hint, field in HINTS.items()}
 
 
@@ -114,67 +112,66 @@ def _hints(raw: Any, at: str) -> dict[str, bool]:
 
 
 def check_schema(schema: Mapping[str, Any], at: str) -> None:
-    """That it stands by itself: it refers to nothing elsewhere, never to itself, and checking with it has a bound."""
+    """Refuse a schema that refers to anything outside it or to itself, or that is too costly to check a value with."""
     dialect = schema.get("$schema", DIALECTS[0])
     if not isinstance(dialect, str) or dialect.removesuffix("#") not in DIALECTS:
-        refuse(f"{at}.$schema", f"is one of {', '.join(DIALECTS)}.")
+        refuse(f"{at}.$schema", f"must be one of {', '.join(DIALECTS)}.")
     if schema.get("type") != "object":
-        refuse(f"{at}.type", "is `object`: a tool's arguments have names.")
-    for part in (one for one in _inside(schema) if isinstance(one, dict)):
+        refuse(f"{at}.type", "must be `object`: a tool's arguments have names.")
+    for part in (container for container in _containers(schema) if isinstance(container, dict)):
         if X_SHELL in part and not isinstance(part[X_SHELL], bool):
-            refuse(at, f"{X_SHELL} is true or false.")
-        for word in _ELSEWHERE:
+            refuse(at, f"{X_SHELL} must be true or false.")
+        for word in _REFERENCES_OUTSIDE:
             if isinstance(part.get(word), (str, bool)):
-                refuse(at, f"{word} is not taken; a schema is whole by itself, with $ref to its own $defs.")
-    _Unfolding(schema, at).count(schema)
+                refuse(at, f"{word} is not supported; a schema may only use $ref to its own $defs.")
+    _PartCounter(schema, at).count(schema)
 
 
-def parts_of_schema(schema: Mapping[str, Any]) -> int:
-    return _Unfolding(schema, "schema").count(schema)
+def count_schema_parts(schema: Mapping[str, Any]) -> int:
+    """Return how many parts the schema has when every $ref is expanded."""
+    return _PartCounter(schema, "schema").count(schema)
 
 
-def values_in(value: Any) -> int:
-    return 1 + sum(len(part) for part in _inside(value))
+def count_values(value: Any) -> int:
+    """Return how many values are nested in this one, itself included."""
+    return 1 + sum(len(container) for container in _containers(value))
 
 
-class _Unfolding:
-    """How many parts a schema has when every reference in it is written out."""
+class _PartCounter:
+    """Counts the parts of a schema with every $ref expanded. Refuses a $ref that cannot be expanded."""
 
     def __init__(self, root: Mapping[str, Any], at: str) -> None:
         self._root = root
         self._at = at
-        self._counts: dict[str, int] = {}  # of the targets of references
+        self._counts: dict[str, int] = {}  # by $ref
         self._open: set[str] = set()
 
     def count(self, value: Any) -> int:
         total = 0
-        for part in _inside(value):
-            total += len(part)
-            if isinstance(part, dict) and isinstance(part.get("$ref"), str):
-                total += self._target(part["$ref"])
-            if total > MAX_PARTS:
-                refuse(self._at, f"has more than {MAX_PARTS} parts when its references are written out.")
+        for container in _containers(value):
+            total += len(container)
+            if isinstance(container, dict) and isinstance(container.get("$ref"), str):
+                total += self._count_target(container["$ref"])
+            if total > MAX_SCHEMA_PARTS:
+                refuse(self._at, f"has more than {MAX_SCHEMA_PARTS} parts when its references are expanded.")
         return total
 
-    def _target(self, reference: str) -> int:
+    def _count_target(self, reference: str) -> int:
         if reference in self._open:
-            refuse(
-                self._at,
-                f"$ref {reference[:60]!r} leads back to itself; a tool's arguments have a finite shape.",
-            )
+            refuse(self._at, f"$ref {reference[:60]!r} refers to itself; a schema must be finite.")
         if len(self._open) >= MAX_DEPTH:
-            refuse(self._at, f"has more than {MAX_DEPTH} references behind one another.")
+            refuse(self._at, f"has a chain of more than {MAX_DEPTH} references.")
         if reference not in self._counts:
             self._open.add(reference)
-            self._counts[reference] = self.count(self._found(reference))
+            self._counts[reference] = self.count(self._resolve(reference))
             self._open.discard(reference)
         return self._counts[reference]
 
-    def _found(self, reference: str) -> Any:
+    def _resolve(self, reference: str) -> Any:
         if not reference.startswith("#/") or "%" in reference:
             refuse(
                 self._at,
-                f"$ref {reference[:60]!r} leads elsewhere; a schema is whole by itself, with $ref to its own $defs.",
+                f"$ref {reference[:60]!r} refers outside the schema; a schema may only use $ref to its own $defs.",
             )
         found: Any = self._root
         for step in reference[2:].split("/"):
@@ -188,20 +185,20 @@ class _Unfolding:
             ):
                 found = cast("list[Any]", found)[int(name)]
             else:
-                refuse(self._at, f"$ref {reference[:60]!r} leads to nothing.")
+                refuse(self._at, f"$ref {reference[:60]!r} refers to nothing.")
         return found
 
 
-def _inside(value: Any) -> Iterator[dict[str, Any] | list[Any]]:
-    """Every object and list in it, whatever it means: what only looks like a schema is held to the same law."""
-    ahead = [value]
-    while ahead:
-        one = ahead.pop()
-        if isinstance(one, dict):
-            given = cast("dict[str, Any]", one)
-            yield given
-            ahead += given.values()
-        elif isinstance(one, list):
-            items = cast("list[Any]", one)
+def _containers(value: Any) -> Iterator[dict[str, Any] | list[Any]]:
+    """Yield every object and list in the value, also those that are examples or defaults and only look like a schema."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            members = cast("dict[str, Any]", item)
+            yield members
+            pending += members.values()
+        elif isinstance(item, list):
+            items = cast("list[Any]", item)
             yield items
-            ahead += items
+            pending += items

@@ -1,8 +1,8 @@
-"""What a tool says while an action runs, told to whoever watches the canvas: as events of its log, so that every transport has them.
+"""Live output of running actions, written to the canvas log as events for every subscriber.
 
-Owns the pace and the way into the log. A tool never waits for it and never fails by it: a store that is slow gets more at a time, one that is
-away misses some of it, and that is said. It goes in only while the execution runs, in the same transaction that sees that it does; the last of it
-goes in with the end.
+Owns the batching and the writes. A tool is never delayed and never fails because of its output: a slow store gets larger batches, an
+unavailable one loses some output and a note marks the gap. Output is appended only while the execution runs, checked in the same
+transaction; the last of it is stored together with the end.
 """
 
 import asyncio
@@ -11,28 +11,27 @@ from dataclasses import dataclass
 
 import structlog
 
-from easel.core.action.output import GATHER_SECONDS, LiveText, Said, after_saying, saying
+from easel.core.action.output import GATHER_SECONDS, LiveText, OutputChunk, append_output, with_final_output
 from easel.core.canvas.canvas import CanvasSnapshot, Change
 from easel.core.canvas.execution import Execution, StaleTransition
 from easel.core.principal import Principal
-from easel.core.run.deltas import HELD_SECONDS
+from easel.core.run.deltas import MAX_HELD_SECONDS
 from easel.errors import HostError
 from easel.host.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions
 
-LAST_SECONDS = (
-    1.0  # how long an end waits for what is on its way into the log, so that nothing before it is missing
-)
+# How long the end of an execution waits for a write in progress, so that the output stays in order.
+FINAL_WRITE_SECONDS = 1.0
 
 log = structlog.get_logger("actions")
 
 
-def nobody_cares() -> None:
-    """For where it makes no difference that an execution has ended elsewhere."""
+def _ignore() -> None:
+    """Do nothing when the execution has ended elsewhere."""
 
 
 class LiveOutput:
-    """Of one execution, on the instance that hears it."""
+    """The output of one execution, on the instance where its tool runs."""
 
     def __init__(
         self,
@@ -40,41 +39,45 @@ class LiveOutput:
         principal: Principal,
         execution: Execution,
         text: LiveText,
-        on_over: Callable[[], None],
+        on_ended: Callable[[], None],
     ) -> None:
         self._outputs = outputs
-        self._who = principal
+        self._principal = principal
         self._execution = execution
         self._text = text
-        self._on_over = on_over
+        self._on_ended = on_ended
         self._timer: asyncio.TimerHandle | None = None
-        self._pump: asyncio.Task[None] | None = None
-        self._rest: Sequence[Said] | None = None  # what goes in with the end; after that nothing is told
+        self._writing: asyncio.Task[None] | None = None
+        # The chunks to store with the end. Once set, nothing else is written.
+        self._final: Sequence[OutputChunk] | None = None
 
-    def hear(self, text: str) -> None:
-        self._text.hear(text)
-        self._wait()
+    def feed(self, text: str) -> None:
+        """Add output; it is written with the next batch."""
+        self._text.feed(text)
+        self._schedule()
 
-    async def before(self, decide: Callable[[CanvasSnapshot], Change]) -> Callable[[CanvasSnapshot], Change]:
-        """This end, with what was said before it."""
-        return after_saying(self._execution, await self._ended(), decide)
+    async def with_final_output(
+        self, decide: Callable[[CanvasSnapshot], Change]
+    ) -> Callable[[CanvasSnapshot], Change]:
+        """Return the end of the execution together with the output that was not written yet."""
+        return with_final_output(self._execution, await self._take_final(), decide)
 
-    def resume(self) -> None:
-        """It was not its end. What was to go in with that may have been stored, and is not told twice."""
-        if self._rest:
-            self._text.lost()
-        self._rest = None
-        self._wait()
+    def reopen(self) -> None:
+        """Continue after an end that was not stored. Output that may have been stored with it is not written twice."""
+        if self._final:
+            self._text.mark_gap()
+        self._final = None
+        self._schedule()
 
     async def close(self) -> None:
-        """All of it is told, where somebody else tells the end."""
-        if said := await self._ended():
-            self._rest = []
-            await self._tell(said)
+        """Write the remaining output, where another instance stores the end."""
+        if chunks := await self._take_final():
+            self._final = []
+            await self._write(chunks)
 
-    def drop(self) -> None:
-        """It has ended, and there is nothing more to tell."""
-        self._rest = []
+    def discard(self) -> None:
+        """Drop the remaining output."""
+        self._final = []
         self._stop_timer()
 
     def _stop_timer(self) -> None:
@@ -82,59 +85,61 @@ class LiveOutput:
             self._timer.cancel()
             self._timer = None
 
-    async def _ended(self) -> Sequence[Said]:
-        if self._rest is None:
-            self._rest = []
+    async def _take_final(self) -> Sequence[OutputChunk]:
+        if self._final is None:
+            self._final = []
             self._stop_timer()
-            if self._pump is not None:
-                await asyncio.wait([self._pump], timeout=LAST_SECONDS)
-            self._rest = self._text.tell(is_end=True) if self._text.has_more else []
-        return self._rest
+            if self._writing is not None:
+                await asyncio.wait([self._writing], timeout=FINAL_WRITE_SECONDS)
+            self._final = self._text.drain(is_end=True) if self._text.has_more else []
+        return self._final
 
-    def _wait(self, seconds: float = GATHER_SECONDS) -> None:
-        if self._timer is None and self._pump is None and self._text.has_more and self._rest is None:
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._begin)
+    def _schedule(self, seconds: float = GATHER_SECONDS) -> None:
+        if self._timer is None and self._writing is None and self._text.has_more and self._final is None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timer)
 
-    def _begin(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
-        self._pump = asyncio.create_task(self._once())
+        self._writing = asyncio.create_task(self._write_batch())
 
-    async def _once(self) -> None:
-        said = self._text.tell()
+    async def _write_batch(self) -> None:
+        chunks = self._text.drain()
         try:
-            if said:
-                await self._tell(said)
+            if chunks:
+                await self._write(chunks)
         finally:
-            self._pump = None
-            self._wait(GATHER_SECONDS if said else HELD_SECONDS)
+            self._writing = None
+            self._schedule(GATHER_SECONDS if chunks else MAX_HELD_SECONDS)
 
-    async def _tell(self, said: Sequence[Said]) -> None:
+    async def _write(self, chunks: Sequence[OutputChunk]) -> None:
         try:
-            decide = saying(self._execution, said)
             await self._outputs.changes.apply(
-                self._who, self._execution.canvas_id, decide, seconds=self._outputs.seconds
+                self._principal,
+                self._execution.canvas_id,
+                append_output(self._execution, chunks),
+                seconds=self._outputs.claim_seconds,
             )
         except StaleTransition:
-            self.drop()
-            self._on_over()
+            self.discard()
+            self._on_ended()
         except HostError as problem:
             log.info("actions.output_lost", event_id=self._execution.event_id, problem=problem.code)
-            self._text.lost()
-        except Exception:  # whatever it is, the tool goes on
+            self._text.mark_gap()
+        except Exception:
+            # The tool goes on without live output.
             log.exception("actions.output_error", event_id=self._execution.event_id)
-            self.drop()
+            self.discard()
 
 
 @dataclass(slots=True)
 class LiveOutputs:
     changes: CanvasTransactions
     audit: Audit
-    most_bytes: int  # of one execution
-    seconds: (
-        float  # how long an execution is believed to run; whoever hears it say something knows that it does
-    )
+    max_bytes: int  # of one execution
+    claim_seconds: float  # writing output renews the claim of the execution
 
     def open(
-        self, principal: Principal, execution: Execution, on_over: Callable[[], None] = nobody_cares
+        self, principal: Principal, execution: Execution, on_ended: Callable[[], None] = _ignore
     ) -> LiveOutput:
-        return LiveOutput(self, principal, execution, LiveText(self.most_bytes, self.audit.redacted), on_over)
+        """Return the output of one execution. `on_ended` is called if it turns out to have ended elsewhere."""
+        return LiveOutput(self, principal, execution, LiveText(self.max_bytes, self.audit.redacted), on_ended)

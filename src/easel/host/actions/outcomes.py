@@ -1,49 +1,37 @@
-"""How executions of actions end, and who is told: what is stored of it, what the audit trail says, and what whoever asked is answered.
+"""Outcomes of executions: how each ends, in the store, in the audit trail and in the reply to the caller. CV-42, CV-48
 
-Owns every end: a failure, a stop by somebody, a question that nobody answered, an instance that died. Each is stored once, whoever else tries
-at the same time; who comes second answers with what the first one has stored. CV-42, CV-48
+Owns completion, failure and cancellation. Each execution ends once: if two ends compete, the second returns what the first one stored.
+Does not know how the work runs.
 """
 
-import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
-from easel.core.action.stopping import NOBODY, lapsed
-from easel.core.action.transitions import failed
+from easel.core.action.transitions import Decision, StartedExecution, complete_execution, fail_execution
 from easel.core.canvas.execution import Execution, ExecutionStatus, StaleTransition
 from easel.core.principal import Principal
-from easel.core.run.deltas import shortened
 from easel.errors import ActionFailed, Cancelled, HostError, NotFound, NotRunning, Unavailable
 from easel.host.actions.live_output import LiveOutput
-from easel.host.actions.transitions import ExecutionTransitions
-from easel.host.artifacts import Artifacts
-from easel.host.artifacts import restore as whole_value
+from easel.host.actions.transitions import ActionLimits, ExecutionTransitions, public_message
+from easel.host.artifacts import Artifacts, restore
 from easel.host.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions, now_ms
 from easel.host.metrics import ACTIONS_ENDED
+from easel.host.periodic import Periodic
 from easel.host.ports import CanvasActionStore
 from easel.ids import UserId
 
-LOST_AT_ONCE = 100
 PRUNE_SECONDS = 60.0
-GONE = "Its canvas was deleted while it ran; whether the tool has done its work is not known."
-LEFT = "This instance stops. Its run goes on: another instance waits for the answer, and tells how it ended."
-INTERRUPTED = "The instance that ran it stopped in the middle, or could not tell its end; whether the tool has done its work is not known."
-
-TakeUp = Callable[
-    [Principal, Execution, list[str]], Awaitable[bool]
-]  # whether somebody goes on with it; these instances are gone
 
 log = structlog.get_logger("actions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResult:
-    """Completed, with its result; or waiting for a person, with what exactly they are asked; or refused by them; or, failed, stopped."""
+    """The outcome of a request: completed with a result, waiting for a confirmation, refused, or cancelled (failed)."""
 
     status: ExecutionStatus
     event_id: str
@@ -52,82 +40,122 @@ class ActionResult:
     has_result: bool = False
     resolved: Any = None
 
+    @classmethod
+    def needs_confirmation(cls, started: StartedExecution) -> "ActionResult":
+        return cls(
+            status=ExecutionStatus.ASKED,
+            event_id=started.execution.event_id,
+            revision=started.revision,
+            resolved=started.confirmation,
+        )
+
+    @classmethod
+    def completed(cls, started: StartedExecution) -> "ActionResult":
+        return cls(
+            status=ExecutionStatus.COMPLETED,
+            event_id=started.execution.event_id,
+            revision=started.revision,
+        )
+
 
 class ExecutionOutcomes:
     def __init__(
         self,
         actions: CanvasActionStore,
         changes: CanvasTransactions,
-        steps: ExecutionTransitions,
+        transitions: ExecutionTransitions,
         artifacts: Artifacts,
+        *,
         audit: Audit,
+        limits: ActionLimits,
     ) -> None:
         self._actions = actions
         self._changes = changes
-        self._steps = steps
+        self._transitions = transitions
         self._artifacts = artifacts
         self._audit = audit
-        self._untold: dict[
-            str, tuple[Principal, Execution, HostError]
-        ] = {}  # ends that could not be stored in time
+        self._limits = limits
+        # Failures that could not be stored in time, by event id.
+        self._unsaved_failures: dict[str, tuple[Principal, Execution, HostError]] = {}
 
-    # -- what is stored --------------------------------------------------------------------------------------------
+    # -- storing ---------------------------------------------------------------------------------------------------
 
-    async def failed(
+    async def complete(
+        self, principal: Principal, started: StartedExecution, result: Any, output: LiveOutput
+    ) -> ActionResult:
+        """Save the result in the canvas and return it. Raises a HostError if it cannot be saved."""
+        decide, offloaded = complete_execution(
+            result, started, principal, now_ms=now_ms(), state_bytes=self._limits.state_bytes
+        )
+        execution = started.execution
+        revision = await self._transitions.finish(
+            principal, execution, await output.with_final_output(decide), offloaded
+        )
+        self.record(principal, execution, "completed")
+        return ActionResult(
+            status=ExecutionStatus.COMPLETED,
+            event_id=execution.event_id,
+            revision=revision,
+            result=result,
+            has_result=True,
+        )
+
+    async def fail(
         self,
         principal: Principal,
         execution: Execution,
         problem: HostError,
         output: LiveOutput | None = None,
         *,
-        is_patient: bool = True,
+        is_retried: bool = True,
     ) -> HostError:
-        """Told to whoever watches; what is given back names the execution."""
-        decide = failed(problem, told(self._audit, problem), execution, principal, now_ms())
+        """Store the failure and return the error for the caller, with the id of the execution."""
+        decide = self._failure(principal, execution, problem)
         try:
-            await self._steps.end(
+            await self._transitions.finish(
                 principal,
                 execution,
-                decide if output is None else await output.before(decide),
-                is_patient=is_patient,
+                decide if output is None else await output.with_final_output(decide),
+                is_retried=is_retried,
             )
-        except ActionFailed:  # somebody else has told how it ended
-            return await self._as_told(execution) or self._shown(execution, problem)
-        except NotFound:  # it went with its canvas
-            log.info("action.not_told", event_id=execution.event_id)
+        except ActionFailed:  # it has ended already
+            return await self._stored_failure(execution) or self._error(execution, problem)
+        except NotFound:  # deleted with its canvas
+            log.info("actions.failure_not_stored", event_id=execution.event_id)
         except Unavailable:
-            log.info("action.not_told", event_id=execution.event_id)
-            self._untold[execution.event_id] = (principal, execution, problem)
-        return self.told_of(principal, execution, problem)
+            log.info("actions.failure_not_stored", event_id=execution.event_id)
+            self._unsaved_failures[execution.event_id] = (principal, execution, problem)
+        return self.report_failure(principal, execution, problem)
 
-    async def _tell_untold(self) -> None:
-        """How it ended, now that there is a store again; else it would be told that its instance is gone."""
-        for event_id, (principal, execution, problem) in list(self._untold.items()):
-            decide = failed(problem, told(self._audit, problem), execution, principal, now_ms())
-            with contextlib.suppress(
-                StaleTransition, ActionFailed, NotFound
-            ):  # somebody else has told it, or it went with its canvas
-                await self._steps.end(principal, execution, decide, is_patient=False)
-            del self._untold[event_id]
+    async def save_pending_failures(self) -> None:
+        """Store the failures that could not be stored before, so that they are not reported as interruptions."""
+        for event_id, (principal, execution, problem) in list(self._unsaved_failures.items()):
+            # It may have ended elsewhere, or may have been deleted with its canvas.
+            with contextlib.suppress(StaleTransition, ActionFailed, NotFound):
+                await self._transitions.finish(
+                    principal, execution, self._failure(principal, execution, problem), is_retried=False
+                )
+            del self._unsaved_failures[event_id]
 
-    async def stopped(
+    async def cancel(
         self, principal: Principal, execution: Execution, output: LiveOutput | None
     ) -> ActionResult:
-        """From now on nothing of it is stored. Against its own end, and against another stop, one wins. CV-23"""
+        """End a running execution as cancelled. Raises NotRunning if it ended first. CV-23"""
         problem = Cancelled(name=principal.name)
-        decide = failed(problem, told(self._audit, problem), execution, principal, now_ms())
+        decide = self._failure(principal, execution, problem)
         try:
             outcome = await self._changes.apply(
-                principal, execution.canvas_id, decide if output is None else await output.before(decide)
+                principal,
+                execution.canvas_id,
+                decide if output is None else await output.with_final_output(decide),
             )
         except StaleTransition:
-            now = await self._actions.get(execution.user_id, execution.event_id)
-            raise NotRunning(
-                id=execution.event_id, status="ended" if now is None else now.status.value
-            ) from None
-        except BaseException:  # it goes on, as far as anybody knows
+            stored = await self._actions.get(execution.user_id, execution.event_id)
+            status = "ended" if stored is None else stored.status.value
+            raise NotRunning(id=execution.event_id, status=status) from None
+        except BaseException:
             if output is not None:
-                output.resume()
+                output.reopen()  # the execution still runs
             raise
         self._audit.note(
             principal,
@@ -135,47 +163,26 @@ class ExecutionOutcomes:
             subject=execution.canvas_id,
             details={"eventId": execution.event_id, "tool": execution.tool},
         )
-        self.tell_audit(principal, execution, "failed", problem=problem.message)
+        self.record(principal, execution, "failed", problem=problem.message)
         return ActionResult(
             status=ExecutionStatus.FAILED,
             event_id=execution.event_id,
             revision=outcome.snapshot.canvas.revision,
         )
 
-    async def tell_lost(self, owner_ids: list[str], confirm_seconds: float, adopt: TakeUp) -> int:
-        """Whose instance is gone is taken up or not left running for ever, nor a question that nobody answers; how many that were."""
-        await self._tell_untold()
-        lost = await self._actions.find_orphaned(owner_ids, confirm_seconds, LOST_AT_ONCE)
-        for execution in lost:
-            if execution.status is ExecutionStatus.ASKED:
-                await self.lapsed(execution)
-                continue
-            principal = _who_pressed(execution)
-            with contextlib.suppress(
-                StaleTransition, NotFound
-            ):  # another instance goes on with it, or it went with its canvas
-                if execution.tool is not None or not await adopt(principal, execution, owner_ids):
-                    await self.failed(principal, execution, ActionFailed(problem=INTERRUPTED))
-        return len(lost)
+    def _failure(self, principal: Principal, execution: Execution, problem: HostError) -> Decision:
+        message = public_message(self._audit, problem)
+        return fail_execution(problem, message, execution, principal, now_ms())
 
-    async def lapsed(self, execution: Execution) -> None:
-        """A question that nobody has answered in time."""
-        principal = _who_pressed(execution)
-        try:
-            await self._changes.apply(principal, execution.canvas_id, lapsed(execution, now_ms()))
-        except (StaleTransition, NotFound):
-            return  # somebody answered at the last moment, another instance told it, or it went with its canvas
-        self.tell_audit(principal, execution, "refused", problem=NOBODY)
+    # -- replying --------------------------------------------------------------------------------------------------
 
-    # -- what is answered ------------------------------------------------------------------------------------------
-
-    async def kept(self, principal: Principal, execution: Execution) -> ActionResult:
-        """As it is stored. Raises what it failed with."""
-        answer = await whole_value(self._artifacts, principal.user_id, execution.answer or {})
+    async def stored_answer(self, principal: Principal, execution: Execution) -> ActionResult:
+        """Return the stored outcome of an execution. Raises the error that it failed with."""
+        answer = await restore(self._artifacts, principal.user_id, execution.answer or {})
         if execution.status is ExecutionStatus.FAILED:
-            raise _problem(execution, answer)
+            raise _to_error(execution, answer)
         resolved = (
-            await whole_value(self._artifacts, principal.user_id, execution.resolved)
+            await restore(self._artifacts, principal.user_id, execution.resolved)
             if execution.status is ExecutionStatus.ASKED
             else None
         )
@@ -191,84 +198,78 @@ class ExecutionOutcomes:
             resolved=resolved,
         )
 
-    async def _as_told(self, execution: Execution) -> HostError | None:
+    async def _stored_failure(self, execution: Execution) -> HostError | None:
         try:
             stored = await self._actions.get(execution.user_id, execution.event_id)
         except Unavailable:
             return None
-        return (
-            _problem(execution, stored.answer)
-            if stored is not None and stored.status is ExecutionStatus.FAILED and stored.answer
-            else None
-        )
+        if stored is None or stored.status is not ExecutionStatus.FAILED or not stored.answer:
+            return None
+        return _to_error(execution, stored.answer)
 
-    def told_of(self, principal: Principal, execution: Execution, problem: HostError) -> HostError:
-        self.tell_audit(principal, execution, "failed", problem=told(self._audit, problem))
-        return self._shown(execution, problem)
+    def report_failure(self, principal: Principal, execution: Execution, problem: HostError) -> HostError:
+        """Record the failure in the audit trail and return the error for the caller."""
+        self.record(principal, execution, "failed", problem=public_message(self._audit, problem))
+        return self._error(execution, problem)
 
-    def _shown(self, execution: Execution, problem: HostError) -> HostError:
+    def _error(self, execution: Execution, problem: HostError) -> HostError:
         details = {
             name: value for name, value in problem.details.items() if name not in ("problem", "reason")
         }
-        shown = type(problem).with_message(told(self._audit, problem), **details, eventId=execution.event_id)
-        shown.retry_after = problem.retry_after
-        return shown
+        error = type(problem).with_message(
+            public_message(self._audit, problem), **details, eventId=execution.event_id
+        )
+        error.retry_after = problem.retry_after
+        return error
 
-    def tell_audit(self, principal: Principal, execution: Execution, status: str, **more: Any) -> None:
-        """CV-48, RS-15: beside the record that lies with the canvas, a link of the chain."""
+    def record(self, principal: Principal, execution: Execution, status: str, **details: Any) -> None:
+        """Count the end of an execution and record it in the audit trail. CV-48, RS-15"""
         ACTIONS_ENDED.labels(status).inc()
-        details = {
-            "actionId": execution.action_id,
-            "eventId": execution.event_id,
-            "tool": execution.tool,
-            "status": status,
-            **more,
-        }
+        names = {"actionId": execution.action_id, "eventId": execution.event_id, "tool": execution.tool}
         self._audit.note(
             principal,
             "canvas.action",
             subject=execution.canvas_id,
-            details={**details, "actor": dict(execution.actor)},
+            details={**names, "status": status, **details, "actor": dict(execution.actor)},
         )
 
 
-def _problem(execution: Execution, answer: Any) -> HostError:
+def _to_error(execution: Execution, answer: Any) -> HostError:
+    """Return the stored error of a failed execution."""
     kinds = {kind.code: kind for kind in HostError.__subclasses__()}
     return kinds.get(answer["error"]["name"], ActionFailed).with_message(
         answer["error"]["message"], eventId=execution.event_id
     )
 
 
-def _who_pressed(execution: Execution) -> Principal:
+def principal_of(execution: Execution) -> Principal:
+    """Return the principal that started an execution."""
     return Principal(UserId(execution.user_id), execution.actor.get("name", execution.user_id))
 
 
-def told(audit: Audit, problem: HostError) -> str:
-    """What of a problem may be told."""
-    return shortened(audit.redacted(problem.message))
-
-
-def unstored(problem: Unavailable) -> ActionFailed:
-    """What is done is done, and is not told as if it were not: whoever presses again does it again."""
+def result_not_stored(problem: Unavailable) -> ActionFailed:
+    """Return the failure of an execution whose tool ran but whose result was not stored: a retry would run it twice."""
     result = (
         "it is not known whether its result is stored"
         if "mayBeStored" in problem.details
         else "its result could not be stored"
     )
     return ActionFailed(
-        problem=f"The tool has done its work; {result}: {problem.details['what']} could not be reached in time."
+        problem=f"The tool has done its work; {result}: {problem.details['what']} was unavailable."
     )
 
 
 class RecordRetention:
-    """What is left of executions: kept as long as the logs of runs are; 0: for ever."""
+    """Deletes the records of executions that ended longer ago than the retention time; 0 keeps them forever."""
 
     def __init__(self, actions: CanvasActionStore, retention_seconds: float) -> None:
         self._actions = actions
-        self._seconds = retention_seconds
+        self._retention_seconds = retention_seconds
 
-    async def prune_forever(self) -> None:
-        while True:
-            while self._seconds and await self._actions.prune(self._seconds):
-                pass  # some at a time, until none is left
-            await asyncio.sleep(PRUNE_SECONDS)
+    def periodic(self) -> Periodic:
+        return Periodic("prune action records", PRUNE_SECONDS, self.prune)
+
+    async def prune(self) -> None:
+        """Delete expired records, batch by batch."""
+        while self._retention_seconds and await self._actions.prune(self._retention_seconds):
+            pass

@@ -15,18 +15,18 @@ from easel.core.canvas.canvas import (
     Change,
     NewCanvas,
     check_revision,
-    checked_agent_id,
-    checked_canvas_id,
-    checked_session_key,
-    checked_title,
+    require_agent_id,
+    require_canvas_id,
+    require_session_key,
+    parse_title,
 )
 from easel.core.canvas.events import ACCEPTED_MARK, SPEC_MARK, TITLE_MARK, asset_path_mark, changed_members
-from easel.core.canvas.spec import CanvasSpec, Refresh, SpecLimits, check_state_size, checked_spec
+from easel.core.canvas.spec import CanvasSpec, Refresh, SpecLimits, check_state_size, parse_spec
 from easel.core.principal import Principal
 from easel.core.stream.notifications import LogDeleted
-from easel.core.stream.payload_limit import OffloadedValue, light_value
+from easel.core.stream.payload_limit import OffloadedValue, offload_large_values
 from easel.core.values.fingerprint import fingerprint
-from easel.core.values.patch import Op, Operation, Patch, apply_patch, check_patch_names, checked_patch
+from easel.core.values.patch import Op, Operation, Patch, apply_patch, check_patch_names, parse_patch
 from easel.core.values.paths import check_names
 from easel.errors import (
     AlreadyExists,
@@ -129,9 +129,9 @@ class CanvasLibrary:
         self, principal: Principal, *, agent_id: str | None, after: str | None, limit: int
     ) -> list[Canvas]:
         if agent_id is not None:
-            checked_agent_id(agent_id)
+            require_agent_id(agent_id)
         if after is not None:
-            checked_canvas_id(after)
+            require_canvas_id(after)
         return await self._canvases.list_canvases(
             principal.user_id, agent_id=agent_id, after=after or "", limit=limit
         )
@@ -171,7 +171,7 @@ class CanvasLibrary:
         agent_id = DEFAULT_AGENT_ID if draft.agent_id is None else draft.agent_id
         spec = NEW_SPEC if checked.spec is None else checked.spec
         state = spec.get("state", {}) if checked.state is None else checked.state  # CV-17
-        title = checked_title(draft.title, checked.canvas_id)
+        title = parse_title(draft.title, checked.canvas_id)
         assets = await self._assets.store(principal.user_id, agent_id, checked.canvas_id, draft.assets or {})
         new = NewCanvas(
             user_id=principal.user_id,
@@ -201,7 +201,7 @@ class CanvasLibrary:
         check_revision(there, draft.expected_revision)  # before a byte is written; the lock looks again
         if draft.agent_id not in (None, there.agent_id):
             raise BadInput(problem=f"agentId: this canvas belongs to {there.agent_id}.")
-        title = None if draft.title is None else checked_title(draft.title, canvas_id)
+        title = None if draft.title is None else parse_title(draft.title, canvas_id)
         assets = (
             None
             if draft.assets is None
@@ -264,12 +264,12 @@ class CanvasLibrary:
         expected_revision: int | None,
     ) -> CanvasSnapshot:
         """All of it or nothing, on the state as it is when it is its turn. CV-25, CV-44"""
-        operations = checked_patch(state_patch or [], "statePatch")
+        operations = parse_patch(state_patch or [], "statePatch")
         check_patch_names(operations, "statePatch")
         name = parse_canvas_id(canvas_id)
-        new_title = None if title is None else checked_title(title, name)
+        new_title = None if title is None else parse_title(title, name)
         read = None if spec is None else await self._read(principal, spec)
-        light_spec, offloaded = light_value(spec) if spec is not None else (None, ())
+        light_spec, offloaded = offload_large_values(spec) if spec is not None else (None, ())
         operations, moved_of_state = _offload_patch(operations)
         await self._artifacts.store(principal.user_id, [*offloaded, *moved_of_state])
         events = events_for(principal, canvas_id)
@@ -330,7 +330,7 @@ class CanvasLibrary:
         self, principal: Principal, spec: Mapping[str, Any], stands_for: Canvas | None
     ) -> list[str]:
         """What the author of a spec will want to know; it is stored all the same, in the canvas that they mean to stand for. RS-45"""
-        checked, tools = checked_spec(spec, self._limits), await self._tools.definitions(principal.user_id)
+        checked, tools = parse_spec(spec, self._limits), await self._tools.definitions(principal.user_id)
         told = [
             *check_templates(checked, tools, floor=self._floor),
             *time_warnings(checked, tools, self._tools.timeout_seconds),
@@ -382,24 +382,24 @@ class CanvasLibrary:
     # -- checking --------------------------------------------------------------------------------------------------
 
     async def _checked(self, principal: Principal, draft: Draft) -> _CheckedDraft:
-        canvas_id = checked_canvas_id(draft.canvas_id)
-        checked_title(draft.title, canvas_id)
-        checked_session_key(draft.owner_session_key)
+        canvas_id = require_canvas_id(draft.canvas_id)
+        parse_title(draft.title, canvas_id)
+        require_session_key(draft.owner_session_key)
         if draft.agent_id is not None:
-            checked_agent_id(draft.agent_id)
+            require_agent_id(draft.agent_id)
         read = None if draft.spec is None else await self._read(principal, draft.spec)
         if draft.state is not None:
             check_state_size(draft.state, self._limits.state_bytes)
             check_names(draft.state, "state")
         self._assets.check(draft.assets or {})
-        spec, moved_of_spec = light_value(draft.spec)
-        state, moved_of_state = light_value(draft.state)
+        spec, moved_of_spec = offload_large_values(draft.spec)
+        state, moved_of_state = offload_large_values(draft.state)
         await self._artifacts.store(principal.user_id, [*moved_of_spec, *moved_of_state])
         return _CheckedDraft(canvas_id, draft, spec, state, None if read is None else _enabled_refreshes(read))
 
     async def _read(self, principal: Principal, spec: Mapping[str, Any]) -> CanvasSpec:
         """Held to the tools that there are now, and an agent's spec to the agent's own reach. RS-16, RS-45, RS-59"""
-        read = checked_spec(spec, self._limits)
+        read = parse_spec(spec, self._limits)
         check_names(spec.get("state"), "state")
         for action_id, action in read.actions.items():
             if isinstance(action, PatchState):
@@ -408,7 +408,7 @@ class CanvasLibrary:
         check_templates(read, definitions, floor=self._floor)
         if not may_self_approve(principal):
             check_reach(read, definitions.__contains__)
-        _, heavy = light_value({name: value for name, value in spec.items() if name != "state"})
+        _, heavy = offload_large_values({name: value for name, value in spec.items() if name != "state"})
         if heavy:  # a marker in the place of an argument would be another spec
             raise BadInput(
                 problem="spec: Base64 over 2 KB has no place in a spec; make it an asset, or keep it in the state."
@@ -445,7 +445,7 @@ def _offload_patch(operations: Patch) -> tuple[Patch, list[OffloadedValue]]:
         if operation.op is Op.REMOVE:
             light.append(operation)
             continue
-        value, of_value = light_value(operation.value)
+        value, of_value = offload_large_values(operation.value)
         light.append(Operation(operation.op, operation.path, value))
         offloaded += of_value
     return tuple(light), offloaded

@@ -17,8 +17,8 @@ from easel.core.canvas.canvas import CanvasSnapshot, Change, check_revision
 from easel.core.canvas.inputs import apply_input
 from easel.core.canvas.spec import check_state_size
 from easel.core.principal import Principal
-from easel.core.stream.payload_limit import light_value
-from easel.core.values.patch import checked_pointer
+from easel.core.stream.payload_limit import offload_large_values
+from easel.core.values.patch import parse_pointer
 from easel.core.values.paths import check_names
 from easel.errors import Forbidden, NotFound
 from easel.host.artifacts import Artifacts
@@ -100,9 +100,9 @@ class CanvasPages:
         expected_revision: int | None,
     ) -> CanvasSnapshot:
         """One value at one place, on the state as it is when it is its turn. RS-41"""
-        place = checked_pointer(path, "path")
+        place = parse_pointer(path, "path")
         check_names(value, "value")
-        light, offloaded = light_value(value)
+        light, offloaded = offload_large_values(value)
         events = events_for(principal, canvas_id)
 
         def decide(snapshot: CanvasSnapshot) -> Change | None:

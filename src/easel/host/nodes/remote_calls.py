@@ -1,7 +1,7 @@
-"""Calls to a node that another instance has: a durable row, picked up there by the bell, answered once. DESIGN §5
+"""Calls to nodes that are connected to another instance: a durable row, taken there on notification, answered once. DESIGN §5
 
-Owns the caller's side. All that wait share one look at the store: when the bell says that an answer came, and else once a poll.
-Whoever stops waiting leaves nothing running at the node; nor does an instance that dies, since it no longer says that it waits.
+Owns the caller's side. All pending calls share one query for answers, made when a notification arrives and otherwise once
+per poll. A cancelled call is cancelled at the node; so are the calls of an instance that stops renewing them.
 """
 
 import asyncio
@@ -15,29 +15,31 @@ import structlog
 
 from easel.core.stream.json_text import to_json
 from easel.core.stream.notifications import CallAnswered, CallPending
-from easel.core.stream.payload_limit import light_value
-from easel.core.tool.call import LOST, NOT_ASKED, UNHEARD, Answer, NewCall
+from easel.core.stream.payload_limit import offload_large_values
+from easel.core.tool.call import EXPIRED, LOST, NOT_SENT, Answer, NewCall
 from easel.core.tool.context import Watched
 from easel.core.tool.node import Node, split_tool_name
 from easel.errors import HostError, Unavailable
 from easel.host.artifacts import restore
+from easel.host.periodic import Periodic
 from easel.host.ports import ArtifactAccess, NodeStore, Notifier
 from easel.ids import CallId, UserId, new_call_id
 
 INVOKE = "tool.invoke"
-TRIES = 5  # to be heard of, in the time after which nobody believes in us any more
+# A renewal starts this often per TTL and times out after as long, so two in a row may hang before a call expires.
+RENEWALS_PER_TTL = 6
 
 log = structlog.get_logger("nodes")
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _PendingCall:
     user_id: UserId
     answer: "asyncio.Future[Answer]"
-    is_placed: bool = False  # and its row is not fetched yet
-    missed: int = 0  # times in a row that its row was not there
+    has_row: bool = False
+    missing_count: int = 0  # renewals in a row that did not find the row
 
-    def tell(self, answer: Answer) -> None:
+    def finish(self, answer: Answer) -> None:
         if not self.answer.done():
             self.answer.set_result(answer)
 
@@ -46,7 +48,7 @@ class RemoteCalls:
     def __init__(
         self,
         store: NodeStore,
-        keeper: ArtifactAccess,
+        artifacts: ArtifactAccess,
         notifier: Notifier,
         *,
         poll_seconds: float,
@@ -54,54 +56,92 @@ class RemoteCalls:
         caller_ttl_seconds: float,
     ) -> None:
         self._store = store
-        self._keeper = keeper
+        self._artifacts = artifacts
         self._notifier = notifier
-        self._poll = poll_seconds
-        self._seconds = call_seconds
-        self._heard = caller_ttl_seconds
-        self._waiting: dict[CallId, _Waiting] = {}
-        self._wake = asyncio.Event()
-        self._collecting: asyncio.Task[None] | None = None
-        self._renewing: asyncio.Task[None] | None = None
-        self._renewals: set[asyncio.Task[None]] = set()
-        self._others: set[asyncio.Task[Any]] = set()
+        self._call_seconds = call_seconds
+        self._ttl_seconds = caller_ttl_seconds
+        self._pending: dict[CallId, _PendingCall] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._renewal_seconds = caller_ttl_seconds / RENEWALS_PER_TTL
+        self._collecting = Periodic("nodes.collect_answers", poll_seconds, self.collect)
+        # Apart from `_collecting`: an answer that is slow to read must not delay a renewal.
+        self._renewing = Periodic(
+            "nodes.renew_calls", self._renewal_seconds, self._renew_in_time, delay=self._renewal_seconds
+        )
 
     async def call(self, node: Node, name: str, args: Mapping[str, Any], watched: Watched | None) -> Answer:
-        """What it says while it runs is told by the instance that hears it, to those who watch."""
-        told = {} if watched is None else {"watched": asdict(watched)}
-        params = await light(
-            self._keeper, node.user_id, {"tool": split_tool_name(name)[1], "args": args, **told}
-        )
+        """Call a tool and return its answer. The instance that has the node publishes live output to `watched`."""
+        params: dict[str, Any] = {"tool": split_tool_name(name)[1], "args": args}
+        if watched is not None:
+            params["watched"] = asdict(watched)
         new = NewCall(
-            new_call_id(), node.user_id, node.connection_id, INVOKE, params, self._seconds, self._heard
+            new_call_id(),
+            node.user_id,
+            node.connection_id,
+            INVOKE,
+            await offload_to_json(self._artifacts, node.user_id, params),
+            self._call_seconds,
+            self._ttl_seconds,
         )
-        waiting = _Waiting(node.user_id, asyncio.get_running_loop().create_future())
-        self._waiting[new.call_id] = waiting
-        # A task of its own: what is half placed cannot be cancelled, and must not be left.
-        placing = self._begin(self._store.place_call(new))
+        pending = _PendingCall(node.user_id, asyncio.get_running_loop().create_future())
+        self._pending[new.call_id] = pending
+        # In its own task: if the caller is cancelled now, `_cancel` has to wait for the row before it can delete it.
+        placing = self._spawn(self._store.place_call(new))
         try:
             if not await asyncio.shield(placing):
-                return NOT_ASKED
-            waiting.is_placed = True
+                return NOT_SENT
+            pending.has_row = True
             self._notifier.notify(CallPending(node.connection_id))
-            self._start()
-            return await waiting.answer
+            self._collecting.start()
+            self._renewing.start()
+            return await pending.answer
         except BaseException:
-            self._begin(self._cancel(new, placing))
+            self._spawn(self._cancel(new, placing))
             raise
         finally:
-            del self._waiting[new.call_id]
+            del self._pending[new.call_id]
 
-    def hear(self, notification: CallAnswered) -> None:
-        if notification.call_id in self._waiting:
-            self._wake.set()
+    def on_notification(self, notification: CallAnswered) -> None:
+        if notification.call_id in self._pending:
+            self._collecting.wake()
+
+    async def collect(self) -> int:
+        """Fetch the answers that have arrived. Returns how many."""
+        found = await self._store.collect_answers(list(self._pending)) if self._pending else {}
+        for call_id in found.keys() & self._pending.keys():
+            # The row was deleted by fetching it; reading the answer may take longer than a renewal.
+            self._pending[call_id].has_row = False
+        for call_id, stored in found.items():
+            if (pending := self._pending.get(call_id)) is not None:
+                pending.finish(LOST if stored is None else await self._read(pending.user_id, stored))
+        return len(found)
+
+    async def renew(self) -> None:
+        """Renew pending calls. A call that is missing twice in a row has expired: it fails."""
+        placed = {
+            call_id: pending
+            for call_id, pending in self._pending.items()
+            if pending.has_row and not pending.answer.done()
+        }
+        renewed = await self._store.renew_calls(list(placed), self._ttl_seconds) if placed else set[CallId]()
+        for call_id, pending in placed.items():
+            pending.missing_count = 0 if call_id in renewed else pending.missing_count + 1
+            # Missing once proves nothing: `collect` may be fetching its answer.
+            if pending.missing_count > 1 and pending.has_row:
+                pending.finish(EXPIRED)
 
     async def close(self) -> None:
-        """What was cancelled until now is told; who still waits does so in vain."""
-        duties = [task for task in (self._collecting, self._renewing, *self._renewals) if task is not None]
-        for task in duties:
-            task.cancel()
-        await asyncio.gather(*self._others, *duties, return_exceptions=True)
+        """Stop collecting and renewing, after the cancellations that have started."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._collecting.stop()
+        await self._renewing.stop()
+
+    async def _renew_in_time(self) -> None:
+        try:
+            async with asyncio.timeout(self._renewal_seconds):
+                await self.renew()
+        except TimeoutError:
+            log.warning("nodes.renewal_timed_out", calls=len(self._pending))
 
     async def _cancel(self, new: NewCall, placing: "asyncio.Task[bool]") -> None:
         await asyncio.gather(placing, return_exceptions=True)
@@ -109,87 +149,22 @@ class RemoteCalls:
             if (target := await self._store.cancel_call(new.user_id, new.call_id)) is not None:
                 self._notifier.notify(CallPending(target))
 
-    # -- answers ---------------------------------------------------------------------------------------------------
-
-    def _start(self) -> None:
-        if self._collecting is None or self._collecting.done():
-            self._collecting = asyncio.create_task(self._collect())
-        if self._renewing is None or self._renewing.done():
-            self._renewing = asyncio.create_task(self._renew_forever())
-
-    async def _collect(self) -> None:
-        """As long as somebody waits."""
-        while self._waiting:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._poll):
-                    await self._wake.wait()
-            self._wake.clear()
-            try:
-                await self.once()
-            except Unavailable:
-                log.debug("nodes.no_answers_now")  # the next look is as good
-            except Exception:
-                log.exception("nodes.collecting_error")
-
-    async def once(self) -> int:
-        """Fetch the answers that are there; how many that were."""
-        found = await self._store.collect_answers(list(self._waiting)) if self._waiting else {}
-        for call_id in found.keys() & self._waiting.keys():
-            self._waiting[
-                call_id
-            ].is_placed = False  # its row is gone, and its answer is here: reading that may take its time
-        for call_id, stored in found.items():
-            if (waiting := self._waiting.get(call_id)) is not None:
-                waiting.tell(LOST if stored is None else await self._read(waiting.user_id, stored))
-        return len(found)
-
-    async def _renew_forever(self) -> None:
-        """As long as somebody waits, and by itself: no slow answer may keep it from being said, nor a connection that hangs the next try."""
-        while self._waiting:
-            await asyncio.sleep(self._heard / TRIES)
-            self._renewals = {one for one in self._renewals if not one.done()}
-            if len(self._renewals) < TRIES:
-                self._renewals.add(asyncio.create_task(self._try_to_renew()))
-
-    async def _try_to_renew(self) -> None:
-        try:
-            await self.renew()
-        except Unavailable:
-            log.debug("nodes.not_renewed")  # the next try is on its way
-        except Exception:
-            log.exception("nodes.renewing_error")
-
-    async def renew(self) -> None:
-        """Say that these are waited for; what was stopped meanwhile, since nothing was heard of us, is waited for in vain."""
-        placed = {
-            call_id: waiting
-            for call_id, waiting in self._waiting.items()
-            if waiting.is_placed and not waiting.answer.done()
-        }
-        there = await self._store.renew_calls(list(placed), self._heard) if placed else set[CallId]()
-        for call_id, waiting in placed.items():
-            waiting.missed = 0 if call_id in there else waiting.missed + 1
-            if (
-                waiting.missed > 1 and waiting.is_placed
-            ):  # once is no sign: somebody may just be fetching its answer
-                waiting.tell(UNHEARD)
-
     async def _read(self, user_id: UserId, stored: str) -> Answer:
         try:
-            return Answer.of_stored(await restore(self._keeper, user_id, msgspec.json.decode(stored)))
+            return Answer.from_stored(await restore(self._artifacts, user_id, msgspec.json.decode(stored)))
         except HostError as problem:
-            return Answer(error=f"it has answered, and the answer cannot be read back: {problem.message}")
+            return Answer(error=f"the node answered, but the answer cannot be read: {problem.message}")
 
-    def _begin(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         task = asyncio.create_task(work)
-        self._others.add(task)
-        task.add_done_callback(self._others.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return task
 
 
-async def light(keeper: ArtifactAccess, user_id: UserId, value: Any) -> str:
-    """As it may stand in a table: Base64 over 2 KB is kept beside it, and comes back. RS-35"""
-    lighter, offloaded = light_value(value)
+async def offload_to_json(artifacts: ArtifactAccess, user_id: UserId, value: Any) -> str:
+    """Return the value as JSON for a row, after its Base64 over 2 KB was stored as artifacts. RS-35"""
+    within_limit, offloaded = offload_large_values(value)
     if offloaded:
-        await keeper.store(user_id, offloaded)
-    return to_json(lighter)
+        await artifacts.store(user_id, offloaded)
+    return to_json(within_limit)

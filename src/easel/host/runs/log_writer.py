@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from easel.core.run.batch import Appended, Batch
-from easel.core.run.deltas import DELTA_BYTES, DELTA_SECONDS, HELD_SECONDS, Flow
+from easel.core.run.deltas import DELTA_BYTES, DELTA_SECONDS, MAX_HELD_SECONDS, DeltaSplitter
 from easel.core.run.events import RunEvents
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.run.status import Status
@@ -62,7 +62,7 @@ class RunLogWriter:
         self._pending: list[Envelope] = []
         self._words: list[str] = []  # of which the next delta is made
         self._gathered = 0
-        self._flow = Flow()
+        self._flow = DeltaSplitter()
         self._delta = self.events.delta  # or a thought
         self._timer: asyncio.TimerHandle | None = None
         self._next_batch = 1
@@ -161,12 +161,12 @@ class RunLogWriter:
         """What was gathered becomes events; but for the end, Base64 that may go on is held back."""
         self._stop_timer()
         if self._gathered or self._flow.is_holding:
-            told = self._flow.tell("".join(self._words), is_end=is_end)
+            told = self._flow.feed("".join(self._words), is_end=is_end)
             self._pending += [self._delta(self._message_id, piece) for piece in told]
             self._words.clear()
             self._gathered = 0
             if self._flow.is_holding:
-                self._wait(HELD_SECONDS)
+                self._wait(MAX_HELD_SECONDS)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 
 import structlog
 
-from easel.core.run.deltas import shortened
+from easel.core.run.deltas import shorten
 from easel.core.run.events import RunEvents
 from easel.core.run.progress import Progress
 from easel.core.run.run import Claim, ClaimLost
@@ -343,7 +343,7 @@ class RunWorker:
             task.uncancel()
             return None if held.stop is Stop.HAND_BACK else (Status.CANCELLED, None)
         except HostError as problem:
-            reason = shortened(
+            reason = shorten(
                 self._audit.redacted(problem.message)
             )  # a provider's answer may quote its key, or all that it was sent
             log.info("run.failed", run_id=claim.run_id, reason=reason)

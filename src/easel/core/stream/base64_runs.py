@@ -1,0 +1,132 @@
+"""Runs of Base64 in a text: where they are, and whether the end of a text may belong to one. CC-23, RS-35
+
+Owns what counts as Base64: unbroken text of either alphabet, or lines of it divided by white space, written plainly or with
+escapes, and whatever follows `base64,` in a data URI. There is no proof either way, so the shape of each line decides:
+upper and lower case must be mixed as in no word, name or path. Does not join pieces that anything else divides, so that
+lists of identifiers, digests and sequences of letters stay as they are.
+"""
+
+import re
+from collections.abc import Iterator
+
+from easel.core.stream.marker import LIMIT
+
+MIN_LINE = 40  # a shorter line is an identifier; programs wrap Base64 at 60, 64 or 76 characters
+MIN_OPEN_LINE = 32  # characters at the end of a text that may become a line
+MAX_WORD_SHARE = 0.85  # of a line's letters and digits; Base64 has at most 0.8, names and paths over 0.9
+
+Span = tuple[int, int]
+
+_SAMPLE = 4 * LIMIT  # characters by which a line is judged
+_STRETCH = re.compile(r"[A-Za-z0-9+/_\- \t\r\n\f\v]++")
+_TOKEN = re.compile(r"[A-Za-z0-9+/_-]+")
+_PADDING = re.compile(r"={0,6}")
+_WORD = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}|[0-9]{4,}")
+_PLAIN_WORD = re.compile(r"[A-Za-z][a-z]*|-{5}.*")
+_LIST_ITEM = re.compile(r"[A-Za-z]{2,12}[0-9]{0,4}[-_/]")
+_ID_LENGTHS = {40, 43, 44, 86}  # API keys, digests of 32 and 64 bytes, base58 addresses
+_CUT_ESCAPE = re.compile(r"(?:\\\\?(?:u0{0,2}2?)?|%[023]?)\Z")
+# Escapes of the alphabet, of padding and of line breaks, each replaced at the same length.
+_ESCAPES = {
+    "\\": {r"\u002b": "++++++", r"\u002B": "++++++", r"\u002f": "//////", r"\u002F": "//////", r"\/": "//"}
+    | {rf"\{char}": "\n\n\n" for char in (r"\n", r"\r", r"\t")}
+    | {rf"\{char}": "\n\n" for char in "nrt"},
+    "%2": {"%2B": "+++", "%2b": "+++", "%2F": "///", "%2f": "///"},
+    "%3": {"%3D": "===", "%3d": "==="},
+    "%0": {"%0A": "\n\n\n", "%0a": "\n\n\n", "%0D": "\n\n\n", "%0d": "\n\n\n"},
+}
+
+
+def find_base64_runs(text: str) -> list[Span]:
+    """Return where runs of more than LIMIT characters begin and end: as written, with line breaks, escapes and padding."""
+    if len(text) <= LIMIT:
+        return []
+    plain = _unescape(text)
+    return [
+        (start, end)
+        for stretch in _STRETCH.finditer(plain)
+        if stretch.end() - stretch.start() > LIMIT - 12  # padding may follow, escaped
+        for start, end in _runs(plain, stretch.start(), stretch.end())
+        if end - start > LIMIT
+    ]
+
+
+def holds_base64(text: str) -> bool:
+    """Return whether there is a run of more than LIMIT characters."""
+    return bool(find_base64_runs(text))
+
+
+def open_run_start(text: str) -> int:
+    """Return where the run begins that the text ends in, of any length; the length of the text if there is none."""
+    plain = _CUT_ESCAPE.sub("", _unescape(text))
+    stretch = _STRETCH.match(plain[::-1])
+    if stretch is None:
+        return len(text)
+    lines: list[re.Match[str]] = []
+    for token in _TOKEN.finditer(plain, len(plain) - stretch.end()):
+        is_last = token.end() == len(plain)
+        if _is_line(plain, token, MIN_OPEN_LINE if is_last else MIN_LINE) or (lines and is_last):
+            lines.append(token)
+        else:
+            lines = []
+    return lines[0].start() if lines else len(text)
+
+
+def _unescape(text: str) -> str:
+    for sign, rows in _ESCAPES.items():
+        if sign in text:
+            for escape, plain in rows.items():
+                text = text.replace(escape, plain)
+    return text
+
+
+def _runs(plain: str, start: int, end: int) -> Iterator[Span]:
+    """Yield where the lines of Base64 in a stretch follow each other, with a shorter last line and padding."""
+    lines: list[re.Match[str]] = []
+    for token in _TOKEN.finditer(plain, start, end):
+        if _is_line(plain, token, MIN_LINE):
+            lines.append(token)
+            continue
+        if lines:
+            is_last_line = "\n" in plain[lines[-1].end() : token.start()] and not _PLAIN_WORD.fullmatch(
+                token[0]
+            )
+            yield from _run(plain, [*lines, token] if is_last_line else lines)
+        lines = []
+    if lines:
+        yield from _run(plain, lines)
+
+
+def _run(plain: str, lines: list[re.Match[str]]) -> Iterator[Span]:
+    if not _is_list([line[0] for line in lines]):
+        padding = _PADDING.match(plain, lines[-1].end())
+        yield lines[0].start(), padding.end() if padding else lines[-1].end()
+
+
+def _is_line(plain: str, token: re.Match[str], min_length: int) -> bool:
+    """Whether a token has the shape of Base64: a data URI's, one of few different bytes, or of mixed case without words."""
+    text = token[0][:_SAMPLE]
+    if plain.endswith("base64,", 0, token.start()):
+        return True
+    if len(text) < min_length:
+        return False
+    zeros = text.count("A") + text.count("/")  # Base64 of bytes 0 and 255
+    if (text[4:] == text[:-4] or zeros * 2 >= len(text)) and re.search("[A-Z/]", text):
+        return True
+    text = re.sub("^0x|[-+/_]", "", text)
+    if text.lower() == text or text.upper() == text:
+        return False
+    words = sum(len(word[0]) for word in _WORD.finditer(text))
+    return words < MAX_WORD_SHARE * len(text) or zeros * 4 >= len(text)
+
+
+def _is_list(lines: list[str]) -> bool:
+    """Whether lines are keys, names or digests of one kind: most have a head such as `sha384-`, or all begin alike."""
+    if len(lines) < 4 or len(set(lines)) * 2 < len(lines):
+        return False
+    heads = sum(1 for line in lines if _LIST_ITEM.match(line))
+    return (
+        heads * 4 >= len(lines) * 3
+        or len({line[:4] for line in lines}) == 1
+        or {len(line) for line in lines} <= _ID_LENGTHS
+    )
