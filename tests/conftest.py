@@ -1,6 +1,6 @@
-"""What every test may ask for: a Postgres server, an empty database, and strictness about ids and skips.
+"""Fixtures for every test: a Postgres server and an empty database.
 
-Owns the session-wide server and the markers' law. Fixtures that only one folder needs live in that folder.
+Owns the session-wide server and the check of rule and case ids. Fixtures of one folder live in that folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.postgres_shared import shared_server, wait_for_shared_server_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Where the workers of one pytest run meet. The controller makes it, the workers inherit its name.
+# The folder shared by the workers of one pytest run. The controller makes it, the workers inherit its name.
 MEETING_PLACE = "EASEL_TEST_MEETING_PLACE"
 
 
@@ -31,13 +31,15 @@ def is_worker() -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A shared machine is slow at times: how long an example took, or its making, is no finding. CI tries the same examples every time.
+    # A shared machine is slow at times, so the duration of an example is no failure. CI tries the same
+    # examples every time.
     slow = [hypothesis.HealthCheck.too_slow]
     hypothesis.settings.register_profile(
         "easel", deadline=None, derandomize="CI" in os.environ, suppress_health_check=slow
     )
     hypothesis.settings.load_profile("easel")
-    # What a shell starts in the background is deaf to Ctrl-C, and so are its children; ours are stopped by it.
+    # Processes started in the background by a shell ignore SIGINT, and so do their children; restore the
+    # default.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not is_worker():
@@ -51,16 +53,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A rule or case that does not exist fails the collection, not silently the report."""
+    """Fail the collection if a test cites a rule or case that does not exist."""
     for item in items:
         check_markers(item)
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """The superuser's URL of the session's one Postgres, shared by all workers; ask `create_database(postgres)` for more databases.
+    """Return the superuser's URL of the session's one Postgres, shared by all workers.
 
-    To stop or break a server, start a `tests.support.postgres.Postgres` of your own.
+    Use `create_database(postgres)` for more databases. To stop or break a server, start a
+    `tests.support.postgres.Postgres`.
     """
     with shared_server(Path(os.environ[MEETING_PLACE])) as url:
         yield url
@@ -68,7 +71,7 @@ def postgres() -> Iterator[str]:
 
 @pytest.fixture
 def database_url(postgres: str) -> Iterator[str]:
-    """A fresh, empty database for this test alone."""
+    """Create an empty database for this test alone."""
     url = create_database(postgres)
     yield url
     drop_database(postgres, url.rpartition("/")[2])

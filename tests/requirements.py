@@ -1,8 +1,8 @@
-"""What Easel has promised, by id, and which test proves it.
+"""The ids of all promises, and which test proves each.
 
-Owns the table of rule ids (the registry RULES.md; ids are never reused or renumbered, so a count per prefix says all) and
-of the fault cases, the decorators that cite them, and the report `make rules`. The report reads the tests without running
-them, and needs nothing but Python.
+Owns the table of rule ids (the registry RULES.md; ids are never reused or renumbered, so a count per prefix
+is enough) and of the fault cases, the decorators that cite them, and the report `make rules`. The report
+reads the tests without running them and needs only Python.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).resolve().parent
 
-# prefix: (what it specifies, how many ids from 01 on)
+# prefix: (specification, number of ids from 01 on)
 RULES: Mapping[str, tuple[str, int]] = {
     "CV": ("Canvas V1", 51),
     "CC": ("Collaborative Canvas Contract", 32),
@@ -30,7 +30,7 @@ RULES: Mapping[str, tuple[str, int]] = {
     "SB": ("Sandbox isolation", 19),
     "RS": ("Resolutions", 70),
 }
-# letter: (what breaks or attacks, how many cases from 1 on)
+# letter: (fault or attack, number of cases from 1 on)
 CASES: Mapping[str, tuple[str, int]] = {
     "J": ("runs: claim, lease, fencing", 11),
     "E": ("event log, SSE, WS delivery", 12),
@@ -69,7 +69,7 @@ def check_ids(kind: str, ids: Iterable[object]) -> None:
 
 
 def rule(*ids: str) -> pytest.MarkDecorator:
-    """This test would fail without these rules: `@rule("RX-07", "RX-11")`."""
+    """Mark a test that would fail without these rules: `@rule("RX-07", "RX-11")`."""
     import pytest  # noqa: PLC0415  the report runs without it
 
     check_ids("rule", ids)
@@ -77,7 +77,7 @@ def rule(*ids: str) -> pytest.MarkDecorator:
 
 
 def case(*ids: str) -> pytest.MarkDecorator:
-    """This test is this fault case: `@case("J1")`."""
+    """Mark the test of a fault case: `@case("J1")`."""
     import pytest  # noqa: PLC0415
 
     check_ids("case", ids)
@@ -85,7 +85,7 @@ def case(*ids: str) -> pytest.MarkDecorator:
 
 
 def check_markers(item: pytest.Item) -> None:
-    """`pytest.mark.rule("XX-99")` written by hand is held to the same law."""
+    """Check the ids of `pytest.mark.rule("XX-99")` written without the decorators."""
     for kind in KNOWN:
         for marker in item.iter_markers(kind):
             check_ids(kind, marker.args)
@@ -95,7 +95,9 @@ def check_markers(item: pytest.Item) -> None:
 
 
 def citations(source: str) -> Iterator[tuple[str, str]]:
-    """Every (kind, id) that a source cites by `rule(…)`, `case(…)` or `pytest.mark.rule(…)`, on a test, a class or one parameter."""
+    """Yield every (kind, id) that a source cites by `rule(…)`, `case(…)` or `pytest.mark.rule(…)`, on a test,
+    a class or one parameter.
+    """
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):
             continue
@@ -113,7 +115,7 @@ def citations(source: str) -> Iterator[tuple[str, str]]:
 
 
 def proofs(folder: Path) -> dict[tuple[str, str], list[Path]]:
-    """Which files cite which id. The tests of this table itself prove nothing."""
+    """Return which files cite which id. The tests of this table do not count."""
     found: dict[tuple[str, str], list[Path]] = defaultdict(list)
     for path in sorted(folder.rglob("test_*.py")):
         if path.name != "test_requirements.py":
@@ -123,7 +125,7 @@ def proofs(folder: Path) -> dict[tuple[str, str], list[Path]]:
 
 
 def ranges(ids: list[str], all_ids: list[str]) -> str:
-    """`RX-03…RX-07, RX-09`: runs of neighbours are drawn together."""
+    """Format ids with runs of neighbours joined: `RX-03…RX-07, RX-09`."""
     runs: list[list[str]] = []
     for one in ids:
         if runs and all_ids.index(runs[-1][-1]) + 1 == all_ids.index(one):

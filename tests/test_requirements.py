@@ -1,4 +1,4 @@
-"""The table of promises is true, and a citation of something that does not exist cannot pass."""
+"""The table of rule ids equals the registries, and a citation of an unknown id fails."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ids_in_registry(path: Path, pattern: str) -> list[str]:
 
 
 def test_the_table_equals_the_registries() -> None:
-    """The registries lie beside a developer's clone; on a stranger's machine the table stands for them."""
+    """The registries are beside a developer's clone; without them the table is the reference."""
     registries = [
         # kept where                  an id looks like                    our table
         ("specs/RULES.md", r"(?:CV|CC|RX|AHP|CT|SB|RS)-\d+", RULE_IDS),
@@ -40,7 +40,7 @@ def test_the_table_equals_the_registries() -> None:
             ], place
 
 
-def test_the_table_has_every_id_once() -> None:
+def test_table_has_every_id_once() -> None:
     everything = [one for table in (RULE_IDS, CASE_IDS) for ids in table.values() for one in ids]
     assert len(everything) == len(set(everything)) == 358 + 84
 
@@ -48,7 +48,7 @@ def test_the_table_has_every_id_once() -> None:
 @pytest.mark.parametrize(
     "cite", [lambda: rule("RX-55"), lambda: rule("RX-7"), rule, lambda: case("J12"), lambda: case("RX-07")]
 )
-def test_an_unknown_id_is_refused(cite: object) -> None:
+def test_unknown_id_is_refused(cite: object) -> None:
     assert callable(cite)
     with pytest.raises(UnknownRequirement):
         cite()
@@ -56,12 +56,12 @@ def test_an_unknown_id_is_refused(cite: object) -> None:
 
 @rule("RX-01")
 @case("J1")
-def test_a_known_id_becomes_a_marker(request: pytest.FixtureRequest) -> None:
+def test_known_id_becomes_a_marker(request: pytest.FixtureRequest) -> None:
     assert [marker.args for marker in request.node.iter_markers("rule")] == [("RX-01",)]
     assert [marker.args for marker in request.node.iter_markers("case")] == [("J1",)]
 
 
-def test_a_marker_written_by_hand_is_checked_too(request: pytest.FixtureRequest) -> None:
+def test_marker_written_by_hand_is_checked_too(request: pytest.FixtureRequest) -> None:
     request.node.add_marker(pytest.mark.rule("XX-99"))
     with pytest.raises(UnknownRequirement, match="XX-99"):
         check_markers(request.node)
@@ -87,12 +87,12 @@ def other():
 """
 
 
-def test_the_scan_sees_every_way_to_cite_and_nothing_else() -> None:
+def test_scan_finds_every_way_to_cite_and_nothing_else() -> None:
     expected = {("rule", "RX-02"), ("rule", "RX-07"), ("rule", "RX-11"), ("case", "J1"), ("rule", "CV-01")}
     assert set(citations(SOURCE)) == expected
 
 
-def test_the_report_counts_and_names_what_is_missing(tmp_path: Path) -> None:
+def test_report_counts_and_lists_missing_ids(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(SOURCE)
     lines = requirements.report(tmp_path, verbose=True).splitlines()
     assert "rules: 4 of 358 have a test" in lines
@@ -102,7 +102,7 @@ def test_the_report_counts_and_names_what_is_missing(tmp_path: Path) -> None:
     assert "        J1      test_some.py" in lines
 
 
-def test_neighbours_are_drawn_together() -> None:
+def test_neighbouring_ids_are_joined() -> None:
     ids = CASE_IDS["D"]
     assert ranges(["D1", "D2", "D3", "D6"], ids) == "D1…D3, D6"
     assert ranges([], ids) == ""

@@ -1,7 +1,7 @@
-"""A user of Easel's HTTP interface in a journey: starts runs, looks at them, cancels them, on any of several servers.
+"""A user of Easel's HTTP interface in a journey: starts, reads and cancels runs on any of several servers.
 
-Owns requests and the small language of scripted messages. Knows only the outside contract. Event streams are read by
-`tests.support.sse`, the truth in the database by `tests.journeys.ledger`.
+Owns requests and the builders of scripted messages. Uses only the outside contract. Event streams are read by
+`tests.support.sse`, the database by `tests.journeys.stored_runs`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TERMINAL = frozenset({"completed", "failed", "cancelled"})
 REQUEST_SECONDS = 20.0
-# Longer than any server may take to say 503: a request that needs more is a hang, and fails the drill.
+# Longer than any server may take to answer 503: a request that needs more is a hang and fails the drill.
 LOOK_AGAIN_SECONDS = 0.03
 
 Step = dict[str, Any]
@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 
 def script(*steps: Step) -> str:
-    """A message that the scripted model plays step by step."""
+    """Return a message that the scripted model plays step by step."""
     return json.dumps({"script": list(steps)})
 
 
@@ -53,7 +53,7 @@ def call(tool: str, **args: Any) -> Step:
 
 
 def ticked(count: int) -> str:
-    """What `ticks` says in the end."""
+    """Return the final text of `ticks`."""
     return "".join(f"tick {number}\n" for number in range(1, count + 1))
 
 
@@ -62,14 +62,14 @@ def new_session() -> str:
 
 
 def check_each(took: Collection[float], within: float, what: str) -> None:
-    """Each is promised. One of them may have met with a machine that is busy, and takes no more than twice as long."""
+    """Check that each took at most `within` seconds. One may take twice as long on a busy machine."""
     *others, longest = sorted(took)
     assert others[-1] < within, f"not within {within} s: {what}: {took}"
     assert longest < 2 * within, f"not even within {2 * within} s: {what}: {took}"
 
 
 async def spread(asks: Sequence[Callable[[], Awaitable[_T]]], *, at_once: int) -> list[_T]:
-    """All the answers in order, with that many under way at a time."""
+    """Return all answers in order, with that many requests in flight."""
     room = asyncio.Semaphore(at_once)
 
     async def one(ask: Callable[[], Awaitable[_T]]) -> _T:
@@ -80,7 +80,7 @@ async def spread(asks: Sequence[Callable[[], Awaitable[_T]]], *, at_once: int) -
 
 
 class Client:
-    """Talks to the given servers; `at` picks which one."""
+    """A client of the given servers; `at` selects one of them."""
 
     def __init__(self, *servers: EaselProcess) -> None:
         self.servers = servers
@@ -108,17 +108,17 @@ class Client:
     async def post(self, path: str, body: object = None, at: int = 0, **headers: str) -> httpx2.Response:
         return await self._http.post(self.base_urls[at] + path, json=body, headers=headers)
 
-    # Runs
+    # -- runs
 
     async def ask(
         self, session_id: str, message: str, *, key: str | None = None, at: int = 0
     ) -> httpx2.Response:
-        """One POST, whatever it answers."""
+        """Send one POST and return its answer."""
         body = {"session_id": session_id, "message": message} | ({"idempotency_key": key} if key else {})
         return await self.post("/api/runs", body, at)
 
     async def start(self, message: str, *, session_id: str | None = None, at: int = 0) -> str:
-        """A run that must be accepted at the first attempt."""
+        """Start a run that must be accepted at the first attempt."""
         response = await self.ask(session_id or new_session(), message, at=at)
         assert response.status_code == 202, response.text
         assert response.json()["status"] == "queued"
@@ -127,7 +127,9 @@ class Client:
     async def start_surely(
         self, message: str, *, within: float, session_id: str | None = None, first_at: int = 0
     ) -> str:
-        """What a careful client does in bad weather: asks again with the same key, on the next server, until accepted."""
+        """Start a run as a careful client does during faults: retry with the same key, on the next server,
+        until accepted.
+        """
         session_id, key, turn = session_id or new_session(), secrets.token_hex(8), first_at
         deadline = time.monotonic() + within
         problem = ""
@@ -140,7 +142,7 @@ class Client:
                 if response.status_code == 202:
                     return response.json()["run_id"]
                 problem = f"{response.status_code} {response.text}"
-                assert response.status_code == 503, problem  # anything else is not weather
+                assert response.status_code == 503, problem  # any other error is a failure of the drill
             turn += 1
             await asyncio.sleep(0.1)
         raise AssertionError(f"not accepted within {within} s: {problem}")

@@ -1,7 +1,8 @@
-"""What `compose.yaml` says, as commands that run here: the same programs and settings without containers.
+"""The services of `compose.yaml` as commands that run here: the same programs and settings without
+containers.
 
-Owns the reading of the file, the filling in of its variables, and the few things that a container changes: host names,
-ports and paths inside it. Everything else reaches the process as it is written.
+Owns reading the file, filling in its variables, and replacing what differs outside a container: host names,
+ports and paths. Everything else reaches the process as it is written.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?:(?P<how>:-|:\?)(?P<rest>[^${}]*))?\
 
 
 def filled(text: str, variables: Mapping[str, str]) -> str:
-    """`${NAME}`, `${NAME:-default}` and `${NAME:?message}` as Compose reads them, from the innermost outwards."""
+    """Fill in `${NAME}`, `${NAME:-default}` and `${NAME:?message}` as Compose does, from the innermost
+    outwards.
+    """
 
     def value(found: re.Match[str]) -> str:
         name, how, rest = found["name"], found["how"], found["rest"]
@@ -40,7 +43,9 @@ def filled(text: str, variables: Mapping[str, str]) -> str:
 
 @dataclass
 class Composition:
-    """The services of the file. `places` says where inside names are found out here, such as `postgres:5432`."""
+    """The services of the file. `places` maps host names inside the containers, such as `postgres:5432`, to
+    addresses here.
+    """
 
     folder: Path
     variables: dict[str, str]
@@ -66,7 +71,7 @@ class Composition:
         if "EASEL_WORKER_PORT" in written:
             written["EASEL_WORKER_PORT"] = str(
                 free_port()
-            )  # each container has a port of that number; here they share one machine
+            )  # each container has its own port of that number; here they share one machine
         return written
 
     def command(self, service: str) -> tuple[str, ...]:
@@ -94,7 +99,7 @@ class Composition:
         return arguments
 
     def _configuration(self, source: str, service: str) -> Path:
-        """The file that is mounted into the container, with our addresses in it."""
+        """Return the file that is mounted into the container, with our addresses in it."""
         text = (ROOT / source).read_text()
         for inside, outside in self.places.items():
             text = text.replace(inside, outside)

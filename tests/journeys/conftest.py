@@ -1,4 +1,6 @@
-"""What a journey starts from: processes of its own on a database of its own, and their logs shown when it fails."""
+"""What a journey starts from: processes of its own on a database of its own, and their logs shown when it
+fails.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.journeys.client import Client
-from tests.journeys.ledger import Ledger
+from tests.journeys.stored_runs import StoredRuns
 from tests.support.postgres import create_database, drop_database
 from tests.support.processes import EaselProcess, Launcher
 
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CLAIM_SECONDS = 2.0
-# Drills wait for claims to run out; users have 15 s. A busy machine holds a healthy worker up for a second now and then.
+# Drills wait for claims to run out; users have 15 s. A busy machine holds a healthy worker up for a second
+# now and then.
 
 
 @dataclass
@@ -27,7 +30,7 @@ class Cluster:
     launcher: Launcher
     apis: list[EaselProcess]
     workers: list[EaselProcess]
-    ledger: Ledger
+    stored_runs: StoredRuns
 
     def client(self) -> Client:
         return Client(*self.apis)
@@ -48,7 +51,7 @@ def module_cluster(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> I
         apis = [launcher.api(), launcher.api()]
         workers = [launcher.test_worker(), launcher.test_worker()]
         launcher.ready(*apis)
-        yield Cluster(launcher, apis, workers, Ledger(url))
+        yield Cluster(launcher, apis, workers, StoredRuns(url))
     drop_database(postgres, url.rpartition("/")[2])
 
 
@@ -67,8 +70,8 @@ def launcher(database_url: str, tmp_path: Path) -> Iterator[Launcher]:
 
 
 @pytest.fixture
-def ledger(database_url: str) -> Ledger:
-    return Ledger(database_url)
+def stored_runs(database_url: str) -> StoredRuns:
+    return StoredRuns(database_url)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -79,5 +82,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         for value in getattr(item, "funcargs", {}).values():
             launcher = value if isinstance(value, Launcher) else getattr(value, "launcher", None)
             if isinstance(launcher, Launcher):
-                report.sections.append(("Easel's processes", launcher.last_words(launcher.started[-8:])))
+                report.sections.append(("Easel's processes", launcher.last_output(launcher.started[-8:])))
     return report

@@ -1,7 +1,7 @@
-"""A disk that can be full and be freed again, small enough to fill in a moment.
+"""A small disk that can be filled and freed.
 
-A tmpfs of a few megabytes where this account may mount one. Elsewhere the same experience by other means: the programs
-are no longer allowed to write (a limit on file sizes, set and lifted from outside), so that every write of theirs fails.
+A tmpfs of a few megabytes where this account may mount one. Elsewhere a limit on file sizes, set and removed
+from outside, makes every write of the programs fail.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SmallDisk(Protocol):
     folder: Path
 
     def fill(self) -> None:
-        """From now on nothing more fits."""
+        """Fill the disk, so that nothing more fits."""
         ...
 
     def free(self) -> None: ...
@@ -49,7 +49,7 @@ class Tmpfs:
                     size //= 2
         for log in self.folder.rglob(
             "*.log"
-        ):  # the last page of a file has room that no longer counts as free
+        ):  # the last page of a file has space that does not count as free
             with log.open("ab") as file:
                 file.write(b"." * (-log.stat().st_size % PAGE))
 
@@ -58,7 +58,7 @@ class Tmpfs:
 
 
 class Forbidden:
-    """No disk of our own: whoever `writers` names (and their children) may write nothing more until freed."""
+    """Without a disk of our own: the processes of `writers` and their children may write nothing until freed."""
 
     def __init__(self, folder: Path, writers: Callable[[], list[int]]) -> None:
         self.folder = folder
@@ -80,7 +80,9 @@ class Forbidden:
 
 @contextlib.contextmanager
 def small_disk(folder: Path, megabytes: int, writers: Callable[[], list[int]]) -> Iterator[SmallDisk]:
-    """`writers` are the processes that use the disk, asked for when it is filled and freed."""
+    """Yield a disk. `writers` returns the processes that use it; it is called when the disk is filled and
+    freed.
+    """
     folder.mkdir(parents=True)
     if not _mount(folder, megabytes):
         yield Forbidden(folder, writers)

@@ -1,4 +1,4 @@
-"""How long the long drills last: short in CI, as long as their case says under `make soak`."""
+"""The length of the long drills: short in `make test`, as long as their case demands in `make soak`."""
 
 from __future__ import annotations
 

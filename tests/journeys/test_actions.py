@@ -1,4 +1,6 @@
-"""Actions of canvases when instances die, freeze, stop and come back: nothing is left running, nothing is done twice or stored late."""
+"""Actions of canvases when instances are killed, frozen, stopped and restarted: none keeps running, none runs
+twice or is stored late.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.edges.gateway.acting import Board, refused
+from tests.edges.gateway.action_fixtures import CanvasClient, expect_refusal
 from tests.journeys.client import Client, new_session, say, script, wait_ms
 from tests.journeys.conftest import CLAIM_SECONDS
 from tests.requirements import case, rule
@@ -26,12 +28,13 @@ if TYPE_CHECKING:
     from tests.support.processes import EaselProcess
 
 TOLD_WITHIN_SECONDS = 2 * CLAIM_SECONDS + 3.0
-# A hold that is not renewed any more runs out, the others look three times in that while, and the machine may be busy.
+# A claim that is not renewed expires, the others check three times within that time, and the machine may be
+# busy.
 STOPPED_WITHIN_SECONDS = 8.0
 LONG_MS, SHORT_MS = 60_000, 5_000
-# Short is over when a frozen instance thaws, and not before it is frozen, also if we are held up on the way there.
+# Over when a frozen instance thaws, and not before it is frozen, also if the test is delayed.
 REASON = "stopped in the middle"
-FOREVER = {"CLAIM_SECONDS": "300"}  # whatever is told then was not waited for
+FOREVER = {"CLAIM_SECONDS": "300"}  # an outcome within this time was not waited for
 
 
 def sleeps(milliseconds: int, **more: Any) -> dict[str, Any]:
@@ -56,20 +59,20 @@ def echoes(**more: Any) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def board_on(process: EaselProcess, name: str) -> AsyncIterator[Board]:
+async def board_on(process: EaselProcess, name: str) -> AsyncIterator[CanvasClient]:
     async with GatewayClient.connected(process.base_url, process.token, new_session()) as client:
-        yield Board(client, name)
+        yield CanvasClient(client, name)
 
 
-async def made(process: EaselProcess, actions: dict[str, Any]) -> str:
+async def create(process: EaselProcess, actions: dict[str, Any]) -> str:
     async with GatewayClient.connected(process.base_url, process.token, new_session()) as client:
-        return (await Board.made(client, actions, state={"n": 7})).name
+        return (await CanvasClient.create(client, actions, state={"n": 7})).name
 
 
-async def pressed(board: Board, action: str, **how: Any) -> asyncio.Task[Any]:
-    """Under way when this returns: its start is in the log."""
+async def start_action(board: CanvasClient, action: str, **how: Any) -> asyncio.Task[Any]:
+    """Start an action; returns when its start is in the log."""
     before = len(await board.records())
-    press = asyncio.create_task(board.press(action, **how))
+    press = asyncio.create_task(board.run(action, **how))
 
     async def is_running() -> bool:
         return len(await board.records()) > before
@@ -78,7 +81,7 @@ async def pressed(board: Board, action: str, **how: Any) -> asyncio.Task[Any]:
     return press
 
 
-async def told(board: Board) -> list[str]:
+async def action_events(board: CanvasClient) -> list[str]:
     return [
         one.event.removeprefix("canvas.action.")
         for one in await board.log()
@@ -86,8 +89,8 @@ async def told(board: Board) -> list[str]:
     ]
 
 
-async def failed(board: Board, *, within: float) -> dict[str, Any]:
-    """The record of the newest execution, which must have failed by then; how long that took is no more than allowed."""
+async def failed_record(board: CanvasClient, *, within: float) -> dict[str, Any]:
+    """Return the record of the newest execution, which must have failed within the allowed time."""
     watch = Stopwatch()
 
     async def is_over() -> bool:
@@ -102,17 +105,18 @@ async def failed(board: Board, *, within: float) -> dict[str, Any]:
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[Launcher]:
-    """On SQLite, where there is one process."""
+    """Start a single process on SQLite."""
     with Launcher(tmp_path, "", {"CLAIM_SECONDS": str(CLAIM_SECONDS)}) as launcher:
         yield launcher
 
 
-# --- two on Postgres ----------------------------------------------------------------------------------------------------
+# --- two instances on Postgres
+# --------------------------------------------------------------------------------
 
 
 @rule("CV-42", "CV-48", "CV-37")
 @case("D1")
-async def test_an_action_whose_instance_is_killed_is_told_by_the_other_within_a_claim(
+async def test_action_of_a_killed_instance_is_failed_by_the_other_within_a_claim(
     launcher: Launcher,
 ) -> None:
     first, second = launcher.ready(launcher.api(), launcher.api())
@@ -120,12 +124,12 @@ async def test_an_action_whose_instance_is_killed_is_told_by_the_other_within_a_
     async with board_on(second, name) as there:
         await there.listen()
         async with board_on(first, name) as here:
-            press = await pressed(here, "go")
+            press = await start_action(here, "go")
             assert (await there.client.event()).event == "canvas.action.started"
             first.kill()
             with pytest.raises(EOFError):
                 await press
-        record = await failed(there, within=TOLD_WITHIN_SECONDS)
+        record = await failed_record(there, within=TOLD_WITHIN_SECONDS)
         event = await there.client.event()
         assert (event.event, event.payload["eventId"]) == ("canvas.action.failed", record["eventId"])
         assert REASON in event.payload["error"]["message"]
@@ -138,30 +142,31 @@ async def test_an_action_whose_instance_is_killed_is_told_by_the_other_within_a_
         assert await there.revision() == 1
     (back,) = launcher.ready(launcher.again(first))
     async with board_on(back, name) as here:
-        assert await told(here) == ["started", "failed"], "once, also now that it is back"
+        assert await action_events(here) == ["started", "failed"], "once, also now that it is back"
 
 
 @rule("CV-23", "CV-42")
 @case("J2")
-async def test_what_a_frozen_instance_says_when_it_thaws_is_not_stored(launcher: Launcher) -> None:
+async def test_result_of_an_instance_that_was_frozen_too_long_is_not_stored(launcher: Launcher) -> None:
     first, second = launcher.ready(launcher.api(), launcher.api())
     name = await made(first, {"go": sleeps(SHORT_MS)})
     async with board_on(first, name) as here, board_on(second, name) as there:
-        press = await pressed(here, "go")
+        press = await start_action(here, "go")
         over_at = time.monotonic() + SHORT_MS / 1000
         first.freeze()
-        await failed(there, within=TOLD_WITHIN_SECONDS)
-        await asyncio.sleep(max(0.0, over_at - time.monotonic()))  # so that it goes straight for its end
+        await failed_record(there, within=TOLD_WITHIN_SECONDS)
+        # so that it ends immediately after the thaw
+        await asyncio.sleep(max(0.0, over_at - time.monotonic()))
         first.thaw()
-        problem = await refused(press)
+        problem = await expect_refusal(press)
         assert problem.code == 500
-        assert await told(there) == ["started", "failed"]
+        assert await action_events(there) == ["started", "failed"]
         assert (await there.state(), await there.revision()) == ({"n": 7}, 1)
 
 
 @rule("CV-42", "CV-48")
 @case("E12")
-async def test_an_action_whose_instance_is_stopped_is_told_by_itself_on_its_way_out(
+async def test_stopping_instance_records_its_own_actions_as_interrupted(
     launcher: Launcher,
 ) -> None:
     launcher.settings |= FOREVER
@@ -169,34 +174,34 @@ async def test_an_action_whose_instance_is_stopped_is_told_by_itself_on_its_way_
     name = await made(first, {"go": sleeps(LONG_MS)})
     async with board_on(second, name) as there:
         async with board_on(first, name) as here:
-            press = await pressed(here, "go")
+            press = await start_action(here, "go")
             await asyncio.to_thread(first.terminate, STOPPED_WITHIN_SECONDS)
             with pytest.raises((EOFError, Refused)):
                 await press
-        assert first.process.returncode == 0, first.last_words()
-        await failed(there, within=STOPPED_WITHIN_SECONDS)
-        assert await told(there) == ["started", "failed"]
+        assert first.process.returncode == 0, first.last_output()
+        await failed_record(there, within=STOPPED_WITHIN_SECONDS)
+        assert await action_events(there) == ["started", "failed"]
 
 
 @rule("CV-22", "CV-07")
 @case("X6")
-async def test_a_question_outlives_the_instance_that_asked_and_is_answered_once_on_any(
+async def test_confirmation_outlives_its_instance_and_is_answered_once_on_any_instance(
     launcher: Launcher,
 ) -> None:
     first, second = launcher.ready(launcher.api(), launcher.api())
     name = await made(first, {"go": echoes(confirm="always")})
     async with board_on(first, name) as here:
-        asked = await here.press("go", requestId="r")
+        asked = await here.run("go", requestId="r")
         await here.patch("/n", 8)
     first.kill()
     (back,) = launcher.ready(launcher.again(first))
     async with board_on(back, name) as here, board_on(second, name) as there:
-        [waiting] = await there.asked()
+        [waiting] = await there.confirmations()
         assert (waiting["confirmationId"], waiting["resolved"]["args"]) == (
             asked["confirmationId"],
             {"value": "7"},
         )
-        assert await there.press("go", requestId="r") == asked, "nothing is asked twice"
+        assert await there.run("go", requestId="r") == asked, "nothing is asked twice"
         answers = await asyncio.gather(
             *((here, there)[n % 2].confirm(asked) for n in range(20)), return_exceptions=True
         )
@@ -204,51 +209,51 @@ async def test_a_question_outlives_the_instance_that_asked_and_is_answered_once_
         assert [one["result"] for one in (await there.state())["said"]] == ["7"], (
             "once, and exactly what was shown"
         )
-        assert await told(here) == ["asked", "started", "finished"]
+        assert await action_events(here) == ["asked", "started", "finished"]
 
 
 @rule("CV-36", "CV-44")
-async def test_one_request_is_one_execution_on_all_instances_and_after_they_were_killed(
+async def test_one_request_is_one_execution_on_all_instances_and_after_a_kill(
     launcher: Launcher,
 ) -> None:
     first, second = launcher.ready(launcher.api(), launcher.api())
     name = await made(first, {"go": echoes(), "slow": sleeps(300), "long": sleeps(LONG_MS)})
     async with board_on(first, name) as here, board_on(second, name) as there:
-        answers = await asyncio.gather(*((here, there)[n % 2].press("go", requestId="r1") for n in range(20)))
+        answers = await asyncio.gather(*((here, there)[n % 2].run("go", requestId="r1") for n in range(20)))
         assert all(answer == answers[0] for answer in answers)
-        slow = await asyncio.gather(*((here, there)[n % 2].press("slow", requestId="r2") for n in range(10)))
-        assert all(answer == slow[0] for answer in slow), "whoever does not run it waits for who does"
+        slow = await asyncio.gather(*((here, there)[n % 2].run("slow", requestId="r2") for n in range(10)))
+        assert all(answer == slow[0] for answer in slow), "the other instance waits for the owner"
         assert [len((await here.state())["said"]), len(await here.records())] == [1, 2]
-        await pressed(here, "long", requestId="r3")
-        waiting = asyncio.create_task(there.press("long", requestId="r3"))
+        await start_action(here, "long", requestId="r3")
+        waiting = asyncio.create_task(there.run("long", requestId="r3"))
         first.kill()
-        lost = await refused(waiting)
+        lost = await expect_refusal(waiting)
         assert REASON in lost.error["message"], "and does not wait for ever"
     second.kill()
     for back in launcher.ready(launcher.again(first), launcher.again(second)):
         async with board_on(back, name) as board:
-            assert await board.press("go", requestId="r1") == answers[0]
-            assert await board.press("slow", requestId="r2") == slow[0]
-            again = await refused(board.press("long", requestId="r3"))
+            assert await board.run("go", requestId="r1") == answers[0]
+            assert await board.run("slow", requestId="r2") == slow[0]
+            again = await expect_refusal(board.run("long", requestId="r3"))
             assert (again.code, again.details["eventId"]) == (lost.code, lost.details["eventId"])
             assert len((await board.state())["said"]) == 1
 
 
 @rule("CV-44", "CV-45")
 @case("C11")
-async def test_presses_on_two_instances_lose_nothing(launcher: Launcher) -> None:
+async def test_actions_on_two_instances_lose_nothing(launcher: Launcher) -> None:
     first, second = launcher.ready(launcher.api(), launcher.api())
     name = await made(first, {"go": echoes()})
     async with board_on(first, name) as here, board_on(second, name) as there:
         for _ in range(4):
-            await asyncio.gather(*((here, there)[n % 2].press("go") for n in range(32)))
+            await asyncio.gather(*((here, there)[n % 2].run("go") for n in range(32)))
         whole = await here.snapshot()
         assert (len(whole["state"]["said"]), whole["revision"]) == (128, 129)
         ends = await asyncio.gather(
-            *((here, there)[n % 2].press("go", expectedRevision=129) for n in range(20)),
+            *((here, there)[n % 2].run("go", expectedRevision=129) for n in range(20)),
             return_exceptions=True,
         )
-        # All may begin before the first one ends; whoever comes after that is refused, and nothing that was accepted is lost.
+        # All may start before the first one ends; later ones are refused, and no accepted change is lost.
         accepted = [end for end in ends if isinstance(end, dict)]
         assert all(end.code == 409 for end in ends if isinstance(end, Refused))
         assert len((await there.state())["said"]) == 128 + len(accepted)
@@ -256,7 +261,9 @@ async def test_presses_on_two_instances_lose_nothing(launcher: Launcher) -> None
 
 @rule("CV-43", "CV-42")
 @case("D1")
-async def test_a_message_outlives_its_worker_and_whoever_waits_for_its_answer(launcher: Launcher) -> None:
+async def test_sent_message_outlives_its_worker_and_the_instance_that_waits_for_its_answer(
+    launcher: Launcher,
+) -> None:
     first, second = launcher.ready(launcher.api(), launcher.api())
     workers = [launcher.worker(), launcher.worker()]
     session = new_session()
@@ -270,25 +277,25 @@ async def test_a_message_outlives_its_worker_and_whoever_waits_for_its_answer(la
     name = await made(first, {"go": {**send, "message": slow}})
     async with board_on(second, name) as there:
         async with board_on(first, name) as here:
-            press = await pressed(here, "go")
+            press = await start_action(here, "go")
             for worker in workers:
                 worker.kill()
             workers = [launcher.again(worker) for worker in workers]
             assert (await press)["result"] == "at last", "another worker took it up"
-            lonely = await pressed(here, "go", requestId="r")
+            lonely = await start_action(here, "go", requestId="r")
             await wait_for(lambda: has_runs(second, session, 2))
             first.kill()
             with pytest.raises(EOFError):
                 await lonely
-        assert (await there.press("go", requestId="r"))["result"] == "at last", (
+        assert (await there.run("go", requestId="r"))["result"] == "at last", (
             "who asks again is answered, and sends nothing twice"
         )
         assert [one["result"] for one in (await there.state())["answer"]] == ["at last"] * 2
-        assert await told(there) == ["started", "finished"] * 2
+        assert await action_events(there) == ["started", "finished"] * 2
         assert await has_runs(second, session, 2)
     (back,) = launcher.ready(launcher.again(first))
     async with board_on(back, name) as here:
-        assert await told(here) == ["started", "finished"] * 2, "once, also now that it is back"
+        assert await action_events(here) == ["started", "finished"] * 2, "once, also now that it is back"
 
 
 async def has_runs(process: EaselProcess, session: str, many: int) -> bool:
@@ -296,36 +303,37 @@ async def has_runs(process: EaselProcess, session: str, many: int) -> bool:
         return len((await client.get(f"/api/runs?session_id={session}")).json()["runs"]) == many
 
 
-# --- alone on SQLite ----------------------------------------------------------------------------------------------------
+# --- one process on SQLite
+# ------------------------------------------------------------------------------------
 
 
 @rule("CV-42", "CV-48", "CV-02")
-async def test_on_sqlite_what_a_kill_interrupted_is_told_at_the_next_start(alone: Launcher) -> None:
+async def test_on_sqlite_an_action_interrupted_by_a_kill_is_failed_at_the_next_start(alone: Launcher) -> None:
     alone.settings |= FOREVER
     (process,) = alone.ready(alone.up())
     name = await made(process, {"go": sleeps(LONG_MS), "ask": echoes(confirm="always"), "done": echoes()})
     async with board_on(process, name) as board:
-        answer = await board.press("done", requestId="r1")
-        asked = await board.press("ask")
-        press = await pressed(board, "go", requestId="r2")
+        answer = await board.run("done", requestId="r1")
+        asked = await board.run("ask")
+        press = await start_action(board, "go", requestId="r2")
         before = await board.snapshot()
         process.kill()
         with pytest.raises(EOFError):
             await press
     (back,) = alone.ready(alone.again(process))
     async with board_on(back, name) as board:
-        await failed(board, within=TOLD_WITHIN_SECONDS)
-        assert await told(board) == ["started", "finished", "asked", "started", "failed"]
+        await failed_record(board, within=TOLD_WITHIN_SECONDS)
+        assert await action_events(board) == ["started", "finished", "asked", "started", "failed"]
         after = await board.snapshot()
         assert (after["state"], after["spec"], after["revision"]) == (
             before["state"],
             before["spec"],
             before["revision"],
         )
-        assert await board.press("done", requestId="r1") == answer
-        assert REASON in (await refused(board.press("go", requestId="r2"))).error["message"]
+        assert await board.run("done", requestId="r1") == answer
+        assert REASON in (await expect_refusal(board.run("go", requestId="r2"))).error["message"]
         assert (await board.confirm(asked))["result"] == "7"
-        assert (await refused(board.confirm(asked))).code == 409
+        assert (await expect_refusal(board.confirm(asked))).code == 409
         assert json.dumps((await board.state())["said"]).count('"result"') == 2
 
 
@@ -343,7 +351,7 @@ async def test_on_sqlite_the_answer_of_a_run_reaches_its_action_over_a_restart(
     }
     name = await made(process, {"go": {**send, "saveAs": "answer", "saveMode": "append"}})
     async with board_on(process, name) as board:
-        press = await pressed(board, "go", requestId="r")
+        press = await start_action(board, "go", requestId="r")
         await wait_for(lambda: has_runs(process, session, 1))
         if end == "kill":
             process.kill()
@@ -353,25 +361,25 @@ async def test_on_sqlite_the_answer_of_a_run_reaches_its_action_over_a_restart(
             await press
     (back,) = alone.ready(alone.again(process))
     async with board_on(back, name) as board:
-        assert (await board.press("go", requestId="r"))["result"] == "at last"
+        assert (await board.run("go", requestId="r"))["result"] == "at last"
         assert [one["result"] for one in (await board.state())["answer"]] == ["at last"]
-        assert await told(board) == ["started", "finished"]
+        assert await action_events(board) == ["started", "finished"]
     assert await has_runs(back, session, 1)
 
 
 @rule("CV-42")
-async def test_on_sqlite_a_stop_tells_what_it_interrupts(alone: Launcher) -> None:
+async def test_on_sqlite_a_stop_records_interrupted_actions(alone: Launcher) -> None:
     alone.settings |= FOREVER
     (process,) = alone.ready(alone.up())
     name = await made(process, {"go": sleeps(LONG_MS)})
     async with board_on(process, name) as board:
-        press = await pressed(board, "go")
+        press = await start_action(board, "go")
         await asyncio.to_thread(process.terminate, STOPPED_WITHIN_SECONDS)
         with pytest.raises((EOFError, Refused)):
             await press
-    assert process.process.returncode == 0, process.last_words()
+    assert process.process.returncode == 0, process.last_output()
     (back,) = alone.ready(alone.again(process))
     async with board_on(back, name) as board:
-        record = await failed(board, within=TOLD_WITHIN_SECONDS)
-        assert await told(board) == ["started", "failed"]
+        record = await failed_record(board, within=TOLD_WITHIN_SECONDS)
+        assert await action_events(board) == ["started", "failed"]
         assert record["endedAt"] - record["startedAt"] < LONG_MS

@@ -1,4 +1,6 @@
-"""Output and stops of actions across processes: two APIs on Postgres, a real Bash, a real tool node, and an owner that is killed meanwhile."""
+"""Output and cancellation of actions across processes: two APIs on Postgres, a real Bash, a real tool node,
+and an owner that is killed.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from tests.edges.gateway.acting import Board, refused
-from tests.journeys.test_actions import REASON, board_on, made, pressed, told
+from tests.edges.gateway.action_fixtures import CanvasClient, expect_refusal
+from tests.journeys.test_actions import REASON, action_events, board_on, made, start_action
 from tests.journeys.test_nodes import start_node
 from tests.requirements import case, rule
 from tests.support.standstill import Stopwatch
@@ -21,9 +23,9 @@ if TYPE_CHECKING:
     from tests.support.processes import Launcher
 
 AT_ONCE_SECONDS = 3.0
-# "at once", seen from outside and on a busy machine; the hold on an execution would last for minutes.
+# "At once", measured from outside on a busy machine; the claim of an execution lasts for minutes.
 CLAIM_SECONDS = 5.0
-# Whoever is to be quicker than the end of a dead instance's hold has most of this.
+# Time for a cancellation that must finish before the claim of a killed instance expires.
 FOREVER = {"CLAIM_SECONDS": "300", "SANDBOX_MODE": "logical"}
 
 
@@ -52,15 +54,15 @@ async def until(client: GatewayClient, name: str) -> list[Heard]:
     return heard
 
 
-async def stopped_from(there: Board, press: asyncio.Task[Any], mark: str) -> None:
-    """It is seen there, stopped from there, and gone with all that it started."""
+async def stopped_from(there: CanvasClient, press: asyncio.Task[Any], mark: str) -> None:
+    """Check that the action is seen and cancelled from there, and that its processes have ended."""
     *_, output = await until(there.client, "output")
     assert output.payload["text"].startswith("begun")
     assert is_running(mark)
     watch = Stopwatch()
     answer = await there.client.call("canvas.cancel", canvasId=there.name, eventId=output.payload["eventId"])
     assert answer["status"] == "cancelled"
-    assert (await refused(press)).error["name"] == "CANCELLED"
+    assert (await expect_refusal(press)).error["name"] == "CANCELLED"
 
     async def is_gone() -> bool:
         return not is_running(mark)
@@ -72,18 +74,20 @@ async def stopped_from(there: Board, press: asyncio.Task[Any], mark: str) -> Non
 
 
 @rule("CV-23", "CV-37", "CV-42")
-async def test_a_command_is_seen_and_stopped_from_the_other_instance(launcher: Launcher) -> None:
+async def test_output_of_a_command_is_seen_and_cancelled_from_the_other_instance(launcher: Launcher) -> None:
     launcher.settings |= FOREVER
     first, second = launcher.ready(launcher.api(), launcher.api())
     mark = f"1414.{first.pid}"
     name = await made(first, {"go": runs("local__Bash", f"echo begun; sleep {mark} & sleep {mark}")})
     async with board_on(first, name) as here, board_on(second, name) as there:
         await there.listen()
-        await stopped_from(there, await pressed(here, "go"), mark)
+        await stopped_from(there, await start_action(here, "go"), mark)
 
 
 @rule("CV-03", "CV-23", "CV-37")
-async def test_a_node_on_the_other_instance_is_heard_and_stopped(launcher: Launcher, tmp_path: Path) -> None:
+async def test_output_of_a_node_on_the_other_instance_is_seen_and_cancelled(
+    launcher: Launcher, tmp_path: Path
+) -> None:
     launcher.settings |= FOREVER
     first, second = launcher.ready(launcher.api(), launcher.api())
     folder = tmp_path / "root"
@@ -101,33 +105,35 @@ async def test_a_node_on_the_other_instance_is_heard_and_stopped(launcher: Launc
         await wait_for(is_there)
         async with board_on(second, name) as there:
             await there.listen()
-            await stopped_from(there, await pressed(here, "go"), mark)
+            await stopped_from(there, await start_action(here, "go"), mark)
 
 
 @rule("CV-23", "CV-42")
 @case("D1")
 async def test_a_stop_and_the_death_of_its_instance_are_one_end(launcher: Launcher) -> None:
-    """A second action is lost with its instance: when that is told, whoever wanted to tell it of the first one too would have."""
+    """A second action is lost with the instance: when that one is recorded, a duplicate end of the first one
+    would be too.
+    """
     launcher.settings |= {"CLAIM_SECONDS": str(CLAIM_SECONDS), "SANDBOX_MODE": "logical"}
     first, second = launcher.ready(launcher.api(), launcher.api())
     sleeps = {"kind": "tool.call", "tool": "gsv__Sleep", "args": {"ms": 60_000}}
     name, witness = await made(first, {"go": sleeps}), await made(first, {"go": sleeps})
     async with board_on(second, name) as there, board_on(second, witness) as beside:
         async with board_on(first, name) as here, board_on(first, witness) as lost:
-            presses = [await pressed(here, "go"), await pressed(lost, "go")]
+            presses = [await start_action(here, "go"), await start_action(lost, "go")]
             [record] = await there.records()
             first.kill()
             await asyncio.gather(*presses, return_exceptions=True)
         answer = await there.client.call("canvas.cancel", canvasId=name, eventId=record["eventId"])
-        assert answer["status"] == "cancelled", "whoever ran it is not needed for that"
+        assert answer["status"] == "cancelled", "the owner is not needed for that"
 
-        async def is_told() -> bool:
+        async def is_failed() -> bool:
             return (await beside.records())[0]["status"] == "failed"
 
-        await wait_for(is_told)
+        await wait_for(is_failed)
         assert REASON in (await beside.records())[0]["error"]["message"]
     (back,) = launcher.ready(launcher.again(first))
     async with board_on(back, name) as here:
-        assert await told(here) == ["started", "failed"]
+        assert await action_events(here) == ["started", "failed"]
         [record] = await here.records()
         assert record["error"]["name"] == "CANCELLED"

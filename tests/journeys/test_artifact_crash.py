@@ -1,4 +1,6 @@
-"""Processes that are killed between writing an object and committing its row: nothing dangles, and what they left goes away."""
+"""Processes killed between writing an object and committing its row: no reference dangles, and leftovers are
+removed.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ import pytest
 
 from easel.host.artifacts import Artifacts
 from easel.ids import OWNER, ArtifactId
-from easel.stores.blobs.store import ASIDE, open_blobs
+from easel.stores.blobs.store import STAGING, open_blobs
 from tests.requirements import case, rule
 from tests.stores.harness import Store, open_store
 from tests.support.artifact_crasher import CANVAS, LIMIT, WAYS, contents
@@ -26,11 +28,11 @@ if TYPE_CHECKING:
 DAY = 86_400.0
 GRACE = 7 * DAY
 KILLS = 200
-# Most lives end between object and commit; the others elsewhere, or not at all.
+# Most lives end between object and commit; the others elsewhere, or normally.
 ORDER = [0, 1, 0, 1, 2, 0, 1, 3, 0, 5, 1, 0, 1, 0, 4, 1, 0, 6, 1, 7]
 SWEEPING = [8]
 LIVES = 320
-SURVIVOR = 9  # the first that lives
+SURVIVOR = 9  # the first one that is not killed
 TIMEOUT = 250.0
 KNOWN = {id_of(contents(number)): contents(number) for number in range(LIVES)}
 
@@ -77,7 +79,7 @@ async def prepared(url: str, folder: Path) -> Store:
 
 
 async def led(**plan: Any) -> list[dict[str, Any]]:
-    """All the lives of a plan, as they were told."""
+    """Run all lives of a plan and return their reports."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     command = (sys.executable, "-m", "tests.support.artifact_crasher", json.dumps(plan))
     pipe = asyncio.subprocess.PIPE
@@ -99,19 +101,21 @@ def story_of(store: Store, root: Path) -> Artifacts:
 
 
 async def check_all_is_there(store: Store, root: Path, acknowledged: set[ArtifactId]) -> None:
-    """What refers, and what is said to be stored, is there to the last bit; what is young is not swept. Then a week goes by."""
+    """Check that every referenced and acknowledged artifact is complete, and that young ones are not swept.
+    Then advance a week.
+    """
     story = story_of(store, root)
     references = {row["artifact_id"] for row in await store.sql("select artifact_id from artifact_refs")}
     whole = {
         row["artifact_id"] for row in await store.sql("select artifact_id from artifacts where is_stored")
     }
     assert acknowledged == references
-    assert references < whole, "nobody died before the reference"
+    assert references < whole, "no process was killed before the reference"
     for artifact_id in whole:
         assert await story.read(OWNER, artifact_id) == KNOWN[artifact_id]
     keys = await keys_of(store)
-    assert keys - keys_in(root), "nobody died before the object"
-    assert keys_in(root) - keys, "nobody died before an object went"
+    assert keys - keys_in(root), "no process was killed before the object"
+    assert keys_in(root) - keys, "no process was killed before an object was removed"
     assert await story.sweep() == 0
     assert await keys_of(store) == keys
     await make_old(store, root)
@@ -121,7 +125,7 @@ async def check_all_is_there(store: Store, root: Path, acknowledged: set[Artifac
 async def check_only_what_is_referred_to_is_left(
     store: Store, root: Path, acknowledged: set[ArtifactId]
 ) -> None:
-    """A sweep was killed between the rows and their blobs: another one ends what it began."""
+    """Check that another sweep completes one that was killed between the rows and their blobs."""
     story = story_of(store, root)
     assert keys_in(root) - await keys_of(store), "the sweep had removed no row"
     await make_old(store, root)
@@ -134,7 +138,7 @@ async def check_only_what_is_referred_to_is_left(
         assert await story.read(OWNER, artifact_id) == KNOWN[artifact_id]
     assert await story.sweep() == 0
     assert await open_blobs(str(root)).sweep() > 0
-    assert list((root / ASIDE).iterdir()) == [], (
+    assert list((root / STAGING).iterdir()) == [], (
         "what was being written when its writer died has no name, and goes too"
     )
     await store.close()
@@ -146,13 +150,15 @@ async def keys_of(store: Store) -> set[str]:
 
 def keys_in(root: Path) -> set[str]:
     return {
-        str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and ASIDE not in path.parts
+        str(path.relative_to(root))
+        for path in root.rglob("*")
+        if path.is_file() and STAGING not in path.parts
     }
 
 
 async def make_old(store: Store, root: Path) -> None:
     await store.sql(f"update artifacts set touched_at = {store.ago(GRACE + DAY)}")
-    for key in keys_in(root) - await keys_of(store):  # a blob that no row knows has its age in its name
+    for key in keys_in(root) - await keys_of(store):  # a blob without a row has its age in its name
         (root / key).rename((root / key).with_name(aged_name(GRACE + DAY, (root / key).name)))
-    for draft in (root / ASIDE).iterdir():
+    for draft in (root / STAGING).iterdir():
         os.utime(draft, (0, 0))

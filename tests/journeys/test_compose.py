@@ -1,4 +1,4 @@
-"""`compose.yaml` tells the truth: its commands, run as plain processes, are a working Easel."""
+"""The commands of `compose.yaml`, run as plain processes, are a working Easel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from websockets.asyncio.client import connect
 
 from tests.journeys.client import Client, call, say, script, ticked, ticks
 from tests.journeys.composition import Composition, filled
-from tests.journeys.ledger import Ledger, after_last_start, check_delivery, said_in
+from tests.journeys.stored_runs import StoredRuns, after_last_start, check_delivery, said_in
 from tests.requirements import rule
 from tests.support.postgres import execute, temporary_parent, unprivileged_account
 from tests.support.processes import EaselProcess, Launcher
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 TOKEN = "a-token-of-the-journey"
 PASSWORD = "letters-and-digits"
-GRACE_SECONDS = 20.0  # as the file says
+GRACE_SECONDS = 20.0  # as in the file
 FOREVER = ticks(20_000, 50)
 
 
@@ -37,7 +37,7 @@ class Composed:
     launcher: Launcher
     apis: list[EaselProcess]
     workers: list[EaselProcess]
-    ledger: Ledger
+    stored_runs: StoredRuns
     worker_ports: list[str]
 
 
@@ -51,12 +51,12 @@ def named(composition: Composition, verb: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def composed(postgres: str) -> Iterator[Composed]:
-    """Everything but the web server, started from the file in the order that it demands."""
+    """Start everything but the web server from the file, in the order of its dependencies."""
     parent = temporary_parent(unprivileged_account())
     with tempfile.TemporaryDirectory(
         prefix="easel-compose-", dir=parent, ignore_cleanup_errors=True
     ) as folder:
-        Path(folder).chmod(0o755)  # nginx changes its account and must still find its files
+        Path(folder).chmod(0o755)  # nginx changes its account and must still read its files
         composition = Composition(Path(folder), {"EASEL_TOKEN": TOKEN, "POSTGRES_PASSWORD": PASSWORD})
         role = composition.environment("postgres")
         make_database(postgres, role["POSTGRES_USER"], role["POSTGRES_PASSWORD"], role["POSTGRES_DB"])
@@ -65,7 +65,7 @@ def composed(postgres: str) -> Iterator[Composed]:
         with Launcher(Path(folder) / "logs", url, token=TOKEN) as launcher:
             migrate = start(composition, launcher, "migrate")
             wait_for_sync(lambda: not migrate.is_alive, within=60, what="the migration has ended")
-            assert migrate.process.returncode == 0, migrate.last_words()
+            assert migrate.process.returncode == 0, migrate.last_output()
             apis = [start(composition, launcher, name) for name in named(composition, "api")]
             workers = [start(composition, launcher, name) for name in named(composition, "worker")]
             launcher.ready(*apis)
@@ -74,14 +74,14 @@ def composed(postgres: str) -> Iterator[Composed]:
                 launcher,
                 apis,
                 workers,
-                Ledger(url),
+                StoredRuns(url),
                 [one.environment["EASEL_WORKER_PORT"] for one in workers],
             )
         drop_all(postgres, role["POSTGRES_USER"], role["POSTGRES_DB"])
 
 
 def make_database(postgres: str, user: str, password: str, database: str) -> None:
-    """As the postgres image does it: a role with its database. Easel gets no other right."""
+    """Create a role with its database, as the postgres image does. Easel gets no other privilege."""
     drop_all(postgres, user, database)
     execute(postgres, f"create role {user} login password '{password}'")
     execute(postgres, f"create database {database} owner {user}")
@@ -104,7 +104,7 @@ def test_variables_are_filled_in_as_compose_does() -> None:
 
 
 @rule("RX-04", "RX-08", "RX-45")
-async def test_the_services_of_the_file_carry_runs_and_survive_the_loss_of_one_of_each(
+async def test_services_of_the_file_carry_runs_and_survive_the_loss_of_one_of_each(
     composed: Composed,
 ) -> None:
     assert {"postgres", "web"} <= set(composed.composition.services)
@@ -121,17 +121,17 @@ async def test_the_services_of_the_file_carry_runs_and_survive_the_loss_of_one_o
         composed.apis[0].kill()
         await asyncio.to_thread(composed.workers[0].terminate, GRACE_SECONDS)
         seen = await asyncio.gather(*(one.read_to_end(within=60) for one in followers))
-    logs = await composed.ledger.logs(run_ids)
+    logs = await composed.stored_runs.logs(run_ids)
     for run_id, events in zip(run_ids, seen, strict=True):
         check_delivery(events, logs[run_id])
-    await composed.ledger.check(run_ids, says="hello\n\n" + ticked(20))
+    await composed.stored_runs.check(run_ids, says="hello\n\n" + ticked(20))
     composed.apis[0] = composed.launcher.again(composed.apis[0])
     composed.workers[0] = composed.launcher.again(composed.workers[0])
     composed.launcher.ready(composed.apis[0])
 
 
 @rule("RX-45", "RX-46")
-async def test_a_worker_answers_the_images_health_check(composed: Composed) -> None:
+async def test_worker_answers_the_health_check_of_the_image(composed: Composed) -> None:
     for worker, port in zip(composed.workers, composed.worker_ports, strict=True):
         worker.base_url = f"http://127.0.0.1:{port}"
         try:
@@ -146,7 +146,7 @@ async def is_ready(process: EaselProcess) -> bool:
 
 @pytest.mark.nginx
 @rule("RX-03", "RX-45", "RX-48")
-async def test_the_web_service_spreads_requests_and_hides_the_loss_of_an_api(composed: Composed) -> None:
+async def test_web_service_spreads_requests_and_hides_the_loss_of_an_api(composed: Composed) -> None:
     web = start(composed.composition, composed.launcher, "web")
     ((_, address),) = [
         (name, place) for name, place in composed.composition.places.items() if name.startswith("web:")
@@ -154,7 +154,8 @@ async def test_the_web_service_spreads_requests_and_hides_the_loss_of_an_api(com
     web.base_url = f"http://{address}"
     await wait_for(lambda: is_ready(web), within=60, what="nginx passes requests on")
     async with Client(web) as client, Client(*composed.apis) as direct:
-        # They go on until they are cancelled: every stream is open when streams are counted, and when an API is lost.
+        # They run until they are cancelled: every stream is open when streams are counted, and when an API is
+        # lost.
         run_ids = [await client.start(script(FOREVER)) for _ in range(20)]
         followers = [client.follower(run_id) for run_id in run_ids]
         await asyncio.gather(
@@ -166,17 +167,17 @@ async def test_the_web_service_spreads_requests_and_hides_the_loss_of_an_api(com
         composed.apis[1].kill()
         more = [
             await client.start("noop") for _ in range(10)
-        ]  # at the first attempt, although one API is gone
+        ]  # at the first attempt, although one API has ended
         for answer in [await client.cancel(run_id) for run_id in run_ids]:
             assert answer.status_code == 202, answer.text
         seen = await asyncio.gather(*(one.read_to_end(within=60) for one in followers))
-        await composed.ledger.wait_until_all_ended(more, within=60)
+        await composed.stored_runs.wait_until_all_ended(more, within=60)
     assert sum(one.connected > 1 for one in followers) >= 5, "the lost API had hardly any stream"
-    logs = await composed.ledger.logs(run_ids)
+    logs = await composed.stored_runs.logs(run_ids)
     for run_id, events in zip(run_ids, seen, strict=True):
         check_delivery(events, logs[run_id])
         assert ticked(FOREVER["ticks"]).startswith(said_in(after_last_start(logs[run_id])))
-    await composed.ledger.check(run_ids, ends="cancelled")
+    await composed.stored_runs.check(run_ids, ends="cancelled")
     web.process.send_signal(signal.SIGQUIT)
     await asyncio.to_thread(web.process.wait, 30)
     composed.apis[1] = composed.launcher.again(composed.apis[1])
@@ -184,7 +185,7 @@ async def test_the_web_service_spreads_requests_and_hides_the_loss_of_an_api(com
 
 
 async def check_chat_and_files(web: EaselProcess) -> None:
-    """WebSockets and files larger than any other body go through the same door."""
+    """Check that WebSockets and large files go through the same server."""
     address = web.base_url.replace("http", "ws", 1)
     async with asyncio.timeout(60), connect(f"{address}/ws/chat/through-nginx?token={web.token}") as chat:
         await chat.send('{"type":"message","text":"noop"}')
@@ -210,4 +211,4 @@ async def streams_of(client: Client, at: int) -> int:
 def test_every_service_stops_within_its_grace_period(composed: Composed) -> None:
     for one in (*composed.apis, *composed.workers):
         one.terminate(within=GRACE_SECONDS)
-        assert one.process.returncode == 0, one.last_words()
+        assert one.process.returncode == 0, one.last_output()

@@ -1,4 +1,4 @@
-"""Workers die at the worst moments, and every run still comes to one end."""
+"""Workers crash at the worst moments, and every run still ends exactly once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from tests.journeys.client import Client, call, new_session, say, script, spread, ticked, ticks, wait_ms
 from tests.journeys.conftest import CLAIM_SECONDS
-from tests.journeys.ledger import after_last_start, answer_in, check_delivery, said_in, starts_in
-from tests.journeys.storm import KillStorm
+from tests.journeys.kill_storm import KillStorm
+from tests.journeys.stored_runs import after_last_start, answer_in, check_delivery, said_in, starts_in
 from tests.requirements import case, rule
 from tests.support.processes import wait_for_text
 from tests.support.standstill import Stopwatch
@@ -20,14 +20,14 @@ from tests.support.waiting import wait_for_sync
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.journeys.ledger import Ledger
+    from tests.journeys.stored_runs import StoredRuns
     from tests.support.processes import Launcher
     from tests.support.sse import Follower
 
 TAKE_OVER_SECONDS = CLAIM_SECONDS + 2.0
 # "take-over within the claim window + 2 s"
 MANY_ATTEMPTS = "50"
-# In a storm a run may be unlucky often; here we count losses, not patience.
+# In a kill storm a run may lose many attempts; these tests count losses, not attempts.
 
 CRASH_POINTS = ["after_claim", "after_first_append", "before_finish", "after_finish"]
 
@@ -35,8 +35,8 @@ CRASH_POINTS = ["after_claim", "after_first_append", "before_finish", "after_fin
 @case("J5")
 @rule("RX-06", "RX-24", "RX-30", "RX-49", "RS-38")
 @pytest.mark.parametrize("point", CRASH_POINTS)
-async def test_a_crash_at_any_point_ends_as_if_there_had_been_none(
-    launcher: Launcher, ledger: Ledger, point: str
+async def test_crash_at_any_point_ends_as_if_there_had_been_none(
+    launcher: Launcher, stored_runs: StoredRuns, point: str
 ) -> None:
     message = script(say("one"), call("gsv__Echo", value="two"), say("three"))
     (api,) = launcher.ready(launcher.api())
@@ -46,25 +46,25 @@ async def test_a_crash_at_any_point_ends_as_if_there_had_been_none(
         await asyncio.to_thread(
             wait_for_sync, lambda: not crashing.is_alive, within=60, what=f"the worker crashed {point}"
         )
-        assert crashing.process.returncode == 77, crashing.last_words()
+        assert crashing.process.returncode == 77, crashing.last_output()
         expected = "completed" if point == "after_finish" else "running"
         assert (await client.run(run_id))["status"] == expected
         launcher.test_worker()
-        # A second run as a witness: the healthy worker has looked at the queue more than once.
+        # A second run proves that the healthy worker has polled the queue more than once.
         await client.wait_for(await client.start("noop"), within=60)
-        await ledger.wait_until_all_ended([run_id], within=60)
-    await ledger.check([run_id], says="one\n\nthree")
-    log = await ledger.log(run_id)
+        await stored_runs.wait_until_all_ended([run_id], within=60)
+    await stored_runs.check([run_id], says="one\n\nthree")
+    log = await stored_runs.log(run_id)
     types = [row.type for row in log]
     assert types.count("tool.result") == 1, types
-    # The claim marks its attempt itself, so even the one that did nothing more is in the log.
+    # The claim writes its attempt, so even a claim without further events is in the log.
     assert [row.data["attempt"] for row in starts_in(log)] == ([1] if point == "after_finish" else [1, 2])
 
 
 @case("J6")
 @rule("RX-28", "RX-38", "RS-38")
-async def test_a_run_that_kills_its_worker_fails_and_takes_no_other_with_it(
-    launcher: Launcher, ledger: Ledger
+async def test_run_that_kills_its_worker_fails_and_takes_no_other_run_with_it(
+    launcher: Launcher, stored_runs: StoredRuns
 ) -> None:
     (api,) = launcher.ready(launcher.api())
     workers = [launcher.test_worker(), launcher.test_worker()]
@@ -73,22 +73,24 @@ async def test_a_run_that_kills_its_worker_fails_and_takes_no_other_with_it(
         before = [await client.start(healthy_message) for _ in range(10)]
         poison = await client.start(script(say("careful"), call("test__Die")))
         after = [await client.start(healthy_message) for _ in range(10)]
-        await ledger.wait_until_all_ended([poison, *before, *after], within=60)
+        await stored_runs.wait_until_all_ended([poison, *before, *after], within=60)
         view = await client.run(poison)
     assert view["status"] == "failed"
     assert "3 attempts" in view["error_message"]
-    await ledger.check([poison], ends="failed")
-    log = await ledger.log(poison)
+    await stored_runs.check([poison], ends="failed")
+    log = await stored_runs.log(poison)
     assert [row.data["attempt"] for row in starts_in(log)] == [1, 2, 3]
     assert answer_in(log)["error"]
-    await ledger.check([*before, *after], says=ticked(10) + "well")
+    await stored_runs.check([*before, *after], says=ticked(10) + "well")
 
 
 @rule("RX-30", "RS-38")
 async def test_finished_steps_are_not_repeated_and_an_unrepeatable_call_in_flight_is_not_made_again(
-    launcher: Launcher, ledger: Ledger, tmp_path: Path
+    launcher: Launcher, stored_runs: StoredRuns, tmp_path: Path
 ) -> None:
-    """The worker dies inside the second call: the first one is history, the second may or may not have happened."""
+    """The worker crashes inside the second call: the first one is finished, the outcome of the second is
+    unknown.
+    """
     first, second = tmp_path / "first", tmp_path / "second"
     (api,) = launcher.ready(launcher.api())
     dying = launcher.test_worker()
@@ -103,18 +105,18 @@ async def test_finished_steps_are_not_repeated_and_an_unrepeatable_call_in_fligh
         await asyncio.to_thread(wait_for_text, second, within=60, what="the second call has begun")
         dying.kill()
         launcher.test_worker()
-        await ledger.wait_until_all_ended([run_id], within=60)
-    await ledger.check([run_id])
+        await stored_runs.wait_until_all_ended([run_id], within=60)
+    await stored_runs.check([run_id])
     assert first.read_text() == "x"
     assert second.read_text() == "x"
-    results = [row.data for row in await ledger.log(run_id) if row.type == "tool.result"]
+    results = [row.data for row in await stored_runs.log(run_id) if row.type == "tool.result"]
     assert results[0]["result"] == 1
     assert "may or may not have taken effect" in results[1]["error"]
 
 
 @rule("RX-30", "RS-38")
-async def test_a_repeatable_call_in_flight_is_made_again(
-    launcher: Launcher, ledger: Ledger, tmp_path: Path
+async def test_repeatable_call_in_flight_is_made_again(
+    launcher: Launcher, stored_runs: StoredRuns, tmp_path: Path
 ) -> None:
     note = tmp_path / "note"
     (api,) = launcher.ready(launcher.api())
@@ -124,16 +126,16 @@ async def test_a_repeatable_call_in_flight_is_made_again(
         await asyncio.to_thread(wait_for_text, note, within=60, what="the call has begun")
         dying.kill()
         launcher.test_worker()
-        await ledger.wait_until_all_ended([run_id], within=60)
-    await ledger.check([run_id], says="over")
+        await stored_runs.wait_until_all_ended([run_id], within=60)
+    await stored_runs.check([run_id], says="over")
     assert note.read_text() == "xx"
 
 
 @rule("RX-30", "RX-49")
 async def test_a_database_that_is_away_during_a_take_over_does_not_fail_the_run(
-    launcher: Launcher, ledger: Ledger, tmp_path: Path
+    launcher: Launcher, stored_runs: StoredRuns, tmp_path: Path
 ) -> None:
-    """The heir has the claim but cannot read what was done before: it waits for the log instead of giving up the run."""
+    """The new owner has the claim but cannot read the log: it waits instead of failing the run."""
     done, held = tmp_path / "done", tmp_path / "held"
     (api,) = launcher.ready(launcher.api())
     dying = launcher.test_worker()
@@ -148,28 +150,32 @@ async def test_a_database_that_is_away_during_a_take_over_does_not_fail_the_run(
         await asyncio.to_thread(wait_for_text, held, within=60, what="the second call has begun")
         dying.kill()
         launcher.test_worker({"JOURNEY_AWAY_AT": "events_after"})
-        await ledger.wait_until_all_ended([run_id], within=60)
-    await ledger.check([run_id], says="over")
+        await stored_runs.wait_until_all_ended([run_id], within=60)
+    await stored_runs.check([run_id], says="over")
     assert done.read_text() == "x"
 
 
 @rule("RX-25", "RX-28")
-async def test_an_append_that_breaks_leaves_no_hole_in_the_story(launcher: Launcher, ledger: Ledger) -> None:
-    """Whatever broke, the words that the log has lost must not be passed over as if they had been said."""
+async def test_an_append_that_breaks_leaves_no_hole_in_the_story(
+    launcher: Launcher, stored_runs: StoredRuns
+) -> None:
+    """An append that fails must not be skipped: the text it held would be missing from the log."""
     (api,) = launcher.ready(launcher.api())
     launcher.test_worker({"JOURNEY_BREAK_AT": "append"})
     async with Client(api) as client:
         run_id = await client.start(script(ticks(30, 60)))
-        await ledger.wait_until_all_ended([run_id], within=60)
-    await ledger.check([run_id], ends={run_id: (await ledger.run(run_id))["status"]})
-    log = await ledger.log(run_id)
+        await stored_runs.wait_until_all_ended([run_id], within=60)
+    await stored_runs.check([run_id], ends={run_id: (await stored_runs.run(run_id))["status"]})
+    log = await stored_runs.log(run_id)
     assert said_in(after_last_start(log)) == answer_in(log)["text"]
 
 
 @case("J4")
 @pytest.mark.timeout(300)
 @rule("RX-23", "RX-37", "RX-49")
-async def test_three_hundred_runs_survive_a_storm_of_kills(launcher: Launcher, ledger: Ledger) -> None:
+async def test_three_hundred_runs_survive_a_storm_of_kills(
+    launcher: Launcher, stored_runs: StoredRuns
+) -> None:
     launcher.settings["MAX_ATTEMPTS"] = MANY_ATTEMPTS
     (api,) = launcher.ready(launcher.api())
     workers = [launcher.worker(WORKER_RUNS="16") for _ in range(3)]
@@ -177,9 +183,9 @@ async def test_three_hundred_runs_survive_a_storm_of_kills(launcher: Launcher, l
     async with Client(api) as client:
         run_ids = await spread([functools.partial(client.start, script(ticks(20, 50)))] * 300, at_once=30)
         async with KillStorm(launcher, workers, lets_all_come_back=True).every(1.2):
-            await ledger.wait_until_all_ended(run_ids, within=180)
-    await ledger.check(run_ids, says=ticked(20))
-    logs = await ledger.logs(run_ids)
+            await stored_runs.wait_until_all_ended(run_ids, within=180)
+    await stored_runs.check(run_ids, says=ticked(20))
+    logs = await stored_runs.logs(run_ids)
     waits = (
         log[start.seq - 1].at - log[start.seq - 2].at for log in logs.values() for start in starts_in(log)[1:]
     )
@@ -189,15 +195,17 @@ async def test_three_hundred_runs_survive_a_storm_of_kills(launcher: Launcher, l
     print(
         f"{len(take_overs)} take-overs, nearly all after {nearly_all:.2f} s, the last after {take_overs[-1]:.2f} s"
     )
-    # The storm itself takes the workers' time: every replacement starts on the same two cores, and holds up a few.
+    # The restarts take CPU time from the workers on the same two cores and delay a few runs.
     assert nearly_all < TAKE_OVER_SECONDS + watch.stood_still
     assert take_overs[-1] < 2 * TAKE_OVER_SECONDS + watch.stood_still
 
 
 @pytest.mark.timeout(400)
 @rule("RX-01", "RX-23", "RX-28", "RX-34", "RX-48", "RX-49")
-async def test_a_thousand_runs_with_random_kills_lose_nothing(launcher: Launcher, ledger: Ledger) -> None:
-    """Workers and APIs die at random while clients start runs and read some of them as they happen."""
+async def test_a_thousand_runs_with_random_kills_lose_nothing(
+    launcher: Launcher, stored_runs: StoredRuns
+) -> None:
+    """Workers and APIs are killed at random while clients start runs and read some of them live."""
     launcher.settings["MAX_ATTEMPTS"] = MANY_ATTEMPTS
     apis = list(launcher.ready(launcher.api(), launcher.api()))
     workers = [launcher.worker() for _ in range(3)]
@@ -223,11 +231,11 @@ async def test_a_thousand_runs_with_random_kills_lose_nothing(launcher: Launcher
             return run_id
 
         run_ids = await spread([functools.partial(one, number) for number in range(1000)], at_once=40)
-        await ledger.wait_until_all_ended(run_ids, within=120)
+        await stored_runs.wait_until_all_ended(run_ids, within=120)
     assert len(set(run_ids)) == 1000
-    assert await ledger.value("select count(*) from runs") == 1000, "an idempotency key made two runs"
-    await ledger.check(run_ids, says=text)
-    logs = await ledger.logs(run_ids)
+    assert await stored_runs.value("select count(*) from runs") == 1000, "an idempotency key made two runs"
+    await stored_runs.check(run_ids, says=text)
+    logs = await stored_runs.logs(run_ids)
     assert sum(len(starts_in(log)) > 1 for log in logs.values()) >= 10, "hardly any run was hit"
     assert any(follower.connected > 1 for follower in read.values()), "no reader was cut"
     for run_id, follower in read.items():

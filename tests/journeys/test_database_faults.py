@@ -1,4 +1,6 @@
-"""Postgres crashes, restarts and falls silent under load: what was acknowledged stays, and work goes on by itself."""
+"""Postgres crashes, restarts and goes silent under load: acknowledged data stays, and work resumes without
+help.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ import pytest
 from tests.journeys import soak
 from tests.journeys.client import Client, call, check_each, new_session, say, script, ticked, ticks
 from tests.journeys.conftest import CLAIM_SECONDS
-from tests.journeys.ledger import Ledger, check_delivery
+from tests.journeys.stored_runs import StoredRuns, check_delivery
 from tests.requirements import case, rule
 from tests.support.postgres import Postgres
 from tests.support.processes import EaselProcess, Launcher
@@ -29,21 +31,21 @@ if TYPE_CHECKING:
 
 
 RECOVERY_SECONDS = 10.0
-# D1: the app reconnects by itself within this time of the database being back.
+# D1: processes reconnect within this time after the database is available.
 NOTICED_SECONDS = 3.0
-# A readiness that is asked every few seconds by a load balancer may be that old, not older.
+# The readiness that a load balancer reads may be this old.
 DETECTION_SECONDS = 15.0
-# D4: a connection that is dead without a word is found out and replaced within this time.
+# D4: a connection that is silently dead is detected and replaced within this time.
 CRASHES = 20
 CHAOS_SECONDS = soak.either(60, soak.SECONDS)
 MIN_RESTARTS = 4
-CHAOS_PAUSE_SECONDS = soak.either(9, 40)  # the longest quiet time between two restarts
+CHAOS_PAUSE_SECONDS = soak.either(9, 40)  # the longest pause between two restarts
 TIMEOUT_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
 def own_postgres() -> Iterator[Postgres]:
-    """A server that these drills may break; durable, since that is what they are about."""
+    """Start a server that these drills may break; durable, since durability is what they test."""
     with Postgres() as server:
         yield server
 
@@ -59,7 +61,7 @@ def faulty(own_postgres: Postgres, tmp_path: Path) -> Iterator[Launcher]:
 
 @dataclass
 class Load:
-    """Clients that start runs without a pause and remember every promise the server made."""
+    """Clients that start runs continuously and remember every acknowledged run."""
 
     client: Client
     message: str
@@ -69,7 +71,7 @@ class Load:
 
     @contextlib.asynccontextmanager
     async def going(self, clients: int, *, pause: float = 0.0) -> AsyncIterator[Load]:
-        """`pause` bounds the load: two cores carry the clients, the servers and the database together."""
+        """Run the load; `pause` bounds it: two cores serve the clients, the servers and the database."""
         over = asyncio.Event()
 
         async def one(number: int) -> None:
@@ -96,11 +98,11 @@ class Load:
             finally:
                 over.set()
 
-    async def check(self, ledger: Ledger, text: str) -> None:
-        """Nothing acknowledged is lost, all ended right, and whoever read has exactly the log."""
-        await ledger.wait_until_all_ended(self.acknowledged, within=TIMEOUT_SECONDS)
-        await ledger.check(self.acknowledged, says=text)
-        logs = await ledger.logs([one.run_id for one in self.followers])
+    async def check(self, stored_runs: StoredRuns, text: str) -> None:
+        """Check that no acknowledged run is lost, all ended as expected, and each reader has exactly the log."""
+        await stored_runs.wait_until_all_ended(self.acknowledged, within=TIMEOUT_SECONDS)
+        await stored_runs.check(self.acknowledged, says=text)
+        logs = await stored_runs.logs([one.run_id for one in self.followers])
         for follower in self.followers:
             check_delivery(follower.events, logs[follower.run_id])
 
@@ -118,10 +120,8 @@ def start_two_of_each(launcher: Launcher) -> tuple[EaselProcess, ...]:
 @case("D1")
 @rule("RX-01", "RX-31", "RX-49")
 @pytest.mark.soak
-@pytest.mark.timeout(600)  # twenty crashes, each with its own limits, which are the promise
-async def test_a_crashing_database_loses_nothing_that_was_acknowledged(
-    faulty: Launcher, own_postgres: Postgres
-) -> None:
+@pytest.mark.timeout(600)  # twenty crashes, each with its own promised limits
+async def test_crashing_database_loses_no_acknowledged_run(faulty: Launcher, own_postgres: Postgres) -> None:
     apis = start_two_of_each(faulty)
     noticed: list[float] = []
     recovered: list[float] = []
@@ -153,7 +153,7 @@ async def test_a_crashing_database_loses_nothing_that_was_acknowledged(
     print(f"noticed after {sorted(noticed)}, recovered after {sorted(recovered)}")
     check_each(noticed, NOTICED_SECONDS, "/readyz notices")
     assert max(recovered) < RECOVERY_SECONDS
-    await load.check(Ledger(faulty.database_url), TEXT)
+    await load.check(StoredRuns(faulty.database_url), TEXT)
     assert all(one.is_alive for one in faulty.started), "a process did not survive and needed a hand"
 
 
@@ -173,7 +173,7 @@ async def _all_answer(apis: tuple[EaselProcess, ...], status: int) -> bool:
 @rule("RX-49")
 @pytest.mark.soak
 @pytest.mark.timeout(400 + CHAOS_SECONDS)
-async def test_restarts_at_random_leave_every_output_right_and_no_run_stuck(
+async def test_random_restarts_leave_every_output_right_and_no_run_stuck(
     faulty: Launcher, own_postgres: Postgres
 ) -> None:
     apis = start_two_of_each(faulty)
@@ -193,17 +193,19 @@ async def test_restarts_at_random_leave_every_output_right_and_no_run_stuck(
             await asyncio.to_thread(own_postgres.start)
             restarts += 1
     print(f"{restarts} restarts, {len(load.acknowledged)} runs")
-    await load.check(Ledger(faulty.database_url), TEXT)
+    await load.check(StoredRuns(faulty.database_url), TEXT)
 
 
 @rule("RX-06", "RX-30", "RX-49")
 async def test_a_restart_of_the_database_in_the_middle_of_a_run_costs_nothing(
     faulty: Launcher, own_postgres: Postgres
 ) -> None:
-    """With a claim as long as a user's, the same worker goes on after the restart: no attempt is lost, no word said twice."""
+    """With a claim as long as a user's, the same worker goes on after the restart: no attempt is lost, no
+    text repeated.
+    """
     faulty.settings["CLAIM_SECONDS"] = "15"
     apis = start_two_of_each(faulty)
-    ledger = Ledger(faulty.database_url)
+    stored_runs = StoredRuns(faulty.database_url)
     async with Client(*apis) as client:
         run_ids = [await client.start(script(ticks(100, 50))) for _ in range(10)]
         followers = [client.follower(run_id) for run_id in run_ids]
@@ -215,8 +217,8 @@ async def test_a_restart_of_the_database_in_the_middle_of_a_run_costs_nothing(
         )
         await asyncio.to_thread(own_postgres.restart, "fast")
         seen = await asyncio.gather(*(one.read_to_end(within=60) for one in followers))
-    await ledger.check(run_ids, says=ticked(100))
-    logs = await ledger.logs(run_ids)
+    await stored_runs.check(run_ids, says=ticked(100))
+    logs = await stored_runs.logs(run_ids)
     for run_id, events in zip(run_ids, seen, strict=True):
         check_delivery(events, logs[run_id])
         assert [event.data["attempt"] for event in events if event.type == "run.start"] == [1]
@@ -227,11 +229,11 @@ async def test_a_restart_of_the_database_in_the_middle_of_a_run_costs_nothing(
 @rule("RX-11", "RX-49")
 @pytest.mark.parametrize("whose", ["api", "worker"])
 async def test_connections_that_died_without_a_word_are_replaced(
-    launcher: Launcher, ledger: Ledger, whose: str
+    launcher: Launcher, stored_runs: StoredRuns, whose: str
 ) -> None:
-    """The database's answers vanish on every present connection, the bell's too; new connections would work.
+    """The database's answers vanish on every present connection, the notifier's too; new connections work.
 
-    Claims and time limits are those of users: a claim outlasts the time it takes to find out.
+    Claims and timeouts are the defaults: a claim outlasts the time until the fault is detected.
     """
     launcher.settings.clear()
     with Proxy.before(launcher.database_url) as network:
@@ -250,11 +252,12 @@ async def test_connections_that_died_without_a_word_are_replaced(
             started = await asyncio.gather(
                 *(client.start_surely("noop", within=DETECTION_SECONDS) for _ in range(20))
             )
-            await ledger.wait_until_all_ended(started, within=DETECTION_SECONDS)
+            await stored_runs.wait_until_all_ended(started, within=DETECTION_SECONDS)
             assert watch.seconds < DETECTION_SECONDS
-            # Who was watching all the time has the rest too, although the bell's connection is among the dead.
+            # A stream that was open all the time gets the rest too, although the notifier's connection was
+            # dead.
             await follower.read_to_end(within=DETECTION_SECONDS)
             await wait_for(lambda: _all_answer((api,), 200), within=NOTICED_SECONDS, what="it says so too")
-        await ledger.wait_until_all_ended([watched], within=60)
-        await ledger.check([*started, watched])
-        check_delivery(follower.events, await ledger.log(watched))
+        await stored_runs.wait_until_all_ended([watched], within=60)
+        await stored_runs.check([*started, watched])
+        check_delivery(follower.events, await stored_runs.log(watched))

@@ -1,4 +1,6 @@
-"""Tool nodes as their users run them: real processes, two APIs and a worker on Postgres, and one of everything on SQLite; killed, stopped, cut off."""
+"""Tool nodes as their users run them: real processes, two APIs and a worker on Postgres, and one process on
+SQLite; killed, stopped, cut off.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +25,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NODE_SECONDS = 4.0
-# EASEL_NODE_TTL_SECONDS here: how long a node is believed in when its instance is not heard of; users have 6 s.
+# EASEL_NODE_TTL_SECONDS here: when a node counts as offline after its instance stops renewing it; users have
+# 6 s.
 CLAIM_SECONDS = 6.0
-# And EASEL_CLAIM_SECONDS, of which who calls a node has two thirds; users have 15 s.
+# EASEL_CLAIM_SECONDS, of which the caller of a node has two thirds; users have 15 s.
 HEARTBEAT_SECONDS = 1.0
 AT_ONCE_SECONDS = 3.0
-# "fails at once", seen from outside and on a busy machine; the call itself would take a minute.
+# "Fails at once", measured from outside on a busy machine; the call itself would take a minute.
 LONG = "echo begun; sleep 60"
 
 
 @dataclass
 class Yard:
-    """Two APIs and a worker that share nothing but Postgres, and a folder that nodes may touch."""
+    """Two APIs and a worker that share nothing but Postgres, and a folder that nodes may use."""
 
     launcher: Launcher
     apis: list[EaselProcess]
@@ -74,12 +77,12 @@ def module_yard(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture
 def yard(module_yard: Yard) -> Iterator[Yard]:
-    """All of it alive; the nodes of the test before are gone."""
+    """All processes running; the nodes of the previous test have ended."""
     for index, one in enumerate(module_yard.apis):
         if not one.is_alive:
             module_yard.apis[index] = module_yard.launcher.again(one)
     module_yard.launcher.ready(*module_yard.apis)
-    # Who is found under a node's name must not be the one before, whose end is not known everywhere yet.
+    # A node's name must not be found for the previous test's node, whose end is not known everywhere yet.
     wait_for_sync(
         lambda: not any(map(nodes_at, module_yard.apis)),
         within=60,
@@ -104,7 +107,7 @@ def nodes_at(api: EaselProcess) -> list[str]:
     assert answer.status_code == 200, answer.text
     return [
         node["nodeId"] for node in answer.json()["nodes"] if node["nodeId"] != "local"
-    ]  # which is the machine of the API itself
+    ]  # the machine of the API itself
 
 
 async def rpc(client: Client, method: str, at: int = 0, **params: Any) -> Any:
@@ -113,14 +116,18 @@ async def rpc(client: Client, method: str, at: int = 0, **params: Any) -> Any:
     return answer.json()
 
 
-async def there(client: Client, name: str = "laptop", *, within: float = 60, at: int = 0) -> float:
+async def wait_until_online(
+    client: Client, name: str = "laptop", *, within: float = 60, at: int = 0
+) -> float:
     async def is_listed() -> bool:
         return any(node["nodeId"] == name for node in (await rpc(client, "nodes.list", at))["nodes"])
 
     return await wait_for(is_listed, within=within, what=f"the node {name} is there")
 
 
-async def gone(client: Client, name: str = "laptop", *, within: float = 60, at: int = 0) -> float:
+async def wait_until_offline(
+    client: Client, name: str = "laptop", *, within: float = 60, at: int = 0
+) -> float:
     async def is_not_listed() -> bool:
         return all(node["nodeId"] != name for node in (await rpc(client, "nodes.list", at))["nodes"])
 
@@ -128,13 +135,13 @@ async def gone(client: Client, name: str = "laptop", *, within: float = 60, at: 
 
 
 async def results_of(client: Client, run_id: str, *, within: float = 60) -> list[dict[str, Any]]:
-    """What the tools of a run said, once it has ended."""
+    """Return the results of a run's tools, once it has ended."""
     events = await client.follower(run_id).read_to_end(within=within)
     return [event.data for event in events if event.type == "tool.result"]
 
 
-async def begun(folder: Path, name: str) -> int:
-    """The process of a command that has written its number into this file."""
+async def command_pid(folder: Path, name: str) -> int:
+    """Return the process of a command that has written its number into this file."""
     path = folder / name
 
     async def is_there() -> bool:
@@ -145,11 +152,11 @@ async def begun(folder: Path, name: str) -> int:
 
 
 def easel(launcher: Launcher, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """One command to its end, beside everything that runs."""
+    """Run one command to its end, beside the running processes."""
     one = launcher.start("command", (*EASEL, *arguments), {})
     one.process.wait(60)
-    lines = [line for line in one.said().splitlines() if line]
-    assert one.process.returncode == 0, one.said()
+    lines = [line for line in one.output().splitlines() if line]
+    assert one.process.returncode == 0, one.output()
     return subprocess.CompletedProcess(arguments, 0, "\n".join(lines))
 
 
@@ -167,7 +174,8 @@ def is_running(pid: int) -> bool:
         return False
 
 
-# --- reached from anywhere ----------------------------------------------------------------------------------------------
+# --- calls from any instance
+# -----------------------------------------------------------------------------------
 
 
 @rule("CV-03")
@@ -176,7 +184,7 @@ async def test_a_call_reaches_a_node_wherever_it_is_made(yard: Yard) -> None:
     (yard.folder / "note.txt").write_text("from the node's own disk\n")
     yard.node(at=0)
     async with yard.client() as client:
-        await there(client, at=1)
+        await wait_until_online(client, at=1)
         tools = {tool["name"]: tool for tool in (await client.get("/api/tools", 1)).json()["tools"]}
         assert {name for name in tools if name.startswith("laptop__")} == {
             f"laptop__{tool}" for tool in ("Bash", "Read", "Write", "Edit", "Glob", "Grep")
@@ -208,64 +216,65 @@ async def test_a_call_reaches_a_node_wherever_it_is_made(yard: Yard) -> None:
         assert "from the node's own disk" in str(shown["state"]["note"])
 
 
-async def test_a_node_that_is_moved_to_the_other_api_is_found_there(yard: Yard) -> None:
+async def test_node_that_moves_to_the_other_api_is_found_there(yard: Yard) -> None:
     first = yard.node(at=0)
     async with yard.client() as client:
-        await there(client)
+        await wait_until_online(client)
         yard.node(at=1)
 
         async def has_ended() -> bool:
             return not first.is_alive
 
         await wait_for(has_ended, within=60, what="the first is replaced")
-        assert "Another node has connected as laptop" in first.said()
+        assert "Another node has connected as laptop" in first.output()
         [answer] = await results_of(
             client, await client.start(script(call("laptop__Bash", command="echo here")))
         )
         assert answer["result"]["output"] == "here\n"
 
 
-# --- going away ---------------------------------------------------------------------------------------------------------
+# --- disconnects
+# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["kill -9", "SIGTERM"])
-async def test_a_call_fails_at_once_when_its_node_ends(yard: Yard, how: str) -> None:
+async def test_call_fails_at_once_when_its_node_ends(yard: Yard, how: str) -> None:
     node = yard.node()
     async with yard.client() as client:
-        await there(client)
+        await wait_until_online(client)
         run_id = await client.start(
             script(call("laptop__Bash", command=f"echo $$ > {how[:4]}.pid; {LONG}"), {"say": "went on"})
         )
-        await begun(yard.folder, f"{how[:4]}.pid")
+        await command_pid(yard.folder, f"{how[:4]}.pid")
         watch = Stopwatch()
         if how == "SIGTERM":
             await asyncio.to_thread(node.terminate, AT_ONCE_SECONDS)
-            assert node.process.returncode == 0, node.last_words()
+            assert node.process.returncode == 0, node.last_output()
         else:
             node.kill()
         [answer] = await results_of(client, run_id)
         assert watch.seconds < AT_ONCE_SECONDS
-        assert "the node laptop went away before it answered" in str(answer)
-        assert await gone(client, at=1) < AT_ONCE_SECONDS
+        assert "node laptop disconnected before it answered" in str(answer)
+        assert await wait_until_offline(client, at=1) < AT_ONCE_SECONDS
         assert (await client.run(run_id))["status"] == "completed", "the agent reads why, and goes on"
 
 
 @case("R4")
-async def test_a_node_that_hangs_is_found_within_seconds_and_comes_back(yard: Yard) -> None:
+async def test_node_that_hangs_is_detected_within_seconds_and_reconnects(yard: Yard) -> None:
     node = yard.node()
     async with yard.client() as client:
-        await there(client)
+        await wait_until_online(client)
         run_id = await client.start(script(call("laptop__Bash", command=f"echo $$ > hang.pid; {LONG}")))
-        await begun(yard.folder, "hang.pid")
+        await command_pid(yard.folder, "hang.pid")
         node.freeze()
         watch = Stopwatch()
         [answer] = await results_of(client, run_id)
         assert watch.seconds < 2 * HEARTBEAT_SECONDS + AT_ONCE_SECONDS
-        assert "went away" in str(answer)
+        assert "disconnected" in str(answer)
         for at in (0, 1):
-            await gone(client, at=at)  # so that whoever is there afterwards has come back
+            await wait_until_offline(client, at=at)  # so that a node found afterwards has reconnected
         node.thaw()
-        await there(client)
+        await wait_until_online(client)
         [answer] = await results_of(
             client, await client.start(script(call("laptop__Bash", command="echo back")))
         )
@@ -273,17 +282,17 @@ async def test_a_node_that_hangs_is_found_within_seconds_and_comes_back(yard: Ya
 
 
 @pytest.mark.parametrize("how", ["kill -9", "SIGTERM"])
-async def test_when_the_api_ends_that_has_the_node_calls_fail_soon_and_the_node_comes_back(
+async def test_calls_fail_soon_when_the_api_of_the_node_ends_and_the_node_reconnects(
     yard: Yard, how: str
 ) -> None:
     node = yard.node(at=0)
     async with yard.client() as client:
-        await there(client, at=1)
+        await wait_until_online(client, at=1)
         pid_file = f"api-{how[:4]}.pid"
         run_id = await client.start(
             script(call("laptop__Bash", command=f"echo $$ > {pid_file}; {LONG}")), at=1
         )
-        pid = await begun(yard.folder, pid_file)
+        pid = await command_pid(yard.folder, pid_file)
         watch = Stopwatch()
         if how == "SIGTERM":
             await asyncio.to_thread(yard.apis[0].terminate, 20)
@@ -293,32 +302,30 @@ async def test_when_the_api_ends_that_has_the_node_calls_fail_soon_and_the_node_
         async with watching:
             [answer] = await results_of(watching, run_id)
             assert watch.seconds < (NODE_SECONDS if how == "kill -9" else 0) + AT_ONCE_SECONDS
-            assert "went away" in str(answer)
-            await gone(watching)
+            assert "disconnected" in str(answer)
+            await wait_until_offline(watching)
 
             async def is_stopped() -> bool:
                 return not is_running(pid)
 
-            await wait_for(
-                is_stopped, within=60, what="nobody waits for the command any more, so it is stopped"
-            )
+            await wait_for(is_stopped, within=60, what="the command has no caller left, so it is stopped")
             assert node.is_alive
             yard.apis[0] = yard.launcher.again(yard.apis[0])
             yard.launcher.ready(yard.apis[0])
-            await there(watching)
+            await wait_until_online(watching)
             [answer] = await results_of(
                 watching, await watching.start(script(call("laptop__Bash", command="echo again")))
             )
             assert answer["result"]["output"] == "again\n"
-        assert "Trying again in" in node.said()
+        assert "Trying again in" in node.output()
 
 
 @case("X8", "X9")
 async def test_when_the_api_is_killed_that_asked_the_command_does_not_go_on_at_the_node(yard: Yard) -> None:
-    """Whoever presses again after the failure would run it twice at once."""
+    """A retry after the failure would otherwise run the command twice at once."""
     yard.node(at=0)
     async with yard.client() as client:
-        await there(client, at=1)
+        await wait_until_online(client, at=1)
         command = {
             "kind": "tool.call",
             "tool": "laptop__Bash",
@@ -328,7 +335,7 @@ async def test_when_the_api_is_killed_that_asked_the_command_does_not_go_on_at_t
         spec = {"version": 1, "toolPolicy": {"allow": ["laptop__Bash"]}, "actions": {"go": command}}
         await rpc(client, "canvas.create", canvasId="asked", spec=spec)
         pressing = asyncio.create_task(rpc(client, "canvas.action", 1, canvasId="asked", actionId="go"))
-        pid = await begun(yard.folder, "asked.pid")
+        pid = await command_pid(yard.folder, "asked.pid")
         yard.apis[1].kill()
         await asyncio.gather(pressing, return_exceptions=True)
 
@@ -338,19 +345,19 @@ async def test_when_the_api_is_killed_that_asked_the_command_does_not_go_on_at_t
         await wait_for(
             is_stopped,
             within=CLAIM_SECONDS * 2 / 3 + AT_ONCE_SECONDS,
-            what="nobody waits for the command any more",
+            what="the command has no caller left",
         )
 
 
 @case("X8")
 async def test_a_cancelled_run_leaves_no_process_on_the_node(yard: Yard) -> None:
-    """Not the command, not what it started in the background: across two instances."""
+    """Neither the command nor its background processes remain, across two instances."""
     yard.node(at=0)
     async with yard.client() as client:
-        await there(client)
+        await wait_until_online(client)
         command = "sleep 1000 & echo $! > child.pid; (sleep 1000; true) & echo $$ > parent.pid; wait"
         run_id = await client.start(script(call("laptop__Bash", command=command)))
-        pids = [await begun(yard.folder, name) for name in ("child.pid", "parent.pid")]
+        pids = [await command_pid(yard.folder, name) for name in ("child.pid", "parent.pid")]
         assert all(map(is_running, pids))
         assert (await client.cancel(run_id, at=1)).status_code == 202
 
@@ -365,11 +372,11 @@ async def test_a_cancelled_run_leaves_no_process_on_the_node(yard: Yard) -> None
         assert answer["result"]["output"] == "alive\n"
 
 
-# --- tokens -------------------------------------------------------------------------------------------------------------
+# --- tokens -------------------------------------------------------------------------------------------------
 
 
 @case("O9")
-async def test_a_nodes_token_is_made_used_and_revoked_beside_running_processes(yard: Yard) -> None:
+async def test_node_token_is_created_used_and_revoked_beside_running_processes(yard: Yard) -> None:
     token_id, secret = new_token(yard.launcher, "--name", "the laptop", "--node", "laptop")
     listed = easel(yard.launcher, "token", "list").stdout
     assert token_id in listed
@@ -377,28 +384,32 @@ async def test_a_nodes_token_is_made_used_and_revoked_beside_running_processes(y
     assert secret not in listed
     node = yard.node(token=secret)
     async with yard.client() as client:
-        await there(client)
+        await wait_until_online(client)
         other = yard.node(name="desktop", token=secret)
 
         async def is_refused() -> bool:
             return not other.is_alive
 
         await wait_for(is_refused, within=60, what="it is for no other node")
-        assert "this token is for the node laptop alone" in other.said()
+        assert "this token is valid only for the node laptop" in other.output()
         assert other.process.returncode == 2
         easel(yard.launcher, "token", "revoke", token_id)
-        assert await gone(client, at=1) < AT_ONCE_SECONDS
-        await wait_for(lambda: _has_said(node, "does not know this token"), within=60, what="it is told")
+        assert await wait_until_offline(client, at=1) < AT_ONCE_SECONDS
+        await wait_for(
+            lambda: _has_said(node, "does not know this token"),
+            within=60,
+            what="it reports the refused token",
+        )
         assert node.is_alive
-        assert secret not in node.said() + other.said()
+        assert secret not in node.output() + other.output()
 
 
 async def _has_said(one: EaselProcess, part: str) -> bool:
-    return part in one.said()
+    return part in one.output()
 
 
 @rule("CV-03")
-async def test_on_sqlite_a_token_is_made_beside_the_server_and_the_node_serves_it(tmp_path: Path) -> None:
+async def test_on_sqlite_a_token_is_created_beside_the_server_and_used_by_the_node(tmp_path: Path) -> None:
     folder = tmp_path / "root"
     folder.mkdir()
     with Launcher(tmp_path / "up") as launcher:
@@ -406,7 +417,7 @@ async def test_on_sqlite_a_token_is_made_beside_the_server_and_the_node_serves_i
         token_id, secret = new_token(launcher)
         start_node(launcher, up.base_url, folder, token=secret)
         async with Client(up) as client:
-            await there(client)
+            await wait_until_online(client)
             run_id = await client.start(
                 script(
                     call("laptop__Write", path="made.txt", content="by an agent"),
@@ -421,5 +432,5 @@ async def test_on_sqlite_a_token_is_made_beside_the_server_and_the_node_serves_i
             )
             assert "outside" in str(refused), "bug 14 of GSV: absolute paths were taken as they came"
             easel(launcher, "token", "revoke", token_id)
-            assert await gone(client) < AT_ONCE_SECONDS
+            assert await wait_until_offline(client) < AT_ONCE_SECONDS
         assert "The audit chain is whole" in easel(launcher, "audit", "verify").stdout

@@ -1,7 +1,7 @@
 """Case D6: old code runs on the new schema, beside the new code, instead of it again, and after it.
 
-The old code is a wheel in `tests/releases`. What only new code knows (heavy values moved to artifacts, boards, threads) is not in
-this load: old workers cannot play it, whatever the schema.
+The old code is a wheel in `tests/releases`. Features that only new code has (values offloaded to artifacts,
+boards, threads) are not in this load: old workers cannot run them on any schema.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import pytest
 
 from easel.stores import migrations
 from tests.journeys.client import Client, call, new_session, say, script, ticked, ticks
-from tests.journeys.ledger import Ledger, check_delivery
 from tests.journeys.soak import either
+from tests.journeys.stored_runs import StoredRuns, check_delivery
 from tests.requirements import case, rule
 from tests.support.chat import ChatFollower
 from tests.support.processes import EASEL, EaselProcess, Launcher
@@ -40,20 +40,20 @@ STOPPED_WITHIN_SECONDS = 30.0
 WATCHED_SECONDS = 120.0
 FOREVER = ticks(20_000, 30)
 UNFINISHED = ticks(60, 80), ticked(60)
-# So long that nobody is held up until after its end between seeing it begin and stopping its process.
+# Longer than any delay between seeing a run start and stopping its process.
 OLD_VERSION, NEW_VERSION = 1, max(one.version for one in migrations.available("postgres"))
 
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment in which `python -m easel` is the old code."""
+    """Return the environment in which `python -m easel` is the old code."""
     folder = tmp_path_factory.mktemp("old")
     with zipfile.ZipFile(RELEASE) as wheel:
         wheel.extractall(folder)
     return {"PYTHONPATH": str(folder)}
 
 
-def test_the_release_is_the_one_before_the_second_migration(old: dict[str, str]) -> None:
+def test_release_is_the_one_before_the_second_migration(old: dict[str, str]) -> None:
     folder = Path(old["PYTHONPATH"])
     for dialect in ("postgres", "sqlite"):
         found = sorted(path.name for path in (folder / "easel/stores/migrations" / dialect).iterdir())
@@ -65,11 +65,12 @@ def test_the_release_is_the_one_before_the_second_migration(old: dict[str, str])
     assert NEW_VERSION > OLD_VERSION
 
 
-# --- a fleet of both --------------------------------------------------------------------------------------------------
+# --- a fleet of both versions
+# ----------------------------------------------------------------------------------
 
 
 class Fleet:
-    """Old and new processes on one database, and the load that goes on while they come and go."""
+    """Old and new processes on one database, and the load during their changes."""
 
     def __init__(
         self, launcher: Launcher, old: dict[str, str], client: Client, chance: random.Random
@@ -92,7 +93,7 @@ class Fleet:
         assert answer.status_code == (404 if age == "old" else 200), f"this is not the {age} code"
 
     async def remove(self, age: str) -> None:
-        """As a rolling restart does: first nobody is sent there any more, then it is told to stop."""
+        """Remove an API as a rolling restart does: take it out of the rotation, then stop it."""
         api, worker = self.apis[age], self.workers.pop(age)
         self._serve({other: one for other, one in self.apis.items() if other != age})
         await asyncio.to_thread(worker.terminate, STOPPED_WITHIN_SECONDS)
@@ -102,13 +103,13 @@ class Fleet:
         self.apis = apis
         self._client.servers = tuple(apis.values())
 
-    async def hand_over(self, lost: str, heir: str, ledger: Ledger) -> None:
-        """kill -9 of a worker under load; its runs go on in the other's hands, and it comes back."""
-        run_id = await self._held_by(self.workers[lost], ledger)
+    async def hand_over(self, lost: str, heir: str, stored_runs: StoredRuns) -> None:
+        """Kill a worker with SIGKILL under load; the other one takes over its runs, and it is restarted."""
+        run_id = await self._held_by(self.workers[lost], stored_runs)
         self.workers[lost].kill()
 
         async def has_taken_over() -> bool:
-            return re.search(rf"run\.taken_over .*run_id='{run_id}'", self.workers[heir].said()) is not None
+            return re.search(rf"run\.taken_over .*run_id='{run_id}'", self.workers[heir].output()) is not None
 
         await wait_for(
             has_taken_over, within=60, what=f"the {heir} worker has taken over {run_id} from the {lost} one"
@@ -116,8 +117,10 @@ class Fleet:
         self.workers[lost] = self._launcher.again(self.workers[lost])
         await self._cancel(run_id)
 
-    async def _held_by(self, worker: EaselProcess, ledger: Ledger) -> str:
-        """A run that this worker surely holds: it goes on until it is cancelled. Those that the other one claims are."""
+    async def _held_by(self, worker: EaselProcess, stored_runs: StoredRuns) -> str:
+        """Return a run that this worker owns until it is cancelled. Runs that the other one claims are
+        cancelled.
+        """
         worker_id = await _id_of(worker)
         for _ in range(MAX_ATTEMPTS):
             run_id = await self._client.start(script(FOREVER), session_id=new_session(), at=self._one())
@@ -127,7 +130,7 @@ class Fleet:
 
             async def is_claimed(run_id: str = run_id) -> bool:
                 nonlocal owner_id
-                owner_id = (await ledger.run(run_id))["owner_id"]
+                owner_id = (await stored_runs.run(run_id))["owner_id"]
                 return owner_id is not None
 
             await wait_for(is_claimed, within=60, what=f"{run_id} is claimed")
@@ -142,7 +145,7 @@ class Fleet:
 
     @contextlib.asynccontextmanager
     async def under_load(self) -> AsyncIterator[None]:
-        """Until the body is left, and then until everything that was begun has ended."""
+        """Keep up the load inside the block, then wait until every started run has ended."""
         enough = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             for _ in range(ACTORS):
@@ -182,7 +185,7 @@ class Fleet:
         return self._chance.randrange(len(self.apis))
 
     async def _watch(self, run_id: str, *, cancels: bool) -> list[Event]:
-        """To its end, a few events here and a few there."""
+        """Read a run to its end, a few events from each instance."""
         events: list[Event] = []
         async with asyncio.timeout(WATCHED_SECONDS):
             while not (events and events[-1].type == "done"):
@@ -206,41 +209,43 @@ class Fleet:
                     await self._cancel(run_id)
         return events
 
-    async def check(self, ledger: Ledger) -> None:
-        """Every run has ended as it should, was seen whole by whoever watched it, and nobody complained.
+    async def check(self, stored_runs: StoredRuns) -> None:
+        """Check that every run has ended as expected, each reader saw all of it, and no process logged an
+        error.
 
-        What old workers said is in no thread, since they know of none; but no thread has a gap because of them.
+        Texts of old workers are in no thread, since they do not know threads; but no thread has a gap because
+        of them.
         """
-        threads = await ledger.fetch(
+        threads = await stored_runs.fetch(
             "select session_id, last_thread_seq from sessions where last_thread_seq > 0 order by session_id"
         )
         assert threads
         for session_id, newest in threads[:: len(threads) // MAX_THREADS + 1]:
             chat = ChatFollower(
                 self._client.base_urls, session_id, self._client.token, debug=True
-            )  # which minds every number
+            )  # it checks every number
             await chat.read_until(lambda event, newest=newest: event.seq == newest, within=30)
             await chat.close()
-        await ledger.check(list(self.ends), ends=self.ends)
-        await ledger.check(list(self.says), says=self.says)
-        for run_id, log in (await ledger.logs(list(self.seen))).items():
+        await stored_runs.check(list(self.ends), ends=self.ends)
+        await stored_runs.check(list(self.says), says=self.says)
+        for run_id, log in (await stored_runs.logs(list(self.seen))).items():
             check_delivery(self.seen[run_id], log)
         complaints = [
             line
             for one in self._launcher.started
-            for line in one.said().splitlines()
+            for line in one.output().splitlines()
             if "[error" in line or "[warning" in line
         ]
         assert [line for line in complaints if "run.claim_lost" not in line] == []
 
 
 async def _id_of(worker: EaselProcess) -> str:
-    """Under which name it holds runs; it says so when it starts, which may be in a while."""
+    """Return the worker's id, which it prints when it has started."""
     started: re.Match[str] | None = None
 
     async def has_started() -> bool:
         nonlocal started
-        started = re.search(r"worker\.started .*worker_id='(\w+)'", worker.said())
+        started = re.search(r"worker\.started .*worker_id='(\w+)'", worker.output())
         return started is not None
 
     await wait_for(has_started, within=60, what=f"{worker.name} has started")
@@ -250,7 +255,7 @@ async def _id_of(worker: EaselProcess) -> str:
 
 @pytest.fixture
 def launcher(database_url: str, tmp_path: Path) -> Iterator[Launcher]:
-    # Three seconds, so that two versions, six actors and a busy machine lose no claim by themselves.
+    # Three seconds, so that two versions, six processes and a busy machine lose no claim.
     with Launcher(tmp_path, database_url, {"CLAIM_SECONDS": "3"}) as launcher:
         yield launcher
 
@@ -258,44 +263,44 @@ def launcher(database_url: str, tmp_path: Path) -> Iterator[Launcher]:
 @case("D6")
 @rule("RX-01", "RX-23", "RX-48", "RX-49")
 @pytest.mark.timeout(300 + 8 * PHASE_SECONDS)
-async def test_old_and_new_code_share_a_database_and_the_way_back_is_open(
-    launcher: Launcher, ledger: Ledger, old: dict[str, str], tmp_path: Path
+async def test_old_and_new_code_share_a_database_and_can_be_rolled_back(
+    launcher: Launcher, stored_runs: StoredRuns, old: dict[str, str], tmp_path: Path
 ) -> None:
     chance = random.Random(2026)
 
     async def version() -> int:
-        return await ledger.value("select max(version) from schema_migrations")
+        return await stored_runs.value("select max(version) from schema_migrations")
 
     first = launcher.start("old-migrate", (*EASEL, "migrate"), {}, old)
-    assert await asyncio.to_thread(first.process.wait, 60) == 0, first.said()
+    assert await asyncio.to_thread(first.process.wait, 60) == 0, first.output()
     async with Client(first) as client:
         fleet = Fleet(launcher, old, client, chance)
         await fleet.add("old")
         assert await version() == OLD_VERSION
         async with fleet.under_load():
-            # The new code arrives and changes the schema under the old one's hands.
+            # The new code starts and migrates the schema under the old one.
             await asyncio.sleep(PHASE_SECONDS / 2)
             await fleet.add("new")
             assert await version() == NEW_VERSION
             await asyncio.sleep(PHASE_SECONDS)
-            await fleet.hand_over("old", "new", ledger)
-            await fleet.hand_over("new", "old", ledger)
-            # Back: the old go on alone, on a schema that they do not know.
+            await fleet.hand_over("old", "new", stored_runs)
+            await fleet.hand_over("new", "old", stored_runs)
+            # Roll back: the old code runs alone, on a schema that it does not know.
             await fleet.remove("new")
             await asyncio.sleep(PHASE_SECONDS)
-            # And forth.
+            # Roll forward.
             await fleet.add("new")
             await asyncio.sleep(PHASE_SECONDS / 2)
             await fleet.remove("old")
             await asyncio.sleep(PHASE_SECONDS)
         assert await version() == NEW_VERSION
-        await fleet.check(ledger)
+        await fleet.check(stored_runs)
     print(f"{len(fleet.ends)} runs, {fleet.hops} hops")
     assert len(fleet.ends) > 20
     assert fleet.hops > len(fleet.ends), "hardly any stream was resumed"
 
 
-# --- SQLite -----------------------------------------------------------------------------------------------------------
+# --- SQLite -------------------------------------------------------------------------------------------------
 
 
 @case("D6")
@@ -303,7 +308,9 @@ async def test_old_and_new_code_share_a_database_and_the_way_back_is_open(
 async def test_a_database_of_the_old_code_is_taken_on_by_the_new_and_given_back(
     tmp_path: Path, old: dict[str, str]
 ) -> None:
-    """One folder, one process after the other: old, new, old, new; each goes on with what the one before left unfinished."""
+    """One folder, one process after the other: old, new, old, new; each continues the unfinished runs of the
+    previous one.
+    """
     session = new_session()
     run_ids: list[str] = []
     unfinished: str | None = None
@@ -340,6 +347,6 @@ async def test_a_database_of_the_old_code_is_taken_on_by_the_new_and_given_back(
         assert [
             line
             for one in launcher.started
-            for line in one.said().splitlines()
+            for line in one.output().splitlines()
             if "[error" in line or "[warning" in line
         ] == []

@@ -1,4 +1,4 @@
-"""Runs whose commands are isolated keep every promise of runs: a worker may die in the middle of one."""
+"""Runs whose commands are isolated keep every promise of runs: a worker may be killed in the middle of one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.sandbox.processes import sleepers
 from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
-    from tests.journeys.ledger import Ledger
+    from tests.journeys.stored_runs import StoredRuns
     from tests.support.processes import Launcher
 
 pytestmark = pytest.mark.bwrap
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.bwrap
 
 @rule("SB-18", "RS-38")
 async def test_a_worker_dies_while_its_command_runs_and_another_goes_on(
-    launcher: Launcher, ledger: Ledger
+    launcher: Launcher, stored_runs: StoredRuns
 ) -> None:
-    """The command dies with its worker; what it may have done is not done again, and what it left is there."""
+    """The command is killed with its worker; it is not run again, and its files are still there."""
     (api,) = launcher.ready(launcher.api())
     doomed = launcher.worker()
     message = script(
@@ -42,17 +42,17 @@ async def test_a_worker_dies_while_its_command_runs_and_another_goes_on(
             wait_for_sync, lambda: not sleepers(4401), within=30, what="the command went with its worker"
         )
         launcher.worker()
-        await ledger.wait_until_all_ended([run_id], within=60)
-    await ledger.check([run_id], says="done")
-    results = [row.data for row in await ledger.log(run_id) if row.type == "tool.result"]
+        await stored_runs.wait_until_all_ended([run_id], within=60)
+    await stored_runs.check([run_id], says="done")
+    results = [row.data for row in await stored_runs.log(run_id) if row.type == "tool.result"]
     assert [row["tool"] for row in results] == ["local__Write", "local__Bash", "local__Bash"]
     assert "error" in results[1], "whether it came to its end is not known, and it is not run again"
     assert results[2]["result"]["output"] == "keptonce\n"
 
 
 @rule("SB-18", "SB-02")
-async def test_many_sessions_on_two_workers_each_find_their_own_files(
-    launcher: Launcher, ledger: Ledger
+async def test_sessions_on_two_workers_each_find_their_own_files(
+    launcher: Launcher, stored_runs: StoredRuns
 ) -> None:
     (api,) = launcher.ready(launcher.api())
     launcher.worker()
@@ -67,8 +67,8 @@ async def test_many_sessions_on_two_workers_each_find_their_own_files(
             for turn in range(3)
             for session in sessions
         ]
-        await ledger.wait_until_all_ended(run_ids, within=60)
-    await ledger.check(run_ids, says="done")
+        await stored_runs.wait_until_all_ended(run_ids, within=60)
+    await stored_runs.check(run_ids, says="done")
     for session, run_id in zip(sessions, run_ids[-len(sessions) :], strict=True):
-        [result] = [row.data["result"] for row in await ledger.log(run_id) if row.type == "tool.result"]
+        [result] = [row.data["result"] for row in await stored_runs.log(run_id) if row.type == "tool.result"]
         assert result["output"] == "".join(f"{session}:{turn}\n" for turn in range(3))

@@ -1,4 +1,6 @@
-"""Too few connections, too little disk: a plain 503 and not a hang, no false promise, and work again when there is room."""
+"""Too few connections, too little disk: a plain 503 instead of a hang, no false promise, and recovery when
+resources are back.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ import pytest
 
 from tests.journeys.client import Client, new_session, say, script, ticks
 from tests.journeys.conftest import CLAIM_SECONDS
-from tests.journeys.ledger import Ledger, check_delivery
 from tests.journeys.small_disk import small_disk
+from tests.journeys.stored_runs import StoredRuns, check_delivery
 from tests.requirements import case, rule
 from tests.support.postgres import Postgres, temporary_parent, unprivileged_account
 from tests.support.processes import Launcher
@@ -34,11 +36,11 @@ VIEWERS = 200
 CONNECTIONS = 20
 POOL = 3
 ANSWERED_WITHIN_SECONDS = 10.0
-# "answers 503 + Retry-After, not hang": the database's time limit and a little.
+# "Answers 503 + Retry-After, not hang": the database timeout and a reserve.
 RECOVERY_SECONDS = 10.0
 SUPERVISED_SECONDS = 60.0
 NOTICED_SECONDS = 5.0
-# How old the answer of /readyz may be, and the time it may take to find out.
+# The age that an answer of /readyz may have, and the time to detect a change.
 
 
 @pytest.fixture
@@ -51,7 +53,7 @@ def tight_postgres() -> Iterator[Postgres]:
 
 @contextlib.asynccontextmanager
 async def every_connection_taken(database_url: str) -> AsyncIterator[None]:
-    """Easel's connections are ended and all that the server gives are held by us."""
+    """End Easel's connections and hold all connections of the server ourselves."""
     taken: list[asyncpg.Connection[asyncpg.Record]] = []
 
     async def take_all() -> None:
@@ -104,11 +106,11 @@ async def test_two_hundred_viewers_hold_no_connection_and_exhaustion_is_a_503(
     tight_postgres: Postgres, tmp_path: Path
 ) -> None:
     url = tight_postgres.create_database()
-    ledger = Ledger(url)
+    stored_runs = StoredRuns(url)
     with Launcher(
         tmp_path,
         url,
-        # Every time that the database is away longer than a claim costs the first run an attempt.
+        # Each outage longer than a claim costs the first run an attempt.
         {
             "CLAIM_SECONDS": str(CLAIM_SECONDS),
             "DATABASE_POOL": str(POOL),
@@ -119,7 +121,7 @@ async def test_two_hundred_viewers_hold_no_connection_and_exhaustion_is_a_503(
         (api,) = launcher.ready(launcher.api())
         worker = launcher.worker()
         async with Client(api) as client:
-            # A run that waits behind another in its session: its viewers have nothing to see for now.
+            # A run that waits behind another one of its session: its viewers have no events for now.
             session_id = new_session()
             first = await client.start(script(ticks(100_000, 100)), session_id=session_id)
             run_id = await client.start(script(say("for all of you")), session_id=session_id)
@@ -127,12 +129,12 @@ async def test_two_hundred_viewers_hold_no_connection_and_exhaustion_is_a_503(
                 asyncio.create_task(client.follower(run_id).read_to_end(within=200)) for _ in range(VIEWERS)
             ]
             await wait_for(lambda: watches(client, VIEWERS), within=60, what="all viewers are connected")
-            used = await ledger.value(
+            used = await stored_runs.value(
                 "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
             )
             assert used <= 2 * (POOL + 1), "viewers hold connections"
 
-            # Every connection of the API waits for a lock, so there is none left for whoever asks.
+            # Every connection of the API waits for a lock, so that none is free for a request.
             blocker = await asyncpg.connect(url)
             try:
                 held = blocker.transaction()
@@ -150,7 +152,8 @@ async def test_two_hundred_viewers_hold_no_connection_and_exhaustion_is_a_503(
                 assert seconds < ANSWERED_WITHIN_SECONDS
             await wait_for(lambda: accepts(client), within=RECOVERY_SECONDS, what="runs are accepted again")
 
-            # Its connections are gone and nobody gets a new one. Frozen meanwhile, so that it cannot be quicker than we are.
+            # Its connections are ended and it cannot open new ones. It is frozen, so that it cannot be
+            # quicker than the test.
             for one in (api, worker):
                 one.freeze()
             async with every_connection_taken(url):
@@ -165,16 +168,20 @@ async def test_two_hundred_viewers_hold_no_connection_and_exhaustion_is_a_503(
             await wait_for(lambda: accepts(client), within=RECOVERY_SECONDS, what="runs are accepted again")
 
             answer = await client.cancel(first)
-            assert answer.status_code == 202, (answer.text, await ledger.run(first), worker.last_words())
+            assert answer.status_code == 202, (
+                answer.text,
+                await stored_runs.run(first),
+                worker.last_output(),
+            )
             seen = await asyncio.gather(*watching)
-        log = await ledger.log(run_id)
+        log = await stored_runs.log(run_id)
         for events in seen:
             check_delivery(events, log)
-        await ledger.check([run_id], says="for all of you")
+        await stored_runs.check([run_id], says="for all of you")
 
 
 def open_folder(stack: contextlib.ExitStack) -> Path:
-    """A new folder that the database's account can reach; pytest's own are closed to others."""
+    """Create a folder that the database's account can reach; pytest's own are closed to others."""
     parent = temporary_parent(unprivileged_account())
     folder = Path(
         stack.enter_context(
@@ -190,7 +197,7 @@ def incompressible(size: int) -> str:
 
 
 async def post_until_refused(client: Client, *, within: float) -> list[str]:
-    """Large messages until the disk cannot take one more. Every 202 is a promise that will be called in."""
+    """Post large messages until the disk is full. Every 202 is a promise that is checked later."""
     promised: list[str] = []
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
@@ -204,7 +211,7 @@ async def post_until_refused(client: Client, *, within: float) -> list[str]:
 
 
 async def use_up_the_log(database_url: str) -> None:
-    """The database's own log has some room left that it set aside earlier: written full, until the server cannot go on."""
+    """Fill the space that the database reserved for its log, until the server cannot continue."""
     with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
         connection = await asyncpg.connect(database_url, timeout=10)
         try:
@@ -218,8 +225,10 @@ async def use_up_the_log(database_url: str) -> None:
 
 
 async def is_served(server: Postgres, database_url: str) -> bool:
-    """As a supervisor sees to it. A database that found no room for its log ends all its sessions, looks for room once more and then ends
-    itself: it may do so only after there is room again, and so after a first look at whether it runs."""
+    """Restart the database as a supervisor does. Without space for its log it ends all sessions, tries once
+    more and then ends itself: possibly only after space is free again, and so after a first check whether it
+    runs.
+    """
     await asyncio.to_thread(server.start)
     with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
         connection = await asyncpg.connect(database_url, timeout=5)
@@ -235,7 +244,7 @@ async def is_ready(api: EaselProcess, status: int) -> bool:
 @case("D5")
 @pytest.mark.timeout(300)
 @rule("RX-31")
-async def test_a_full_disk_under_postgres_is_a_503_and_work_goes_on_when_there_is_room(
+async def test_full_disk_under_postgres_is_a_503_and_work_resumes_when_space_is_free(
     tmp_path: Path,
 ) -> None:
     with contextlib.ExitStack() as stack:
@@ -247,7 +256,7 @@ async def test_a_full_disk_under_postgres_is_a_503_and_work_goes_on_when_there_i
         )
         server = stack.enter_context(Postgres(data_folder=disk.folder / "data"))
         url = server.create_database()
-        ledger = Ledger(url)
+        stored_runs = StoredRuns(url)
         launcher = stack.enter_context(
             Launcher(tmp_path, url, {"CLAIM_SECONDS": str(CLAIM_SECONDS), "MAX_ATTEMPTS": "100"})
         )
@@ -273,8 +282,8 @@ async def test_a_full_disk_under_postgres_is_a_503_and_work_goes_on_when_there_i
             )
             await wait_for(lambda: is_ready(api, 200), within=RECOVERY_SECONDS, what="the API is ready again")
             promised.append(await client.start_surely(script(say("after")), within=RECOVERY_SECONDS))
-            await ledger.wait_until_all_ended([*promised, running], within=90)
-        await ledger.check([*promised, running])
+            await stored_runs.wait_until_all_ended([*promised, running], within=90)
+        await stored_runs.check([*promised, running])
 
 
 @case("D5")
@@ -284,7 +293,7 @@ async def test_a_full_disk_under_postgres_is_a_503_and_work_goes_on_when_there_i
 async def test_a_full_disk_under_sqlite_is_a_503_and_work_goes_on_when_there_is_room(
     tmp_path: Path, logs: str
 ) -> None:
-    """Also when the log, which would tell of it, cannot be written either."""
+    """Also when the log file, which would report it, cannot be written either."""
     with contextlib.ExitStack() as stack:
         started: list[EaselProcess] = []
         disk = stack.enter_context(small_disk(tmp_path / "disk", 24, lambda: [one.pid for one in started]))

@@ -1,4 +1,4 @@
-"""A reader that cannot keep up costs the server next to nothing, and nobody else anything."""
+"""A slow reader costs the server little memory and other readers no time."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.journeys.client import Client
-from tests.journeys.ledger import check_delivery
-from tests.journeys.pen import Pen
+from tests.journeys.log_appender import LogAppender
+from tests.journeys.stored_runs import check_delivery
 from tests.requirements import case, rule
 from tests.support.sse import Event, Stream
 from tests.support.waiting import wait_for
@@ -20,7 +20,7 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.journeys.ledger import Ledger
+    from tests.journeys.stored_runs import StoredRuns
     from tests.support.processes import EaselProcess, Launcher
 
 EVENTS = 10_000
@@ -31,12 +31,12 @@ MAX_GROWTH_BYTES = 5 * 1024 * 1024  # for each slow reader
 SAMPLE_SECONDS = 0.05
 ROUNDS = 3
 MAX_DELAY = 1.5
-# Of the best round of each kind: a busy machine makes any round slower, and none quicker.
+# Of the best round of each kind: a busy machine makes a round slower, never faster.
 
 
 @dataclass
 class SlowReader:
-    """1 kB a second through the smallest buffers the kernel gives."""
+    """Reads 1 kB a second through the smallest buffers that the kernel gives."""
 
     seen: list[Event] = field(default_factory=list[Event])
 
@@ -44,12 +44,12 @@ class SlowReader:
         async with Stream.open(client.base_urls[0], run_id, client.token, receive_buffer=2048) as stream:
             while (items := await stream.read(BYTES_PER_SECOND // 4)) is not None:
                 self.seen.extend(item for item in items if isinstance(item, Event))
-                await asyncio.sleep(0.25)  # slowness is the fault that this drill makes
+                await asyncio.sleep(0.25)  # slowness is the fault of this drill
 
 
 @contextlib.asynccontextmanager
 async def peak_memory(process: EaselProcess) -> AsyncIterator[list[int]]:
-    """The largest resident size while the body ran, as the only item."""
+    """Yield a list that gets the largest resident size during the block as its only item."""
     peak = [process.rss_bytes]
 
     async def watch() -> None:
@@ -69,50 +69,52 @@ async def have_begun(slow: list[SlowReader]) -> bool:
     return all(one.seen for one in slow)
 
 
-async def produce(client: Client, ledger: Ledger, slow: list[SlowReader]) -> tuple[str, float]:
-    """10,000 events with two quick readers and the given slow ones: the run, and how long the quick ones needed."""
-    async with Pen.claim(client, ledger.database_url) as pen:
-        crawling = [asyncio.create_task(one.read(client, pen.run_id)) for one in slow]
-        quick = [client.follower(pen.run_id) for _ in range(2)]
+async def produce(client: Client, stored_runs: StoredRuns, slow: list[SlowReader]) -> tuple[str, float]:
+    """Write 10,000 events with two fast readers and the given slow ones. Returns the run and the time of the
+    fast readers.
+    """
+    async with LogAppender.claim(client, stored_runs.database_url) as appender:
+        crawling = [asyncio.create_task(one.read(client, appender.run_id)) for one in slow]
+        quick = [client.follower(appender.run_id) for _ in range(2)]
         began = time.monotonic()
         reading = [asyncio.create_task(one.read_to_end(within=120)) for one in quick]
         for _ in range(EVENTS // 100):
-            await pen.say([TEXT] * 100)
-        await pen.end()
+            await appender.say([TEXT] * 100)
+        await appender.end()
         seen = await asyncio.gather(*reading)
         took = time.monotonic() - began
         await wait_for(lambda: have_begun(slow), within=60, what="the slow readers have read something")
         for one in crawling:
             one.cancel()
         await asyncio.gather(*crawling, return_exceptions=True)
-    log = await ledger.log(pen.run_id)
+    log = await stored_runs.log(appender.run_id)
     assert len(log) > EVENTS
     for events in seen:
         check_delivery(events, log)
-    return pen.run_id, took
+    return appender.run_id, took
 
 
 @case("E8")
 @pytest.mark.timeout(300)
 @rule("RX-34", "RX-48")
-async def test_slow_readers_cost_little_memory_and_nobody_elses_time(
-    launcher: Launcher, ledger: Ledger
+async def test_slow_readers_cost_little_memory_and_no_time_of_others(
+    launcher: Launcher, stored_runs: StoredRuns
 ) -> None:
     (api,) = launcher.ready(launcher.api())
     usual: list[float] = []
     disturbed: list[float] = []
     async with Client(api) as client:
-        # The same work without slow readers first: what Python keeps after it is not the slow readers' doing.
-        await produce(client, ledger, [])
+        # The same work without slow readers first: memory that Python keeps after it is not caused by them.
+        await produce(client, stored_runs, [])
         for _ in range(ROUNDS):
             async with peak_memory(api) as usual_peak:
-                usual.append((await produce(client, ledger, []))[1])
+                usual.append((await produce(client, stored_runs, []))[1])
             slow = [SlowReader() for _ in range(SLOW_READERS)]
             async with peak_memory(api) as peak:
-                run_id, took = await produce(client, ledger, slow)
+                run_id, took = await produce(client, stored_runs, slow)
             disturbed.append(took)
             assert (peak[0] - usual_peak[0]) / SLOW_READERS < MAX_GROWTH_BYTES
-            log = await ledger.log(run_id)
+            log = await stored_runs.log(run_id)
             for one in slow:
                 assert 0 < len(one.seen) < EVENTS // 10, "it was not slow"
                 rest = await client.follower(run_id, after=one.seen[-1].seq).read_to_end(within=60)

@@ -1,4 +1,6 @@
-"""Streams that never mix: each event reaches exactly the transports its stream allows, in order, once, on every instance."""
+"""Streams never mix: each event reaches exactly the transports that its stream allows, in order, once, on
+every instance.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,17 @@ import pytest
 
 from easel.stores.postgres import open_postgres
 from tests.journeys.client import call, new_session, say, script, spread, ticks
-from tests.journeys.mixing import INTERNAL, NARRATIVE, STATE, TRANSPORTS, VISUALS, Network, Watcher
-from tests.journeys.mixing_load import EVERYTHING, Load
-from tests.journeys.mixing_truth import (
+from tests.journeys.mixed_expectations import (
     Truth,
-    as_seen,
+    as_received,
     check_marker,
     check_no_pixels,
     check_nothing_encoded,
     everything_stored,
-    seen,
+    received_tuples,
 )
+from tests.journeys.mixed_load import EVERYTHING, Load
+from tests.journeys.mixed_watchers import INTERNAL, NARRATIVE, STATE, TRANSPORTS, VISUALS, Network, Watcher
 from tests.journeys.soak import IS_SOAK, SECONDS
 from tests.requirements import case, rule
 from tests.support.chat import Chat, ChatFollower, ChatRefused, Complaint
@@ -45,13 +47,13 @@ def errors_of(cluster: Cluster) -> list[str]:
     return [
         line
         for process in cluster.launcher.started
-        for line in process.said().splitlines()
+        for line in process.output().splitlines()
         if "[error" in line
     ]
 
 
 async def bad_weather(cluster: Cluster, network: Network, chance: random.Random) -> None:
-    """Connections that are reset, an API that is killed, a worker that is killed; each comes back at once."""
+    """Reset connections, kill an API, kill a worker; each is restarted at once."""
     for kind in ("network", "api", "network", "worker", "network"):
         await asyncio.sleep(LOAD_SECONDS / 6)
         if kind == "network":
@@ -63,11 +65,11 @@ async def bad_weather(cluster: Cluster, network: Network, chance: random.Random)
 
 
 async def settle(load: Load, cluster: Cluster) -> Truth:
-    """All runs have ended, and every watcher has come as far as there is something for it to see."""
+    """Wait until all runs have ended and every watcher has read its log to the end."""
     while True:
-        truth = await Truth.read(cluster.ledger, load.sessions, load.canvases)
-        await cluster.ledger.wait_until_all_ended(list(truth.runs), within=SETTLE_SECONDS)
-        truth = await Truth.read(cluster.ledger, load.sessions, load.canvases)
+        truth = await Truth.read(cluster.stored_runs, load.sessions, load.canvases)
+        await cluster.stored_runs.wait_until_all_ended(list(truth.runs), within=SETTLE_SECONDS)
+        truth = await Truth.read(cluster.stored_runs, load.sessions, load.canvases)
         watchers = list(load.watchers)
         ends = [truth.expected(watcher.transport, watcher.name)[-1:] for watcher in watchers]
         await asyncio.gather(
@@ -77,15 +79,15 @@ async def settle(load: Load, cluster: Cluster) -> Truth:
                 if end
             )
         )
-        if len(load.watchers) == len(watchers):  # nobody heard of a run that nobody watches yet
+        if len(load.watchers) == len(watchers):  # a run without a watcher was not counted yet
             return truth
 
 
 def check_watchers(watchers: Sequence[Watcher], truth: Truth) -> None:
-    """Nobody missed, repeated, mixed up or overheard anything."""
+    """Check that no watcher missed, repeated or mixed up events, or received one that it may not see."""
     for watcher in watchers:
-        expected = [as_seen(row) for row in truth.expected(watcher.transport, watcher.name)]
-        got = seen(watcher.events)
+        expected = [as_received(row) for row in truth.expected(watcher.transport, watcher.name)]
+        got = received_tuples(watcher.events)
         if got != expected:
             differing = next((pair for pair in zip(got, expected, strict=False) if pair[0] != pair[1]), None)
             raise AssertionError(
@@ -101,16 +103,16 @@ def check_watchers(watchers: Sequence[Watcher], truth: Truth) -> None:
 
 
 def check_older_clients(load: Load, truth: Truth) -> None:
-    """`POST /api/chat` shows the run's public log from its start, as far as its reader stayed."""
+    """Check that `POST /api/chat` showed the run's public log from its start, as far as its reader stayed."""
     run = TRANSPORTS[0]
     for run_id, events in load.older_clients:
-        expected = [as_seen(row) for row in truth.expected(run, run_id)]
-        assert seen(events) == expected[: len(events)], run_id
+        expected = [as_received(row) for row in truth.expected(run, run_id)]
+        assert received_tuples(events) == expected[: len(events)], run_id
     assert any(events and events[-1].type == "done" for _, events in load.older_clients)
 
 
 async def check_ends(client: Client, watchers: Sequence[Watcher]) -> None:
-    """A stream that has shown its `done` has nothing more, on any instance."""
+    """Check that a stream after its `done` has nothing more, on any instance."""
 
     async def ask(watcher: Watcher) -> int:
         path = watcher.transport.path.format(watcher.name)
@@ -125,7 +127,9 @@ async def check_ends(client: Client, watchers: Sequence[Watcher]) -> None:
 
 
 async def check_references(client: Client, load: Load, truth: Truth, chance: random.Random) -> None:
-    """What was moved comes back exactly, and a picture is in its artifact and nowhere else. CC-08, CC-24, CC-26"""
+    """Check that offloaded values can be read back exactly, and that pictures exist in artifacts only. CC-08,
+    CC-24, CC-26
+    """
     markers = truth.markers()
     assert markers, "nothing was heavy"
 
@@ -147,12 +151,14 @@ async def check_references(client: Client, load: Load, truth: Truth, chance: ran
 
 
 async def check_system(cluster: Cluster, truth: Truth) -> None:
-    """What the audit trail tells is told there only. CC-05, CC-13, RS-06"""
-    actions = {row["action"] for row in await cluster.ledger.fetch("select distinct action from audit")}
+    """Check that records of the audit chain appear nowhere else. CC-05, CC-13, RS-06"""
+    actions = {row["action"] for row in await cluster.stored_runs.fetch("select distinct action from audit")}
     assert "canvas.created" in actions
-    told = actions - {"canvas.created"}  # who made it is the system's, that it is there is for all to see
-    assert told
-    assert told.isdisjoint(truth.types_in("run") | truth.types_in("thread") | truth.types_in("canvas"))
+    system_actions = actions - {"canvas.created"}  # the creation itself is public
+    assert system_actions
+    assert system_actions.isdisjoint(
+        truth.types_in("run") | truth.types_in("thread") | truth.types_in("canvas")
+    )
 
 
 @case("E11")
@@ -199,27 +205,27 @@ async def test_each_event_reaches_exactly_the_transports_of_its_stream(cluster: 
         await check_references(client, load, truth, chance)
     await check_system(cluster, truth)
     assert errors_of(cluster) == [], "no cut connection is an error of ours"
-    said = [(process.log.name, process.said()) for process in cluster.launcher.started]
-    stored = await everything_stored(cluster.ledger)
+    said = [(process.log.name, process.output()) for process in cluster.launcher.started]
+    stored = await everything_stored(cluster.stored_runs)
     check_nothing_encoded([*stored, *said], load.inventor.planted)
     check_no_pixels([*stored, *said], load.pictures.values())
-    # The load was what it should be: everything that can happen did.
+    # Check that the load was complete: every kind of operation happened.
     assert truth.types_in("run") == NARRATIVE | STATE
     assert truth.types_in("thread") == NARRATIVE >= INTERNAL
     assert truth.types_in("canvas") == VISUALS
     assert all(load.did[what] for what in EVERYTHING), load.did
 
 
-# --- the cursor of a chat ---------------------------------------------------------------------------------------------
+# --- the cursor of a chat -----------------------------------------------------------------------------------
 
-CALLS = [
-    call("gsv__Echo", value={"answer": number}) for number in range(8)
-]  # two events each, however slow the rest is
+CALLS = [call("gsv__Echo", value={"answer": number}) for number in range(8)]  # two events each, at any pace
 A_TALK = script({"think": "hm"}, say("First. "), *CALLS, ticks(40, 15), say("Last."))
 
 
 async def finish(cluster: Cluster, client: Client, session_id: str, message: str) -> None:
-    await cluster.ledger.wait_until_all_ended([await client.start(message, session_id=session_id)], within=60)
+    await cluster.stored_runs.wait_until_all_ended(
+        [await client.start(message, session_id=session_id)], within=60
+    )
 
 
 async def refusal(base_url: str, thread_id: str, token: str | None, **how: Any) -> ChatRefused:
@@ -231,11 +237,11 @@ async def refusal(base_url: str, thread_id: str, token: str | None, **how: Any) 
 
 @case("E5")
 @rule("RS-34", "CC-29")
-async def test_a_cursor_of_a_chat_that_is_no_place_in_it_is_refused(cluster: Cluster) -> None:
+async def test_chat_cursor_that_is_not_in_the_thread_is_refused(cluster: Cluster) -> None:
     thread, unborn = new_session(), new_session()
     async with cluster.client() as client:
         await finish(cluster, client, thread, A_TALK)
-        head = await cluster.ledger.value(
+        head = await cluster.stored_runs.value(
             "select last_thread_seq from sessions where session_id = $1", thread
         )
         for url in client.base_urls:
@@ -253,7 +259,7 @@ async def test_a_cursor_of_a_chat_that_is_no_place_in_it_is_refused(cluster: Clu
             ):
                 answer = await refusal(url, thread, client.token, after=cursor)
                 assert (answer.status, answer.error["name"]) == (400, "BAD_INPUT"), cursor
-            for size in (10_000, 50_000):  # more than one line of a handshake may have
+            for size in (10_000, 50_000):  # longer than a header line may be
                 answer = await refusal(url, thread, client.token, after="1" * size)
                 assert answer.status in (400, 414), size
             for name, newest, cursor in ((thread, head, head + 1), (thread, head, 2**63 - 1), (unborn, 0, 1)):
@@ -263,20 +269,20 @@ async def test_a_cursor_of_a_chat_that_is_no_place_in_it_is_refused(cluster: Clu
 
 
 @rule("RS-34")
-async def test_a_cursor_of_a_chat_below_what_is_kept_is_gone(cluster: Cluster) -> None:
+async def test_chat_cursor_below_the_retained_events_is_refused(cluster: Cluster) -> None:
     thread = new_session()
     async with cluster.client() as client:
         await finish(cluster, client, thread, A_TALK)
-        database = await open_postgres(cluster.ledger.database_url, pool=1)
+        database = await open_postgres(cluster.stored_runs.database_url, pool=1)
         try:
             while await database.runs.prune(
                 -1
-            ):  # what retention does to every run that has ended, some at a time
+            ):  # retention does this to every run that has ended, some at a time
                 pass
         finally:
             await database.close()
         await finish(cluster, client, thread, "noop")
-        (row,) = await cluster.ledger.fetch(
+        (row,) = await cluster.stored_runs.fetch(
             "select oldest_thread_seq, last_thread_seq from sessions where session_id = $1", thread
         )
         oldest, newest = row
@@ -293,7 +299,7 @@ async def test_a_cursor_of_a_chat_below_what_is_kept_is_gone(cluster: Cluster) -
 
 
 @rule("CC-29", "RS-03", "RS-34")
-async def test_a_thread_that_does_not_exist_yet_is_empty_and_its_first_message_creates_it(
+async def test_thread_that_does_not_exist_is_empty_and_its_first_message_creates_it(
     cluster: Cluster,
 ) -> None:
     thread = new_session()
@@ -325,7 +331,7 @@ async def test_a_thread_that_does_not_exist_yet_is_empty_and_its_first_message_c
 @case("E2")
 @rule("RS-34", "CC-29", "RS-03")
 @pytest.mark.parametrize("debug", [False, True], ids=["as it is", "with debug"])
-async def test_a_chat_hops_between_instances_in_the_middle_of_a_run_and_loses_nothing(
+async def test_chat_changes_instances_in_the_middle_of_a_run_and_loses_nothing(
     cluster: Cluster, debug: bool
 ) -> None:
     thread = new_session()
@@ -345,9 +351,9 @@ async def test_a_chat_hops_between_instances_in_the_middle_of_a_run_and_loses_no
                     walker.take(heard)
                     if heard.data.get("role") == "assistant":
                         break
-        truth = await Truth.read(cluster.ledger, [thread], [])
+        truth = await Truth.read(cluster.stored_runs, [thread], [])
         expected = truth.expected(transport, thread)
-        assert seen(walker.events) == [as_seen(row) for row in expected]
+        assert received_tuples(walker.events) == [as_received(row) for row in expected]
         assert hops > 5
         for number, row in enumerate(truth.logs["thread", thread][:-1]):  # internal events are cursors too
             late = ChatFollower(
@@ -355,13 +361,15 @@ async def test_a_chat_hops_between_instances_in_the_middle_of_a_run_and_loses_no
             )
             await late.read_until(lambda event: event.seq == expected[-1].seq, within=30)
             await late.close()
-            assert seen(late.events) == [
-                as_seen(other) for other in expected if other.seq > row.seq and other.visibility == "public"
+            assert received_tuples(late.events) == [
+                as_received(other)
+                for other in expected
+                if other.seq > row.seq and other.visibility == "public"
             ]
 
 
 async def test_a_frame_that_is_too_large_ends_the_chat_and_breaks_nothing(cluster: Cluster) -> None:
-    """While events are on their way to whoever sent it."""
+    """While events are being sent to the client that sent the frame."""
     thread = new_session()
 
     async def shout(base_url: str, token: str) -> int | None:
@@ -387,8 +395,9 @@ async def test_a_frame_that_is_too_large_ends_the_chat_and_breaks_nothing(cluste
 
 
 STRANGERS = [
-    # says                                   token      with                                                  status
-    ("nobody",                               None,      {},                                                   401),
+    # says                                   token      with
+    # status
+    ("no token",                             None,      {},                                                   401),
     ("a wrong token",                        "wrong",   {},                                                   401),
     ("a wrong cookie",                       None,      {"Cookie": "easel=9999999999.00"},                    401),
     ("another site, and the right token",    "right",   {"origin": "https://evil.example"},                   403),
@@ -402,7 +411,7 @@ STRANGERS = [
 @pytest.mark.parametrize(
     "token, how, status", [row[1:] for row in STRANGERS], ids=[row[0] for row in STRANGERS]
 )
-async def test_a_chat_refuses_whoever_has_no_access_to_its_thread(
+async def test_chat_refuses_a_client_without_access_to_its_thread(
     cluster: Cluster, token: str | None, how: dict[str, str], status: int
 ) -> None:
     thread = new_session()
@@ -417,5 +426,5 @@ async def test_a_chat_refuses_whoever_has_no_access_to_its_thread(
                 assert thread not in answer.body.decode()
             async with Chat.open(
                 url, thread, client.token, origin=url
-            ) as chat:  # whoever has, and comes from our own page, is let in
+            ) as chat:  # with access and from our own page it is accepted
                 assert isinstance(await asyncio.wait_for(chat.hear(), 30), Event)

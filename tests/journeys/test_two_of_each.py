@@ -1,4 +1,4 @@
-"""Two APIs and two workers on one Postgres are one Easel: what any of them says, all of them say."""
+"""Two APIs and two workers on one Postgres are one Easel: every instance gives the same answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.journeys.client import (
     ticks,
     wait_ms,
 )
-from tests.journeys.ledger import after_last_start, check_delivery, said_in, starts_in
+from tests.journeys.stored_runs import after_last_start, check_delivery, said_in, starts_in
 from tests.requirements import case, rule
 from tests.support.proxy import Proxy
 from tests.support.sse import Follower, Stream, follow
@@ -40,26 +40,26 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.journeys.conftest import Cluster
-    from tests.journeys.ledger import Ledger
+    from tests.journeys.stored_runs import StoredRuns
     from tests.support.processes import Launcher
 
 CANCELLED_WITHIN_SECONDS = 1.0
-# "cancelled within a second", however deep in a tool the run is.
+# "Cancelled within a second", also inside a tool.
 REFUSED_WITHIN_SECONDS = 1.0
 TIMED = 5
-# Times that a promise of time is measured.
+# How often a promised time is measured.
 FOREVER = ticks(20_000, 30)
 RACES, AT_ONCE = 200, 10
-# Ten cancels at a time leave both APIs some connections for everything else.
+# Ten cancels at a time leave both APIs connections for other requests.
 MAX_ROUNDS = 2 * RACES // AT_ONCE
 MAX_PAUSE_SECONDS = 5.0
 MAX_BYTES = 2000
-# More than the whole answer for a run of four events has.
+# More than the whole answer for a run of four events.
 A_STORY = script(say("First. "), call("gsv__Echo", value={"answer": 42}), ticks(8, 30), say("Last."))
 
 
 @rule("RX-01", "RX-03", "RX-05", "RX-08", "RX-11", "RX-33", "RX-34", "RX-35")
-async def test_a_run_looks_the_same_on_every_instance(cluster: Cluster) -> None:
+async def test_run_is_the_same_on_every_instance(cluster: Cluster) -> None:
     async with cluster.client() as client:
         session_id = new_session()
         run_id = await client.start(A_STORY, session_id=session_id, at=0)
@@ -70,39 +70,42 @@ async def test_a_run_looks_the_same_on_every_instance(cluster: Cluster) -> None:
         lists = [
             (await client.get(f"/api/runs?session_id={session_id}", at=index)).json() for index in (0, 1)
         ]
-    log = await cluster.ledger.log(run_id)
+    log = await cluster.stored_runs.log(run_id)
     for events in seen:
         check_delivery(events, log)
     assert views[0] == views[1]
     assert views[0]["status"] == "completed"
     assert views[0]["last_seq"] == log[-1].seq
     assert lists[0] == lists[1]
-    await cluster.ledger.check([run_id])
+    await cluster.stored_runs.check([run_id])
     assert [row.type for row in log if row.type.startswith("tool.")] == ["tool.call", "tool.result"]
 
 
 @rule("RX-08", "RX-46")
-async def test_an_api_runs_nothing_and_a_worker_needs_no_api(launcher: Launcher, ledger: Ledger) -> None:
+async def test_api_executes_no_run_and_worker_needs_no_api(
+    launcher: Launcher, stored_runs: StoredRuns
+) -> None:
     (api,) = launcher.ready(launcher.api())
     async with Client(api) as client:
         run_id = await client.start(A_STORY)
         assert (await client.run(run_id))["status"] == "queued"
     api.kill()
-    assert (await ledger.run(run_id))["status"] == "queued"
+    assert (await stored_runs.run(run_id))["status"] == "queued"
     launcher.worker()
-    await ledger.wait_until_all_ended([run_id], within=60)
-    await ledger.check([run_id])
+    await stored_runs.wait_until_all_ended([run_id], within=60)
+    await stored_runs.check([run_id])
 
 
 @case("E2")
 @rule("RX-01", "RX-48")
-async def test_an_api_killed_mid_stream_costs_its_readers_nothing(cluster: Cluster) -> None:
+async def test_api_killed_mid_stream_costs_its_readers_nothing(cluster: Cluster) -> None:
     async with cluster.client() as client:
-        # They go on until they are cancelled, so that none has ended before every reader is in the middle of one.
+        # They run until they are cancelled, so that none has ended before every reader is in the middle of
+        # one.
         run_ids = await asyncio.gather(
             *(client.start(script(FOREVER), at=number % 2) for number in range(30))
         )
-        followers = [client.follower(run_id) for run_id in run_ids]  # all begin at the first API
+        followers = [client.follower(run_id) for run_id in run_ids]  # all start at the first API
         await asyncio.gather(
             *(
                 one.read_until(lambda event: "tick 5" in event.data.get("text", ""), within=60)
@@ -110,7 +113,7 @@ async def test_an_api_killed_mid_stream_costs_its_readers_nothing(cluster: Clust
             )
         )
         cluster.apis[0].kill()
-        # The rest comes from the other one, while the runs go on.
+        # The rest is read from the other one, while the runs go on.
         await asyncio.gather(
             *(
                 one.read_until(lambda event: "tick 9" in event.data.get("text", ""), within=60)
@@ -119,12 +122,12 @@ async def test_an_api_killed_mid_stream_costs_its_readers_nothing(cluster: Clust
         )
         await asyncio.gather(*(client.cancel(run_id, at=1) for run_id in run_ids))
         seen = await asyncio.gather(*(one.read_to_end(within=60) for one in followers))
-    logs = await cluster.ledger.logs(run_ids)
+    logs = await cluster.stored_runs.logs(run_ids)
     for run_id, events, follower in zip(run_ids, seen, followers, strict=True):
         check_delivery(events, logs[run_id])
         assert follower.connected >= 2, "it was never cut, so nothing was proven"
         assert ticked(FOREVER["ticks"]).startswith(said_in(after_last_start(logs[run_id])))
-    await cluster.ledger.check(run_ids, ends="cancelled")
+    await cluster.stored_runs.check(run_ids, ends="cancelled")
 
 
 @case("E2", "E4")
@@ -134,7 +137,7 @@ async def test_resuming_at_any_event_on_the_other_instance_gives_the_rest(cluste
     async with cluster.client() as client:
         run_id = await client.start(script(*calls))
         whole = await client.follower(run_id, at=[0]).read_to_end(within=60)
-        log = await cluster.ledger.log(run_id)
+        log = await cluster.stored_runs.log(run_id)
         check_delivery(whole, log)
         for row in log[:-1]:  # internal events are cursors too
             by_header = client.follower(run_id, at=[row.seq % 2], after=row.seq)
@@ -145,11 +148,11 @@ async def test_resuming_at_any_event_on_the_other_instance_gives_the_rest(cluste
 
 @case("E3")
 @rule("RX-48")
-async def test_a_stream_cut_after_any_byte_is_made_whole_by_the_other_instance(cluster: Cluster) -> None:
+async def test_stream_cut_after_any_byte_is_completed_by_the_other_instance(cluster: Cluster) -> None:
     async with cluster.client() as client:
         run_id = await client.start("noop", at=0)
         await client.follower(run_id).read_to_end(within=60)
-        log = await cluster.ledger.log(run_id)
+        log = await cluster.stored_runs.log(run_id)
         with Proxy.before(client.base_urls[0]) as network:
             through_proxy = [network.url(client.base_urls[0]), client.base_urls[1]]
             network.cut_in_turn(range(1, MAX_BYTES))
@@ -165,11 +168,11 @@ async def test_a_stream_cut_after_any_byte_is_made_whole_by_the_other_instance(c
 
 @case("E7")
 @rule("RX-35")
-async def test_done_comes_exactly_once_however_the_reader_arrives(cluster: Cluster) -> None:
+async def test_done_is_sent_exactly_once_to_early_and_late_readers(cluster: Cluster) -> None:
     async with cluster.client() as client:
 
         async def race(number: int) -> str:
-            """Readers that connect while the run ends, and one that connects after."""
+            """Connect readers while the run ends, and one after its end."""
             run_id = await client.start("noop", at=number % 2)
             readers = [client.follower(run_id, at=[index]) for index in (0, 1, number % 2)]
             racing = await asyncio.gather(*(one.read_to_end(within=60) for one in readers[:2]))
@@ -184,7 +187,7 @@ async def test_done_comes_exactly_once_however_the_reader_arrives(cluster: Clust
         run_ids: list[str] = []
         for _ in range(10):
             run_ids += await asyncio.gather(*(race(number) for number in range(20)))
-    await cluster.ledger.check(run_ids)
+    await cluster.stored_runs.check(run_ids)
 
 
 @case("J10")
@@ -200,7 +203,8 @@ async def test_fifty_posts_with_one_key_on_two_instances_make_one_run(cluster: C
             assert {response.status_code for response in responses} == {202}
             assert len({response.text for response in responses}) == 1
             assert (
-                await cluster.ledger.value("select count(*) from runs where session_id = $1", session_id) == 1
+                await cluster.stored_runs.value("select count(*) from runs where session_id = $1", session_id)
+                == 1
             )
             asked = Stopwatch()
             other = await client.ask(session_id, "another message", key=key, at=1)
@@ -210,23 +214,25 @@ async def test_fifty_posts_with_one_key_on_two_instances_make_one_run(cluster: C
     check_each(refused_after, REFUSED_WITHIN_SECONDS, "a refusal needs no more time than an answer")
 
 
-async def test_runs_of_one_session_follow_each_other_in_order(cluster: Cluster) -> None:
+async def test_runs_of_one_session_are_executed_in_order(cluster: Cluster) -> None:
     session_id = new_session()
     async with cluster.client() as client:
         run_ids = [
             await client.start(script(wait_ms(20), say(str(number))), session_id=session_id, at=number % 2)
             for number in range(12)
         ]
-        await cluster.ledger.wait_until_all_ended(run_ids, within=60)
-    logs = await cluster.ledger.logs(run_ids)
-    await cluster.ledger.check(run_ids, says={run_id: str(number) for number, run_id in enumerate(run_ids)})
+        await cluster.stored_runs.wait_until_all_ended(run_ids, within=60)
+    logs = await cluster.stored_runs.logs(run_ids)
+    await cluster.stored_runs.check(
+        run_ids, says={run_id: str(number) for number, run_id in enumerate(run_ids)}
+    )
     for earlier, later in itertools.pairwise(run_ids):
         assert logs[earlier][-1].at <= starts_in(logs[later])[0].at
 
 
 @case("J9")
 @rule("RX-12", "RX-27")
-async def test_a_run_is_cancelled_mid_stream_from_the_other_instance(cluster: Cluster) -> None:
+async def test_run_is_cancelled_mid_stream_from_the_other_instance(cluster: Cluster) -> None:
     took: list[float] = []
     async with cluster.client() as client:
         for _ in range(TIMED):
@@ -239,14 +245,16 @@ async def test_a_run_is_cancelled_mid_stream_from_the_other_instance(cluster: Cl
             took.append(asked.seconds)
             assert (await client.cancel(run_id, at=0)).status_code == 409
             assert events[-1].data["status"] == "cancelled"
-            check_delivery(events, await cluster.ledger.log(run_id))
-            await cluster.ledger.check([run_id], ends="cancelled")
+            check_delivery(events, await cluster.stored_runs.log(run_id))
+            await cluster.stored_runs.check([run_id], ends="cancelled")
     check_each(took, CANCELLED_WITHIN_SECONDS, "cancelled")
 
 
 @case("J9")
 @rule("RX-12", "RS-37")
-async def test_a_run_cancelled_before_its_claim_never_starts(launcher: Launcher, ledger: Ledger) -> None:
+async def test_run_cancelled_before_its_claim_never_starts(
+    launcher: Launcher, stored_runs: StoredRuns
+) -> None:
     apis = launcher.ready(launcher.api(), launcher.api())
     async with Client(*apis) as client:
         run_ids = await asyncio.gather(*(client.start(A_STORY) for _ in range(20)))
@@ -255,18 +263,16 @@ async def test_a_run_cancelled_before_its_claim_never_starts(launcher: Launcher,
         assert {(await client.run(run_id))["status"] for run_id in run_ids} == {"cancelled"}
         launcher.worker()
         last = await client.start("noop")
-        await client.wait_for(last, within=60)  # the worker is awake and has looked at the queue
+        await client.wait_for(last, within=60)  # the worker is running and has polled the queue
         seen = await follow(client.base_urls, run_ids[0], client.token, within=30)
     assert [event.type for event in seen] == ["run.status", "done"]
-    await ledger.check(run_ids, ends="cancelled")
-    assert not any(starts_in(log) for log in (await ledger.logs(run_ids)).values())
+    await stored_runs.check(run_ids, ends="cancelled")
+    assert not any(starts_in(log) for log in (await stored_runs.logs(run_ids)).values())
 
 
 @case("J9")
 @rule("RX-27")
-async def test_a_cancel_inside_a_long_tool_stops_the_tools_child_process(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+async def test_cancel_inside_a_long_tool_stops_its_child_process(cluster: Cluster, tmp_path: Path) -> None:
     took: list[float] = []
     async with cluster.client() as client:
         for number in range(TIMED):
@@ -281,21 +287,24 @@ async def test_a_cancel_inside_a_long_tool_stops_the_tools_child_process(
                 wait_for_sync, lambda child=child: not child.is_running(), within=30, what="the child is gone"
             )
             took.append(asked.seconds)
-            await cluster.ledger.check([run_id], ends="cancelled")
+            await cluster.stored_runs.check([run_id], ends="cancelled")
     check_each(took, CANCELLED_WITHIN_SECONDS, "cancelled")
 
 
 @contextlib.asynccontextmanager
-async def gate(ledger: Ledger, session_ids: list[str]) -> AsyncIterator[Callable[[int], Awaitable[float]]]:
-    """Nobody can end or cancel a run of these sessions until the body is left; yields a wait for that many who try.
+async def gate(
+    stored_runs: StoredRuns, session_ids: list[str]
+) -> AsyncIterator[Callable[[int], Awaitable[float]]]:
+    """Block ending and cancelling runs of these sessions inside the block; yields a function that waits for
+    that many blocked ones.
 
-    Finishing and cancelling both begin with the lock of the session's row, and Postgres lets them in as they came.
+    Finishing and cancelling both start with the lock of the session's row, and Postgres grants it in order.
     """
-    connection = await asyncpg.connect(ledger.database_url)
+    connection = await asyncpg.connect(stored_runs.database_url)
 
     async def trying(count: int) -> bool:
         waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-        return await ledger.value(waiting) >= count
+        return await stored_runs.value(waiting) >= count
 
     try:
         async with connection.transaction():
@@ -312,7 +321,7 @@ async def gate(ledger: Ledger, session_ids: list[str]) -> AsyncIterator[Callable
 @rule("RX-27", "RX-28")
 @pytest.mark.parametrize("first", ["the end", "the cancel"])
 async def test_a_cancel_that_races_the_end_gives_one_outcome(cluster: Cluster, first: str) -> None:
-    """Both stand before the same lock, in a known order; whichever wins, the log, the row and the answer agree."""
+    """Both wait for the same lock, in a known order; whichever wins, the log, the row and the answer agree."""
     outcomes: dict[str, str] = {}
     answers: Counter[int] = Counter()
     rounds, pause = 0, 0.3
@@ -321,14 +330,14 @@ async def test_a_cancel_that_races_the_end_gives_one_outcome(cluster: Cluster, f
             sessions = [new_session() for _ in range(AT_ONCE)]
             message = script(
                 wait_ms(round(pause * 1000))
-            )  # says nothing: the first to come to the gate is the end
+            )  # without text: the first one at the gate is the end
             began = time.monotonic()
             run_ids = await asyncio.gather(
                 *(client.start(message, session_id=session) for session in sessions)
             )
-            async with gate(cluster.ledger, sessions) as until_trying:
-                if set((await cluster.ledger.statuses(run_ids)).values()) & TERMINAL:
-                    # Some had ended before the gate was closed: nobody is left for them to race with.
+            async with gate(cluster.stored_runs, sessions) as until_trying:
+                if set((await cluster.stored_runs.statuses(run_ids)).values()) & TERMINAL:
+                    # Some had ended before the gate was closed: there is no race for them.
                     pause = min(2 * pause, MAX_PAUSE_SECONDS)
                     continue
                 if first == "the end":
@@ -339,7 +348,7 @@ async def test_a_cancel_that_races_the_end_gives_one_outcome(cluster: Cluster, f
                 ]
                 await until_trying(AT_ONCE + (first == "the end"))
                 if first == "the cancel":
-                    is_in_order = time.monotonic() < began + pause  # no run can have come to its end by then
+                    is_in_order = time.monotonic() < began + pause  # no run can have ended by then
                     await until_trying(AT_ONCE + 1)
                 else:
                     is_in_order = True
@@ -353,7 +362,7 @@ async def test_a_cancel_that_races_the_end_gives_one_outcome(cluster: Cluster, f
             assert {answer.json()["error"]["name"] for answer in answered if answer.status_code == 409} <= {
                 "RUN_FINISHED"
             }
-            # Who was told that it is too late was told the truth.
+            # A request that was answered "too late" was answered correctly.
             assert {
                 outcomes[run]
                 for run, answer in zip(run_ids, answered, strict=True)
@@ -374,4 +383,4 @@ async def test_a_cancel_that_races_the_end_gives_one_outcome(cluster: Cluster, f
         f"{first} did not come first: {answers}"
     )
     assert set(outcomes.values()) <= {"completed", "cancelled"}
-    await cluster.ledger.check(list(outcomes), ends=outcomes)
+    await cluster.stored_runs.check(list(outcomes), ends=outcomes)

@@ -1,8 +1,10 @@
-"""Lives that end by kill -9 while they keep artifacts: `python -m tests.support.artifact_crasher PLAN`, PLAN being JSON.
+"""Processes that are killed with kill -9 while they store artifacts: `python -m
+tests.support.artifact_crasher PLAN`, PLAN being JSON.
 
-Each life is a process of its own, forked before anything is opened, so that two hundred of them take seconds. It opens the
-database and the blobs as Easel does, keeps or uploads one content, refers to it, and is killed at its point, or lives on to
-the end. Or it sweeps. Every life says one line: its number, how it was to end, and the artifact that it had acknowledged, if any.
+Each life is a process of its own, forked before anything is opened, so that two hundred of them take seconds.
+It opens the database and the blobs as Easel does, stores or uploads one content, refers to it, and is killed
+at its point or ends normally; or it sweeps. Every life prints one line: its number, its planned end and the
+artifact that it acknowledged, if any.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 CANVAS = CanvasId("drill")
 LIMIT = 10_000_000
 
-# How a life goes on: what it does, and where it is killed.
+# The plan of a life: its operation and the point at which it is killed.
 WAYS = [
     ("keep", "after the object"),
     ("upload", "after the object"),
@@ -53,7 +55,9 @@ class Life:
 
 
 def contents(number: int) -> bytes:
-    """Some lives have the content of an earlier one, so that what the dead left is found by the living."""
+    """Return the contents of all lives. Some repeat an earlier one, so that leftovers of killed processes are
+    reused.
+    """
     return f"content {number % 191} ".encode() * 400
 
 
@@ -63,7 +67,7 @@ def die() -> NoReturn:
 
 
 class DeadlyBlobs:
-    """The real ones, which take the process with them."""
+    """The real blob store, which kills the process at the planned point."""
 
     def __init__(self, blobs: Blobs, life: Life) -> None:
         self._blobs = blobs
@@ -119,7 +123,7 @@ def main() -> None:
     plan = json.loads(sys.argv[1])
     for number in range(plan["lives"]):
         does, dies = WAYS[plan["ways"][number % len(plan["ways"])]]
-        # A second object goes only where there is a first.
+        # A second object exists only after a first one.
         life = Life(
             number, does, dies, contents(plan["survivor"] if dies == "before an object goes" else number)
         )

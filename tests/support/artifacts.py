@@ -1,4 +1,4 @@
-"""What tests of artifacts have in hand: contents, their names, and keys of blobs as old as a test needs them."""
+"""Contents, names and blob keys of any age for tests of artifacts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def id_of(content: bytes) -> ArtifactId:
 
 
 def aged_name(seconds: float, name: str | None = None) -> str:
-    """A blob's name as if it had been made so long ago; the random part is its own, or that of `name`."""
+    """Return a blob name created this long ago; its random part is new, or that of `name`."""
     made = int((time.time() - seconds) * 1000)
     return (
         "".join(_ALPHABET[made >> shift & 31] for shift in range(45, -1, -5)) + (name or new_blob_name())[10:]

@@ -1,8 +1,8 @@
-"""A strict reader of Easel's chat, `/ws/chat/{thread_id}`, and a voice in it.
+"""A strict client of Easel's chat, `/ws/chat/{thread_id}`.
 
-Owns the contract of one connection (text frames, each an envelope of the narrative or an error; numbers rise, and rise by one
-for whoever sees internal events) and resuming with a cursor across several servers. Knows no fixture and no database: what
-breaks the contract raises `ContractBroken`, whatever test is reading.
+Owns the contract of one connection (text frames, each an envelope of the narrative or an error; sequence
+numbers rise, by one for a viewer of internal events) and resuming with a cursor across several servers. Has
+no fixture and no database: a broken contract raises `ContractBroken`.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 
 PUBLIC_TYPES = frozenset({"message.delta", "message.completed", "tool.call", "tool.result"})
 INTERNAL_TYPES = frozenset({"reasoning.delta", "step.completed"})
-# In order, and to come back: the server stops, or this connection was replaced.
+# Close codes after which a client reconnects: the server stops, or this connection was replaced.
 POLITE_CLOSES = frozenset({CloseCode.NORMAL_CLOSURE, CloseCode.GOING_AWAY, CloseCode.SERVICE_RESTART})
 
 
 class ChatRefused(Refused):
-    """The server answered the handshake with something other than a connection."""
+    """The server refused the handshake."""
 
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """What the server says of a frame that it could not follow; the connection stays."""
+    """The server's error for a frame that it could not accept; the connection stays open."""
 
     code: int
     name: str
@@ -99,7 +99,9 @@ class Chat:
         patience: float = CONNECT_SECONDS,
         **headers: str,
     ) -> AsyncIterator[Chat]:
-        """Raises `ChatRefused` for any answer but a handshake, `OSError` or `EOFError` if there is none. No token: none is sent."""
+        """Connect. Raises `ChatRefused` for any answer but a handshake, `OSError` or `EOFError` if there is
+        none. Without a token none is sent.
+        """
         query = ({} if after is None else {"last_event_id": str(after)}) | ({"debug": "1"} if debug else {})
         given = ({} if token is None else {"Authorization": f"Bearer {token}"}) | headers
         where = f"ws://{urlsplit(base_url).netloc}/ws/chat/{thread_id}" + (
@@ -113,7 +115,8 @@ class Chat:
                 compression=None,
                 open_timeout=patience,
                 ping_interval=None,
-                max_queue=None,  # else it stops reading while we are behind, and a goodbye waits for its time-out
+                # Otherwise reading stops while we are behind, and the close handshake times out.
+                max_queue=None,
                 proxy=None,
             )
         except InvalidStatus as refusal:
@@ -125,7 +128,8 @@ class Chat:
         try:
             yield cls(connection, debug=debug)
         finally:
-            connection.transport.abort()  # no goodbye, as when a lid is closed
+            # Drop the connection without a close handshake, as when a laptop sleeps.
+            connection.transport.abort()
             await connection.wait_closed()
 
     async def say(self, text: str, key: str | None = None) -> None:
@@ -137,18 +141,18 @@ class Chat:
         await self.send('{"type":"cancel"}')
 
     async def send(self, frame: str | bytes) -> None:
-        """Any frame at all. `EOFError` if nobody is there any more."""
+        """Send any frame. Raises `EOFError` after the connection has ended."""
         try:
             await self._connection.send(frame)
         except ConnectionClosed as end:
             raise EOFError(str(end)) from None
 
     async def leave(self) -> None:
-        """Say goodbye, as a page that is closed does. Leaving the `async with` alone is to vanish."""
+        """Close with a handshake, as a page does. Leaving the `async with` drops the connection without one."""
         await self._connection.close(CloseCode.GOING_AWAY)
 
     async def hear(self) -> Heard | None:
-        """The next frame, None at the end of the connection, in order or not."""
+        """Return the next frame, or None at the end of the connection."""
         try:
             frame = await self._connection.recv()
         except ConnectionClosed:
@@ -159,14 +163,14 @@ class Chat:
         return heard
 
     async def events(self) -> AsyncIterator[Event]:
-        """Until the connection ends; complaints are kept aside."""
+        """Yield events until the connection ends; collect complaints separately."""
         while (heard := await self.hear()) is not None:
             if isinstance(heard, Event):
                 yield heard
 
     @property
     def ended_in_order(self) -> bool:
-        """The server said goodbye, instead of vanishing."""
+        """Whether the server closed with a handshake."""
         return self._connection.close_code in POLITE_CLOSES
 
     @property
@@ -180,7 +184,9 @@ def origin_of(text: str | None) -> Origin | None:
 
 @dataclass
 class ChatFollower:
-    """What a good client does: reads a thread, and on any cut resumes after its last event on the next server."""
+    """A well-behaved client: reads a thread, and after any cut resumes after its last event on the next
+    server.
+    """
 
     base_urls: Sequence[str]
     thread_id: str
@@ -197,13 +203,15 @@ class ChatFollower:
         return self.events[-1].seq if self.events else self.after
 
     def take(self, event: Event) -> None:
-        """Whoever sees internal events sees every number of the thread."""
+        """Check the sequence number and keep the event. A viewer of internal events sees every number of the
+        thread.
+        """
         if event.seq <= self.cursor or (self.debug and event.seq != self.cursor + 1):
             raise ContractBroken(f"seq {event.seq} after {self.cursor} in {self.thread_id}")
         self.events.append(event)
 
     async def read_until(self, is_reached: Callable[[Event], bool], *, within: float) -> Event:
-        """Reads on to the first event that satisfies it. The connection stays open for the next call."""
+        """Read to the first event that satisfies the predicate. The connection stays open for the next call."""
         try:
             async with asyncio.timeout(within):
                 if self._items is None:

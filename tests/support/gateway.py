@@ -1,7 +1,7 @@
-"""A strict client of Easel's gateway, `/ws`: asks, is answered, and hears events, over a real socket.
+"""A strict client of Easel's gateway, `/ws`, over a real socket.
 
-Owns the contract of one connection: text frames, each a `res` with the id of something asked (or null) or an `evt`. What breaks
-it raises `ContractBroken`, whatever test is asking.
+Owns the contract of one connection: text frames, each a `res` with the id of a request (or null) or an `evt`.
+A broken contract raises `ContractBroken`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 WAIT_SECONDS = 60.0
-# Nothing is this slow: a machine that stops for a few seconds is no finding, and who waits longer has found a hang.
+# A machine may pause for a few seconds; a longer wait is a hang.
 FRAME_BYTES = 64 * 1024 * 1024
 
 
@@ -48,7 +48,7 @@ class GatewayClient:
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
         self.hello: dict[str, Any] = {}
-        self.strays: list[dict[str, Any]] = []  # answers to nothing that was asked
+        self.strays: list[dict[str, Any]] = []  # answers with the id of no open request
         self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._events: asyncio.Queue[Heard] = asyncio.Queue()
         self._stray_came = asyncio.Event()
@@ -60,7 +60,7 @@ class GatewayClient:
     async def open(
         cls, base_url: str, token: str | None, *, query: str = "", **headers: str
     ) -> AsyncIterator[GatewayClient]:
-        """Not connected yet. The token goes by header; None: none is sent."""
+        """Open the socket without sending `connect`. The token goes by header; None sends none."""
         given = ({} if token is None else {"Authorization": f"Bearer {token}"}) | headers
         socket = await connect(
             f"ws://{urlsplit(base_url).netloc}/ws{query}",
@@ -121,7 +121,7 @@ class GatewayClient:
         return res["payload"]
 
     async def refusal(self, method: str, params: Any = None) -> Refused | None:
-        """What it is refused with, if it is."""
+        """Return the error of a refused request."""
         try:
             await self.ask(method, params)
         except Refused as problem:
@@ -132,7 +132,7 @@ class GatewayClient:
         await self.socket.send(frame if isinstance(frame, (str, bytes)) else json.dumps(frame))
 
     async def stray(self) -> dict[str, Any]:
-        """The next answer to something that was sent by hand."""
+        """Return the next answer to a frame that was sent by hand."""
         async with asyncio.timeout(WAIT_SECONDS):
             while not self.strays:
                 self._stray_came.clear()
@@ -151,7 +151,7 @@ class GatewayClient:
         return self._events.qsize()
 
     async def closed(self) -> tuple[int | None, str | None]:
-        """How the server ended it."""
+        """Return how the server closed the connection."""
         async with asyncio.timeout(WAIT_SECONDS):
             await self.socket.wait_closed()
         return self.socket.close_code, self.socket.close_reason
@@ -161,7 +161,7 @@ class GatewayClient:
             with contextlib.suppress(ConnectionClosed):
                 while True:
                     self._take(await self.socket.recv())
-        finally:  # nobody waits for what cannot come any more, whatever ended it
+        finally:  # fail pending requests: their answers cannot arrive
             for answer in self._asked.values():
                 if not answer.done():
                     answer.set_exception(EOFError("the connection ended"))
@@ -174,7 +174,7 @@ class GatewayClient:
         match said.get("type"):
             case "res" if {"type", "id", "ok", "payload" if said["ok"] else "error"} == set(said):
                 if (answer := self._asked.pop(said["id"], None)) is not None:
-                    if not answer.done():  # else whoever asked has stopped waiting
+                    if not answer.done():  # otherwise the caller has timed out
                         answer.set_result(said)
                 else:
                     self.strays.append(said)

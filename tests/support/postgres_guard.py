@@ -1,7 +1,9 @@
-"""The guard of a throw-away Postgres: `postgres_guard.py FOLDER DATA_FOLDER`, with a pipe from the launcher as its input.
+"""The guard of a throw-away Postgres: `postgres_guard.py FOLDER DATA_FOLDER`, with a pipe from the launcher
+as its input.
 
-Owns the last word: it hears, by the closing of the pipe, when the launcher is gone for whatever reason (kill -9 included),
-and then stops that one server and removes its folder. Standard library only, so that it starts quickly and stays small.
+Owns the clean-up after a killed launcher: the closed pipe shows that the launcher has ended, for whatever
+reason, kill -9 included. The guard then stops that one server and removes its folder. Standard library only,
+so that it starts quickly and stays small.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether the condition came true in time. It concerns other processes' files and ends, which can only be looked at."""
+    """Poll until the condition holds. Returns whether it did in time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() >= deadline:
@@ -32,7 +34,7 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def command_of(pid: int) -> str:
-    """The command line of a process, empty when it is gone."""
+    """Return the command line of a process, empty if it has ended."""
     if sys.platform == "linux":
         try:
             return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -44,7 +46,9 @@ def command_of(pid: int) -> str:
 
 
 def postmaster_of(data_folder: Path) -> int | None:
-    """The process that serves this data folder, checked by its command line: an old pid file may name a stranger."""
+    """Return the process that serves this data folder. Its command line is checked: an old pid file may name
+    another process.
+    """
     try:
         pid = int((data_folder / "postmaster.pid").read_text().split()[0])
     except (OSError, ValueError, IndexError):
@@ -54,7 +58,7 @@ def postmaster_of(data_folder: Path) -> int | None:
 
 def remove(folder: Path) -> None:
     """Empty and remove a folder; a mount point stays, empty."""
-    for _ in range(3):  # a process that is just ending may still write a file
+    for _ in range(3):  # a process that is ending may still write a file
         for entry in folder.iterdir() if folder.is_dir() else ():
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry, ignore_errors=True)
@@ -67,7 +71,7 @@ def remove(folder: Path) -> None:
 
 
 def guard(folder: Path, data_folder: Path) -> None:
-    """Wait for the launcher to let go of the pipe, for whatever reason, then leave nothing of its server behind."""
+    """Wait until the launcher closes the pipe, then stop its server and remove its folder."""
     sys.stdin.buffer.read()
     if not folder.exists():
         return

@@ -1,8 +1,8 @@
-"""One Postgres for all the workers of a pytest run: first in starts it, last out stops it.
+"""One Postgres for all workers of a pytest run: the first user starts it, the last one stops it.
 
-Owns the meeting of processes that do not know each other: a folder with lock files, and a keeper process
-(`python -m tests.support.postgres_shared FOLDER`) that holds the server. Everyone who uses the server holds a shared file
-lock and the keeper waits for the exclusive one. A worker that is killed lets go of its lock too, so no count can be wrong.
+Owns the coordination of independent processes: a folder with lock files, and a keeper process (`python -m
+tests.support.postgres_shared FOLDER`) that runs the server. Every user holds a shared file lock and the
+keeper waits for the exclusive one. A killed worker releases its lock too, so no count can be wrong.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).resolve().parents[2]
 STATE_FILE, USERS_LOCK, START_LOCK, KEEPER_LOG = "server.json", "users.lock", "start.lock", "keeper.log"
-# Two workers, their pools, and a journey's processes, each with a pool of its own.
+# Two workers with their pools, and the processes of a journey, each with a pool of its own.
 MAX_CONNECTIONS = 300
 
-# Keepers outlive the call that started them, and perhaps us; while we live we stay their parent.
+# Keepers outlive the call that started them; until this process ends it stays their parent.
 started: list[subprocess.Popen[bytes]] = []
 
 
@@ -40,11 +40,11 @@ def locked(path: Path, kind: int) -> Iterator[IO[str]]:
 
 @contextlib.contextmanager
 def shared_server(folder: Path) -> Iterator[str]:
-    """The superuser's URL of the one server kept for everyone who names this folder."""
+    """Yield the superuser's URL of the one server of this folder."""
     state = folder / STATE_FILE
     with contextlib.ExitStack() as stack:
         with locked(folder / START_LOCK, fcntl.LOCK_EX):
-            # A keeper that is just stopping holds the users' lock until its state file is gone.
+            # A keeper that is stopping holds the users' lock until its state file is removed.
             stack.enter_context(locked(folder / USERS_LOCK, fcntl.LOCK_SH))
             if not state.exists():
                 start_keeper(folder)
@@ -72,7 +72,7 @@ def wait_for_shared_server_to_end(folder: Path) -> None:
 
 
 def keep_shared_server(folder: Path) -> None:
-    """Serve until nobody holds the users' lock. Nothing in this server outlives the session, so it skips fsync."""
+    """Serve until the users' lock is free. No data outlives the session, so fsync is off."""
     state, draft = folder / STATE_FILE, folder / (STATE_FILE + ".new")
     with Postgres(fsync=False, max_connections=MAX_CONNECTIONS) as server:
         draft.write_text(json.dumps({"url": server.url()}))

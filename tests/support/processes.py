@@ -1,8 +1,7 @@
 """Easel as its users run it: real processes, started by the command line, stopped by signals.
 
-Owns starting `easel api | worker | up`, their log files, waiting until one is ready, the signals of the fault drills, and
-the promise that nothing outlives its test. Knows the commands and settings of the outside contract and nothing of what
-is inside.
+Owns starting `easel api | worker | up`, their log files, waiting until one is ready, the signals of the fault
+drills, and the clean-up after each test. Uses the commands and settings of the outside contract only.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 
 READY_SECONDS = 60.0
-# Four processes starting together on two busy cores; alone it is far below the promised 3 s.
+# Four processes starting together on two busy cores; alone a start is far below the promised 3 s.
 GONE_SECONDS = 30.0
-# A killed process is gone at once; this only bounds the wait for the kernel, which first lets it end what it does on a slow disk.
+# A bound for the kernel, which first completes I/O of a killed process on a slow disk.
 ANSWER_SECONDS = 20.0
 STANDSTILL_SECONDS = 20.0
 # More of it is not credible, and pytest's own limit would come before ours.
@@ -53,7 +52,7 @@ class NotReady(AssertionError):
 
 
 def wait_for_text(path: Path, *, within: float, what: str) -> None:
-    """Until something is in the file: a file that is there may still be empty."""
+    """Wait until the file has content: it may exist and be empty."""
     wait_for_sync(lambda: path.exists() and path.stat().st_size > 0, within=within, what=what)
 
 
@@ -65,7 +64,7 @@ def free_port() -> int:
 
 @dataclass
 class EaselProcess:
-    """One running Easel. `base_url` is there once it is ready, and only for those that listen."""
+    """One running Easel. `base_url` is set once it is ready, for those that listen."""
 
     name: str
     command: tuple[str, ...]
@@ -91,32 +90,32 @@ class EaselProcess:
     def rss_bytes(self) -> int:
         return psutil.Process(self.pid).memory_info().rss
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(errors="replace")
 
-    def last_words(self) -> str:
-        lines = self.said().splitlines()
+    def last_output(self) -> str:
+        lines = self.output().splitlines()
         return "\n".join(
             [f"--- {self.name} (pid {self.pid}, exit {self.process.poll()}) ---", *lines[-SHOWN_LINES:]]
         )
 
-    # Ready
+    # -- readiness
 
     def wait_ready(self, within: float = READY_SECONDS) -> None:
-        """Until it has printed its address and `/readyz` says yes."""
+        """Wait until the process has printed its address and `/readyz` answers 200."""
         deadline = time.monotonic() + within
         while time.monotonic() < deadline:
             if not self.is_alive:
-                raise NotReady(f"{self.name} ended\n{self.last_words()}")
-            if not self.base_url and (found := _ADDRESS.search(self.said())):
+                raise NotReady(f"{self.name} ended\n{self.last_output()}")
+            if not self.base_url and (found := _ADDRESS.search(self.output())):
                 self.base_url = found[1]
             if self.base_url and self.answers("/readyz") == 200:
                 return
             time.sleep(LOOK_AGAIN_SECONDS)
-        raise NotReady(f"{self.name} is not ready after {within} s\n{self.last_words()}")
+        raise NotReady(f"{self.name} is not ready after {within} s\n{self.last_output()}")
 
     def answers(self, path: str, seconds: float = ANSWER_SECONDS) -> int | None:
-        """The status of a GET, None if nobody answers."""
+        """Return the status of a GET, or None without an answer."""
         parts = urlsplit(self.base_url)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=seconds)
         try:
@@ -127,25 +126,25 @@ class EaselProcess:
         finally:
             connection.close()
 
-    # Signals
+    # -- signals
 
     def kill(self) -> None:
-        """kill -9: no clean-up, no goodbye."""
+        """Kill with SIGKILL."""
         self.process.kill()
         self.process.wait(GONE_SECONDS)
 
     def terminate(self, within: float) -> float:
-        """SIGTERM; seconds until it was gone."""
+        """Stop with SIGTERM. Returns the seconds until the process had ended."""
         self.process.terminate()
         try:
             return wait_for_sync(
                 lambda: not self.is_alive, within=within, what=f"{self.name} has ended after SIGTERM"
             )
         except AssertionError as late:
-            raise AssertionError(f"{late}\n{self.last_words()}") from None
+            raise AssertionError(f"{late}\n{self.last_output()}") from None
 
     def freeze(self) -> None:
-        """SIGSTOP, and the kernel has really stopped it when this returns."""
+        """Stop with SIGSTOP. Returns when the kernel has stopped it."""
         self.process.send_signal(signal.SIGSTOP)
         watched = psutil.Process(self.pid)
         wait_for_sync(
@@ -158,7 +157,7 @@ class EaselProcess:
         self.process.send_signal(signal.SIGCONT)
 
     def clear_away(self) -> None:
-        """It and all its children, whatever state they are in."""
+        """Kill the process and all its children, whatever their state."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self.process.wait(GONE_SECONDS)
@@ -166,7 +165,7 @@ class EaselProcess:
 
 @dataclass
 class Launcher:
-    """Starts Easel processes that share a database and a token, and clears all of them away."""
+    """Starts Easel processes that share a database and a token, and ends all of them."""
 
     folder: Path
     """For logs and data; a folder of the test's own."""
@@ -181,7 +180,7 @@ class Launcher:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.ExitStack() as everyone:  # one that cannot be cleared away keeps no other alive
+        with contextlib.ExitStack() as everyone:  # a process that cannot be ended does not keep the others
             for one in self.started:
                 everyone.callback(one.clear_away)
 
@@ -197,7 +196,7 @@ class Launcher:
         return self.start("worker", tuple(command) or (*EASEL, "worker"), settings, environment)
 
     def test_worker(self, environment: dict[str, str] | None = None, **settings: str) -> EaselProcess:
-        """A worker with the tools and the faults of `worker_with_test_tools.py`."""
+        """Start a worker with the tools and faults of `worker_with_test_tools.py`."""
         return self.worker(command=WORKER_WITH_TEST_TOOLS, environment=environment, **settings)
 
     def start(
@@ -207,14 +206,16 @@ class Launcher:
         settings: Mapping[str, str],
         environment: Mapping[str, str] | None = None,
     ) -> EaselProcess:
-        """Any command, with EASEL_* of the launcher, then of `settings` (without the prefix), then what `environment` says."""
+        """Start any command with EASEL_* of the launcher, then of `settings` (without the prefix), then of
+        `environment`.
+        """
         given = (
             {"TOKEN": self.token, "DATA": str(self.folder / "data"), "DATABASE_URL": self.database_url}
             | self.settings
             | dict(settings)
         )
         around = {name: value for name, value in os.environ.items() if not name.startswith("EASEL_")}
-        # The suite may run from a checkout that is not installed; its processes must find the same code.
+        # The suite may run from a checkout that is not installed: child processes import the same code.
         around["PYTHONPATH"] = os.pathsep.join(
             filter(None, [str(ROOT / "src"), str(ROOT), around.get("PYTHONPATH")])
         )
@@ -222,7 +223,7 @@ class Launcher:
         return self._spawn(f"{kind}-{len(self.started) + 1}", tuple(command), around)
 
     def again(self, dead: EaselProcess) -> EaselProcess:
-        """The same command with the same settings, as a supervisor does it; an API comes back on its old port."""
+        """Start the same command with the same settings, as a supervisor does; an API reuses its port."""
         environment = dict(dead.environment)
         command = dead.command
         if dead.base_url:
@@ -234,8 +235,8 @@ class Launcher:
             one.wait_ready()
         return listening
 
-    def last_words(self, only: Iterable[EaselProcess] | None = None) -> str:
-        return "\n".join(one.last_words() for one in (self.started if only is None else only))
+    def last_output(self, only: Iterable[EaselProcess] | None = None) -> str:
+        return "\n".join(one.last_output() for one in (self.started if only is None else only))
 
     def _spawn(self, name: str, command: tuple[str, ...], environment: dict[str, str]) -> EaselProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -248,7 +249,8 @@ class Launcher:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # a group of its own, so that its children can be cleared away with it
+                # a process group of its own, so that its children can be ended with it
+                start_new_session=True,
             )
         one = EaselProcess(name, command, environment, log, process, self.token)
         self.started.append(one)

@@ -1,8 +1,8 @@
-"""A network that misbehaves on demand: a TCP proxy on loopback between a program and what it talks to.
+"""A TCP proxy on loopback that misbehaves on demand.
 
-Owns delay, cuts at a byte, silence in one or both directions without a reset, refusal and healing. Knows no
-protocol: bytes go in, bytes come out. It runs in a thread of its own, so a test may be synchronous, asynchronous
-or busy, and every method is a plain call that has taken effect when it returns.
+Owns delay, cuts at a byte, silence in one or both directions without a reset, refusal and recovery. Has no
+protocol: it forwards bytes. It runs in a thread of its own, so that a test may be synchronous, asynchronous
+or busy, and every method has taken effect when it returns.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Direction = Literal["to_client", "to_server"]
 BOTH: tuple[Direction, Direction] = ("to_client", "to_server")
 
 COMMAND_SECONDS = 30.0
-# A command to the proxy's own loop only flips switches; taking longer means that the loop is dead.
+# A command to the proxy's own loop only sets flags; a longer wait means that the loop hangs.
 
 _T = TypeVar("_T")
 _END = b""
 
 
 def _never() -> None:
-    """No cut."""
+    """Return no cut for any connection."""
 
 
 class Proxy:
@@ -52,14 +52,14 @@ class Proxy:
 
     @classmethod
     def before(cls, url: str) -> Proxy:
-        """A proxy in front of the server that a database or HTTP address names."""
+        """Create a proxy in front of the server of a database or HTTP address."""
         parts = urlsplit(url)
         assert parts.hostname is not None, url
         assert parts.port is not None, url
         return cls(parts.hostname, parts.port)
 
     def url(self, direct: str) -> str:
-        """The same address, but through the proxy."""
+        """Return the same address through the proxy."""
         parts = urlsplit(direct)
         credentials, at, _ = parts.netloc.rpartition("@")
         return urlunsplit(parts._replace(netloc=f"{credentials}{at}127.0.0.1:{self.port}"))
@@ -75,18 +75,20 @@ class Proxy:
         self._thread.join(COMMAND_SECONDS)
         self._loop.close()
 
-    # What a test may ask of the network
+    # -- faults
 
     def delay(self, seconds: float) -> None:
-        """Hold every chunk that long before it goes on."""
+        """Delay every chunk by this many seconds."""
         self._do(lambda: setattr(self, "_delay", seconds))
 
     def cut_after(self, byte_count: int) -> None:
-        """Each connection made from now on is closed after that many bytes went to its client."""
+        """Close each new connection after this many bytes were sent to its client."""
         self._do(lambda: setattr(self, "_next_cut", lambda: byte_count))
 
     def cut_in_turn(self, byte_counts: Iterable[int]) -> None:
-        """As `cut_after`, but each new connection takes the next number; when there is none left, it is not cut."""
+        """Like `cut_after`, but each new connection takes the next number; after the last one connections are
+        not cut.
+        """
         counts = iter(byte_counts)
         self._do(lambda: setattr(self, "_next_cut", lambda: next(counts, None)))
 
@@ -95,10 +97,11 @@ class Proxy:
         self._do(self._reset_all)
 
     def black_hole(self, *directions: Direction, new_connections: bool = True) -> None:
-        """Silence: nothing arrives any more and nobody is told. Both directions unless named.
+        """Stop forwarding without a reset, in both directions unless one is named.
 
-        What was sent is kept and arrives at `heal()`, as TCP's retransmission does: a late write is part of the fault.
-        With `new_connections=False` only today's connections are dead (a fail-over, a forgetful NAT).
+        Bytes that were sent are held and delivered by `heal()`, as TCP's retransmission does: a late write is
+        part of the fault. With `new_connections=False` only present connections are affected (a fail-over, a
+        NAT that lost its state).
         """
         silent = frozenset(directions or BOTH)
 
@@ -111,20 +114,23 @@ class Proxy:
         self._do(silence)
 
     def refuse(self) -> None:
-        """Reset what is connected and let nobody in: connecting fails at once."""
+        """Reset present connections and refuse new ones."""
 
         async def stop_listening() -> None:
             self._refuses = True
             self._reset_all()
             if self._server:
-                self._held_port = _bound(self.port)  # else somebody else may have it by the time it heals
+                # otherwise another process may take the port before it heals
+                self._held_port = _bound(self.port)
                 self._server.close()
                 self._server = None
 
         self._run(stop_listening())
 
     def heal(self, *, deliver_held: bool = True) -> None:
-        """A good network again. Held bytes arrive now; with `deliver_held=False` their connections are reset instead."""
+        """End every fault. Held bytes are delivered now; with `deliver_held=False` their connections are
+        reset instead.
+        """
 
         async def mend() -> None:
             self._delay, self._next_cut, self._silent = 0.0, _never, frozenset()
@@ -140,14 +146,14 @@ class Proxy:
 
     @property
     def held_bytes(self) -> int:
-        """What was sent to the server and has not got there: a drill about late writes wants some."""
+        """Return how many bytes are held on their way to the server."""
         return self._do(lambda: sum(link.held_bytes for link in self._links))
 
     @property
     def connections(self) -> int:
         return self._do(lambda: len(self._links))
 
-    # Inside the loop
+    # -- inside the proxy's loop
 
     async def _listen(self) -> None:
         self._refuses = False
@@ -160,10 +166,10 @@ class Proxy:
         resets = self._resets
         try:
             from_server, to_server = await asyncio.open_connection(*self.target)
-        except (OSError, asyncio.CancelledError):  # nobody there, or the proxy is closing
+        except (OSError, asyncio.CancelledError):  # no server, or the proxy is closing
             _reset(to_client)
             return
-        if self._refuses or self._resets != resets:  # it came through while it was being made
+        if self._refuses or self._resets != resets:  # accepted while the proxy was being closed
             _reset(to_client)
             _reset(to_server)
             return
@@ -173,7 +179,7 @@ class Proxy:
         try:
             with contextlib.suppress(
                 asyncio.CancelledError
-            ):  # the proxy is closing; asyncio would report it as an accident
+            ):  # the proxy is closing; asyncio would report it as an error
                 await link.carry(from_client, from_server)
         finally:
             self._links.discard(link)
@@ -210,7 +216,7 @@ class Proxy:
 
 
 class _Link:
-    """One client's connection and its twin to the server."""
+    """One client's connection and its counterpart to the server."""
 
     def __init__(
         self,
@@ -242,11 +248,11 @@ class _Link:
             event.set()
 
     async def carry(self, from_client: asyncio.StreamReader, from_server: asyncio.StreamReader) -> None:
-        """Until both ends have closed, or the link is reset or cut."""
+        """Forward until both ends have closed, or the link is reset or cut."""
         await asyncio.gather(self._pump(from_client, "to_server"), self._pump(from_server, "to_client"))
 
     async def _pump(self, reader: asyncio.StreamReader, direction: Direction) -> None:
-        # Reading never waits for writing: during a black hole the sender must go on believing that it is heard.
+        # Reading does not depend on writing: during a black hole the sender must see its bytes acknowledged.
         waiting: asyncio.Queue[bytes] = asyncio.Queue()
         sender = asyncio.create_task(self._send(waiting, direction))
         try:
@@ -293,7 +299,7 @@ class _Link:
 
 
 def _bound(port: int) -> socket.socket:
-    """A port that is ours (0: any), and at which nobody listens yet: two of ours may have it, so that it is never without."""
+    """Bind a port (0: any) without listening yet, with SO_REUSEPORT, so that it stays ours in between."""
     place = socket.socket()
     place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -1,8 +1,8 @@
-"""A strict reader of Easel's event streams, on a bare socket.
+"""A strict client of Easel's event streams, on a bare socket.
 
-Owns the parsing of `text/event-stream` over HTTP/1.1, the contract of one stream (`id` is the envelope's `seq`, `event`
-its `type`, numbers rise, `done` is last) and resuming with a cursor across several servers. Knows no fixture and no
-database: what breaks the contract raises `ContractBroken`, whatever test is reading.
+Owns the parsing of `text/event-stream` over HTTP/1.1, the contract of one stream (`id` is the envelope's
+`seq`, `event` its `type`, numbers rise, `done` is last) and resuming with a cursor across several servers.
+Has no fixture and no database: a broken contract raises `ContractBroken`.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
 RECONNECT_SECONDS = 0.05
-# Between two attempts of a follower: quick, so that a drill measures the servers and not its own client.
+# Pause between two attempts of a follower: short, so that a drill measures the servers and not its own
+# client.
 CONNECT_SECONDS = 20.0
-# A loopback connect and its response head; a server that needs longer is hanging, however busy the machine is.
+# For a loopback connect and its response head; a server that needs longer hangs, however busy the machine is.
 TIMEOUT_SECONDS = 5.0
-# Of a follower, with each server: it can go on to the next one.
+# For each server of a follower, before it tries the next one.
 
 CursorBy = Literal["header", "query"]
 
 
 class ContractBroken(AssertionError):
-    """The server sent what the contract forbids."""
+    """The server sent something that the contract forbids."""
 
 
 class Refused(Exception):
-    """The server answered something other than what was asked for."""
+    """The server answered with an error."""
 
     def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
         super().__init__(f"{status}: {body[:500]!r}")
@@ -47,7 +48,7 @@ class Refused(Exception):
 
 
 class StreamRefused(Refused):
-    """The server answered something other than a stream."""
+    """The server answered with something other than a stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ Item: TypeAlias = Event | Comment | Retry
 
 
 class Parser:
-    """Bytes in, whole items out; half an event at the end of a cut connection is never an event."""
+    """Parses bytes into items; an incomplete event at the end of a cut connection is never an event."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -127,7 +128,7 @@ def _checked(fields: dict[str, str]) -> Event:
 
 
 def event_of(envelope: Any) -> Event:
-    """What every transport sends, whatever it wraps it in."""
+    """Check and return an envelope, the same on every transport."""
     if not isinstance(envelope, dict) or set(envelope) != {"seq", "type", "ts", "data"}:
         raise ContractBroken(f"not an envelope: {str(envelope)[:300]}")
     seq, kind, ts, data = envelope["seq"], envelope["type"], envelope["ts"], envelope["data"]
@@ -141,7 +142,9 @@ def event_of(envelope: Any) -> Event:
 
 
 class Stream:
-    """One connection to one run's events. `async with Stream.open(…) as stream: async for item in stream.items()`."""
+    """One connection to one run's events. `async with Stream.open(…) as stream: async for item in
+    stream.items()`.
+    """
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, status: int, headers: dict[str, str]
@@ -166,7 +169,7 @@ class Stream:
         receive_buffer: int | None = None,
         patience: float = CONNECT_SECONDS,
     ) -> AbstractAsyncContextManager[Stream]:
-        """A run's log."""
+        """Open a run's log."""
         path = f"/api/runs/{run_id}/events"
         return cls.at(
             base_url, path, token, after=after, by=by, receive_buffer=receive_buffer, patience=patience
@@ -185,7 +188,7 @@ class Stream:
         receive_buffer: int | None = None,
         patience: float = CONNECT_SECONDS,
     ) -> AsyncIterator[Stream]:
-        """Any event stream; `path` may have a query.
+        """Open any event stream; `path` may have a query.
 
         Raises `StreamRefused` for any answer but 200 and 204, `OSError` or `EOFError` if there is none.
         """
@@ -233,13 +236,15 @@ class Stream:
         return cls(reader, writer, status, answered)
 
     async def items(self) -> AsyncIterator[Item]:
-        """Until the body ends, in order or not."""
+        """Yield items until the body ends."""
         while (batch := await self.read()) is not None:
             for item in batch:
                 yield item
 
     async def read(self, at_most: int = 65536) -> list[Item] | None:
-        """The items that the next bytes complete, None at the end: for a reader that chooses its own pace."""
+        """Return the items that the next bytes complete, None at the end, for a reader that chooses its own
+        pace.
+        """
         try:
             chunk = await self._read_body(at_most)
         except (OSError, EOFError):
@@ -275,7 +280,7 @@ async def _connect(
     raw.setblocking(False)
     limit = 65536
     if receive_buffer is not None:
-        # Small buffers on our side, so that a slow reader is slow for the server too, and at once.
+        # Small buffers on our side, so that a slow reader is slow for the server too.
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         limit = receive_buffer
     try:
@@ -289,7 +294,9 @@ async def _connect(
 
 @dataclass
 class Follower:
-    """What a good client does: reads a run to its `done`, and on any cut resumes after its last event on the next server."""
+    """A well-behaved client: reads a run to its `done`, and after any cut resumes after its last event on the
+    next server.
+    """
 
     base_urls: Sequence[str]
     run_id: str
@@ -318,7 +325,7 @@ class Follower:
         return bool(self.events) and self.events[-1].type == "done"
 
     async def read_until(self, is_reached: Callable[[Event], bool], *, within: float) -> Event:
-        """Reads on to the first event that satisfies it. The connection stays open for the next call."""
+        """Read to the first event that satisfies the predicate. The connection stays open for the next call."""
         try:
             async with asyncio.timeout(within):
                 if self._items is None:
@@ -403,5 +410,5 @@ async def follow(
     after: int = 0,
     by: CursorBy = "header",
 ) -> list[Event]:
-    """The run's public events after the cursor, to `done`, whatever happens to the connections."""
+    """Return the run's public events after the cursor, to `done`, across any number of connections."""
     return await Follower(base_urls, run_id, token, after=after, by=by).read_to_end(within=within)

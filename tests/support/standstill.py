@@ -1,9 +1,9 @@
-"""A stopwatch for promises of time that does not run while the whole machine stands still.
+"""A stopwatch that does not count the time in which the whole machine was paused.
 
-A shared machine stops for seconds now and then, for another guest on the same host. Nothing of Easel runs then either, so such time
-says nothing about it. A thread that wants to wake up every few milliseconds notes how much too late it did. On a machine that
-goes on, a stopwatch shows what any clock shows. What this process itself did meanwhile is no standstill: Easel may live in it, and
-whoever holds the interpreter keeps that thread waiting too.
+A shared machine is paused for seconds now and then. Easel does not run then either, so such time must not
+fail a promise. A thread that wakes up every few milliseconds measures how late it was. CPU time of this
+process is not a pause: Easel may run in it, and a thread that holds the interpreter delays the measuring
+thread too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 
 BEAT_SECONDS = 0.02
 UNEVEN_SECONDS = 0.05
-# A beat that is late by less is ordinary: no machine is that even, and no promise that narrow.
+# A smaller delay is ordinary and below every promised time.
 
 
 class _Pulse:
@@ -21,7 +21,7 @@ class _Pulse:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._beat = 0.0
-        self._worked = 0.0  # by the processor, up to that beat
+        self._worked = 0.0  # CPU seconds of this process at that beat
         self._lost = 0.0
 
     def start(self) -> None:
@@ -31,8 +31,8 @@ class _Pulse:
                 self._thread = threading.Thread(target=self._go_on, name="standstill", daemon=True)
                 self._thread.start()
 
-    def lost(self) -> float:
-        """Seconds, also of a standstill that is just over and that the thread has not noted yet."""
+    def paused_seconds(self) -> float:
+        """Return the paused seconds, including a pause that the thread has not recorded yet."""
         with self._lock:
             return self._lost + self._late()
 
@@ -55,11 +55,11 @@ _PULSE = _Pulse()
 
 
 class Stopwatch:
-    """Runs from the moment that it is made."""
+    """Measures seconds from its creation, pauses of the machine excluded."""
 
     def __init__(self) -> None:
         _PULSE.start()
-        self._lost_before = _PULSE.lost()
+        self._lost_before = _PULSE.paused_seconds()
         self._began = time.monotonic()
 
     @property
@@ -69,5 +69,5 @@ class Stopwatch:
 
     @property
     def stood_still(self) -> float:
-        """What is left out: for a time that was measured by another clock meanwhile."""
-        return _PULSE.lost() - self._lost_before
+        """Return the paused seconds since the start, to correct a time that another clock measured."""
+        return _PULSE.paused_seconds() - self._lost_before

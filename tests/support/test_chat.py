@@ -1,4 +1,4 @@
-"""The strict reader of the chat really is strict, and it really resumes."""
+"""The strict chat client is strict and resumes."""
 
 from __future__ import annotations
 
@@ -53,19 +53,21 @@ BREACHES = [
 
 
 @pytest.mark.parametrize("frame, debug", [row[1:] for row in BREACHES], ids=[row[0] for row in BREACHES])
-def test_a_breach_of_the_contract_is_raised(frame: str | bytes, debug: bool) -> None:
+def test_broken_contract_is_raised(frame: str | bytes, debug: bool) -> None:
     with pytest.raises(ContractBroken):
         heard_in(frame, debug=debug)
 
 
-def test_what_belongs_in_a_chat_is_heard() -> None:
+def test_valid_frames_are_parsed() -> None:
     assert isinstance(heard_in(wire(1), debug=False), Event)
     assert isinstance(heard_in(wire(1, "step.completed", "internal"), debug=True), Event)
     assert heard_in(COMPLAINT, debug=False) == Complaint(400, "BAD_INPUT", "No.", {})
 
 
 class FakeServer:
-    """Sends each connection the next prepared frames and closes with their code, or refuses it; keeps what was asked and said."""
+    """Sends each connection the next prepared frames and closes with their code, or refuses it; keeps
+    requests and messages.
+    """
 
     def __init__(self, *scenes: tuple[list[str], int] | int) -> None:
         self.asked: list[dict[str, str]] = []
@@ -106,7 +108,7 @@ class FakeServer:
             yield f"http://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
 
 
-async def test_a_follower_resumes_after_its_last_event_whatever_ended_the_connection() -> None:
+async def test_follower_resumes_after_its_last_event_however_the_connection_ended() -> None:
     left = FakeServer(([wire(1), wire(3)], -1), 503, ([wire(7)], 1012))
     right = FakeServer(([COMPLAINT, wire(5)], 1012), ([wire(6)], 1001), ([wire(9, "message.completed")], 0))
     async with left.listening() as first, right.listening() as second:
@@ -121,21 +123,21 @@ async def test_a_follower_resumes_after_its_last_event_whatever_ended_the_connec
 
 
 @pytest.mark.parametrize("frames", [[wire(2), wire(2)], [wire(2), wire(1)]])
-async def test_numbers_rise(frames: list[str]) -> None:
+async def test_sequence_numbers_must_rise(frames: list[str]) -> None:
     async with FakeServer((frames, 0)).listening() as url:
         follower = ChatFollower([url], "main", "token")
         with pytest.raises(ContractBroken):
             await follower.read_until(lambda _: False, within=30)
 
 
-async def test_whoever_sees_internal_events_sees_every_number() -> None:
+async def test_viewer_of_internal_events_must_see_every_number() -> None:
     async with FakeServer(([wire(1), wire(3)], 0)).listening() as url:
         follower = ChatFollower([url], "main", "token", debug=True)
         with pytest.raises(ContractBroken):
             await follower.read_until(lambda _: False, within=30)
 
 
-async def test_a_refusal_is_raised_with_its_error() -> None:
+async def test_refusal_is_raised_with_its_error() -> None:
     async with FakeServer(410).listening() as url:
         with pytest.raises(ChatRefused) as refused:
             async with Chat.open(url, "main", "token", after=9):
@@ -146,15 +148,15 @@ async def test_a_refusal_is_raised_with_its_error() -> None:
             await ChatFollower([url], "main", "token").read_until(lambda _: True, within=30)
 
 
-async def test_nobody_there_is_no_refusal() -> None:
+async def test_closed_port_is_not_a_refusal() -> None:
     with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # ours, so that nobody else listens there
+        nobody.bind(("127.0.0.1", 0))  # bound here, so that no other process listens on it
         with pytest.raises(OSError):
             async with Chat.open(f"http://127.0.0.1:{nobody.getsockname()[1]}", "main", "token"):
                 pass
 
 
-async def test_what_is_said_arrives_as_it_should() -> None:
+async def test_sent_message_arrives() -> None:
     server = FakeServer(([wire(1)], 0))
     async with server.listening() as url, Chat.open(url, "main", "token") as chat:
         assert isinstance(await chat.hear(), Event)

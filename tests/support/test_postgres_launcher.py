@@ -1,4 +1,4 @@
-"""The launcher keeps its word: servers start, break and come back as asked, and nothing of them stays behind."""
+"""The Postgres launcher: servers start, fail and come back as asked, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tests.support.postgres_binaries import (
 from tests.support.postgres_guard import command_of, postmaster_of, wait_until
 from tests.support.postgres_shared import PROJECT, shared_server, wait_for_shared_server_to_end
 
-GONE_SECONDS = 60.0  # a guard is patient with its server, and the machine may be busy
+GONE_SECONDS = 60.0  # a guard waits for its server to stop, and the machine may be busy
 ONE_ROW = "create table kept (n int); insert into kept values (1)"
 
 
 def processes_naming(text: str) -> list[int]:
-    """Processes whose command line holds this text: the server and its guard both name their folder."""
+    """Return the processes whose command line has this text: the server and its guard both name their folder."""
     pids = subprocess.run(
         ["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=True
     ).stdout.split()
@@ -49,7 +49,7 @@ def owner_of(pid: int) -> int:
     )
 
 
-def test_a_server_starts_serves_and_leaves_nothing_behind() -> None:
+def test_server_starts_serves_and_leaves_nothing_behind() -> None:
     with Postgres() as server:
         folder = server.data_folder.parent
         assert server.is_running
@@ -58,7 +58,7 @@ def test_a_server_starts_serves_and_leaves_nothing_behind() -> None:
         assert server.execute(
             "select current_setting('fsync') as fsync, current_setting('listen_addresses') as listens"
         ) == [{"fsync": "on", "listens": "127.0.0.1"}]
-        # The server and its guard. A child that the server has only just made goes by its name for a moment.
+        # The server and its guard. A child process of the server has its command line for a moment.
         assert wait_until(lambda: len(processes_naming(str(folder))) == 2, GONE_SECONDS)
     assert is_gone(folder)
     server.close()  # a second close is harmless
@@ -99,9 +99,9 @@ def test_data_and_address_survive_every_kind_of_stop() -> None:
         )  # `immediate` is a crash, the others are not
 
 
-def test_a_smart_stop_waits_for_clients_and_says_so() -> None:
+def test_smart_stop_waits_for_clients_and_reports_them() -> None:
     with Postgres() as server:
-        # A client that stays: a backend in another process's hands, for as long as its input is open.
+        # A client that stays: a backend of another process, for as long as its input is open.
         code = f"import asyncio, asyncpg, sys\nasync def main():\n    connection = await asyncpg.connect({server.url()!r}); print(flush=True); sys.stdin.read()\nasyncio.run(main())"
         with subprocess.Popen(
             [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -116,7 +116,7 @@ def test_a_smart_stop_waits_for_clients_and_says_so() -> None:
             client.stdin.close()
 
 
-def test_a_frozen_server_can_still_be_closed() -> None:
+def test_frozen_server_can_be_closed() -> None:
     with Postgres() as server:
         folder = server.data_folder.parent
         os.kill(server.pid, signal.SIGSTOP)
@@ -138,7 +138,7 @@ def test_databases_are_separate_can_be_copied_and_are_dropped_by_force() -> None
         assert names == {"postgres", "template0", "template1", "first"}
 
 
-async def test_a_database_is_dropped_while_someone_is_connected(postgres: str) -> None:
+async def test_database_is_dropped_while_a_client_is_connected(postgres: str) -> None:
     url = create_database(postgres)
     connection = await asyncpg.connect(url)
     drop_database(postgres, url.rpartition("/")[2])
@@ -147,12 +147,12 @@ async def test_a_database_is_dropped_while_someone_is_connected(postgres: str) -
     connection.terminate()
 
 
-def test_the_wrong_password_stays_outside() -> None:
+def test_wrong_password_is_refused() -> None:
     with Postgres(fsync=False) as server, pytest.raises(asyncpg.InvalidPasswordError):
         execute(server.url().replace(":", ":not", 2).replace(":not//", "://"), "select 1")
 
 
-def test_data_can_be_put_in_a_chosen_folder_which_is_emptied_again() -> None:
+def test_chosen_data_folder_is_emptied_again() -> None:
     with tempfile.TemporaryDirectory(prefix="easel-chosen-") as chosen:
         Path(chosen).chmod(0o711)
         data = Path(chosen) / "data"
@@ -164,7 +164,7 @@ def test_data_can_be_put_in_a_chosen_folder_which_is_emptied_again() -> None:
         assert list(Path(chosen).iterdir()) == []
 
 
-def test_a_server_that_cannot_start_says_why_and_leaves_nothing() -> None:
+def test_server_that_cannot_start_reports_why_and_leaves_nothing() -> None:
     server = Postgres(settings={"no_such_setting": 1})
     with pytest.raises(PostgresUnavailable, match="no_such_setting"), server:
         pass
@@ -172,7 +172,7 @@ def test_a_server_that_cannot_start_says_why_and_leaves_nothing() -> None:
     assert server.log() == ""
 
 
-def test_a_port_that_was_taken_meanwhile_is_left_alone() -> None:
+def test_port_taken_by_another_process_is_left_alone() -> None:
     with Postgres(fsync=False) as first:
         second = Postgres(fsync=False)
         second.port = first.port
@@ -190,7 +190,7 @@ sys.stdin.read()
 """
 
 
-def test_the_guard_cleans_up_after_a_launcher_that_was_killed() -> None:
+def test_guard_cleans_up_after_a_killed_launcher() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", LAUNCHER],
         cwd=PROJECT,
@@ -205,13 +205,13 @@ def test_the_guard_cleans_up_after_a_launcher_that_was_killed() -> None:
     assert wait_until(lambda: is_gone(Path(folder)), GONE_SECONDS)
 
 
-def test_a_pid_file_that_names_a_stranger_is_not_believed(tmp_path: Path) -> None:
+def test_pid_file_that_names_another_process_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "postmaster.pid").write_text(f"{os.getpid()}\n{tmp_path}\n")
     assert postmaster_of(tmp_path) is None
     assert postmaster_of(tmp_path / "nothing") is None
 
 
-def test_the_wheels_binaries_serve_where_the_system_has_none() -> None:
+def test_binaries_of_the_wheel_serve_without_a_system_postgres() -> None:
     folders = list(wheel_folders())
     assert folders, "the test environment carries the wheel"
     with Postgres(fsync=False, binaries=folders[0]) as server:
@@ -220,23 +220,23 @@ def test_the_wheels_binaries_serve_where_the_system_has_none() -> None:
 
 
 def test_binaries_in_a_private_folder_are_brought_to_the_servers_account(tmp_path: Path) -> None:
-    """A clone in root's home: the account that the server runs as cannot get at the wheel there."""
+    """A clone in root's home: the server's account cannot read the wheel there."""
     tmp_path.chmod(0o700)
     private = copy_binaries(next(wheel_folders()), tmp_path)
     with Postgres(fsync=False, binaries=private) as server:
         assert server.execute("select 1 as one") == [{"one": 1}]
 
 
-def test_a_folder_without_postgres_is_no_postgres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_without_postgres_has_version_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EASEL_TEST_POSTGRES_BIN", str(tmp_path))
     with pytest.raises(PostgresUnavailable, match="EASEL_TEST_POSTGRES_BIN"):
         find_binaries()
 
 
-# --- the shared server ------------------------------------------------------------------------------------------------
+# --- the shared server --------------------------------------------------------------------------------------
 
 
-def test_everyone_meets_at_one_server_and_the_last_one_out_stops_it(tmp_path: Path) -> None:
+def test_users_share_one_server_and_the_last_one_stops_it(tmp_path: Path) -> None:
     with shared_server(tmp_path) as first:
         with shared_server(tmp_path) as second:
             assert first == second
@@ -257,7 +257,7 @@ with shared_server(Path(sys.argv[1])) as url:
 """
 
 
-def test_a_user_that_is_killed_counts_as_gone(tmp_path: Path) -> None:
+def test_killed_user_releases_the_shared_server(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         command = [sys.executable, "-c", USER, str(tmp_path)]
         users = [

@@ -1,4 +1,4 @@
-"""The misbehaving network does what it says: a drill that passes because its fault never happened proves nothing."""
+"""The misbehaving proxy: a drill that passes because its fault never happened proves nothing."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SILENCE_SECONDS = 0.3
-# Long enough that an answer over loopback would have come, short enough to wait for.
+# Long enough for an answer over loopback, short enough to wait for.
 ANSWER_SECONDS = 30.0
-# What does come comes at once; but the machine may stand still for a while.
+# For an answer that does arrive; the machine may pause.
 
 
 class _Echo(socketserver.BaseRequestHandler):
     def handle(self) -> None:
-        with contextlib.suppress(OSError):  # being reset is what some tests are about
+        with contextlib.suppress(OSError):  # some tests expect a reset
             while data := self.request.recv(65536):
                 self.request.sendall(data)
 
@@ -58,7 +58,7 @@ def test_bytes_pass_both_ways(proxy: Proxy) -> None:
         assert ask(peer, b"hello") == b"hello"
 
 
-def test_an_end_of_sending_passes_and_the_answer_still_comes(proxy: Proxy) -> None:
+def test_half_closed_connection_still_receives_its_answer(proxy: Proxy) -> None:
     with connect(proxy) as peer:
         peer.sendall(b"last words")
         peer.shutdown(socket.SHUT_WR)
@@ -75,7 +75,7 @@ def test_delay_holds_each_chunk(proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize("byte_count", [1, 4, 10])
-def test_a_cut_lets_exactly_that_many_bytes_through(proxy: Proxy, byte_count: int) -> None:
+def test_cut_lets_exactly_that_many_bytes_through(proxy: Proxy, byte_count: int) -> None:
     proxy.cut_after(byte_count)
     with connect(proxy) as peer:
         peer.sendall(b"0123456789")
@@ -97,7 +97,7 @@ def test_connections_can_be_cut_each_at_its_own_byte(proxy: Proxy) -> None:
     assert received == [b"01", b"012", b"0123"]
 
 
-def test_cutting_now_is_a_reset_for_the_client(proxy: Proxy) -> None:
+def test_cut_now_resets_the_client(proxy: Proxy) -> None:
     with connect(proxy) as peer:
         assert ask(peer, b"x") == b"x"
         proxy.cut_now()
@@ -105,7 +105,7 @@ def test_cutting_now_is_a_reset_for_the_client(proxy: Proxy) -> None:
             peer.recv(1)
 
 
-def test_silence_to_the_client_is_no_reset_and_heals_with_what_was_held(proxy: Proxy) -> None:
+def test_black_hole_to_the_client_is_no_reset_and_heals_with_the_held_bytes(proxy: Proxy) -> None:
     with connect(proxy) as peer:
         assert ask(peer, b"before") == b"before"
         proxy.black_hole("to_client")
@@ -118,7 +118,7 @@ def test_silence_to_the_client_is_no_reset_and_heals_with_what_was_held(proxy: P
         assert peer.recv(100) == b"unheard"
 
 
-def test_what_is_held_on_its_way_to_the_server_is_counted(proxy: Proxy) -> None:
+def test_bytes_held_on_the_way_to_the_server_are_counted(proxy: Proxy) -> None:
     with connect(proxy) as peer:
         assert ask(peer, b"before") == b"before"
         proxy.black_hole()
@@ -129,7 +129,7 @@ def test_what_is_held_on_its_way_to_the_server_is_counted(proxy: Proxy) -> None:
         assert proxy.held_bytes == 0
 
 
-def test_silence_of_new_connections_lets_them_connect_but_not_speak(proxy: Proxy) -> None:
+def test_black_hole_for_new_connections_lets_them_connect_without_data(proxy: Proxy) -> None:
     proxy.black_hole()
     with connect(proxy) as peer:
         peer.settimeout(SILENCE_SECONDS)
@@ -137,7 +137,7 @@ def test_silence_of_new_connections_lets_them_connect_but_not_speak(proxy: Proxy
             ask(peer, b"anyone?")
 
 
-def test_only_present_connections_can_be_made_silent(proxy: Proxy) -> None:
+def test_black_hole_can_affect_present_connections_only(proxy: Proxy) -> None:
     with connect(proxy) as old:
         assert ask(old, b"1") == b"1"
         proxy.black_hole(new_connections=False)
@@ -148,7 +148,7 @@ def test_only_present_connections_can_be_made_silent(proxy: Proxy) -> None:
             ask(old, b"3")
 
 
-def test_healing_may_reset_what_was_silent(proxy: Proxy) -> None:
+def test_heal_may_reset_silent_connections(proxy: Proxy) -> None:
     with connect(proxy) as peer:
         assert ask(peer, b"1") == b"1"
         proxy.black_hole()
@@ -157,7 +157,7 @@ def test_healing_may_reset_what_was_silent(proxy: Proxy) -> None:
             peer.recv(1)
 
 
-def test_refusing_fails_at_once_and_heals_on_the_same_port(proxy: Proxy) -> None:
+def test_refuse_fails_at_once_and_heals_on_the_same_port(proxy: Proxy) -> None:
     port = proxy.port
     proxy.refuse()
     with pytest.raises(ConnectionRefusedError):
@@ -168,7 +168,7 @@ def test_refusing_fails_at_once_and_heals_on_the_same_port(proxy: Proxy) -> None
         assert ask(peer, b"back") == b"back"
 
 
-def test_an_address_keeps_its_credentials_path_and_query(proxy: Proxy) -> None:
+def test_address_keeps_its_credentials_path_and_query(proxy: Proxy) -> None:
     assert (
         proxy.url("postgresql://me:pw@db.example:5432/easel?x=1")
         == f"postgresql://me:pw@127.0.0.1:{proxy.port}/easel?x=1"

@@ -1,4 +1,4 @@
-"""The strict reader really is strict, and it really resumes."""
+"""The strict stream client is strict and resumes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def wire(number: int, kind: str = "message.delta", **changes: object) -> bytes:
     return ("".join(f"{name}: {value}\n" for name, value in fields.items()) + "\n").encode()
 
 
-def test_items_come_out_whole_wherever_the_bytes_are_cut() -> None:
+def test_items_are_complete_wherever_the_bytes_are_cut() -> None:
     whole = b": hello\n\nretry: 250\n\n" + wire(1) + wire(2, "done")
     for cut in range(len(whole)):
         parser = Parser()
@@ -34,7 +34,7 @@ def test_items_come_out_whole_wherever_the_bytes_are_cut() -> None:
         assert [type(item) for item in items] == [Comment, Retry, Event, Event]
 
 
-def test_half_an_event_is_none() -> None:
+def test_half_an_event_is_not_an_event() -> None:
     assert Parser().feed(wire(1)[:-1]) == []
 
 
@@ -53,13 +53,13 @@ BREACHES = [
 
 
 @pytest.mark.parametrize("says, raw", BREACHES, ids=[says for says, _ in BREACHES])
-def test_a_breach_of_the_contract_is_raised(says: str, raw: bytes) -> None:
+def test_broken_contract_is_raised(says: str, raw: bytes) -> None:
     with pytest.raises(ContractBroken):
         Parser().feed(raw)
 
 
 class FakeServer:
-    """Answers each request with the next prepared response, then closes; keeps what was asked."""
+    """Answers each request with the next prepared response, then closes; keeps the requests."""
 
     def __init__(self, *responses: bytes) -> None:
         self.requests: list[str] = []
@@ -90,7 +90,7 @@ def refusal(status: str, body: bytes = b"{}") -> bytes:
     return f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
 
 
-async def test_a_follower_resumes_after_its_last_whole_event() -> None:
+async def test_follower_resumes_after_its_last_complete_event() -> None:
     second = chunk(wire(2))
     server = FakeServer(
         HEAD + chunk(wire(1)) + second[:20], refusal("503 Busy"), HEAD + second + chunk(wire(3, "done")) + END
@@ -103,7 +103,7 @@ async def test_a_follower_resumes_after_its_last_whole_event() -> None:
     assert "Authorization: Bearer secret\r\n" in server.requests[2]
 
 
-async def test_the_cursor_may_travel_in_the_query() -> None:
+async def test_cursor_may_be_sent_in_the_query() -> None:
     server = FakeServer(HEAD + chunk(wire(8, "done")) + END)
     async with server.listening() as url:
         await follow([url], "r1", "secret", within=20, after=7, by="query")
@@ -117,14 +117,14 @@ WRONG_BODIES = [
 
 
 @pytest.mark.parametrize("says, body", WRONG_BODIES, ids=[says for says, _ in WRONG_BODIES])
-async def test_a_follower_refuses_a_wrong_stream(says: str, body: bytes) -> None:
+async def test_follower_rejects_a_wrong_stream(says: str, body: bytes) -> None:
     async with FakeServer(HEAD + body + END).listening() as url:
         with pytest.raises(ContractBroken):
             await follow([url], "r1", "secret", within=20)
 
 
 @pytest.mark.parametrize("end, in_order", [(END, True), (b"", False)])
-async def test_a_follower_knows_how_its_last_connection_ended(end: bytes, in_order: bool) -> None:
+async def test_follower_reports_how_its_last_connection_ended(end: bytes, in_order: bool) -> None:
     async with FakeServer(HEAD + chunk(wire(1, "done")) + end).listening() as url:
         follower = Follower([url], "r1", "secret")
         await follower.read_to_end(within=20)
@@ -134,7 +134,7 @@ async def test_a_follower_knows_how_its_last_connection_ended(end: bytes, in_ord
 @pytest.mark.parametrize(
     "last_word, polite", [(chunk(b"retry: 9\n\n") + END, 1), (chunk(b"retry: 9\n\n"), 0), (END, 0)]
 )
-async def test_a_follower_counts_polite_partings(last_word: bytes, polite: int) -> None:
+async def test_follower_counts_orderly_closes(last_word: bytes, polite: int) -> None:
     async with FakeServer(
         HEAD + chunk(wire(1)) + last_word, HEAD + chunk(wire(2, "done")) + END
     ).listening() as url:
@@ -143,7 +143,7 @@ async def test_a_follower_counts_polite_partings(last_word: bytes, polite: int) 
     assert follower.polite_partings == polite
 
 
-async def test_a_refusal_that_no_patience_mends_is_raised() -> None:
+async def test_permanent_refusal_is_raised() -> None:
     async with FakeServer(
         refusal("410 Gone", b'{"error":{"name":"CURSOR_OUT_OF_RANGE"}}')
     ).listening() as url:
@@ -152,7 +152,7 @@ async def test_a_refusal_that_no_patience_mends_is_raised() -> None:
     assert refused.value.error["name"] == "CURSOR_OUT_OF_RANGE"
 
 
-async def test_a_follower_can_stop_at_an_event_and_go_on() -> None:
+async def test_follower_can_stop_at_an_event_and_go_on() -> None:
     server = FakeServer(HEAD + chunk(wire(1) + wire(2)) + chunk(wire(3, "done")) + END)
     async with server.listening() as url:
         follower = Follower([url], "r1", "secret")

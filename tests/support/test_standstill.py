@@ -1,4 +1,4 @@
-"""A stopwatch shows the time that went by, and not the time in which nobody had any."""
+"""The stopwatch counts elapsed time without pauses of the machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ print(time.monotonic() - began, watch.seconds, flush=True)
 """
 
 
-def test_an_ordinary_wait_is_shown_as_any_clock_shows_it() -> None:
+def test_ordinary_wait_is_counted() -> None:
     for _ in range(TRIES):
         began, watch = time.monotonic(), Stopwatch()
         time.sleep(0.3)
@@ -39,14 +39,14 @@ def test_an_ordinary_wait_is_shown_as_any_clock_shows_it() -> None:
 
 
 def test_what_this_process_does_itself_is_no_standstill() -> None:
-    """Though it lets no other thread have a turn, nor the one that looks for standstills."""
+    """The busy loop also keeps the measuring thread from running."""
     began, watch = time.process_time(), Stopwatch()
     sum(range(20_000_000))
     worked = time.process_time() - began
     assert watch.seconds > 0.8 * worked
 
 
-def test_a_standstill_is_not_counted() -> None:
+def test_pause_of_the_machine_is_not_counted() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     command, pipe = [sys.executable, "-c", TIMED], subprocess.PIPE
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, text=True) as timed:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A shared machine may pause for seconds. Code that works never waits this long; code that hangs is reported with its place.
+# A shared machine may pause for seconds. Code that works never waits this long; code that hangs is reported
+# with its place.
 TIMEOUT_SECONDS = 30.0
 POLL_SECONDS = 0.01
 # The longest pause of the machine that is not counted. pytest's own limit ends a test that waits longer.
@@ -27,7 +28,9 @@ async def wait_for(
     what: str = "the condition holds",
     within: float = TIMEOUT_SECONDS,
 ) -> float:
-    """Poll until the condition holds. Returns the seconds that it took; fails with `what` after `within` seconds."""
+    """Poll until the condition holds. Returns the seconds that it took; fails with `what` after `within`
+    seconds.
+    """
     watch, latest = Stopwatch(), time.monotonic() + within + MAX_PAUSE_SECONDS
     while True:
         checked_at = watch.seconds

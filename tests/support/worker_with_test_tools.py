@@ -1,10 +1,11 @@
-"""`easel worker` with tools that misbehave and faults at named points, for drills: `python -m tests.support.worker_with_test_tools`.
+"""`easel worker` with misbehaving tools and faults at named points: `python -m
+tests.support.worker_with_test_tools`.
 
-Production code has no hooks for tests, so this entry puts its own things in place of three of Easel's parts before the
-command line is imported: more native tools, a run store that ends the process at `JOURNEY_CRASH_AT` or is away for the first
-calls of `JOURNEY_AWAY_AT` or broken in a call of `JOURNEY_BREAK_AT`, a worker that does not look after its claims
-(`JOURNEY_BLIND`), and a wall clock that is wrong by `JOURNEY_CLOCK_SKEW_SECONDS`. Everything else is the worker that
-users run.
+Production code has no hooks for tests, so this entry replaces three of Easel's parts before the command line
+is imported: more native tools, a run store that ends the process at `JOURNEY_CRASH_AT`, is unavailable for
+the first calls of `JOURNEY_AWAY_AT` or broken in a call of `JOURNEY_BREAK_AT`, a worker that does not renew
+its claims (`JOURNEY_BLIND`), and a wall clock that is wrong by `JOURNEY_CLOCK_SKEW_SECONDS`. Everything else
+is the worker that users run.
 """
 
 # ruff: noqa: PLC0415  Easel's parts are imported after what stands in for others is in place
@@ -26,19 +27,19 @@ if TYPE_CHECKING:
 
 CRASHED = 77  # the exit status of a crash on purpose
 HOLD_SECONDS = 600.0
-# Longer than any drill: a tool that holds is ended from outside or not at all.
+# Longer than any drill: a tool that holds is ended from outside.
 
 
-# --- tools ------------------------------------------------------------------------------------------------------------
+# --- tools --------------------------------------------------------------------------------------------------
 
 
 async def die(_: Mapping[str, Any]) -> NoReturn:
-    """Takes its worker with it, at once and without a word."""
+    """End the worker's process at once."""
     os._exit(1)
 
 
 async def hold_child(args: Mapping[str, Any]) -> None:
-    """Starts a child process, notes who it is, and waits for it; the child ends with the call, however the call ends."""
+    """Start a child process, write its id to the file and wait for it; the child ends with the call."""
     child = await asyncio.create_subprocess_exec("sleep", str(HOLD_SECONDS))
     try:
         write_whole(Path(args["pid_file"]), json.dumps({"pid": child.pid}))
@@ -50,14 +51,14 @@ async def hold_child(args: Mapping[str, Any]) -> None:
 
 
 async def heartbeat(args: Mapping[str, Any]) -> None:
-    """Writes the time again and again until it is stopped."""
+    """Write the time repeatedly until cancelled."""
     while True:
         add(Path(args["file"]), f"{time.time()}\n")
         await asyncio.sleep(args["every_ms"] / 1000)
 
 
 async def count(args: Mapping[str, Any]) -> int:
-    """How often it has been called with this file, which remembers."""
+    """Count the calls with this file and return the count."""
     return add(Path(args["file"]), "x")
 
 
@@ -68,7 +69,7 @@ async def count_and_hold(args: Mapping[str, Any]) -> int:
 
 
 async def count_and_hold_once(args: Mapping[str, Any]) -> int:
-    """The first call never comes back; the second does."""
+    """Block in the first call; return in the second."""
     counted = await count(args)
     if counted == 1:
         await asyncio.sleep(HOLD_SECONDS)
@@ -76,14 +77,14 @@ async def count_and_hold_once(args: Mapping[str, Any]) -> int:
 
 
 def add(path: Path, text: str) -> int:
-    """The size of the file after the text was added."""
+    """Append text to the file and return its size."""
     with path.open("a") as file:
         file.write(text)
         return file.tell()
 
 
 def write_whole(path: Path, text: str) -> None:
-    """A reader that sees the file sees all of it."""
+    """Write a file atomically."""
     draft = path.with_suffix(".draft")
     draft.write_text(text)
     draft.rename(path)
@@ -125,7 +126,7 @@ def add_tools() -> None:
     ]
 
 
-# --- crashes ----------------------------------------------------------------------------------------------------------
+# --- crashes ------------------------------------------------------------------------------------------------
 
 
 def crash_at(point: str) -> None:
@@ -161,11 +162,12 @@ def crash_at(point: str) -> None:
             sys.exit(f"there is no crash point {point!r}")
 
 
-# --- a store that is away, or broken ----------------------------------------------------------------------------------
+# --- unavailable and broken stores
+# ---------------------------------------------------------------------------
 
 
 def fail_at(method: str, calls: range, problem: Callable[[], Exception]) -> None:
-    """These calls of a method of the run store (counted from 0) do nothing but raise; all others work."""
+    """Raise in these calls of a method of the run store (counted from 0); all others work."""
     from easel.stores.postgres.runs import PostgresRuns
 
     ordinary = getattr(PostgresRuns, method)
@@ -187,15 +189,16 @@ def be_away_at(method: str) -> None:
 
 
 def break_at(method: str) -> None:
-    """Not the weather but a bug, ours or the driver's, in the third call."""
+    """Raise an unexpected error, ours or the driver's, in the third call."""
     fail_at(method, range(2, 3), lambda: RuntimeError("broken on purpose"))
 
 
-# --- a worker that notices nothing ------------------------------------------------------------------------------------
+# --- a worker without renewals
+# -------------------------------------------------------------------------------
 
 
 def be_blind() -> None:
-    """It neither renews its claims nor minds that they end: only the store is left to refuse what it writes."""
+    """Disable renewing and checking of claims, so that only the store can reject late writes."""
     from easel.host.runs.worker import RunWorker
 
     async def notice_nothing(_: RunWorker) -> None:
@@ -205,11 +208,11 @@ def be_blind() -> None:
     setattr(RunWorker, "_renew_forever", notice_nothing)  # noqa: B010
 
 
-# --- the clock --------------------------------------------------------------------------------------------------------
+# --- the clock ----------------------------------------------------------------------------------------------
 
 
 def skew_clock(seconds: float) -> None:
-    """The wall clock of this process is wrong; the monotonic clock, as in life, is not."""
+    """Shift the wall clock of this process; the monotonic clock stays right."""
     true_time, true_time_ns, true_datetime = time.time, time.time_ns, datetime_module.datetime
 
     class AnyDatetime(type):
@@ -234,7 +237,7 @@ def skew_clock(seconds: float) -> None:
 
 def main() -> None:
     if skew := float(os.environ.get("JOURNEY_CLOCK_SKEW_SECONDS", "0")):
-        skew_clock(skew)  # before Easel is imported, so that it sees nothing else
+        skew_clock(skew)  # before Easel is imported, so that every module sees the shifted clock
     add_tools()
     if point := os.environ.get("JOURNEY_CRASH_AT"):
         crash_at(point)

@@ -1,6 +1,7 @@
-"""Bad weather on purpose: processes that are killed and brought back while a journey goes on.
+"""Processes that are killed at random and restarted during a journey.
 
-Owns when and whom to kill, and the supervisor that restarts. Knows nothing of what the processes do.
+Owns the choice of the victim, the times, and the supervisor that restarts. Does not know what the processes
+do.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from tests.support.processes import EaselProcess, Launcher
 
 REVIVE_SECONDS = 0.2
-# How often a supervisor looks whether one of its processes has died.
+# How often a supervisor checks whether one of its processes has ended.
 
 
 class KillStorm:
-    """Over `processes`, a list that is kept current as the dead are replaced.
+    """Kills among `processes`, a list that is kept current when one is replaced.
 
-    One that `lets_all_come_back` kills no worker before all are at work again: on a slow machine it is rarer, and there is
-    always somebody to take over.
+    With `lets_all_come_back` no worker is killed before all are ready again: on a slow machine kills are
+    rarer, and a worker for the take-over always exists.
     """
 
     def __init__(
@@ -44,14 +45,14 @@ class KillStorm:
 
     @contextlib.asynccontextmanager
     async def every(self, seconds: float) -> AsyncIterator[KillStorm]:
-        """kill -9 of a random one, about that often, and its replacement at once."""
+        """Kill a random process with SIGKILL about that often, and replace it at once."""
         async with self._going(self._kill_one, seconds):
             yield self
-        assert self.kills, "the storm killed nobody"
+        assert self.kills, "no process was killed"
 
     @contextlib.asynccontextmanager
     async def only_revive(self) -> AsyncIterator[KillStorm]:
-        """Nobody is killed, but who dies by itself is replaced."""
+        """Kill nothing, but replace a process that ends."""
         async with self._going(self._revive, REVIVE_SECONDS):
             yield self
 
@@ -72,16 +73,14 @@ class KillStorm:
             yield
         finally:
             over.set()
-            await (
-                weather
-            )  # to the end of what it has begun: no thread kills or starts anybody when the test is over
+            await weather  # finish a kill or start that has begun: no thread acts after the test
             await asyncio.to_thread(self._revive)
 
     def _kill_one(self) -> None:
         self._revive()
         if self._lets_all_come_back:
             wait_for_sync(
-                lambda: all("worker.started" in one.said() for one in self.processes),
+                lambda: all("worker.started" in one.output() for one in self.processes),
                 within=READY_SECONDS,
                 what="all are at work",
             )
@@ -94,5 +93,5 @@ class KillStorm:
         for index, one in enumerate(self.processes):
             if not one.is_alive:
                 self.processes[index] = self.launcher.again(one)
-        # One API at a time, as a rolling restart would: the next is only hit when this one serves again.
+        # One API at a time, as in a rolling restart: the next is only killed when this one serves again.
         self.launcher.ready(*(one for one in self.processes if one.listens))

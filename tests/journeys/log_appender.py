@@ -1,6 +1,6 @@
-"""A worker's pen in a test's hand: writes into a real run's log through the real store, as fast as the test wants.
+"""Writes into a real run's log through the real store, in the test's place, at any pace.
 
-For drills on the reading side, where what is written has to be exact and no worker's pace may matter.
+For drills on the reading side, where the written events have to be exact and no worker's pace may matter.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
     from tests.journeys.client import Client
 
 LONG_CLAIM_SECONDS = 300.0
-# No drill with a pen is about losing a claim.
+# No drill with this writer is about losing a claim.
 
 
-class Pen:
+class LogAppender:
     def __init__(self, database: PostgresDatabase, claim: Claim) -> None:
         self.run_id = claim.run_id
         self._database, self._claim = database, claim
-        self._events = RunEvents(claim.run_id, agent_id="main", node_id="pen")
+        self._events = RunEvents(claim.run_id, agent_id="main", node_id="appender")
         self._batches = 0
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def claim(cls, client: Client, database_url: str) -> AsyncIterator[Pen]:
-        """A new run, claimed by the test. There must be no other worker."""
+    async def claim(cls, client: Client, database_url: str) -> AsyncIterator[LogAppender]:
+        """Create a run and claim it for the test. There must be no other worker."""
         run_id = await client.start("written by a test")
         database = await open_postgres(database_url, pool=2)
         try:
             (claim,) = await database.runs.claim_queued(new_worker_id(), 1, LONG_CLAIM_SECONDS, 0)
             assert claim.run_id == run_id, "another worker or another run is about"
-            pen = cls(database, claim)
-            await pen._append([pen._events.started(claim.attempt)])
-            yield pen
+            appender = cls(database, claim)
+            await appender._append([appender._events.started(claim.attempt)])
+            yield appender
         finally:
             await database.close()
 
     async def say(self, texts: Sequence[str]) -> None:
-        """One event for each text, all in one commit, and the bell."""
+        """Append one event for each text in one commit, and notify."""
         await self._append([self._events.delta(answer_id(self._claim.run_id), text) for text in texts])
 
     async def end(self, text: str = "") -> None:

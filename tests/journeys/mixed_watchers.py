@@ -1,8 +1,8 @@
-"""Every transport at once: who watches while connections are cut.
+"""Every transport at once: watchers whose connections are cut.
 
-Owns the table of transports (what each may carry, by the outside contract), the network that breaks, and the watchers that lose
-their connection again and again and resume by their cursor. What is sent is in `mixing_load`, what must have arrived in
-`mixing_truth`. Everything random comes from one seed.
+Owns the table of transports (what each may carry, by the outside contract), the network that breaks, and the
+watchers that lose their connection repeatedly and resume by their cursor. The load is in `mixed_load`, the
+expected result in `mixed_expectations`. Everything random comes from one seed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from tests.journeys.client import Client
 
-# What belongs to which stream, and what of it is only for debugging: the outside contract, written down once more.
+# Which event types belong to which stream, and which of them need debug: the outside contract, written
+# independently.
 NARRATIVE = frozenset(
     {"message.delta", "message.completed", "tool.call", "tool.result", "reasoning.delta", "step.completed"}
 )
@@ -65,7 +66,7 @@ TRANSPORTS = (
 
 @dataclass
 class Network:
-    """The ways to each instance: a straight one, and one that breaks after some bytes."""
+    """The addresses of each instance: a direct one, and one that breaks after some bytes."""
 
     token: str
     straight: Sequence[str]
@@ -93,7 +94,9 @@ class Network:
 
 @dataclass(eq=False, repr=False)
 class Watcher:
-    """Watches one log over one transport; leaves and is thrown out at random, and comes back after its last event, to any instance."""
+    """Watches one log over one transport; disconnects or is cut at random, and resumes after its last event
+    on any instance.
+    """
 
     network: Network
     transport: Transport
@@ -120,7 +123,7 @@ class Watcher:
         self._task = asyncio.create_task(self._watch(), name=str(self))
 
     async def reach(self, seq: int, *, within: float) -> None:
-        """Until it has seen that far, or has failed."""
+        """Wait until the watcher has read that far, or has failed."""
         task = self._task
         assert task is not None
         try:
@@ -136,7 +139,7 @@ class Watcher:
             task.result()
 
     async def stop(self) -> None:
-        """Whatever became of it: `reach` has told."""
+        """Stop, whether or not the watcher failed; `reach` raises its failure."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -155,7 +158,7 @@ class Watcher:
             await asyncio.sleep(RECONNECT_SECONDS)
 
     async def _connect(self, way: str) -> None:
-        """Until the other side ends it, or for so many events or so long as this reader happens to stay."""
+        """Read until the server ends the connection, or for a random number of events or seconds."""
         patience = self.chance.choice(
             [None, None, self.chance.uniform(0.0, 0.2), self.chance.uniform(0.0, 1.5)]
         )

@@ -1,7 +1,7 @@
-"""The truth behind a journey: what lies in Postgres, and whether it is sound.
+"""The stored state behind a journey: reads Postgres directly and checks it.
 
-Owns direct reads of `runs` and `run_events` and the laws that every finished run obeys, whatever was done to the
-processes around it. Connects anew for each question, since drills stop the database under it.
+Owns direct reads of `runs` and `run_events` and the invariants of every finished run. Opens a connection for
+each query, since drills stop the database.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 30
 
 
-# A backend shows its latest statement: the bell listens, rings, or asks whether its connection still lives.
+# A backend shows its latest statement: the notifier listens, notifies, or checks its connection.
 LISTENERS = (
     "from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
     " and (query ~* '(^|\\s)(listen|pg_notify)' or query = 'select 1')"
@@ -43,7 +43,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class StoredRuns:
     database_url: str
 
     async def fetch(self, sql: str, *args: object) -> list[asyncpg.Record]:
@@ -85,12 +85,12 @@ class Ledger:
         rows = await self.fetch("select run_id, status from runs where run_id = any($1)", list(run_ids))
         return {row["run_id"]: row["status"] for row in rows}
 
-    async def is_heard_by(self, processes: int) -> bool:
-        """Whether that many processes listen to the bell."""
+    async def has_listeners(self, processes: int) -> bool:
+        """Whether that many processes listen for notifications."""
         return await self.value(f"select count(*) {LISTENERS}") >= processes
 
     async def is_at_rest(self) -> bool:
-        """Whether nobody is in the middle of anything: a process that is frozen now holds no lock."""
+        """Whether no transaction is open: a process that is frozen now holds no lock."""
         busy = "application_name like 'easel%' and state <> 'idle'"
         return (
             await self.value(
@@ -130,7 +130,9 @@ class Ledger:
         ends: Mapping[str, str] | str = "completed",
         says: Mapping[str, str] | str | None = None,
     ) -> None:
-        """Every run is there, has ended as expected, says what it should, and its log obeys the laws."""
+        """Check that every run exists, has the expected outcome and text, and that its log keeps the
+        invariants.
+        """
         rows = {
             row["run_id"]: row
             for row in await self.fetch("select * from runs where run_id = any($1)", list(run_ids))
@@ -164,7 +166,7 @@ def said_in(rows: Sequence[Row]) -> str:
 
 
 def check_law(run: asyncpg.Record, log: Sequence[Row]) -> None:
-    """What holds for every run that has ended. RX-25, RX-28, RX-34, RX-35, RX-49"""
+    """Check the invariants of every run that has ended. RX-25, RX-28, RX-34, RX-35, RX-49"""
     story = f"{run['run_id']}: {[(row.seq, row.type) for row in log][:3]} … {[(row.seq, row.type, row.data) for row in log][-6:]}"
     assert run["status"] in TERMINAL, story
     assert run["finished_at"] is not None, story
@@ -182,20 +184,20 @@ def check_law(run: asyncpg.Record, log: Sequence[Row]) -> None:
     assert attempts == sorted(set(attempts)), f"an attempt started twice: {attempts} in {story}"
     assert len(attempts) <= run["max_attempts"], story
     if attempts:
-        # Boards may be written on before anybody works on the run.
+        # Boards may be written before a worker claims the run.
         assert (
             next(row.type for row in log if row.type not in ("whiteboard.write", "blackboard.write"))
             == "run.start"
         ), story
         assert [answer.data["status"] for answer in answers] == [run["status"]], story
     else:
-        # Cancelled in the queue, or every attempt was lost before its first word.
+        # Cancelled in the queue, or every attempt was lost before its first text.
         assert run["status"] in ("cancelled", "failed"), story
     if run["status"] == "failed":
         assert run["error_message"], story
 
 
 def check_delivery(delivered: Sequence[Event], log: Sequence[Row], *, after: int = 0) -> None:
-    """A client that read to the end has exactly the public log after its cursor. RX-34, RX-48"""
+    """Check that a client that read to the end has exactly the public log after its cursor. RX-34, RX-48"""
     public = [(row.seq, row.type, row.data) for row in log if row.visibility == "public" and row.seq > after]
     assert [(event.seq, event.type, event.data) for event in delivered] == public

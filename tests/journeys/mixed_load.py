@@ -1,7 +1,7 @@
-"""Every transport at once: what is sent into Easel at random, by many at a time.
+"""Every transport at once: the random load.
 
-Owns what is said (scripts, messages, boards, pictures: small and large, plain and nasty) and who says it, in which way, on which
-instance, while servers come and go. Puts watchers on everything that comes of it.
+Owns the content (scripts, messages, boards, pictures: small and large, plain and hostile) and the senders, on
+any instance, while servers are stopped and started. Puts watchers on every log that results.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 
 from tests.journeys.client import REQUEST_SECONDS, call, new_session, say, ticks, wait_ms
-from tests.journeys.mixing import NARRATIVE, STATE, TRANSPORTS, VISUALS, Kind, Network, Watcher
+from tests.journeys.mixed_watchers import NARRATIVE, STATE, TRANSPORTS, VISUALS, Kind, Network, Watcher
 from tests.support.chat import Chat, ChatRefused
 from tests.support.sse import RECONNECT_SECONDS, Event, Parser
 
@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from tests.journeys.client import Step
 
 TRY_AGAIN_SECONDS = 5.0
-# A message that is not in its thread by then is sent again under the same key: its server may have been killed.
+# A message that is not in its thread by then is sent again under the same key: its server may have been
+# killed.
 SAID_SECONDS = 60.0
 MORE_SECONDS = 60.0
 EVERYTHING = ("cancels", "board writes", "pictures", "_post", "_say", "_post_and_stream")
 
-# --- what is said -----------------------------------------------------------------------------------------------------
+# --- content
+# ---------------------------------------------------------------------------------------------------
 
 WORDS = (
     "the",
@@ -57,7 +59,9 @@ WORDS = (
 
 
 class Inventor:
-    """Thinks of things to say: small and large, plain and nasty. `planted` is every Base64 text that must not be found again."""
+    """Makes random content: small and large, plain and hostile. `planted` is every Base64 text that must not
+    be found in a log.
+    """
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -71,13 +75,15 @@ class Inventor:
         return text[:wanted]
 
     def escaped(self) -> str:
-        """Text that grows when it becomes JSON: quotes, backslashes and line breaks, as in code that prints code."""
+        """Return text that grows when it becomes JSON: quotes, backslashes and line breaks, as in code that
+        prints code.
+        """
         return "".join(
             self._chance.choice(['\\"', '{"a": "b\\n"},\n', "\t\t\n", "'''\n"]) for _ in range(600)
         )
 
     def pixels(self) -> str:
-        """Base64 of what could be a picture, in one piece, in lines, of the other alphabet or as a data URL."""
+        """Return Base64 of a picture, in one piece, in lines, url-safe or as a data URL."""
         raw = self._chance.randbytes(self._chance.randint(3_500, 5_000))
         plain = base64.b64encode(raw).decode()
         self.planted += [plain, base64.urlsafe_b64encode(raw).decode()]
@@ -90,7 +96,7 @@ class Inventor:
         return b"\x89PNG\r\n\x1a\n" + self._chance.randbytes(self._chance.choice([30, 300, 8_000]))
 
     def value(self) -> Any:
-        """A value for a tool or a board."""
+        """Return a value for a tool or a board."""
         size = self._chance.randint(0, 5)
         forged = {
             "redacted": True,
@@ -117,7 +123,7 @@ class Inventor:
             ]
         )
 
-    # Each a step of a script; together they make every type of event.
+    # Each a step of a script; together they produce every type of event.
     def steps(self) -> list[Callable[[], Step]]:
         chance = self._chance
         return [
@@ -149,12 +155,12 @@ class Inventor:
         ]
 
     def message(self) -> str:
-        """What a person sends: nearly always a script."""
+        """Return a person's message: nearly always a script."""
         number = next(self._numbers)
         if self._chance.random() < 0.1:
             return f"{number} {self._chance.choice([self.words(1, 3_000), self.pixels()])}"
         makers = self.steps()
-        # The first ones go through all steps, so that every seed shows every type of event.
+        # The first messages go through all steps, so that every seed has every type of event.
         first = makers[number % 5 :: 5] if number <= 5 else []
         steps = [make() for make in first or self._chance.choices(makers, k=self._chance.randint(1, 6))]
         if self._chance.random() < 0.15 and not first:
@@ -162,11 +168,12 @@ class Inventor:
         return json.dumps({"script": steps, "number": number})
 
 
-# --- who says it ------------------------------------------------------------------------------------------------------
+# --- senders
+# ---------------------------------------------------------------------------------------------------
 
 
 def shown_as(text: str) -> str:
-    """How an event's `text` names this text: itself, or the digest in its marker."""
+    """Return how an event's `text` represents this text: itself, or the digest in its marker."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -175,7 +182,7 @@ def digest_of(shown: Any) -> str:
 
 
 class Load:
-    """Sessions that talk, canvases that are drawn, and watchers of everything that comes of it."""
+    """Sessions with messages, canvases with changes, and watchers of every resulting log."""
 
     def __init__(self, network: Network, chance: random.Random, *, sessions: int, canvases: int) -> None:
         self._network, self._chance = network, chance
@@ -201,7 +208,7 @@ class Load:
         await self._http.aclose()
 
     async def go_on(self, seconds: float) -> None:
-        """Everybody at once, for so long; ends when the last of them has done its last thing."""
+        """Run all senders for this long; returns when the last one has finished."""
         self._until = asyncio.get_running_loop().time() + seconds
         for session in self.sessions:
             self._watch("thread", session)
@@ -213,7 +220,7 @@ class Load:
 
     @property
     def _is_time(self) -> bool:
-        """Until the time is over and everything that can happen has happened: on a slow machine that takes longer."""
+        """Whether the time is over and every kind of operation has happened: a slow machine takes longer."""
         now = asyncio.get_running_loop().time()
         return now < self._until or (now < self._until + MORE_SECONDS and not self._is_complete)
 
@@ -253,12 +260,12 @@ class Load:
                 if self._is_time:
                     self._meddling.create_task(self._meddle(run_id, random.Random(self._chance.random())))
 
-    # -- asking, while servers come and go
+    # -- requests, while servers are stopped and started
 
     async def _ask(
         self, path: str, body: object = None, *, raw: bytes | None = None, at: int | None = None
     ) -> httpx2.Response | None:
-        """One request to any instance; None when it went down with its server."""
+        """Send one request to any instance; None if its server was killed."""
         url = self._network.straight[self._chance.randrange(2) if at is None else at] + path
         try:
             if raw is None:
@@ -277,10 +284,10 @@ class Load:
             await asyncio.sleep(RECONNECT_SECONDS)
         raise AssertionError
 
-    # -- talking
+    # -- messages
 
     async def _talk(self, session: str) -> None:
-        """Messages faster than they are answered, in three ways."""
+        """Send messages faster than they are answered, in three ways."""
         while self._is_time:
             text, key = self.inventor.message(), f"{session}-{self._chance.random()}"
             how = self._chance.choice([self._post, self._say, self._post_and_stream])
@@ -294,7 +301,7 @@ class Load:
         )
 
     async def _say(self, session: str, text: str, key: str) -> None:
-        """Over the chat; said is what comes back in the thread."""
+        """Send over the chat and wait until the message comes back in the thread."""
         said = self._said.setdefault(shown_as(text), asyncio.Event())
         try:
             async with asyncio.timeout(SAID_SECONDS):
@@ -326,7 +333,7 @@ class Load:
                 await chat.cancel()
 
     async def _post_and_stream(self, session: str, text: str, key: str) -> None:
-        """As older clients do; some leave in the middle, which stops nothing."""
+        """Send as older clients do; some disconnect in the middle, which must stop nothing."""
         patience = self._chance.choice([None, self._chance.uniform(0.0, 1.0)])
         events: list[Event] = []
         run_id = ""
@@ -344,10 +351,10 @@ class Load:
                     events += [item for item in parser.feed(chunk) if isinstance(item, Event)]
         self.older_clients.append((run_id, events))
 
-    # -- meddling with runs
+    # -- changes to runs
 
     async def _meddle(self, run_id: str, chance: random.Random) -> None:
-        """Somebody else writes on the boards of the run while it goes on, and sometimes stops it."""
+        """Write on the boards of a running run as another client, and sometimes cancel it."""
         for _ in range(chance.randint(0, 5)):
             await asyncio.sleep(chance.uniform(0.0, 0.2))
             if chance.random() < 0.1:
@@ -366,7 +373,7 @@ class Load:
             refused = await self._ask(f"/api/runs/{run_id}/whiteboard", body | {"edge_id": "a-b"})
             assert refused is None or refused.status_code in (400, 409, 503), refused.text
 
-    # -- drawing
+    # -- canvases
 
     async def _draw(self, canvas: str) -> None:
         made = {

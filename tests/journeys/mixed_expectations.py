@@ -1,7 +1,8 @@
-"""What must have arrived: the logs of runs, threads and canvases as they lie in Postgres, and the laws that hold for all of them.
+"""The expected result of a mixed load: the logs of runs, threads and canvases in Postgres, and their
+invariants.
 
-Owns reading everything that a mixed load left behind and comparing it with what the watchers saw. Knows no process and sends
-nothing; it fetches only what markers point to.
+Owns reading everything that a mixed load stored and comparing it with what the watchers received. Starts no
+process and sends nothing; it fetches only artifacts that markers refer to.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tests.journeys.ledger import Row, check_law
-from tests.journeys.mixing import INTERNAL, NARRATIVE, STATE, VISUALS
+from tests.journeys.mixed_watchers import INTERNAL, NARRATIVE, STATE, VISUALS
+from tests.journeys.stored_runs import Row, check_law
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import asyncpg
 
-    from tests.journeys.ledger import Ledger
-    from tests.journeys.mixing import Transport
+    from tests.journeys.mixed_watchers import Transport
+    from tests.journeys.stored_runs import StoredRuns
     from tests.support.sse import Event
 
 LIMIT = 2_048
@@ -32,15 +33,15 @@ UNBROKEN = re.compile(r"[A-Za-z0-9+/_-]{2049,}")
 BREAKS = re.compile(r"\\[nrt]|\s")
 SAMPLE = re.compile(r"[A-Za-z0-9+/_-]{40}")
 STRIDE = LIMIT // 2
-# A sample this often finds any stretch of a planted text that is over the limit.
+# A sample at this interval finds any stretch of a planted text that is over the limit.
 
 
-def as_seen(row: Row) -> tuple[int, str, str, dict[str, Any]]:
-    """An event as the envelope tells it: its time to the millisecond."""
+def as_received(row: Row) -> tuple[int, str, str, dict[str, Any]]:
+    """Return an event as its envelope shows it: its time to the millisecond."""
     return row.seq, row.type, row.at.isoformat(timespec="milliseconds").replace("+00:00", "Z"), row.data
 
 
-def seen(events: Iterable[Event]) -> list[tuple[int, str, str, dict[str, Any]]]:
+def received_tuples(events: Iterable[Event]) -> list[tuple[int, str, str, dict[str, Any]]]:
     return [(event.seq, event.type, event.ts, event.data) for event in events]
 
 
@@ -50,30 +51,30 @@ class Truth:
     sessions: dict[str, asyncpg.Record]
     logs: dict[tuple[str, str], list[Row]] = field(default_factory=lambda: defaultdict(list))
     """By (kind, name), kind being that of a transport."""
-    speakers: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
-    """Of each thread in its order: who spoke ("user", "run", or "nobody" where it was cancelled before it began) and in which run."""
+    authors: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
+    """Of each thread in its order: the author ("user", "run", or "none" for a run cancelled before it started) and in which run."""
 
     @classmethod
-    async def read(cls, ledger: Ledger, sessions: Sequence[str], canvases: Sequence[str]) -> Truth:
-        found = await ledger.fetch("select * from sessions where session_id = any($1)", list(sessions))
-        runs = await ledger.fetch(
+    async def read(cls, stored_runs: StoredRuns, sessions: Sequence[str], canvases: Sequence[str]) -> Truth:
+        found = await stored_runs.fetch("select * from sessions where session_id = any($1)", list(sessions))
+        runs = await stored_runs.fetch(
             "select * from runs where session_id = any($1) order by queue_no", list(sessions)
         )
         truth = cls({row["run_id"]: row for row in runs}, {row["session_id"]: row for row in found})
-        for run_id, log in (await ledger.logs(list(truth.runs))).items():
+        for run_id, log in (await stored_runs.logs(list(truth.runs))).items():
             truth.logs["run", run_id] = log
         threads = """
-            select session_id, thread_seq, event_type, payload, visibility, created_at, run_id, 'run' as speaker
+            select session_id, thread_seq, event_type, payload, visibility, created_at, run_id, 'run' as author
               from run_events where session_id = any($1) and thread_seq is not null
             union all
             select session_id, thread_seq, 'message.completed', payload, 'public', created_at, run_id,
-                   case role when 'user' then 'user' else 'nobody' end
+                   case role when 'user' then 'user' else 'none' end
               from messages where session_id = any($1) and payload is not null
             order by session_id, thread_seq"""
-        for row in await ledger.fetch(threads, list(sessions)):
+        for row in await stored_runs.fetch(threads, list(sessions)):
             truth.logs["thread", row["session_id"]].append(_row(row, row["thread_seq"]))
-            truth.speakers[row["session_id"]].append((row["speaker"], row["run_id"]))
-        for row in await ledger.fetch(
+            truth.authors[row["session_id"]].append((row["author"], row["run_id"]))
+        for row in await stored_runs.fetch(
             "select * from canvas_events where canvas_id = any($1) order by canvas_id, seq", list(canvases)
         ):
             truth.logs["canvas", row["canvas_id"]].append(_row(row, row["seq"]))
@@ -88,7 +89,9 @@ class Truth:
     # -- numbers
 
     def check_numbers(self) -> None:
-        """Every log is without a gap, and a thread is what its runs said, one after the other, with what they were asked. RS-34"""
+        """Check that no log has a gap, and that a thread is the narrative of its runs, in order, with their
+        messages. RS-34
+        """
         for (kind, name), log in self.logs.items():
             wrong = next((nth for nth, row in enumerate(log, 1) if row.seq != nth), None)
             near = (
@@ -107,34 +110,34 @@ class Truth:
             self._check_thread(session_id)
 
     def _check_thread(self, session_id: str) -> None:
-        speakers, log = self.speakers[session_id], self.logs["thread", session_id]
+        authors, log = self.authors[session_id], self.logs["thread", session_id]
         runs = [run_id for run_id, run in self.runs.items() if run["session_id"] == session_id]
-        assert [run_id for principal, run_id in speakers if principal == "user"] == runs, (
+        assert [run_id for author, run_id in authors if author == "user"] == runs, (
             "messages and their runs have one order"
         )
-        spoken = [run_id for principal, run_id in speakers if principal == "run"]
-        in_turn = [run_id for run_id, _ in itertools.groupby(spoken)]
-        assert in_turn == [run_id for run_id in runs if run_id in set(spoken)], (
+        run_ids = [run_id for author, run_id in authors if author == "run"]
+        in_turn = [run_id for run_id, _ in itertools.groupby(run_ids)]
+        assert in_turn == [run_id for run_id in runs if run_id in set(run_ids)], (
             "one run at a time speaks, in the order of the messages"
         )
-        unheard = [run_id for principal, run_id in speakers if principal == "nobody"]
-        assert all(self.runs[run_id]["status"] == "cancelled" for run_id in unheard), (
-            "only the chat is told of what never began"
+        never_started = [run_id for author, run_id in authors if author == "none"]
+        assert all(self.runs[run_id]["status"] == "cancelled" for run_id in never_started), (
+            "only the chat shows a run that never started"
         )
-        assert not set(unheard) & set(spoken)
+        assert not set(never_started) & set(run_ids)
         for run_id in runs:
             of_run = [
                 (row.type, row.data)
-                for (principal, whose), row in zip(speakers, log, strict=True)
-                if (principal, whose) == ("run", run_id)
+                for (author, whose), row in zip(authors, log, strict=True)
+                if (author, whose) == ("run", run_id)
             ]
-            told = [(row.type, row.data) for row in self.logs["run", run_id] if row.type in NARRATIVE]
-            assert of_run == told, f"the thread does not have exactly the narrative of {run_id}"
+            narrative = [(row.type, row.data) for row in self.logs["run", run_id] if row.type in NARRATIVE]
+            assert of_run == narrative, f"the thread does not have exactly the narrative of {run_id}"
 
-    # -- what an event has
+    # -- members of an event
 
     def check_events(self) -> None:
-        """Everything that was logged has its visibility, its provenance and its size. CC-10, CC-16, CC-25, CC-32"""
+        """Check visibility, provenance and size of every logged event. CC-10, CC-16, CC-25, CC-32"""
         belongs = {"run": NARRATIVE | STATE, "thread": NARRATIVE, "canvas": VISUALS}
         for (kind, name), log in self.logs.items():
             for row in log:
@@ -147,9 +150,9 @@ class Truth:
                 ), story
                 assert weight(row.data) <= LIMIT, f"{weight(row.data)} bytes: {story}"
                 if row.type in ("message.delta", "reasoning.delta"):
-                    told = row.data["text"]
-                    assert isinstance(told, str) or told["original_size"] > LIMIT, (
-                        f"only Base64 over the limit is told by reference: {story}"
+                    text = row.data["text"]
+                    assert isinstance(text, str) or text["original_size"] > LIMIT, (
+                        f"only Base64 over the limit is replaced by a reference: {story}"
                     )
                 if row.type in STATE | VISUALS:
                     self._check_provenance(kind, name, row, story)
@@ -166,7 +169,7 @@ class Truth:
             assert said["edge_id"] in ("a-b", "b-c"), story
 
     def markers(self) -> dict[str, dict[str, Any]]:
-        """Every reference that stands for a moved value, by its uri."""
+        """Return every marker of an offloaded value, by its uri."""
         found: dict[str, dict[str, Any]] = {}
         for log in self.logs.values():
             for row in log:
@@ -191,7 +194,7 @@ def _markers(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def weight(data: dict[str, Any]) -> int:
-    """Bytes of the compact JSON of an event's own data. RS-35"""
+    """Return the bytes of the compact JSON of an event's own data. RS-35"""
     own = {key: value for key, value in data.items() if key not in ("visibility", "provenance")}
     return len(json.dumps(own, ensure_ascii=False, separators=(",", ":")).encode())
 
@@ -203,24 +206,26 @@ def check_marker(marker: dict[str, Any], content: bytes) -> None:
     ), marker
 
 
-# --- everything stored ------------------------------------------------------------------------------------------------
+# --- everything stored --------------------------------------------------------------------------------------
 
 
-async def everything_stored(ledger: Ledger) -> list[tuple[str, str]]:
-    """(where, text) of every value of every text or JSON column of every table, whatever tables there are."""
-    columns = await ledger.fetch(
+async def everything_stored(stored_runs: StoredRuns) -> list[tuple[str, str]]:
+    """Yield (where, text) of every value of every text or JSON column of every table."""
+    columns = await stored_runs.fetch(
         "select table_name, column_name from information_schema.columns where table_schema = 'public'"
         " and data_type in ('text', 'character varying', 'json', 'jsonb', 'ARRAY', 'USER-DEFINED', 'bytea', 'xml')"
     )
     found: list[tuple[str, str]] = []
     for table, column in columns:
-        rows = await ledger.fetch(f'select "{column}"::text from "{table}" where "{column}" is not null')
+        rows = await stored_runs.fetch(f'select "{column}"::text from "{table}" where "{column}" is not null')
         found += [(f"{table}.{column}", row[0]) for row in rows]
     return found
 
 
 def check_nothing_encoded(texts: Iterable[tuple[str, str]], planted: Sequence[str]) -> None:
-    """No Base64 above 2 KB in any of them: neither in one piece nor what was planted, however it was broken. CC-23, CC-32"""
+    """Check that no value has Base64 above 2 KB: neither in one piece nor planted, however it was split.
+    CC-23, CC-32
+    """
     everything = "\0".join(planted)
     for where, text in texts:
         if len(text) <= LIMIT:
@@ -238,7 +243,7 @@ def check_nothing_encoded(texts: Iterable[tuple[str, str]], planted: Sequence[st
 
 
 def check_no_pixels(texts: Iterable[tuple[str, str]], pictures: Iterable[bytes]) -> None:
-    """No picture is in any of them, not even a small one, whatever its bytes are written as. CC-08"""
+    """Check that no value has a picture, however small and however its bytes are written. CC-08"""
     everything = "\n".join(text for _, text in texts)
     for picture in pictures:
         for written in (
@@ -250,6 +255,6 @@ def check_no_pixels(texts: Iterable[tuple[str, str]], pictures: Iterable[bytes])
 
 
 def common(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
+    """Return the length of the common prefix of two texts."""
     pairs = zip(one, other, strict=False)
     return next((number for number, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
