@@ -436,7 +436,7 @@ def test_import_takes_a_canvas_s_own_folder_and_the_one_above_agents(
     assert f"{three}: made" in done(easel_on(server, "canvas", "import", tmp_path, "--agent", "ops"))
     assert not is_there(server, two)
     said = done(easel_on(server, "canvas", "import", tmp_path))
-    assert f"{one}: is so already" in said
+    assert f"{one}: is up to date" in said
     assert f"{two}: made" in said
     assert rpc(server, "canvas.get", canvasId=three)["descriptor"]["agentId"] == "ops"
 

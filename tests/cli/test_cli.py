@@ -25,9 +25,10 @@ from easel import settings
 from easel.cli import app as cli
 from tests.requirements import rule
 from tests.support.postgres import create_database, drop_database
-from tests.support.processes import EASEL, ROOT, EaselProcess, Launcher, wait_until
+from tests.support.processes import EASEL, ROOT, EaselProcess, Launcher
 from tests.support.sse import Event, Parser
 from tests.support.standstill import Stopwatch
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -252,8 +253,8 @@ def launcher(tmp_path: Path) -> Iterator[Launcher]:
 
 
 def link_of(server: EaselProcess) -> str:
-    found = re.search(r"^Open (http\S+)$", server.said(), re.MULTILINE)
-    assert found, server.said()
+    found = re.search(r"^Open (http\S+)$", server.output(), re.MULTILINE)
+    assert found, server.output()
     return found[1]
 
 
@@ -261,7 +262,7 @@ def first_page(launcher: Launcher) -> tuple[float, EaselProcess, httpx2.Response
     """Seconds from the command to its first page."""
     watch = Stopwatch()
     server = launcher.up()
-    wait_until(lambda: "Open http" in server.said(), within=END_SECONDS, what="it says where it listens")
+    wait_for_sync(lambda: "Open http" in server.output(), within=END_SECONDS, what="it says where it listens")
     page = httpx2.get(link_of(server), follow_redirects=True, timeout=END_SECONDS)
     return watch.seconds, server, page
 
@@ -291,7 +292,7 @@ def test_up_says_where_it_is_where_its_data_is_and_how_to_get_in(launcher: Launc
     server = launcher.up()
     server.wait_ready()
     folder = launcher.folder / "data"
-    said = server.said()
+    said = server.output()
     assert f"listens on {server.base_url}" in said
     assert str(folder) in said
     token = (folder / "owner-token").read_text().strip()
@@ -353,10 +354,10 @@ def test_a_signal_stops_it_cleanly(launcher: Launcher, number: signal.Signals) -
     server = launcher.up()
     server.wait_ready()
     server.process.send_signal(number)
-    assert server.process.wait(STOP_SECONDS) == 0, server.said()
-    assert "Traceback" not in server.said()
-    assert "ERROR" not in server.said()
-    assert "[error" not in server.said()
+    assert server.process.wait(STOP_SECONDS) == 0, server.output()
+    assert "Traceback" not in server.output()
+    assert "ERROR" not in server.output()
+    assert "[error" not in server.output()
 
 
 @rule("RX-49")
@@ -398,13 +399,13 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
         body = {"session_id": "s", "message": '{"script":[{"say":"x"},{"wait_ms":600000}]}'}
         with httpx2.Client(base_url=server.base_url, headers=headers, timeout=END_SECONDS) as http:
             run_id = http.post("/api/runs", json=body).json()["run_id"]
-            wait_until(
+            wait_for_sync(
                 lambda: http.get(f"/api/runs/{run_id}").json()["status"] == "running",
                 within=END_SECONDS,
                 what="it runs",
             )
         server.process.send_signal(signal.SIGINT)
-        wait_until(lambda: "once more" in server.said(), within=STOP_SECONDS, what="it has heard the first")
+        wait_for_sync(lambda: "once more" in server.output(), within=STOP_SECONDS, what="it has heard the first")
         server.process.send_signal(signal.SIGINT)
         server.process.wait(STOP_SECONDS)
 
@@ -471,8 +472,8 @@ def test_a_short_token_is_told_where_nobody_else_reaches_it(tmp_path: Path, toke
     with Launcher(tmp_path, token=token) as launcher:
         server = launcher.up()
         server.wait_ready()
-        assert ("EASEL_TOKEN has fewer than 16 characters" in server.said()) is warns
-        assert "others can reach it" not in server.said()
+        assert ("EASEL_TOKEN has fewer than 16 characters" in server.output()) is warns
+        assert "others can reach it" not in server.output()
 
 
 @pytest.mark.parametrize("public_url, warns", [("", True), ("https://easel.example.org", False)])

@@ -11,7 +11,7 @@ import pytest
 
 from easel.core.action.policy import check_templates, needs_consent
 from easel.core.canvas.assets import ENTRY
-from easel.core.canvas.spec import checked_spec
+from easel.core.canvas.spec import parse_spec
 from easel.demo import CANVASES, DemoCanvas
 from easel.host.canvases.agent_tools import LOGS
 from easel.host.tools.native import native_tools
@@ -28,7 +28,7 @@ FIRST_BUTTON = re.compile(r'data-gsv-action="(\w+)"')
 
 @pytest.mark.parametrize("canvas", CANVASES, ids=lambda one: one.canvas_id)
 def test_a_demo_is_a_good_example(canvas: DemoCanvas) -> None:
-    spec = checked_spec(canvas.spec)
+    spec = parse_spec(canvas.spec)
     warnings = check_templates(spec, TOOLS)
     assert [one for one in warnings if "local__Bash" not in one] == []
     page = canvas.assets[ENTRY]
@@ -44,7 +44,7 @@ def test_a_demo_is_a_good_example(canvas: DemoCanvas) -> None:
 @pytest.mark.parametrize("canvas", CANVASES, ids=lambda one: one.canvas_id)
 def test_what_runs_by_itself_rests_while_nobody_looks(canvas: DemoCanvas) -> None:
     """A newcomer leaves it running overnight: 28,800 looks at a log that nobody reads."""
-    assert all(job.only_watched for job in checked_spec(canvas.spec).refreshes)
+    assert all(job.only_watched for job in parse_spec(canvas.spec).refreshes)
 
 
 @pytest.mark.parametrize("canvas", CANVASES, ids=lambda one: one.canvas_id)
@@ -56,7 +56,7 @@ def test_all_of_its_state_is_used(canvas: DemoCanvas) -> None:
 
 @pytest.mark.parametrize("canvas", CANVASES, ids=lambda one: one.canvas_id)
 def test_the_first_button_asks_nobody_and_needs_no_shell(canvas: DemoCanvas) -> None:
-    spec = checked_spec(canvas.spec)
+    spec = parse_spec(canvas.spec)
     found = FIRST_BUTTON.search(canvas.assets[ENTRY])
     assert found
     action: Any = spec.actions[found[1]]

@@ -222,7 +222,7 @@ async def test_several_calls_run_at_once_and_one_is_stopped_alone(easel: LiveEas
             await node.shop.stopped.get()
         assert node.shop.stopped.empty()
         assert not held[1].done()
-    assert "went away" in await why(held[1])
+    assert "disconnected" in await why(held[1])
     assert node.shop.stopped.qsize() == 1, "and whatever runs ends with the node"
 
 
@@ -248,7 +248,7 @@ async def test_a_clean_stop_says_goodbye_at_once(easel: LiveEasel) -> None:
         await node.entered()
         node.stop.set()
         await node.ended()
-        assert "went away" in await why(call)
+        assert "disconnected" in await why(call)
         assert node.shop.stopped.qsize() == 1
         assert len(node.said) == 1, "nothing went wrong"
 
@@ -271,7 +271,7 @@ async def test_a_token_that_is_revoked_ends_the_connection_and_it_goes_on_asking
         assert not any(secret in line for line in node.said)
 
 
-@pytest.mark.parametrize("node_id, part", [("gsv", "reserved"), ("a__b", "no node's id")])
+@pytest.mark.parametrize("node_id, part", [("gsv", "reserved"), ("a__b", "not a node id")])
 async def test_what_the_server_never_takes_ends_it(easel: LiveEasel, node_id: str, part: str) -> None:
     async with running(gateway_of(easel), easel.token, node_id) as node:
         with pytest.raises(BadSettings, match=part):

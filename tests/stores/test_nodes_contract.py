@@ -15,8 +15,8 @@ from easel.core.tool.node import Node
 from easel.ids import OWNER, CallId, UserId, new_call_id, new_connection_id, new_token_id
 from easel.stores.postgres.nodes import SQL
 from tests.requirements import rule
-from tests.stores.harness import REFUSED, Store
-from tests.stores.test_artifacts_contract import ON_POSTGRES, hand_of, wait_until_someone_waits
+from tests.stores.harness import CONSTRAINT_ERRORS, Store
+from tests.stores.test_artifacts_contract import ON_POSTGRES
 
 if TYPE_CHECKING:
     from easel.host.ports import NodeStore, TokenStore
@@ -56,7 +56,7 @@ def a_node(node_id: str = "laptop", *, user: UserId = OWNER, instance: str = "in
 async def entered(nodes: NodeStore, node: Node, seconds: float = LONG, max_nodes: int = 100) -> list[CallId]:
     answer = await nodes.register(node, seconds=seconds, max_nodes=max_nodes)
     assert answer is not None
-    return list(answer.lost)
+    return list(answer.lost_calls)
 
 
 def a_call(node: Node, *, seconds: float = LONG, user: UserId = OWNER) -> NewCall:
@@ -188,7 +188,7 @@ async def test_a_call_is_placed_taken_answered_and_fetched_once_each(nodes: Node
     assert not await nodes.save_answer(call.call_id, node.connection_id, '{"result":2}')
     [stored] = (await nodes.collect_answers([call.call_id])).values()
     assert stored is not None
-    assert Answer.of_stored(msgspec.json.decode(stored)) == Answer(1)
+    assert Answer.from_stored(msgspec.json.decode(stored)) == Answer(1)
     assert await nodes.collect_answers([call.call_id]) == {}
     assert await store.sql("select * from calls") == []
 
@@ -230,7 +230,7 @@ async def test_calls_fail_at_once_when_their_connection_ends(
     assert lost == [call.call_id]
     [(found, stored)] = (await nodes.collect_answers([call.call_id, of_other.call_id])).items()
     assert found == call.call_id
-    assert Answer.of_stored(msgspec.json.decode(stored or "")) == LOST
+    assert Answer.from_stored(msgspec.json.decode(stored or "")) == LOST
 
 
 async def test_an_answer_that_is_there_is_given_though_its_node_has_gone_since(nodes: NodeStore) -> None:
@@ -350,9 +350,9 @@ async def test_leaving_and_placing_at_once_leaves_no_call_behind(nodes: NodeStor
         await store.sql("delete from calls")
 
 
-async def by_hand(hand: Any, name: str, **given: Any) -> list[Any]:
-    """A statement of the store, in the transaction that the test leads."""
-    return await hand.fetch(SQL[name].sql, *SQL[name].arguments(given))
+async def run_statement(connection: Any, name: str, **arguments: Any) -> list[Any]:
+    """Run a statement of the store in the transaction of the test."""
+    return await connection.fetch(SQL[name].sql, *SQL[name].arguments(arguments))
 
 
 @ON_POSTGRES
@@ -361,15 +361,15 @@ async def test_a_connection_that_ends_waits_for_the_call_that_is_being_placed_an
     nodes: NodeStore, store: Store, way: str
 ) -> None:
     """Else the call would be stored after the look at what is to be lost: nobody would ring for it, and its caller would learn of it late."""
-    node, hand = a_node(), hand_of(store)
+    node = a_node()
     await entered(nodes, node)
     call = a_call(node)
-    async with hand.transaction():
-        assert await by_hand(hand, "place_call", **{name: getattr(call, name) for name in NewCall.__slots__})
+    async with other_connection(store) as other, other.transaction():
+        assert await run_statement(other, "place_call", **{name: getattr(call, name) for name in NewCall.__slots__})
         ending = asyncio.create_task(
             nodes.unregister(node.connection_id) if way == "it leaves" else entered(nodes, a_node())
         )
-        await wait_until_someone_waits(hand)
+        await wait_for_blocked_statement(other)
     assert await ending == [call.call_id]
 
 
@@ -378,13 +378,13 @@ async def test_a_call_waits_for_the_connection_that_is_ending_and_is_not_placed(
     nodes: NodeStore, store: Store
 ) -> None:
     """Else it would be told as lost, as if it might have been done; so it is asked of the node by its newer connection."""
-    node, hand = a_node(), hand_of(store)
+    node = a_node()
     await entered(nodes, node)
-    async with hand.transaction():
-        await by_hand(hand, "leave_node", connection_id=node.connection_id)
-        assert await by_hand(hand, "lose_calls", target=node.connection_id) == []
+    async with other_connection(store) as other, other.transaction():
+        await run_statement(other, "unregister_node", connection_id=node.connection_id)
+        assert await run_statement(other, "fail_calls", target=node.connection_id) == []
         placing = asyncio.create_task(nodes.place_call(a_call(node)))
-        await wait_until_someone_waits(hand)
+        await wait_for_blocked_statement(other)
     assert not await placing
     assert await store.sql("select * from calls") == []
 
@@ -402,7 +402,7 @@ async def test_the_database_knows_the_states_of_a_call(nodes: NodeStore, store: 
         if fits:
             await store.sql(change.format(answer))
         else:
-            with pytest.raises(REFUSED):
+            with pytest.raises(CONSTRAINT_ERRORS):
                 await store.sql(change.format(answer))
 
 
@@ -457,5 +457,5 @@ async def test_a_token_belongs_to_a_user_who_is_there(tokens: TokenStore, store:
 
 
 async def test_only_a_nodes_token_is_for_one_node(tokens: TokenStore) -> None:
-    with pytest.raises(REFUSED):
+    with pytest.raises(CONSTRAINT_ERRORS):
         await tokens.create(a_token(TokenKind.USER, node_id="laptop"))

@@ -18,10 +18,13 @@ from easel.core.canvas.spec import SpecLimits
 from easel.core.run.boards import BoardLimits
 from easel.core.tool.node import LocalNode
 from easel.core.tool.offer import OfferLimits
+from easel.host.actions.confirmations import Confirmations
 from easel.host.actions.executor import ActionExecutor
 from easel.host.actions.live_output import LiveOutputs
+from easel.host.actions.outcomes import ExecutionOutcomes
 from easel.host.actions.refresh import RefreshLimits, RefreshScheduler
-from easel.host.actions.service import ActionLimits, ActionService
+from easel.host.actions.service import ActionService
+from easel.host.actions.transitions import ActionLimits, ExecutionTransitions
 from easel.host.auth.revoked_sign_ins import RevokedSignIns
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.boards.service import Boards
@@ -151,19 +154,38 @@ def build_services(shared: SharedServices) -> Services:
 
     run_tails = tails(RUNS, database.runs)
     instance_id = new_worker_id()
-    actions = ActionService(
-        database.canvas_actions,
+    records, limits = database.canvas_actions, action_limits(settings)
+    transitions = ExecutionTransitions(
+        records,
         shared.transactions,
-        ActionExecutor(
-            shared.tools, queue, run_tails, artifacts, answer_seconds=settings.run_timeout_seconds
-        ),
         artifacts,
+        shared.tools,
+        audit=audit,
+        limits=limits,
+        instance_id=instance_id,
+    )
+    outcomes = ExecutionOutcomes(
+        records, shared.transactions, transitions, artifacts, audit=audit, limits=limits
+    )
+    confirmations = Confirmations(
+        records, shared.transactions, outcomes, artifacts, audit=audit, limits=limits, instance_id=instance_id
+    )
+    executor = ActionExecutor(
+        shared.tools, queue, run_tails, artifacts, answer_seconds=settings.run_timeout_seconds
+    )
+    actions = ActionService(
+        records,
+        shared.transactions,
+        transitions,
+        executor,
+        outcomes,
+        confirmations=confirmations,
         outputs=shared.outputs,
         notifier=notifier,
         audit=audit,
-        limits=action_limits(settings),
+        limits=limits,
         instance_id=instance_id,
-        is_alone=not settings.on_postgres,
+        single_process=not settings.on_postgres,
     )
     refresh = RefreshScheduler(
         database.canvas_actions,
@@ -227,20 +249,20 @@ def spec_limits(settings: Settings) -> SpecLimits:
 
 def action_limits(settings: Settings) -> ActionLimits:
     return ActionLimits(
-        at_once=settings.max_actions,
+        max_running=settings.max_actions,
         state_bytes=settings.max_state_bytes,
-        lease_seconds=settings.claim_seconds,
+        claim_seconds=settings.claim_seconds,
         poll_seconds=settings.poll_seconds,
         confirm_seconds=settings.confirm_seconds,
         floor=APPROVAL_MODES[settings.approval_mode],
-        confirmations=settings.max_confirmations,
+        max_confirmations=settings.max_confirmations,
     )
 
 
 def refresh_limits(settings: Settings) -> RefreshLimits:
     return RefreshLimits(
-        at_once=settings.max_refreshes,
-        lease_seconds=settings.claim_seconds,
+        max_running=settings.max_refreshes,
+        claim_seconds=settings.claim_seconds,
         poll_seconds=settings.poll_seconds,
         unwatched=settings.refresh_unwatched,
     )

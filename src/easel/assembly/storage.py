@@ -18,6 +18,7 @@ from typing import Protocol
 
 import structlog
 
+from easel import fs
 from easel.core.audit.chain import parse_position
 from easel.errors import BadSettings, Unavailable
 from easel.host.audit import Audit, Reached, verify
@@ -325,15 +326,13 @@ def owner_token(settings: Settings) -> str:
 def _create_owner_token(path: Path) -> str:
     _make_data_folder(path.parent)
     token = secrets.token_urlsafe(32)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(token + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    # If two processes start together, one link succeeds and both use its token.
-    with contextlib.suppress(FileExistsError):
-        os.link(draft, path)
-    draft.unlink()
+    # If two processes start together, one write succeeds and both use its token.
+    with (
+        contextlib.suppress(FileExistsError),
+        fs.closing(os.open(path.parent, fs.READ_DIRECTORY)) as folder,
+        fs.write_atomically(folder, path.name, mode=0o600, replace=False) as file,
+    ):
+        file.write(f"{token}\n".encode())
     return path.read_text("utf-8").strip()
 
 

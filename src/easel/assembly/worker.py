@@ -3,6 +3,7 @@
 from easel.assembly.services import SharedServices
 from easel.host.actions.outcomes import RecordRetention
 from easel.host.canvases.log_retention import CanvasLogRetention
+from easel.host.periodic import Periodic
 from easel.host.runs.tool_loop import ToolLoop
 from easel.host.runs.worker import RunWorker
 from easel.ids import new_worker_id
@@ -30,11 +31,11 @@ def build_worker(shared: SharedServices) -> RunWorker:
         retention_seconds=retention_seconds,
         audit=resources.audit,
         also=[
-            RecordRetention(database.canvas_actions, retention_seconds).prune_forever,
-            CanvasLogRetention(database.canvases, retention_seconds).shorten_forever,
-            resources.artifacts.sweep_forever,
-            shared.assets.sweep_forever,
+            RecordRetention(database.canvas_actions, retention_seconds).periodic().run,
+            CanvasLogRetention(database.canvases, retention_seconds).periodic().run,
+            resources.artifacts.periodic().run,
+            shared.assets.periodic().run,
             shared.nodes.periodic().run,
-            shared.folders.clean_forever,
+            Periodic("sandbox.cleanup", shared.folders.cleanup_seconds, shared.folders.clean_once).run,
         ],
     )

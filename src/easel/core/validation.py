@@ -1,6 +1,6 @@
-"""Reading JSON that a person or an agent wrote, with messages that name the place: `actions.deploy.confirm: …`.
+"""Validation of JSON written by people and agents, with messages that name the place: `actions.deploy.confirm: …`.
 
-Owns the few shapes that specs are made of. Knows nothing of what they mean.
+Owns the few shapes that specs are made of. Does not know what they mean.
 """
 
 import re
@@ -11,100 +11,103 @@ from typing import Any, NoReturn, TypeVar, cast
 from easel.errors import BadInput
 
 MAX_DEPTH = 100  # levels of nesting in a value from outside
-MAX_SHOWN_LENGTH = 60
-NOTE = "x-"  # a member that begins like this is its author's own, and is kept unread
+MAX_QUOTE_LENGTH = 60
+EXTENSION_PREFIX = "x-"  # members that begin with it belong to the author: kept, not read
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
 def refuse(at: str, problem: str) -> NoReturn:
+    """Raise `BadInput` for the value at this place."""
     raise BadInput(problem=f"{at}: {problem}")
 
 
-def shown(value: Any) -> str:
-    """What was given, short enough for a message."""
+def quote_value(value: Any) -> str:
+    """Return the value, or the name of its type, in backticks and short enough for a message."""
     text = value if isinstance(value, str) else type(value).__name__
     text = text if text.isprintable() else ascii(text)
-    return f"`{text}`" if len(text) <= MAX_SHOWN_LENGTH else f"`{text[:MAX_SHOWN_LENGTH]}…`"
+    return f"`{text}`" if len(text) <= MAX_QUOTE_LENGTH else f"`{text[:MAX_QUOTE_LENGTH]}…`"
 
 
-def checked_object(value: Any, at: str, *, most: int | None = None) -> dict[str, Any]:
+def require_object(value: Any, at: str, *, max_items: int | None = None) -> dict[str, Any]:
     if not isinstance(value, dict):
-        refuse(at, "is an object.")
-    if most is not None and len(cast("dict[str, Any]", value)) > most:
-        refuse(at, f"has {len(cast('dict[str, Any]', value))} members; {most} is the limit.")
-    return cast("dict[str, Any]", value)
+        refuse(at, "must be an object.")
+    members = cast("dict[str, Any]", value)
+    if max_items is not None and len(members) > max_items:
+        refuse(at, f"has {len(members)} members; {max_items} is the limit.")
+    return members
 
 
-def checked_list(value: Any, at: str, *, most: int) -> list[Any]:
+def require_list(value: Any, at: str, *, max_items: int) -> list[Any]:
     if not isinstance(value, list):
-        refuse(at, "is a list.")
+        refuse(at, "must be a list.")
     items = cast("list[Any]", value)
-    if len(items) > most:
-        refuse(at, f"has {len(items)} entries; {most} is the limit.")
+    if len(items) > max_items:
+        refuse(at, f"has {len(items)} entries; {max_items} is the limit.")
     return items
 
 
-def check_members(given: Mapping[str, Any], known: Collection[str], at: str) -> None:
-    """A misspelt member is told, not ignored; names that begin with `x-` are the author's own."""
-    for name in given:
-        if name not in known and not name.startswith(NOTE):
+def check_members(members: Mapping[str, Any], known: Collection[str], at: str) -> None:
+    """Refuse a member that is not known, unless it begins with `x-`."""
+    for name in members:
+        if name not in known and not name.startswith(EXTENSION_PREFIX):
             refuse(
                 f"{at}.{name}" if at else name,
-                f"is not known here; known are {', '.join(sorted(known))}, and anything that begins with x-.",
+                f"is unknown; known members are {', '.join(sorted(known))}, and any that begins with x-.",
             )
 
 
-def checked_text(value: Any, at: str, *, longest: int, may_be_empty: bool = False) -> str:
-    if not isinstance(value, str) or len(value) > longest or not (value or may_be_empty):
-        refuse(at, f"is text of {0 if may_be_empty else 1} to {longest} characters.")
+def require_text(value: Any, at: str, *, max_length: int, may_be_empty: bool = False) -> str:
+    if not isinstance(value, str) or len(value) > max_length or not (value or may_be_empty):
+        refuse(at, f"must be text of {0 if may_be_empty else 1} to {max_length} characters.")
     return value
 
 
-def checked_id(value: Any, at: str) -> str:
-    """Matched exactly, so it is held to letters that cannot be mistaken for one another. X4, X5"""
+def require_id(value: Any, at: str) -> str:
+    """Return the id. Ids are compared exactly, so they hold only characters that cannot be confused. X4, X5"""
     if not isinstance(value, str) or not _ID.fullmatch(value) or is_unsafe_name(value):
         refuse(
             at,
-            f"{shown(value)} is no id; an id is 1 to 128 letters, digits and . _ : - (a letter or digit first), and not `constructor`.",
+            f"{quote_value(value)} is not an id; an id must be 1 to 128 letters, digits and . _ : - "
+            "(a letter or digit first), and not `constructor`.",
         )
     return value
 
 
-def checked_number(value: Any, at: str, *, lowest: int, highest: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
-        refuse(at, f"is a whole number from {lowest} to {highest}.")
+def require_number(value: Any, at: str, *, minimum: int, maximum: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
+        refuse(at, f"must be a whole number from {minimum} to {maximum}.")
     return value
 
 
-def checked_flag(value: Any, at: str) -> bool:
+def require_flag(value: Any, at: str) -> bool:
     if not isinstance(value, bool):
-        refuse(at, "is true or false.")
+        refuse(at, "must be true or false.")
     return value
 
 
-def checked_choice(value: Any, choices: type[Choice], at: str) -> Choice:
+def require_choice(value: Any, choices: type[Choice], at: str) -> Choice:
     if not isinstance(value, str) or value not in {*choices}:
-        refuse(at, f"{shown(value)} is none of {', '.join(choices)}.")
+        refuse(at, f"{quote_value(value)} is not one of {', '.join(choices)}.")
     return choices(value)
 
 
 def is_unsafe_name(name: str) -> bool:
-    """Return whether a member of this name would be something other than data in a language that reads our states. Case X7"""
+    """Return whether JavaScript, which reads canvas states, gives a member of this name a meaning of its own. Case X7"""
     return name.startswith("__") or name in {"constructor", "prototype"}
 
 
-def is_too_deep(value: Any, deepest: int = MAX_DEPTH) -> bool:
-    """Looked at level by level, so that no depth can exhaust the stack."""
+def is_too_deep(value: Any, max_depth: int = MAX_DEPTH) -> bool:
+    """Return whether the value is nested deeper. Walks level by level, so that no depth exhausts the stack."""
     level: list[Any] = [value]
-    for _ in range(deepest + 1):
+    for _ in range(max_depth + 1):
         inner: list[Any] = []
-        for one in level:
-            if isinstance(one, dict):
-                inner += cast("dict[Any, Any]", one).values()
-            elif isinstance(one, (list, tuple)):
-                inner += cast("list[Any]", one)
+        for item in level:
+            if isinstance(item, dict):
+                inner += cast("dict[Any, Any]", item).values()
+            elif isinstance(item, (list, tuple)):
+                inner += cast("list[Any]", item)
         if not inner:
             return False
         level = inner

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from easel.core.canvas.assets import Asset, asset_key, asset_made_at, check_together, checked_asset_path
-from easel.core.canvas.events import MAX_PATH_BYTES, CanvasEvents, few, spread
+from easel.core.canvas.assets import Asset, asset_key, asset_created_at, check_path_conflicts, require_asset_path
+from easel.core.canvas.events import MAX_PATH_BYTES, CanvasEvents, limit_paths, changed_members
 from easel.core.stream.json_text import to_json
 from easel.errors import BadInput
 from easel.ids import OWNER, CanvasId, new_blob_name
@@ -46,7 +46,7 @@ def variants() -> list[str]:
 
 @pytest.mark.parametrize("path", GOOD)
 def test_an_ordinary_path_is_itself(path: str) -> None:
-    assert checked_asset_path(path) == path
+    assert require_asset_path(path) == path
 
 
 @rule("CV-47")
@@ -56,7 +56,7 @@ def test_no_variant_of_a_path_that_leads_elsewhere_is_taken() -> None:
     taken: list[str] = []
     for path in variants():
         try:
-            taken.append(checked_asset_path(path))
+            taken.append(require_asset_path(path))
         except BadInput:
             continue
     assert taken == []
@@ -76,8 +76,8 @@ def test_paths_that_cannot_lie_in_one_folder_of_any_file_system_are_not_taken_to
     paths: list[str],
 ) -> None:
     with pytest.raises(BadInput):
-        check_together(paths)
-    check_together(["assets/a", "assets/b/a", "assets/b/c"])
+        check_path_conflicts(paths)
+    check_path_conflicts(["assets/a", "assets/b/a", "assets/b/c"])
 
 
 @rule("RS-10")
@@ -85,7 +85,7 @@ def test_the_key_of_an_asset_lies_in_its_canvas_s_folder_and_says_when_it_was_ma
     name = new_blob_name()
     key = asset_key(OWNER, "main", CanvasId("cockpit"), name, "assets/img/a.png")
     assert key == f"users/owner/agents/main/canvases/cockpit/assets/{name}/img/a.png"
-    made = asset_made_at(key)
+    made = asset_created_at(key)
     assert made is not None
     assert abs((datetime.now(UTC) - made).total_seconds()) < 60
     for other in (
@@ -93,7 +93,7 @@ def test_the_key_of_an_asset_lies_in_its_canvas_s_folder_and_says_when_it_was_ma
         "users/owner/agents/main/canvases/c/assets/x/y",
         key.removesuffix("/img/a.png"),
     ):
-        assert asset_made_at(other) is None
+        assert asset_created_at(other) is None
 
 
 def test_an_asset_s_type_comes_from_its_name_alone() -> None:
@@ -113,13 +113,13 @@ def test_an_asset_s_type_comes_from_its_name_alone() -> None:
 
 @rule("CV-38")
 def test_changed_paths_are_exact_where_they_are_few_and_never_say_less_than_what_changed() -> None:
-    assert few(["/a/b", "$spec"]) == ["/a/b", "$spec"]
+    assert limit_paths(["/a/b", "$spec"]) == ["/a/b", "$spec"]
     deep = [f"/{top}/{n}/{'x' * 20}" for top in "ab" for n in range(100)]
-    assert list(few([*deep, "$title"])) == ["/a", "/b", "$title"]
+    assert list(limit_paths([*deep, "$title"])) == ["/a", "/b", "$title"]
     wide = [f"/key{n}" for n in range(1_000)]
-    assert list(few([*wide, "$assets/a", "$assets/b"])) == ["", "$assets"]
+    assert list(limit_paths([*wide, "$assets/a", "$assets/b"])) == ["", "$assets"]
     for paths in (deep, wide, ["/" + "\x01" * 4_000], [f"$assets/{n}{'é' * 90}" for n in range(500)]):
-        assert len(to_json(list(few(paths))).encode()) <= MAX_PATH_BYTES
+        assert len(to_json(list(limit_paths(paths))).encode()) <= MAX_PATH_BYTES
 
 
 @rule("CC-08")
@@ -136,4 +136,4 @@ def test_an_event_of_a_canvas_is_light_by_itself_whatever_changed() -> None:
 
 
 def test_a_whole_new_state_is_told_by_its_members() -> None:
-    assert spread({"a": 1, "b": 2, "c": 3}, {"b": 2, "c": 4, "d/e": 5}) == ["/a", "/c", "/d~1e"]
+    assert changed_members({"a": 1, "b": 2, "c": 3}, {"b": 2, "c": 4, "d/e": 5}) == ["/a", "/c", "/d~1e"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from easel.core.canvas.inputs import entered, is_same
+from easel.core.canvas.inputs import apply_input, is_equal_json
 from easel.errors import BadInput, Forbidden, InputConflict
 from tests.requirements import rule
 
@@ -22,11 +22,11 @@ SPEC: dict[str, Any] = {"state": {"service": "", "deploy": {}, "result": None}}
 
 @rule("RS-41")
 def test_an_entry_goes_below_what_the_spec_declares() -> None:
-    assert entered(SPEC, STATE, ("service",), "web", UNSET).state["service"] == "web"  # type: ignore[union-attr]
-    changed = entered(SPEC, STATE, ("deploy", "hosts", "1"), "c", "b")
+    assert apply_input(SPEC, STATE, ("service",), "web", UNSET).state["service"] == "web"  # type: ignore[union-attr]
+    changed = apply_input(SPEC, STATE, ("deploy", "hosts", "1"), "c", "b")
     assert changed is not None
     assert (changed.state["deploy"]["hosts"], changed.paths) == (["a", "c"], ("/deploy/hosts/1",))
-    assert entered(SPEC, STATE, ("result", "note"), "x", None).state["result"] == {"note": "x"}  # type: ignore[union-attr]
+    assert apply_input(SPEC, STATE, ("result", "note"), "x", None).state["result"] == {"note": "x"}  # type: ignore[union-attr]
     assert STATE["service"] == "api"
 
 
@@ -47,27 +47,27 @@ def test_an_entry_goes_below_what_the_spec_declares() -> None:
 )
 def test_and_nowhere_else(spec: dict[str, Any], path: tuple[str, ...]) -> None:
     with pytest.raises(Forbidden):
-        entered(spec, STATE, path, "x", UNSET)
+        apply_input(spec, STATE, path, "x", UNSET)
 
 
 @rule("RS-41")
 def test_where_writable_is_given_it_alone_counts() -> None:
-    assert entered({"writable": ["deploy.to"]}, STATE, ("deploy", "to"), "us", "eu") is not None
+    assert apply_input({"writable": ["deploy.to"]}, STATE, ("deploy", "to"), "us", "eu") is not None
 
 
 def test_who_did_not_see_what_is_there_writes_nothing() -> None:
     with pytest.raises(InputConflict, match="/service was changed"):
-        entered(SPEC, STATE, ("service",), "web", "what it showed before")
-    assert entered(SPEC, STATE, ("service",), "web", "api") is not None
-    assert entered(SPEC, STATE, ("service",), "api", "anything") is None, "it is there already"
-    assert entered(SPEC, STATE, ("result", "note"), "x", None) is not None, "where nothing is, nothing was"
+        apply_input(SPEC, STATE, ("service",), "web", "what it showed before")
+    assert apply_input(SPEC, STATE, ("service",), "web", "api") is not None
+    assert apply_input(SPEC, STATE, ("service",), "api", "anything") is None, "it is there already"
+    assert apply_input(SPEC, STATE, ("result", "note"), "x", None) is not None, "where nothing is, nothing was"
 
 
 def test_what_cannot_be_put_there_is_refused() -> None:
     with pytest.raises(BadInput):
-        entered(SPEC, STATE, ("service", "deeper"), "x", UNSET)
+        apply_input(SPEC, STATE, ("service", "deeper"), "x", UNSET)
     with pytest.raises(BadInput):
-        entered(SPEC, STATE, ("deploy", "hosts", "7"), "x", UNSET)
+        apply_input(SPEC, STATE, ("deploy", "hosts", "7"), "x", UNSET)
 
 
 @pytest.mark.parametrize(
@@ -76,4 +76,4 @@ def test_what_cannot_be_put_there_is_refused() -> None:
      ([1], [1, 2], False), ({"a": 1}, {"b": 1}, False), ({"a": 1}, {"a": True}, False), ({}, [], False), ("", None, False)],
 )  # fmt: skip
 def test_the_same_json_is_the_same(one: Any, other: Any, same: bool) -> None:
-    assert is_same(one, other) is same
+    assert is_equal_json(one, other) is same

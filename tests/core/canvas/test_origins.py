@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from easel.core.canvas.origins import checked_origin
+from easel.core.canvas.origins import require_origin
 from easel.errors import BadInput
 from tests.requirements import case
 
@@ -19,7 +19,7 @@ ORIGINS = [
 
 @pytest.mark.parametrize("origin", ORIGINS)
 def test_a_public_name_over_a_safe_scheme_is_an_origin(origin: str) -> None:
-    assert checked_origin(origin, "here") == origin
+    assert require_origin(origin, "here") == origin
 
 
 @case("U6", "R7")
@@ -46,4 +46,4 @@ def test_a_public_name_over_a_safe_scheme_is_an_origin(origin: str) -> None:
 )  # fmt: skip
 def test_nothing_else_is(value: object) -> None:
     with pytest.raises(BadInput, match="here: "):
-        checked_origin(value, "here")
+        require_origin(value, "here")

@@ -10,7 +10,7 @@ import pytest
 from easel.core.action.policy import check_templates
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.execution import ExecutionStatus
-from easel.core.canvas.spec import checked_spec
+from easel.core.canvas.spec import parse_spec
 from easel.errors import BadInput, Forbidden, Unavailable
 from tests.core.canvas.button import RULES, acting, canvas
 from tests.core.canvas.specs import READ, TOOLS
@@ -59,10 +59,10 @@ def test_a_job_has_nobody_to_ask(
 ) -> None:
     snapshot = refreshing(action, accepted=accepted)
     if stored:
-        check_templates(checked_spec(snapshot.canvas.spec), TOOLS)
+        check_templates(parse_spec(snapshot.canvas.spec), TOOLS)
     else:
-        with pytest.raises(BadInput, match=r"refresh\[0\]\.action: `act` needs a person's consent"):
-            check_templates(checked_spec(snapshot.canvas.spec), TOOLS)
+        with pytest.raises(BadInput, match=r"refresh\[0\]\.action: `act` needs confirmation by a person"):
+            check_templates(parse_spec(snapshot.canvas.spec), TOOLS)
     if why_not is None:
         assert acting(snapshot, "act", is_attended=False).execution.status in (
             ExecutionStatus.RUNNING,
@@ -77,7 +77,7 @@ def test_a_job_has_nobody_to_ask(
 def test_a_job_that_waits_for_a_person_says_so() -> None:
     snapshot = refreshing({**RUNS, "confirm": "never"}, accepted=False)
     with pytest.raises(
-        Forbidden, match=r"a person has to confirm `act`.* No person has accepted this spec yet"
+        Forbidden, match=r"a person must confirm `act`.* No person has accepted this spec yet"
     ):
         acting(snapshot, "act", is_attended=False)
 
@@ -88,6 +88,6 @@ def test_a_job_that_comes_to_need_consent_does_not_fire() -> None:
     changed = replace(RULES, definitions={"server-a__Read": replace(READ, read_only=False)})
     for rules in (changed, replace(RULES, floor=Confirm.ALWAYS)):
         with pytest.raises(
-            Forbidden, match=r"a person has to confirm `act`, and what runs by itself has none to ask\.$"
+            Forbidden, match=r"a person must confirm `act`, so a refresh cannot run it\.$"
         ):
             acting(snapshot, "act", rules, is_attended=False)

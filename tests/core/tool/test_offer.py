@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easel.core.tool.call import CALL_MOVES, LOST, Answer, CallStatus
-from easel.core.tool.node import checked_node_id, full_tool_name, split_tool_name, where
-from easel.core.tool.offer import MAX_PARTS, OfferLimits, checked_offer
+from easel.core.tool.node import check_node_id, full_tool_name, split_tool_name, tool_location
+from easel.core.tool.offer import MAX_SCHEMA_PARTS, OfferLimits, parse_offer
 from easel.errors import BadInput, TooLarge
 from tests.requirements import rule
 
@@ -57,7 +57,7 @@ def test_nothing_that_is_offered_breaks_its_reader(offered: Any) -> None:
         [{"name": "Echo", "inputSchema": {"type": "object", "x": offered}}],
     ):
         with contextlib.suppress(BadInput, TooLarge):
-            [tool, *_] = checked_offer("laptop", raw, LIMITS).values()
+            [tool, *_] = parse_offer("laptop", raw, LIMITS).values()
             assert tool.name.startswith("laptop__")
 
 
@@ -72,7 +72,7 @@ def test_what_a_tool_says_of_itself_is_kept_and_what_it_does_not_say_is_not_so()
             "annotations": {"readOnlyHint": True, "title": "B"},
         },
     ]
-    plain, read = checked_offer("laptop", raw, LIMITS).values()
+    plain, read = parse_offer("laptop", raw, LIMITS).values()
     assert (plain.name, plain.description, plain.read_only, plain.idempotent, plain.destructive) == (
         "laptop__A",
         "",
@@ -98,17 +98,17 @@ def test_a_schema_is_as_large_as_it_is_written_out() -> None:
             "properties": {"x": {"$ref": f"#/$defs/a{times}"}},
         }
 
-    assert 2**10 < MAX_PARTS < 2**20
-    checked_offer("laptop", [{"name": "A", "inputSchema": doubling(8)}], LIMITS)
-    with pytest.raises(BadInput, match="parts when its references are written out"):
-        checked_offer("laptop", [{"name": "A", "inputSchema": doubling(30)}], LIMITS)
+    assert 2**10 < MAX_SCHEMA_PARTS < 2**20
+    parse_offer("laptop", [{"name": "A", "inputSchema": doubling(8)}], LIMITS)
+    with pytest.raises(BadInput, match="parts when its references are expanded"):
+        parse_offer("laptop", [{"name": "A", "inputSchema": doubling(30)}], LIMITS)
 
 
 def test_a_long_chain_of_references_is_refused_and_exhausts_nothing() -> None:
     chain = {f"a{n}": {"$ref": f"#/$defs/a{n - 1}"} for n in range(1, 1_000)}
     schema = {"type": "object", "$defs": {"a0": {}, **chain}, "properties": {"x": {"$ref": "#/$defs/a999"}}}
-    with pytest.raises(BadInput, match="behind one another"):
-        checked_offer("laptop", [{"name": "A", "inputSchema": schema}], LIMITS)
+    with pytest.raises(BadInput, match="chain of more than"):
+        parse_offer("laptop", [{"name": "A", "inputSchema": schema}], LIMITS)
 
 
 @given(
@@ -117,11 +117,11 @@ def test_a_long_chain_of_references_is_refused_and_exhausts_nothing() -> None:
 )
 def test_a_whole_name_comes_apart_as_it_was_put_together(node_id: str, tool: str) -> None:
     with contextlib.suppress(BadInput):
-        assert split_tool_name(full_tool_name(checked_node_id(node_id), tool)) == (node_id, tool)
+        assert split_tool_name(full_tool_name(check_node_id(node_id), tool)) == (node_id, tool)
 
 
 def test_a_tool_runs_on_its_node_or_on_the_server() -> None:
-    assert [where(name) for name in ("laptop__Bash", "local__Bash", "gsv__Echo", "plain")] == [
+    assert [tool_location(name) for name in ("laptop__Bash", "local__Bash", "gsv__Echo", "plain")] == [
         "laptop",
         "local",
         "server",
@@ -131,7 +131,7 @@ def test_a_tool_runs_on_its_node_or_on_the_server() -> None:
 
 @pytest.mark.parametrize("answer", [Answer(None), Answer({"a": 1}), Answer(error="no"), LOST])
 def test_an_answer_is_read_back_as_it_was_stored(answer: Answer) -> None:
-    assert Answer.of_stored(answer.as_stored()) == answer
+    assert Answer.from_stored(answer.to_stored()) == answer
 
 
 def test_the_life_of_a_call_ends_with_its_answer() -> None:

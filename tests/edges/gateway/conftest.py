@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from tests.edges.gateway.acting import Bench
+from tests.edges.gateway.action_fixtures import ControlledTools
 from tests.edges.http.live import LiveEasel, kept_log, new_session
 from tests.support.gateway import GatewayClient
 from tests.support.postgres import create_database, drop_database
@@ -52,25 +52,25 @@ def two_edges(tmp_path_factory: pytest.TempPathFactory, module_database_url: str
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+def tools(tmp_path_factory: pytest.TempPathFactory) -> ControlledTools:
     """Tools that do what a test tells them."""
-    return Bench(tmp_path_factory.mktemp("bench"))
+    return ControlledTools(tmp_path_factory.mktemp("tools"))
 
 
 @pytest.fixture(scope="module", params=("sqlite", "postgres"))
-def acting(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, bench: Bench
+def action_easel(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tools: ControlledTools
 ) -> Iterator[LiveEasel]:
     """With a worker, and with tools of the tests' own."""
     url = request.getfixturevalue("module_database_url") if request.param == "postgres" else ""
     settings = {"poll_seconds": 0.1}
-    with LiveEasel(tmp_path_factory.mktemp("easel"), url, settings=settings, tools=bench.tools) as live:
+    with LiveEasel(tmp_path_factory.mktemp("easel"), url, settings=settings, tools=tools.tools) as live:
         yield live
 
 
 @pytest_asyncio.fixture
-async def presser(acting: LiveEasel) -> AsyncIterator[GatewayClient]:
-    async with GatewayClient.connected(acting.base_url, acting.token, new_session()) as connected:
+async def action_client(action_easel: LiveEasel) -> AsyncIterator[GatewayClient]:
+    async with GatewayClient.connected(action_easel.base_url, action_easel.token, new_session()) as connected:
         yield connected
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.edges.gateway.acting import Board, audited, calls, refused, sets, spec_of
+from tests.edges.gateway.action_fixtures import CanvasClient, audit_records, call_tool, expect_refusal, set_state, make_spec
 from tests.edges.http.live import LiveEasel, new_session, script
 from tests.requirements import case, rule
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
-    from tests.edges.gateway.acting import Bench
+    from tests.edges.gateway.action_fixtures import ControlledTools
     from tests.support.gateway import GatewayClient
 
 
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
 
 @rule("CV-20", "CV-21", "CV-26", "CV-36", "CV-37", "CV-38", "CV-39", "RS-33", "RS-43")
 async def test_a_pressed_button_runs_its_tool_and_its_result_lies_in_the_canvas(
-    presser: GatewayClient, bench: Bench
+    action_client: GatewayClient, tools: ControlledTools
 ) -> None:
-    act = calls(
-        bench.act,
+    act = call_tool(
+        tools.act,
         args={"to": "{{state.who}} {{input.x.y}} {{runtime.now}}", "n": [1, {"deep": "{{input.x.y}}"}]},
         saveAs="out.last",
     )
-    board = await Board.made(presser, {"go": act}, state={"who": "me"})
-    await board.listen()
+    canvas = await CanvasClient.create(action_client, {"go": act}, state={"who": "me"})
+    await canvas.listen()
     before = int(time.time() * 1000)
-    answer = await board.press("go", x={"y": "you"})
+    answer = await canvas.run("go", x={"y": "you"})
     after = int(time.time() * 1000)
     assert (answer["status"], answer["revision"]) == ("completed", 2)
-    sent = bench.act.args[-1]
+    sent = tools.act.args[-1]
     assert answer["result"] == sent
     assert (sent["n"], sent["to"].rpartition(" ")[0]) == ([1, {"deep": "you"}], "me you")
     assert before <= int(sent["to"].rpartition(" ")[2]) <= after
-    out = (await board.state())["out"]["last"]
+    out = (await canvas.state())["out"]["last"]
     assert out == {"ok": True, "result": sent, "finishedAt": out["finishedAt"]}
     assert before <= out["finishedAt"] <= after
-    started, updated, finished = await presser.events(3)
+    started, updated, finished = await action_client.events(3)
     assert [one.event for one in (started, updated, finished)] == [
         "canvas.action.started",
         "canvas.updated",
@@ -54,7 +54,7 @@ async def test_a_pressed_button_runs_its_tool_and_its_result_lies_in_the_canvas(
     assert updated.payload["changedPaths"] == ["/out/last"]
     for event in (started, finished):
         assert {
-            "canvasId": board.name,
+            "canvasId": canvas.name,
             "actionId": "go",
             "eventId": answer["eventId"],
         }.items() <= event.payload.items()
@@ -65,26 +65,26 @@ async def test_a_pressed_button_runs_its_tool_and_its_result_lies_in_the_canvas(
 
 @rule("CV-20", "CV-13")
 async def test_a_tool_call_needs_no_arguments_and_saves_nothing_unless_it_says_so(
-    presser: GatewayClient, bench: Bench
+    action_client: GatewayClient, tools: ControlledTools
 ) -> None:
-    board = await Board.made(presser, {"go": {"kind": "tool.call", "tool": bench.read.name}})
-    await board.listen()
-    assert await board.press("go") | {"eventId": ""} == {
+    canvas = await CanvasClient.create(action_client, {"go": {"kind": "tool.call", "tool": tools.read.name}})
+    await canvas.listen()
+    assert await canvas.run("go") | {"eventId": ""} == {
         "status": "completed",
         "eventId": "",
         "revision": 1,
         "result": {},
     }
-    assert [event.event for event in await presser.events(2)] == [
+    assert [event.event for event in await action_client.events(2)] == [
         "canvas.action.started",
         "canvas.action.finished",
     ]
-    assert (await board.state(), await board.revision()) == ({}, 1)
+    assert (await canvas.state(), await canvas.revision()) == ({}, 1)
 
 
 @rule("CV-03")
 async def test_a_button_and_an_agent_call_the_same_tool_in_the_same_way(
-    presser: GatewayClient, bench: Bench, acting: LiveEasel
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
     session = new_session()
     steps = [
@@ -92,53 +92,53 @@ async def test_a_button_and_an_agent_call_the_same_tool_in_the_same_way(
         {"call": "test__Strict", "args": {"n": "7"}},
         {"call": "gsv__Echo", "args": {"value": 1}},
     ]
-    run_id = await asyncio.to_thread(acting.finish, script(*steps), session)
-    log = await asyncio.to_thread(acting.events, run_id)
+    run_id = await asyncio.to_thread(action_easel.finish, script(*steps), session)
+    log = await asyncio.to_thread(action_easel.events, run_id)
     good, bad, native = [event.data for event in log if event.type == "tool.result"]
     actions = {
-        "good": calls(bench.strict, args={"n": 7}),
-        "bad": calls(bench.strict, args={"n": "7"}),
-        "native": calls("gsv__Echo", args={"value": 1}),
+        "good": call_tool(tools.strict, args={"n": 7}),
+        "bad": call_tool(tools.strict, args={"n": "7"}),
+        "native": call_tool("gsv__Echo", args={"value": 1}),
     }
-    board = await Board.made(presser, actions, ownerSessionKey=f"agent:main:{session}")
-    assert (await board.press("good"))["result"] == good["result"] == {"n": 7}
-    assert (await board.press("native"))["result"] == native["result"] == 1
-    assert (await refused(board.press("bad"))).error["message"] == bad["error"], (
+    canvas = await CanvasClient.create(action_client, actions, ownerSessionKey=f"agent:main:{session}")
+    assert (await canvas.run("good"))["result"] == good["result"] == {"n": 7}
+    assert (await canvas.run("native"))["result"] == native["result"] == 1
+    assert (await expect_refusal(canvas.run("bad"))).error["message"] == bad["error"], (
         "the same schema, and the same words"
     )
-    (_, by_agent), (_, by_button) = bench.strict.calls[-2:]
+    (_, by_agent), (_, by_button) = tools.strict.call_tool[-2:]
     assert by_agent.session_key == by_button.session_key == f"agent:main:{session}", "in the same folder"
-    listed = {tool["name"]: tool for tool in (await presser.call("tools.list"))["tools"]}
-    assert listed["test__Strict"]["inputSchema"] == bench.strict.definition.schema, "one catalogue"
+    listed = {tool["name"]: tool for tool in (await action_client.call("tools.list"))["tools"]}
+    assert listed["test__Strict"]["inputSchema"] == tools.strict.definition.schema, "one catalogue"
 
 
 @rule("CV-04", "CV-24")
 async def test_neither_a_tool_nor_a_patch_starts_a_run(
-    presser: GatewayClient, bench: Bench, acting: LiveEasel
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
     """Models are called in runs, and nowhere else."""
-    board = await Board.made(presser, {"tool": calls(bench.act, saveAs="a"), "patch": sets("/n", 1)})
+    canvas = await CanvasClient.create(action_client, {"tool": call_tool(tools.act, saveAs="a"), "patch": set_state("/n", 1)})
     count = "select count(*) as n from runs"
-    before = acting.sql(count)
+    before = action_easel.sql(count)
     for action in ("tool", "patch"):
-        await board.press(action)
-    assert acting.sql(count) == before
+        await canvas.run(action)
+    assert action_easel.sql(count) == before
 
 
 @rule("CV-21", "RS-12", "RS-43")
-async def test_results_are_replaced_appended_or_merged(presser: GatewayClient, bench: Bench) -> None:
-    gives = {"r": calls(bench.read, args={"n": "{{input.n}}"}, saveAs="r")}
-    gives["a"] = calls(bench.read, args={"n": "{{input.n}}"}, saveAs="x.list", saveMode="append")
-    gives["m"] = calls(bench.read, args={"n": "{{input.n}}"}, saveAs="map", saveMode="merge")
-    gives["no"] = calls(bench.read, args={"no": 1}, saveAs="text", saveMode="append")
-    board = await Board.made(presser, gives, state={"map": {"k": 0, "n": 0}, "text": "no array"})
+async def test_results_are_replaced_appended_or_merged(action_client: GatewayClient, tools: ControlledTools) -> None:
+    gives = {"r": call_tool(tools.read, args={"n": "{{input.n}}"}, saveAs="r")}
+    gives["a"] = call_tool(tools.read, args={"n": "{{input.n}}"}, saveAs="x.list", saveMode="append")
+    gives["m"] = call_tool(tools.read, args={"n": "{{input.n}}"}, saveAs="map", saveMode="merge")
+    gives["no"] = call_tool(tools.read, args={"no": 1}, saveAs="text", saveMode="append")
+    canvas = await CanvasClient.create(action_client, gives, state={"map": {"k": 0, "n": 0}, "text": "no array"})
     for n in (1, 2):
         for action in ("r", "a", "m"):
-            await board.press(action, n=n)
-    count = len(bench.read.calls)
-    assert (await refused(board.press("no"))).code == 400
-    assert len(bench.read.calls) == count, "found out before the tool has run"
-    state = await board.state()
+            await canvas.run(action, n=n)
+    count = len(tools.read.call_tool)
+    assert (await expect_refusal(canvas.run("no"))).code == 400
+    assert len(tools.read.call_tool) == count, "found out before the tool has run"
+    state = await canvas.state()
     assert state["r"]["result"] == {"n": "2"}
     assert [(one["ok"], one["result"]) for one in state["x"]["list"]] == [
         (True, {"n": "1"}),
@@ -150,7 +150,7 @@ async def test_results_are_replaced_appended_or_merged(presser: GatewayClient, b
 @rule("CV-27", "CV-28", "CV-29")
 @case("X3")
 async def test_a_value_is_text_in_its_place_and_never_a_template_again(
-    presser: GatewayClient, bench: Bench
+    action_client: GatewayClient, tools: ControlledTools
 ) -> None:
     args = {
         "again": "{{state.sly}}",
@@ -161,8 +161,8 @@ async def test_a_value_is_text_in_its_place_and_never_a_template_again(
         "evaluated": "{{state.n + 1}} {{state.n | upper}} {{constructor}} ${{state.n}}",
     }
     state = {"sly": "{{input.secret}} {{runtime.now}}", "n": 3, "map": {"a": [1]}, "null": None}
-    board = await Board.made(presser, {"go": calls(bench.read, args=args)}, state=state)
-    answer = await board.press("go", secret="hush", a="{{state.", b="n}}")
+    canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.read, args=args)}, state=state)
+    answer = await canvas.run("go", secret="hush", a="{{state.", b="n}}")
     assert answer["result"] == {
         "again": "{{input.secret}} {{runtime.now}}",
         "both": "{{state.n}}",
@@ -175,24 +175,24 @@ async def test_a_value_is_text_in_its_place_and_never_a_template_again(
 
 @rule("CV-26")
 async def test_templates_are_resolved_in_arguments_and_messages_and_nowhere_else(
-    presser: GatewayClient, bench: Bench
+    action_client: GatewayClient, tools: ControlledTools
 ) -> None:
     patch = [{"op": "add", "path": "/{{state.k}}", "value": "{{state.k}}"}]
     actions = {
-        "go": calls(bench.read, args={"{{state.k}}": "{{state.k}}"}),
+        "go": call_tool(tools.read, args={"{{state.k}}": "{{state.k}}"}),
         "patch": {"kind": "state.patch", "patch": patch},
     }
-    board = await Board.made(presser, actions, state={"k": "filled"})
-    assert (await board.press("go"))["result"] == {"{{state.k}}": "filled"}
-    await board.press("patch")
-    assert (await board.state()) == {"k": "filled", "{{state.k}}": "{{state.k}}"}
+    canvas = await CanvasClient.create(action_client, actions, state={"k": "filled"})
+    assert (await canvas.run("go"))["result"] == {"{{state.k}}": "filled"}
+    await canvas.run("patch")
+    assert (await canvas.state()) == {"k": "filled", "{{state.k}}": "{{state.k}}"}
 
 
 # --- a patch ------------------------------------------------------------------------------------------------------------
 
 
 @rule("CV-25", "CV-44")
-async def test_a_patch_applies_all_in_order_or_nothing(presser: GatewayClient) -> None:
+async def test_a_patch_applies_all_in_order_or_nothing(action_client: GatewayClient) -> None:
     actions = {
         "insert": {
             "kind": "state.patch",
@@ -214,12 +214,12 @@ async def test_a_patch_applies_all_in_order_or_nothing(presser: GatewayClient) -
         },
         "empty": {"kind": "state.patch", "patch": []},
     }
-    board = await Board.made(presser, actions, state={"list": [1, 2, 3], "a/b": {}, "gone": 1})
-    assert (await board.press("insert"))["revision"] == 2
-    assert (await board.press("escape"))["revision"] == 3
-    assert (await refused(board.press("half"))).code == 400
-    assert (await board.press("empty"))["revision"] == 3, "nothing changed"
-    assert await board.state() == {"list": [9, 1, 2, 3, 4], "a/b": {"~": 1}}
+    canvas = await CanvasClient.create(action_client, actions, state={"list": [1, 2, 3], "a/b": {}, "gone": 1})
+    assert (await canvas.run("insert"))["revision"] == 2
+    assert (await canvas.run("escape"))["revision"] == 3
+    assert (await expect_refusal(canvas.run("half"))).code == 400
+    assert (await canvas.run("empty"))["revision"] == 3, "nothing changed"
+    assert await canvas.state() == {"list": [9, 1, 2, 3, 4], "a/b": {"~": 1}}
 
 
 @rule("CV-10", "CV-25", "CV-20", "CV-24")
@@ -239,13 +239,13 @@ async def test_a_patch_applies_all_in_order_or_nothing(presser: GatewayClient) -
     ],
 )
 async def test_an_action_of_another_kind_or_without_what_it_needs_is_refused(
-    presser: GatewayClient, action: dict[str, Any]
+    action_client: GatewayClient, action: dict[str, Any]
 ) -> None:
     spec = {"version": 1, "actions": {"go": action}}
     name = new_session()
-    problem = await refused(presser.call("canvas.create", canvasId=name, spec=spec))
+    problem = await expect_refusal(action_client.call("canvas.create", canvasId=name, spec=spec))
     assert (problem.code, problem.error["message"].partition(":")[0].startswith("actions.go")) == (400, True)
-    assert (await refused(presser.call("canvas.get", canvasId=name))).code == 404
+    assert (await expect_refusal(action_client.call("canvas.get", canvasId=name))).code == 404
 
 
 # --- what is refused, and what fails ------------------------------------------------------------------------------------
@@ -253,29 +253,29 @@ async def test_an_action_of_another_kind_or_without_what_it_needs_is_refused(
 
 @rule("CV-36", "CV-08", "CV-45")
 async def test_an_unknown_canvas_or_action_or_another_revision_does_nothing_at_all(
-    presser: GatewayClient, bench: Bench, acting: LiveEasel
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
-    board = await Board.made(
-        presser,
+    canvas = await CanvasClient.create(
+        action_client,
         {
-            "go": calls(bench.act, saveAs="x"),
+            "go": call_tool(tools.act, saveAs="x"),
             "say": {"kind": "session.send", "message": "hello", "saveAs": "x"},
         },
     )
-    await board.press("go")
-    count, runs = len(bench.act.calls), acting.sql("select count(*) as n from runs")
-    before = await board.snapshot()
+    await canvas.run("go")
+    count, runs = len(tools.act.call_tool), action_easel.sql("select count(*) as n from runs")
+    before = await canvas.snapshot()
     for action in ("go", "say"):
-        problem = await refused(board.press(action, expectedRevision=1))
+        problem = await expect_refusal(canvas.run(action, expectedRevision=1))
         assert (problem.code, problem.details["currentRevision"]) == (409, 2)
     for action in ("", "Go", "go ", "__proto__", "constructor", "x" * 100_000):
-        assert (await refused(board.press(action))).code == 404
+        assert (await expect_refusal(canvas.run(action))).code == 404
     for name in ("none", "", "../x", "x" * 1_000):
-        assert (await refused(presser.call("canvas.action", canvasId=name, actionId="go"))).code == 404
-    assert (len(bench.act.calls), acting.sql("select count(*) as n from runs")) == (count, runs)
-    assert await board.snapshot() == before, "no event either"
-    assert len(await board.records()) == 1
-    assert (await board.press("go", expectedRevision=2))["revision"] == 3
+        assert (await expect_refusal(action_client.call("canvas.action", canvasId=name, actionId="go"))).code == 404
+    assert (len(tools.act.call_tool), action_easel.sql("select count(*) as n from runs")) == (count, runs)
+    assert await canvas.snapshot() == before, "no event either"
+    assert len(await canvas.records()) == 1
+    assert (await canvas.run("go", expectedRevision=2))["revision"] == 3
 
 
 @rule("CV-11")
@@ -290,13 +290,13 @@ async def test_an_unknown_canvas_or_action_or_another_revision_does_nothing_at_a
     ],
 )
 async def test_what_is_sent_along_with_a_press_is_refused(
-    presser: GatewayClient, bench: Bench, more: dict[str, Any]
+    action_client: GatewayClient, tools: ControlledTools, more: dict[str, Any]
 ) -> None:
-    board = await Board.made(presser, {"go": calls(bench.read)})
-    count = len(bench.act.calls) + len(bench.read.calls)
-    problem = await refused(presser.call("canvas.action", canvasId=board.name, actionId="go", **more))
+    canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.read)})
+    count = len(tools.act.call_tool) + len(tools.read.call_tool)
+    problem = await expect_refusal(action_client.call("canvas.action", canvasId=canvas.name, actionId="go", **more))
     assert (problem.code, next(iter(more)) in problem.error["message"]) == (400, True)
-    assert len(bench.act.calls) + len(bench.read.calls) == count
+    assert len(tools.act.call_tool) + len(tools.read.call_tool) == count
 
 
 @rule("CV-40", "CV-41", "CV-48", "RS-15")
@@ -304,24 +304,24 @@ async def test_what_is_sent_along_with_a_press_is_refused(
     "allow", [None, [], ["test__Read"], ["test__act", "Test__Act", "test__Act2", "a__test__Act"]]
 )
 async def test_a_tool_that_is_not_allowed_is_refused_before_its_template(
-    presser: GatewayClient, bench: Bench, acting: LiveEasel, allow: list[str] | None
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel, allow: list[str] | None
 ) -> None:
-    spec = spec_of(
-        {"go": calls(bench.act, args={"x": "{{state.x}}" * 100})}, state={"x": "y" * 20_000}, allow=allow
+    spec = make_spec(
+        {"go": call_tool(tools.act, args={"x": "{{state.x}}" * 100})}, state={"x": "y" * 20_000}, allow=allow
     )
     if allow is None:
         del spec["toolPolicy"]
     name = new_session()
-    made = await presser.call("canvas.create", canvasId=name, spec=spec)
+    made = await action_client.call("canvas.create", canvasId=name, spec=spec)
     assert any("not in toolPolicy.allow" in warning for warning in made["warnings"])
-    count = len(bench.act.calls)
-    problem = await refused(Board(presser, name).press("go"))
+    count = len(tools.act.call_tool)
+    problem = await expect_refusal(CanvasClient(action_client, name).run("go"))
     assert (problem.code, "test__Act" in problem.error["message"]) == (403, True)
-    assert len(bench.act.calls) == count
-    assert (await Board(presser, name).snapshot())["descriptor"]["lastSeq"] == 1, "nothing was told"
+    assert len(tools.act.call_tool) == count
+    assert (await CanvasClient(action_client, name).snapshot())["descriptor"]["lastSeq"] == 1, "nothing was told"
 
     async def is_audited() -> bool:
-        return len(audited(acting, "guardrail.refused", name)) == 1
+        return len(audit_records(action_easel, "guardrail.refused", name)) == 1
 
     await wait_for(is_audited)
 
@@ -330,21 +330,21 @@ async def test_a_tool_that_is_not_allowed_is_refused_before_its_template(
 @pytest.mark.parametrize(
     "action, code",
     [
-        (calls("nobody__Tool", saveAs="out"), 503),
-        (calls("test__Fail", args={"name": "on purpose"}, saveAs="out"), 500),
-        (calls("test__Strict", args={"n": "no number"}, saveAs="out"), 500),
+        (call_tool("nobody__Tool", saveAs="out"), 503),
+        (call_tool("test__Fail", args={"name": "on purpose"}, saveAs="out"), 500),
+        (call_tool("test__Strict", args={"n": "no number"}, saveAs="out"), 500),
         ({"kind": "state.patch", "patch": [{"op": "remove", "path": "/none"}]}, 400),
         ({"kind": "session.send", "message": "{{state.none}}", "saveAs": "out"}, 400),
     ],
 )
 async def test_what_fails_is_told_and_recorded_and_leaves_no_result(
-    presser: GatewayClient, action: dict[str, Any], code: int
+    action_client: GatewayClient, action: dict[str, Any], code: int
 ) -> None:
-    board = await Board.made(presser, {"go": action}, state={"n": 1})
-    await board.listen()
-    problem = await refused(board.press("go"))
+    canvas = await CanvasClient.create(action_client, {"go": action}, state={"n": 1})
+    await canvas.listen()
+    problem = await expect_refusal(canvas.run("go"))
     assert problem.code == code
-    started, failed = await presser.events(2)
+    started, failed = await action_client.events(2)
     assert (started.event, failed.event) == ("canvas.action.started", "canvas.action.failed")
     assert started.payload["eventId"] == failed.payload["eventId"] == problem.details["eventId"]
     assert (failed.payload["error"]["code"], failed.payload["error"]["message"]) == (
@@ -352,33 +352,33 @@ async def test_what_fails_is_told_and_recorded_and_leaves_no_result(
         problem.error["message"],
     )
     assert failed.payload["endedAt"] >= started.payload["startedAt"]
-    assert (await board.state(), await board.revision()) == ({"n": 1}, 1)
-    [record] = await board.records()
+    assert (await canvas.state(), await canvas.revision()) == ({"n": 1}, 1)
+    [record] = await canvas.records()
     assert (record["status"], record["error"]["message"]) == ("failed", problem.error["message"])
-    assert presser.unheard == 0, "and never finished"
+    assert action_client.unheard == 0, "and never finished"
 
 
 @rule("CV-36", "CV-22")
-async def test_over_http_it_is_the_same(presser: GatewayClient, bench: Bench, acting: LiveEasel) -> None:
-    slow = calls(bench.hold, args={"name": new_session()}, timeoutMs=20)
+async def test_over_http_it_is_the_same(action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel) -> None:
+    slow = call_tool(tools.hold, args={"name": new_session()}, timeoutMs=20)
     actions = {
-        "go": calls(bench.read, saveAs="x"),
-        "ask": calls(bench.act, confirm="always"),
+        "go": call_tool(tools.read, saveAs="x"),
+        "ask": call_tool(tools.act, confirm="always"),
         "slow": slow,
-        "gone": calls("nobody__Tool"),
+        "gone": call_tool("nobody__Tool"),
     }
-    board = await Board.made(
-        presser, actions | {"deny": calls("test__Once")}, allow=[*(one["tool"] for one in actions.values())]
+    canvas = await CanvasClient.create(
+        action_client, actions | {"deny": call_tool("test__Once")}, allow=[*(one["tool"] for one in actions.values())]
     )
 
     async def rpc(method: str, **params: Any) -> tuple[int, Any]:
-        answer = await asyncio.to_thread(acting.post, "/api/rpc", {"method": method, "params": params})
+        answer = await asyncio.to_thread(action_easel.post, "/api/rpc", {"method": method, "params": params})
         return answer.status_code, answer.json()
 
-    status, done = await rpc("canvas.action", canvasId=board.name, actionId="go", requestId="r")
-    assert (status, done) == (200, await board.press("go", requestId="r"))
-    assert (await board.records())[0]["actor"]["clientId"] == "http"
-    status, asked = await rpc("canvas.action", canvasId=board.name, actionId="ask")
+    status, done = await rpc("canvas.action", canvasId=canvas.name, actionId="go", requestId="r")
+    assert (status, done) == (200, await canvas.run("go", requestId="r"))
+    assert (await canvas.records())[0]["actor"]["clientId"] == "http"
+    status, asked = await rpc("canvas.action", canvasId=canvas.name, actionId="ask")
     assert (status, asked["status"]) == (200, "needs_confirmation")
     assert (await rpc("canvas.confirm", confirmationId=asked["confirmationId"], approve=True))[1][
         "status"
@@ -389,11 +389,11 @@ async def test_over_http_it_is_the_same(presser: GatewayClient, bench: Bench, ac
         ("slow", 504, "eventId"),
         ("gone", 503, "eventId"),
     ):
-        status, told = await rpc("canvas.action", canvasId=board.name, actionId=action)
+        status, told = await rpc("canvas.action", canvasId=canvas.name, actionId=action)
         assert (status, told["error"]["code"], details is None or details in told["error"]["details"]) == (
             code,
             code,
             True,
         )
-    status, told = await rpc("canvas.action", canvasId=board.name, actionId="go", expectedRevision=1)
+    status, told = await rpc("canvas.action", canvasId=canvas.name, actionId="go", expectedRevision=1)
     assert (status, told["error"]["details"]["currentRevision"]) == (409, 2)

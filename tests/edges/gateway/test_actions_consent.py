@@ -14,7 +14,7 @@ import pytest
 from easel.core.principal import THE_OWNER, PrincipalKind
 from easel.errors import Forbidden
 from easel.host.actions.request import ActionRequest
-from tests.edges.gateway.acting import Board, audited, calls, inside, refused, sets, spec_of
+from tests.edges.gateway.action_fixtures import CanvasClient, audit_records, call_tool, run_inside, expect_refusal, set_state, make_spec
 from tests.edges.gateway.node_peer import NodePeer, a_tool
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
@@ -22,7 +22,7 @@ from tests.support.gateway import GatewayClient, Refused
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
-    from tests.edges.gateway.acting import Bench
+    from tests.edges.gateway.action_fixtures import ControlledTools
 
 AGENT = replace(THE_OWNER, name="agent", kind=PrincipalKind.AGENT)
 
@@ -47,7 +47,7 @@ LEVELS = [
 @rule("RS-13", "RS-44", "RS-45", "CV-22")
 @pytest.mark.parametrize("confirm, tool, asks", LEVELS)
 async def test_a_person_is_asked_unless_the_tool_only_reads_or_the_author_says_otherwise(
-    presser: GatewayClient, bench: Bench, confirm: str | None, tool: str, asks: bool
+    action_client: GatewayClient, tools: ControlledTools, confirm: str | None, tool: str, asks: bool
 ) -> None:
     action = {
         "kind": "tool.call",
@@ -55,34 +55,34 @@ async def test_a_person_is_asked_unless_the_tool_only_reads_or_the_author_says_o
         "args": {"command": "true"},
         **({"confirm": confirm} if confirm else {}),
     }
-    board = await Board.made(presser, {"go": action})
-    used = next(one for one in bench.tools if one.name == tool)
-    count = len(used.calls)
-    answer = await board.press("go")
+    canvas = await CanvasClient.create(action_client, {"go": action})
+    used = next(one for one in tools.tools if one.name == tool)
+    count = len(used.call_tool)
+    answer = await canvas.run("go")
     assert answer["status"] == ("needs_confirmation" if asks else "completed")
-    assert len(used.calls) == count + (not asks)
+    assert len(used.call_tool) == count + (not asks)
 
 
 @rule("RS-14", "CV-41")
 async def test_the_server_asks_where_the_author_would_not(
-    tmp_path_factory: pytest.TempPathFactory, bench: Bench
+    tmp_path_factory: pytest.TempPathFactory, tools: ControlledTools
 ) -> None:
     settings = {"approval_mode": "minimal"}
     with LiveEasel(
-        tmp_path_factory.mktemp("strict"), settings=settings, tools=bench.tools, with_worker=False
+        tmp_path_factory.mktemp("strict"), settings=settings, tools=tools.tools, with_worker=False
     ) as strict:
         async with GatewayClient.connected(strict.base_url, strict.token) as client:
             message = {"kind": "session.send", "message": "hi", "confirm": "never"}
-            board = await Board.made(
-                client, {"read": calls(bench.read), "patch": sets("/n", 1, confirm="never"), "say": message}
+            canvas = await CanvasClient.create(
+                client, {"read": call_tool(tools.read), "patch": set_state("/n", 1, confirm="never"), "say": message}
             )
             for action in ("read", "patch", "say"):
-                assert (await board.press(action))["status"] == "needs_confirmation"
-            assert await board.revision() == 1
-            spec = spec_of({"read": calls(bench.read)}) | {
+                assert (await canvas.run(action))["status"] == "needs_confirmation"
+            assert await canvas.revision() == 1
+            spec = make_spec({"read": call_tool(tools.read)}) | {
                 "refresh": [{"id": "r", "everyMs": 60_000, "action": "read"}]
             }
-            problem = await refused(client.call("canvas.create", canvasId="jobs", spec=spec))
+            problem = await expect_refusal(client.call("canvas.create", canvasId="jobs", spec=spec))
             assert (problem.code, "on this server (EASEL_APPROVAL_MODE)" in problem.error["message"]) == (
                 400,
                 True,
@@ -92,25 +92,25 @@ async def test_the_server_asks_where_the_author_would_not(
 @rule("RS-45", "RS-13", "RS-44", "CV-41")
 @case("X4")
 async def test_the_definition_in_force_decides_at_every_press(
-    presser: GatewayClient, acting: LiveEasel
+    action_client: GatewayClient, action_easel: LiveEasel
 ) -> None:
     """A node comes back with the same tool, declared otherwise each time."""
     name = new_session()
     read_only = {"readOnlyHint": True}
-    async with NodePeer.connected(acting, name, tools=[a_tool("Do", annotations=read_only)]) as node:
+    async with NodePeer.connected(action_easel, name, tools=[a_tool("Do", annotations=read_only)]) as node:
         action = {"kind": "tool.call", "tool": f"{name}__Do", "args": {"x": "echo $({{input.v}})"}}
-        board = await Board.made(presser, {"go": action})
-        press = asyncio.create_task(board.press("go", v="a"))
+        canvas = await CanvasClient.create(action_client, {"go": action})
+        press = asyncio.create_task(canvas.run("go", v="a"))
         assert (await node.echo_one())["args"] == {"x": "echo $(a)"}, "plain text, for all that is known"
         assert (await press)["result"] == {"x": "echo $(a)"}
-    async with NodePeer.connected(acting, name, tools=[a_tool("Do")]):
-        assert (await board.press("go", v="a"))["status"] == "needs_confirmation"
+    async with NodePeer.connected(action_easel, name, tools=[a_tool("Do")]):
+        assert (await canvas.run("go", v="a"))["status"] == "needs_confirmation"
     shell = {"type": "object", "properties": {"x": {"type": "string", "x-shell": True}}}
-    async with NodePeer.connected(acting, name, tools=[a_tool("Do", shell, annotations=read_only)]):
-        problem = await refused(board.press("go", v="a"))
+    async with NodePeer.connected(action_easel, name, tools=[a_tool("Do", shell, annotations=read_only)]):
+        problem = await expect_refusal(canvas.run("go", v="a"))
         assert (problem.code, "actions.go.args.x" in problem.error["message"]) == (400, True)
-    async with NodePeer.connected(acting, name, tools=[a_tool("Renamed", annotations=read_only)]):
-        assert (await refused(board.press("go", v="a"))).code == 503
+    async with NodePeer.connected(action_easel, name, tools=[a_tool("Renamed", annotations=read_only)]):
+        assert (await expect_refusal(canvas.run("go", v="a"))).code == 503
 
 
 # --- to what ------------------------------------------------------------------------------------------------------------
@@ -119,34 +119,34 @@ async def test_the_definition_in_force_decides_at_every_press(
 @rule("CV-22", "CV-39", "CV-37")
 @case("X6")
 async def test_exactly_what_was_shown_runs_whatever_the_state_is_by_then(
-    presser: GatewayClient, bench: Bench
+    action_client: GatewayClient, tools: ControlledTools
 ) -> None:
-    action = calls(
-        bench.bash,
+    action = call_tool(
+        tools.bash,
         args={"command": "printf '%s\\0' {{state.service}} {{input.to}}"},
         confirm="auto",
         saveAs="out",
     )
-    board = await Board.made(presser, {"go": action}, state={"service": "api"})
-    await board.listen()
-    count = len(bench.bash.calls)
-    asked = await board.press("go", to="it's; touch PWN")
+    canvas = await CanvasClient.create(action_client, {"go": action}, state={"service": "api"})
+    await canvas.listen()
+    count = len(tools.bash.call_tool)
+    asked = await canvas.run("go", to="it's; touch PWN")
     assert asked["resolved"]["args"] == {"command": "printf '%s\\0' api 'it'\\''s; touch PWN'"}
-    assert (len(bench.bash.calls), await board.revision()) == (count, 1)
-    [waiting] = await board.asked()
+    assert (len(tools.bash.call_tool), await canvas.revision()) == (count, 1)
+    [waiting] = await canvas.confirmations()
     assert (waiting["confirmationId"], waiting["resolved"], waiting["status"]) == (
         asked["confirmationId"],
         asked["resolved"],
         "asked",
     )
-    await board.patch("/service", "other")
-    done = await board.confirm(asked)
+    await canvas.patch("/service", "other")
+    done = await canvas.confirm(asked)
     assert done["result"] == {"exitCode": 0, "arguments": ["api", "it's; touch PWN"]}
-    assert bench.bash.args[-1] == asked["resolved"]["args"]
+    assert tools.bash.args[-1] == asked["resolved"]["args"]
     assert (done["status"], done["eventId"], done["revision"]) == ("completed", asked["confirmationId"], 3)
-    state = await board.state()
+    state = await canvas.state()
     assert (state["service"], state["out"]["result"]) == ("other", done["result"])
-    events = await presser.events(5)
+    events = await action_client.events(5)
     assert [one.event for one in events] == [
         "canvas.action.asked",
         "canvas.updated",
@@ -157,47 +157,47 @@ async def test_exactly_what_was_shown_runs_whatever_the_state_is_by_then(
     assert {one.payload.get("eventId", asked["confirmationId"]) for one in events} == {
         asked["confirmationId"]
     }
-    assert await board.asked() == []
+    assert await canvas.confirmations() == []
 
 
 @rule("CV-22", "CV-48")
-async def test_a_refusal_leaves_everything_as_it_was(presser: GatewayClient, bench: Bench) -> None:
-    board = await Board.made(presser, {"go": calls(bench.act, confirm="always", saveAs="x")}, state={"n": 1})
-    await board.listen()
-    count = len(bench.act.calls)
-    asked = await board.press("go")
-    assert (await board.confirm(asked, approve=False))["status"] == "refused"
-    assert [one.event for one in await presser.events(2)] == ["canvas.action.asked", "canvas.action.refused"]
-    assert (len(bench.act.calls), await board.state(), await board.revision(), await board.asked()) == (
+async def test_a_refusal_leaves_everything_as_it_was(action_client: GatewayClient, tools: ControlledTools) -> None:
+    canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, confirm="always", saveAs="x")}, state={"n": 1})
+    await canvas.listen()
+    count = len(tools.act.call_tool)
+    asked = await canvas.run("go")
+    assert (await canvas.confirm(asked, approve=False))["status"] == "refused"
+    assert [one.event for one in await action_client.events(2)] == ["canvas.action.asked", "canvas.action.refused"]
+    assert (len(tools.act.call_tool), await canvas.state(), await canvas.revision(), await canvas.confirmations()) == (
         count,
         {"n": 1},
         1,
         [],
     )
     for approve in (True, False):
-        assert (await refused(board.confirm(asked, approve=approve))).code == 409
-    assert len(bench.act.calls) == count
+        assert (await expect_refusal(canvas.confirm(asked, approve=approve))).code == 409
+    assert len(tools.act.call_tool) == count
 
 
 @rule("CV-22")
 @case("X6")
 async def test_a_confirmation_is_good_for_one_time_however_many_say_yes_at_once(
-    presser: GatewayClient, bench: Bench
+    action_client: GatewayClient, tools: ControlledTools
 ) -> None:
-    board = await Board.made(
-        presser,
-        {"go": calls(bench.act, args={"n": new_session()}, confirm="always", saveAs="x", saveMode="append")},
+    canvas = await CanvasClient.create(
+        action_client,
+        {"go": call_tool(tools.act, args={"n": new_session()}, confirm="always", saveAs="x", saveMode="append")},
     )
-    asked = await board.press("go")
-    count = len(bench.act.calls)
-    answers = await asyncio.gather(*(board.confirm(asked) for _ in range(20)), return_exceptions=True)
+    asked = await canvas.run("go")
+    count = len(tools.act.call_tool)
+    answers = await asyncio.gather(*(canvas.confirm(asked) for _ in range(20)), return_exceptions=True)
     assert sorted(one.code for one in answers if isinstance(one, Refused)) == [409] * 19
-    assert len(bench.act.calls) == count + 1
-    assert len((await board.state())["x"]) == 1
+    assert len(tools.act.call_tool) == count + 1
+    assert len((await canvas.state())["x"]) == 1
 
 
 @rule("CV-22", "CV-24", "CV-25")
-async def test_a_patch_and_a_message_wait_for_a_person_too(presser: GatewayClient, acting: LiveEasel) -> None:
+async def test_a_patch_and_a_message_wait_for_a_person_too(action_client: GatewayClient, action_easel: LiveEasel) -> None:
     session = new_session()
     say = {
         "kind": "session.send",
@@ -205,8 +205,8 @@ async def test_a_patch_and_a_message_wait_for_a_person_too(presser: GatewayClien
         "sessionKey": f"agent:main:{session}",
         "confirm": "always",
     }
-    board = await Board.made(presser, {"patch": sets("/n", 2, confirm="always"), "say": say}, state={"n": 1})
-    patch, message = await board.press("patch"), await board.press("say")
+    canvas = await CanvasClient.create(action_client, {"patch": set_state("/n", 2, confirm="always"), "say": say}, state={"n": 1})
+    patch, message = await canvas.run("patch"), await canvas.run("say")
     assert patch["resolved"] == {"kind": "state.patch", "patch": [{"op": "add", "path": "/n", "value": 2}]}
     assert message["resolved"] == {
         "kind": "session.send",
@@ -214,10 +214,10 @@ async def test_a_patch_and_a_message_wait_for_a_person_too(presser: GatewayClien
         "message": "about 1",
     }
     runs = f"select input_text from runs where session_id = '{session}'"
-    assert (await board.state(), acting.sql(runs)) == ({"n": 1}, [])
-    assert (await board.confirm(patch))["revision"] == 2
-    await board.confirm(message)
-    assert (await board.state(), acting.sql(runs)) == ({"n": 2}, [{"input_text": "about 1"}])
+    assert (await canvas.state(), action_easel.sql(runs)) == ({"n": 1}, [])
+    assert (await canvas.confirm(patch))["revision"] == 2
+    await canvas.confirm(message)
+    assert (await canvas.state(), action_easel.sql(runs)) == ({"n": 2}, [{"input_text": "about 1"}])
 
 
 MEANWHILE: list[tuple[str, dict[str, Any], dict[str, Any], int]] = [
@@ -236,36 +236,36 @@ MEANWHILE: list[tuple[str, dict[str, Any], dict[str, Any], int]] = [
     "action, spec, code", [row[1:] for row in MEANWHILE], ids=[row[0] for row in MEANWHILE]
 )
 async def test_a_spec_that_changed_meanwhile(
-    presser: GatewayClient, bench: Bench, action: dict[str, Any], spec: dict[str, Any], code: int
+    action_client: GatewayClient, tools: ControlledTools, action: dict[str, Any], spec: dict[str, Any], code: int
 ) -> None:
-    first = calls(bench.act, args={"x": "old"}, confirm="always")
-    board = await Board.made(presser, {"go": first}, state={"text": "x"})
-    asked = await board.press("go")
+    first = call_tool(tools.act, args={"x": "old"}, confirm="always")
+    canvas = await CanvasClient.create(action_client, {"go": first}, state={"text": "x"})
+    asked = await canvas.run("go")
     patched = {"kind": "state.patch", "patch": [], "confirm": "always"}
-    await board.rewrite({"go": patched if "kind" in action else first | action}, **spec)
-    used = [bench.act, bench.destroy]
-    before = [len(tool.calls) for tool in used]
+    await canvas.rewrite({"go": patched if "kind" in action else first | action}, **spec)
+    used = [tools.act, tools.destroy]
+    before = [len(tool.call_tool) for tool in used]
     if code == 200:
-        assert (await board.confirm(asked))["result"] == {"x": "old"}, "what was shown"
+        assert (await canvas.confirm(asked))["result"] == {"x": "old"}, "what was shown"
         return
-    assert (await refused(board.confirm(asked))).code == code
-    assert [len(tool.calls) for tool in used] == before
-    await board.rewrite({"go": first})
-    assert (await board.confirm(asked))["result"] == {"x": "old"}, "the question still stands"
+    assert (await expect_refusal(canvas.confirm(asked))).code == code
+    assert [len(tool.call_tool) for tool in used] == before
+    await canvas.rewrite({"go": first})
+    assert (await canvas.confirm(asked))["result"] == {"x": "old"}, "the question still stands"
 
 
 @rule("RS-45")
 async def test_a_tool_that_is_away_when_a_person_agrees_is_waited_for(
-    presser: GatewayClient, acting: LiveEasel
+    action_client: GatewayClient, action_easel: LiveEasel
 ) -> None:
     name = new_session()
-    async with NodePeer.connected(acting, name, tools=[a_tool("Do")]):
-        board = await Board.made(presser, {"go": calls(f"{name}__Do", args={"n": 1}, confirm="always")})
-        asked = await board.press("go")
-    async with NodePeer.connected(acting, name, tools=[a_tool("Other")]):
-        assert (await refused(board.confirm(asked))).code == 503
-    async with NodePeer.connected(acting, name, tools=[a_tool("Do")]) as node:
-        confirm = asyncio.create_task(board.confirm(asked))
+    async with NodePeer.connected(action_easel, name, tools=[a_tool("Do")]):
+        canvas = await CanvasClient.create(action_client, {"go": call_tool(f"{name}__Do", args={"n": 1}, confirm="always")})
+        asked = await canvas.run("go")
+    async with NodePeer.connected(action_easel, name, tools=[a_tool("Other")]):
+        assert (await expect_refusal(canvas.confirm(asked))).code == 503
+    async with NodePeer.connected(action_easel, name, tools=[a_tool("Do")]) as node:
+        confirm = asyncio.create_task(canvas.confirm(asked))
         assert (await node.echo_one())["args"] == {"n": 1}
         assert (await confirm)["status"] == "completed"
 
@@ -274,21 +274,21 @@ async def test_a_tool_that_is_away_when_a_person_agrees_is_waited_for(
 @case("X6")
 @pytest.mark.parametrize("heavy", ["base64", "text"])
 async def test_a_heavy_call_is_shown_whole_kept_beside_and_runs_whole(
-    presser: GatewayClient, bench: Bench, acting: LiveEasel, heavy: str
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel, heavy: str
 ) -> None:
     value = (
         base64.b64encode(secrets.token_bytes(6_000)).decode()
         if heavy == "base64"
         else "plain words, again and again. " * 300
     )
-    board = await Board.made(
-        presser, {"go": calls(bench.act, args={"data": "{{input.data}}", "n": 1}, confirm="always")}
+    canvas = await CanvasClient.create(
+        action_client, {"go": call_tool(tools.act, args={"data": "{{input.data}}", "n": 1}, confirm="always")}
     )
-    await board.listen()
-    asked = await board.press("go", data=value, requestId="r1")
+    await canvas.listen()
+    asked = await canvas.run("go", data=value, requestId="r1")
     assert asked["resolved"]["args"] == {"data": value, "n": 1}
-    assert await board.press("go", data=value, requestId="r1") == asked, "asked again, the same answer"
-    event = (await presser.event()).payload
+    assert await canvas.run("go", data=value, requestId="r1") == asked, "asked again, the same answer"
+    event = (await action_client.event()).payload
     assert (
         len(
             json.dumps(
@@ -298,12 +298,12 @@ async def test_a_heavy_call_is_shown_whole_kept_beside_and_runs_whole(
         )
         <= 2_048
     )
-    [row] = acting.sql(f"select resolved from canvas_actions where event_id = '{asked['confirmationId']}'")
+    [row] = action_easel.sql(f"select resolved from canvas_actions where event_id = '{asked['confirmationId']}'")
     assert (value in json.dumps(row["resolved"])) is (heavy == "text"), "Base64 is in no table"
-    [waiting] = await board.asked()
+    [waiting] = await canvas.confirmations()
     assert waiting["resolved"] == asked["resolved"], "whoever agrees later sees all of it, too"
-    assert (await board.confirm(asked))["result"] == {"data": value, "n": 1}
-    assert bench.act.args[-1] == {"data": value, "n": 1}
+    assert (await canvas.confirm(asked))["result"] == {"data": value, "n": 1}
+    assert tools.act.args[-1] == {"data": value, "n": 1}
 
 
 # --- by whom, and for how long ------------------------------------------------------------------------------------------
@@ -312,70 +312,70 @@ async def test_a_heavy_call_is_shown_whole_kept_beside_and_runs_whole(
 @rule("RS-59", "CV-22", "RS-15")
 @pytest.mark.parametrize("kind", [PrincipalKind.AGENT, PrincipalKind.NODE, PrincipalKind.SERVICE])
 async def test_only_a_person_confirms_or_accepts(
-    presser: GatewayClient, bench: Bench, acting: LiveEasel, kind: PrincipalKind
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel, kind: PrincipalKind
 ) -> None:
-    board = await Board.made(presser, {"go": calls(bench.act, confirm="always")})
-    asked = await board.press("go")
+    canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, confirm="always")})
+    asked = await canvas.run("go")
     principal = replace(THE_OWNER, name="nobody", kind=kind)
-    services, count = acting.instances[0].services, len(bench.act.calls)
+    services, count = action_easel.instances[0].services, len(tools.act.call_tool)
     for approve in (True, False):
         with pytest.raises(Forbidden):
-            await inside(
-                acting, services.actions.confirm(principal, asked["confirmationId"], "x", approve=approve)
+            await run_inside(
+                action_easel, services.actions.confirm(principal, asked["confirmationId"], approve=approve)
             )
     with pytest.raises(Forbidden):
-        await inside(acting, services.canvases.accept(principal, board.name, 1))
-    assert len(bench.act.calls) == count
+        await run_inside(action_easel, services.canvases.accept(principal, canvas.name, 1))
+    assert len(tools.act.call_tool) == count
 
     async def is_audited() -> bool:
-        return bool(audited(acting, "guardrail.refused", asked["confirmationId"]))
+        return bool(audit_records(action_easel, "guardrail.refused", asked["confirmationId"]))
 
     await wait_for(is_audited)
-    assert (await board.confirm(asked))["status"] == "completed", "it is still a person's to answer"
+    assert (await canvas.confirm(asked))["status"] == "completed", "it is still a person's to answer"
 
 
 @rule("RS-59", "CV-41")
 async def test_what_an_agent_presses_a_person_is_asked_for(
-    presser: GatewayClient, bench: Bench, acting: LiveEasel
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
-    board = await Board.made(presser, {"go": calls(bench.act, confirm="auto")})
-    ask = ActionRequest(canvas_id=board.name, action_id="go", input={}, client_id="agent:main:main")
-    answer = await inside(acting, acting.instances[0].services.actions.execute(AGENT, ask))
-    [waiting] = await board.asked()
+    canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, confirm="auto")})
+    ask = ActionRequest(canvas_id=canvas.name, action_id="go", input={}, client_id="agent:main:main")
+    answer = await run_inside(action_easel, action_easel.instances[0].services.actions.execute(AGENT, ask))
+    [waiting] = await canvas.confirmations()
     assert (waiting["confirmationId"], waiting["actor"]["kind"]) == (answer.event_id, "agent")
-    assert (await board.confirm(waiting))["status"] == "completed"
+    assert (await canvas.confirm(waiting))["status"] == "completed"
 
 
-async def test_what_is_no_confirmation_is_not_found(presser: GatewayClient, bench: Bench) -> None:
-    board = await Board.made(presser, {"go": calls(bench.read)})
+async def test_what_is_no_confirmation_is_not_found(action_client: GatewayClient, tools: ControlledTools) -> None:
+    canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.read)})
     for wrong in ("", "x", "evt_" + "0" * 26, "../evt", "\x00", "run_" + "0" * 26, "x" * 10_000):
-        assert (await refused(board.confirm(wrong))).code == 404
-    done = await board.press("go")
-    assert (await refused(board.confirm(done["eventId"]))).code == 409, "it never was a question"
+        assert (await expect_refusal(canvas.confirm(wrong))).code == 404
+    done = await canvas.run("go")
+    assert (await expect_refusal(canvas.confirm(done["eventId"]))).code == 409, "it never was a question"
 
 
 @rule("CV-22")
 async def test_a_question_that_is_too_old_is_over(
-    presser: GatewayClient, bench: Bench, acting: LiveEasel
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
-    board = await Board.made(presser, {"go": calls(bench.act, confirm="always")})
-    asked, count = await board.press("go"), len(bench.act.calls)
+    canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, confirm="always")})
+    asked, count = await canvas.run("go"), len(tools.act.call_tool)
 
     async def wait(seconds: int) -> None:
         older = (
             f"created_at - interval '{seconds} seconds'"
-            if acting.database_url
+            if action_easel.database_url
             else f"created_at - {seconds}000000"
         )
         await asyncio.to_thread(
-            acting.sql,
+            action_easel.sql,
             f"update canvas_actions set created_at = {older} where event_id = '{asked['confirmationId']}'",
         )
 
     await wait(850)
-    assert len(await board.asked()) == 1
+    assert len(await canvas.confirmations()) == 1
     await wait(60)
-    assert await board.asked() == []
-    problem = await refused(board.confirm(asked))
+    assert await canvas.confirmations() == []
+    problem = await expect_refusal(canvas.confirm(asked))
     assert (problem.code, "too long ago" in problem.error["message"]) == (409, True)
-    assert len(bench.act.calls) == count
+    assert len(tools.act.call_tool) == count

@@ -12,14 +12,14 @@ import pytest
 
 from easel.errors import ToolFailed
 from tests.core.shell.hostile import EVALUATED, OPTIONS, corpus, prepared
-from tests.edges.gateway.acting import Board, audited, calls, refused, sets, spec_of
+from tests.edges.gateway.action_fixtures import CanvasClient, audit_records, call_tool, expect_refusal, set_state, make_spec
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
 from tests.support.gateway import GatewayClient, Refused
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
-    from tests.edges.gateway.acting import Bench
+    from tests.edges.gateway.action_fixtures import ControlledTools
 
 CONTEXTS, VALUES = corpus()
 AT_ONCE = 16
@@ -36,25 +36,25 @@ def command(context: str) -> str:
 @case("X1", "X2")
 @pytest.mark.parametrize("context", sorted(set(CONTEXTS) - EVALUATED))
 async def test_every_value_reaches_the_program_as_it_is_or_is_refused(
-    presser: GatewayClient, bench: Bench, context: str
+    action_client: GatewayClient, tools: ControlledTools, context: str
 ) -> None:
-    place = prepared(bench.folder)
-    actions = {"any": calls(bench.bash, args={"command": command(context)}, allowOptions=True)}
-    actions["plain"] = calls(bench.bash, args={"command": command(context)})
-    board = await Board.made(presser, actions)
+    place = prepared(tools.folder)
+    actions = {"any": call_tool(tools.bash, args={"command": command(context)}, allowOptions=True)}
+    actions["plain"] = call_tool(tools.bash, args={"command": command(context)})
+    canvas = await CanvasClient.create(action_client, actions)
     room = asyncio.Semaphore(AT_ONCE)
 
     async def given(action: str, value: str) -> list[str] | int:
         async with room:
             try:
-                return (await board.press(action, x=value))["result"]["arguments"]
+                return (await canvas.run(action, x=value))["result"]["arguments"]
             except Refused as problem:
                 return problem.code
 
     shown = await asyncio.gather(*(given("any", value) for value in VALUES))
     expected = [f"v-{value}-z" if context == "mid_word" else value for value in VALUES]
     mangled = [value for value, one, wanted in zip(VALUES, shown, expected, strict=True) if one != [wanted]]
-    assert mangled == [], "none is mangled, none refused"
+    assert mangled == [], "none is mangled, none expect_refusal"
     plain = await asyncio.gather(*(given("plain", value) for value in OPTIONS))
     assert plain == (
         [[f"v-{value}-z"] for value in OPTIONS] if context == "mid_word" else [400] * len(OPTIONS)
@@ -66,29 +66,29 @@ async def test_every_value_reaches_the_program_as_it_is_or_is_refused(
 @case("X1")
 @pytest.mark.parametrize("context", sorted(set(CONTEXTS) & EVALUATED))
 async def test_a_place_that_a_shell_evaluates_makes_the_spec_invalid(
-    presser: GatewayClient, bench: Bench, context: str
+    action_client: GatewayClient, tools: ControlledTools, context: str
 ) -> None:
-    spec = spec_of({"go": calls(bench.bash, args={"command": command(context)})})
-    problem = await refused(presser.call("canvas.create", canvasId=new_session(), spec=spec))
+    spec = make_spec({"go": call_tool(tools.bash, args={"command": command(context)})})
+    problem = await expect_refusal(action_client.call("canvas.create", canvasId=new_session(), spec=spec))
     assert (problem.code, problem.error["message"].startswith("actions.go.args.command: ")) == (400, True)
 
 
 @rule("RS-57", "CV-28")
 @case("X1")
 async def test_a_missing_value_fails_a_command_and_is_empty_everywhere_else(
-    presser: GatewayClient, bench: Bench
+    action_client: GatewayClient, tools: ControlledTools
 ) -> None:
     args = {"command": "printf '%s\\0' rm -rf {{state.dir}}/ end", "note": "in {{state.dir}}/"}
-    actions = {"no": calls(bench.bash, args=args), "yes": calls(bench.bash, args=args, missing="empty")}
-    board = await Board.made(presser, actions, state={"dir": None})
-    count = len(bench.bash.calls)
-    problem = await refused(board.press("no"))
+    actions = {"no": call_tool(tools.bash, args=args), "yes": call_tool(tools.bash, args=args, missing="empty")}
+    canvas = await CanvasClient.create(action_client, actions, state={"dir": None})
+    count = len(tools.bash.call_tool)
+    problem = await expect_refusal(canvas.run("no"))
     assert (problem.code, "{{state.dir}} has no value" in problem.error["message"]) == (400, True)
-    assert len(bench.bash.calls) == count
-    assert (await board.press("yes"))["result"]["arguments"] == ["rm", "-rf", "/", "end"], (
+    assert len(tools.bash.call_tool) == count
+    assert (await canvas.run("yes"))["result"]["arguments"] == ["rm", "-rf", "/", "end"], (
         "as its author asked"
     )
-    assert bench.bash.args[-1]["note"] == "in /"
+    assert tools.bash.args[-1]["note"] == "in /"
 
 
 # --- by a name ----------------------------------------------------------------------------------------------------------
@@ -111,27 +111,27 @@ async def test_a_missing_value_fails_a_command_and_is_empty_everywhere_else(
     ],
 )
 async def test_a_name_that_is_not_a_tools_own_is_no_name(
-    presser: GatewayClient, bench: Bench, name: str
+    action_client: GatewayClient, tools: ControlledTools, name: str
 ) -> None:
-    count = len(bench.act.calls)
+    count = len(tools.act.call_tool)
     for spec in (
-        spec_of({"go": calls(bench.act)}, allow=[name]),
-        spec_of({"go": calls(name)}, allow=["test__Act"]),
+        make_spec({"go": call_tool(tools.act)}, allow=[name]),
+        make_spec({"go": call_tool(name)}, allow=["test__Act"]),
     ):
-        assert (await refused(presser.call("canvas.create", canvasId=new_session(), spec=spec))).code == 400
-    assert len(bench.act.calls) == count
+        assert (await expect_refusal(action_client.call("canvas.create", canvasId=new_session(), spec=spec))).code == 400
+    assert len(tools.act.call_tool) == count
 
 
 @rule("CV-40", "CV-41", "CV-11")
 @case("X4", "X5")
-async def test_no_way_leads_around_the_list_of_what_is_allowed(presser: GatewayClient, bench: Bench) -> None:
-    nested = {"action": "upsert", "canvasId": "inner", "spec": spec_of({"go": calls(bench.act)})}
-    board = await Board.made(
-        presser, {"nest": calls("gsv__Canvas", args=nested), "go": calls(bench.act)}, allow=["test__Read"]
+async def test_no_way_leads_around_the_list_of_what_is_allowed(action_client: GatewayClient, tools: ControlledTools) -> None:
+    nested = {"action": "upsert", "canvasId": "inner", "spec": make_spec({"go": call_tool(tools.act)})}
+    canvas = await CanvasClient.create(
+        action_client, {"nest": call_tool("gsv__Canvas", args=nested), "go": call_tool(tools.act)}, allow=["test__Read"]
     )
-    count = len(bench.act.calls)
+    count = len(tools.act.call_tool)
     for action in ("nest", "go"):
-        assert (await refused(board.press(action))).code == 403
+        assert (await expect_refusal(canvas.run(action))).code == 403
     for method in (
         "tool.call",
         "tool.invoke",
@@ -142,11 +142,11 @@ async def test_no_way_leads_around_the_list_of_what_is_allowed(presser: GatewayC
         "Canvas.action",
     ):
         assert (
-            await refused(presser.call(method, canvasId=board.name, actionId="go", tool="test__Act", args={}))
+            await expect_refusal(action_client.call(method, canvasId=canvas.name, actionId="go", tool="test__Act", args={}))
         ).code == 404
     for action in ("test__Act", "tool.call", "toString", "__proto__", "constructor", "hasOwnProperty"):
-        assert (await refused(board.press(action))).code == 404
-    assert len(bench.act.calls) == count
+        assert (await expect_refusal(canvas.run(action))).code == 404
+    assert len(tools.act.call_tool) == count
 
 
 # --- into a place -------------------------------------------------------------------------------------------------------
@@ -161,10 +161,10 @@ PLACES = [
 @case("X7")
 @pytest.mark.parametrize("place", PLACES, ids=[repr(place)[:20] for place in PLACES])
 async def test_a_result_goes_to_no_place_that_is_not_the_states_own(
-    presser: GatewayClient, place: Any
+    action_client: GatewayClient, place: Any
 ) -> None:
-    spec = spec_of({"go": calls("gsv__Clock", saveAs=place)})
-    problem = await refused(presser.call("canvas.create", canvasId=new_session(), spec=spec))
+    spec = make_spec({"go": call_tool("gsv__Clock", saveAs=place)})
+    problem = await expect_refusal(action_client.call("canvas.create", canvasId=new_session(), spec=spec))
     assert (problem.code, problem.error["message"].startswith("actions.go.saveAs")) == (400, True)
 
 
@@ -175,10 +175,10 @@ POINTERS = ["/__proto__/x", "/a/__proto__", "/constructor", "a", "/a~2b", "/a~",
 @case("X7")
 @pytest.mark.parametrize("pointer", POINTERS, ids=[repr(one)[:20] for one in POINTERS])
 async def test_a_patch_points_to_no_place_that_is_not_the_states_own(
-    presser: GatewayClient, pointer: str
+    action_client: GatewayClient, pointer: str
 ) -> None:
-    problem = await refused(
-        presser.call("canvas.create", canvasId=new_session(), spec=spec_of({"go": sets(pointer, 1)}))
+    problem = await expect_refusal(
+        action_client.call("canvas.create", canvasId=new_session(), spec=make_spec({"go": set_state(pointer, 1)}))
     )
     assert (problem.code, problem.error["message"].startswith("actions.go.patch[0]")) == (400, True)
 
@@ -186,19 +186,19 @@ async def test_a_patch_points_to_no_place_that_is_not_the_states_own(
 @rule("CV-25", "CV-21")
 @case("X7")
 async def test_odd_names_are_only_names_and_other_canvases_never_change(
-    presser: GatewayClient, bench: Bench
+    action_client: GatewayClient, tools: ControlledTools
 ) -> None:
-    bench.gives["proto"] = {"__proto__": {"polluted": True}, "constructor": {"prototype": {"polluted": True}}}
+    tools.gives["proto"] = {"__proto__": {"polluted": True}, "constructor": {"prototype": {"polluted": True}}}
     actions = {
-        "dash": sets("/map/-", 1),
-        "mixed": sets("/~01~1~0", 2),
-        "result": calls(bench.give, args={"name": "proto"}, saveAs="map.own", saveMode="merge"),
+        "dash": set_state("/map/-", 1),
+        "mixed": set_state("/~01~1~0", 2),
+        "result": call_tool(tools.give, args={"name": "proto"}, saveAs="map.own", saveMode="merge"),
     }
-    other = await Board.made(presser, {"go": sets("/n", 1)}, state={"map": {}})
-    board = await Board.made(presser, actions, state={"map": {}})
+    other = await CanvasClient.create(action_client, {"go": set_state("/n", 1)}, state={"map": {}})
+    canvas = await CanvasClient.create(action_client, actions, state={"map": {}})
     for action in actions:
-        await board.press(action)
-    assert await board.state() == {"map": {"-": 1, "own": bench.gives["proto"]}, "~1/~": 2}
+        await canvas.run(action)
+    assert await canvas.state() == {"map": {"-": 1, "own": tools.gives["proto"]}, "~1/~": 2}
     assert (await other.state(), await other.revision()) == ({"map": {}}, 1)
     assert not hasattr(object(), "polluted")
 
@@ -209,65 +209,63 @@ async def test_odd_names_are_only_names_and_other_canvases_never_change(
 @rule("RS-15", "CV-42")
 @case("P6")
 async def test_no_secret_gets_out_by_an_error(
-    presser: GatewayClient, bench: Bench, acting: LiveEasel
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
     key, password = "sk-" + secrets.token_hex(16), secrets.token_hex(8)
     name = new_session()
-    text = f"401 from https://joe:{password}@host/v1 with api_key={key}, Bearer {acting.token}"
-    bench.problems |= {
+    text = f"401 from https://joe:{password}@host/v1 with api_key={key}, Bearer {action_easel.token}"
+    tools.problems |= {
         f"{name}-1": ToolFailed(tool="test__Fail", reason=text),
         f"{name}-2": RuntimeError(text),
     }
-    board = await Board.made(
-        presser, {n: calls(bench.fail, args={"name": f"{name}-{n}"}) for n in ("1", "2")}
+    canvas = await CanvasClient.create(
+        action_client, {n: call_tool(tools.fail, args={"name": f"{name}-{n}"}) for n in ("1", "2")}
     )
-    await board.listen()
+    await canvas.listen()
     told: list[str] = []
     for action in ("1", "2"):
-        problem = await refused(board.press(action, requestId=action))
-        again = await refused(board.press(action, requestId=action))
+        problem = await expect_refusal(canvas.run(action, requestId=action))
+        again = await expect_refusal(canvas.run(action, requestId=action))
         told += [json.dumps([problem.error, again.error])]
     assert "401 from https://joe:[redacted]@host/v1" in told[0], "hidden, and the rest is there to be read"
-    told += [json.dumps([one.payload for one in await presser.events(4)]), json.dumps(await board.records())]
+    told += [json.dumps([one.payload for one in await action_client.events(4)]), json.dumps(await canvas.records())]
 
     async def is_audited() -> bool:
-        return len(audited(acting, "canvas.action", board.name)) == 2
+        return len(audit_records(action_easel, "canvas.action", canvas.name)) == 2
 
     await wait_for(is_audited)
-    told += [json.dumps([dict(row) for row in acting.sql("select record from audit")])]
-    told += [str(acting.sql("select answer from canvas_actions where status = 'failed'"))]
+    told += [json.dumps([dict(row) for row in action_easel.sql("select record from audit")])]
+    told += [str(action_easel.sql("select answer from canvas_actions where status = 'failed'"))]
     for place in told:
-        for secret in (key, password, acting.token):
+        for secret in (key, password, action_easel.token):
             assert secret not in place
 
 
 @rule("CV-42", "RS-35")
 async def test_a_long_error_is_cut_and_what_an_event_speaks_of_is_there(
-    presser: GatewayClient, bench: Bench, acting: LiveEasel
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
     """In letters of four bytes even a shortened error is too heavy for an event."""
     name = new_session()
-    bench.problems[name] = ToolFailed(tool="test__Fail", reason="😀" * 50_000)
+    tools.problems[name] = ToolFailed(tool="test__Fail", reason="😀" * 50_000)
     path = ".".join(["語" * 128] * 7)
-    board = await Board.made(
-        presser, {"go": calls(bench.fail, args={"name": name}), "far": calls(bench.read, saveAs=path)}
+    canvas = await CanvasClient.create(
+        action_client, {"go": call_tool(tools.fail, args={"name": name}), "far": call_tool(tools.read, saveAs=path)}
     )
-    await board.listen()
-    problem = await refused(board.press("go"))
+    await canvas.listen()
+    problem = await expect_refusal(canvas.run("go"))
     assert 500 < len(problem.error["message"]) < 1_200
-    failed = (await presser.events(2))[1].payload
+    failed = (await action_client.events(2))[1].payload
     marker = failed["error"]["message"]
-    assert (await asyncio.to_thread(acting.get, marker["uri"])).text == problem.error["message"]
-    await board.press("far")
-    finished = (await presser.events(3))[2].payload
-    assert (await asyncio.to_thread(acting.get, finished["saveAs"]["uri"])).text == path
+    assert (await asyncio.to_thread(action_easel.get, marker["uri"])).text == problem.error["message"]
+    await canvas.run("far")
+    finished = (await action_client.events(3))[2].payload
+    assert (await asyncio.to_thread(action_easel.get, finished["saveAs"]["uri"])).text == path
 
 
 HEAVY = {
     "base64": lambda: {"data": base64.b64encode(secrets.token_bytes(6_000)).decode(), "n": 1},
     "text": lambda: {"data": "plain words, again and again. " * 400, "n": 1},
-    "list": lambda: [base64.b64encode(secrets.token_bytes(600)).decode() for _ in range(5)],
-    "cut": lambda: {f"p{n}": base64.b64encode(secrets.token_bytes(900)).decode() for n in range(3)},
 }
 
 
@@ -275,27 +273,27 @@ HEAVY = {
 @case("R3")
 @pytest.mark.parametrize("kind", HEAVY)
 async def test_a_heavy_result_is_whole_in_the_answer_and_light_in_every_table(
-    presser: GatewayClient, bench: Bench, acting: LiveEasel, kind: str
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel, kind: str
 ) -> None:
     name, result = new_session(), HEAVY[kind]()
-    bench.gives[name] = result
+    tools.gives[name] = result
     give = {"args": {"name": name}}
-    board = await Board.made(
-        presser, {"save": calls(bench.give, saveAs="x", **give), "only": calls(bench.give, **give)}
+    canvas = await CanvasClient.create(
+        action_client, {"save": call_tool(tools.give, saveAs="x", **give), "only": call_tool(tools.give, **give)}
     )
-    await board.listen()
+    await canvas.listen()
     for action in ("save", "only"):
-        assert (await board.press(action, requestId=action))["result"] == result
-        assert (await board.press(action, requestId=action))["result"] == result, (
+        assert (await canvas.run(action, requestId=action))["result"] == result
+        assert (await canvas.run(action, requestId=action))["result"] == result, (
             "and when it is asked for again"
         )
-    saved = (await board.state())["x"]
+    saved = (await canvas.state())["x"]
     assert set(saved) == {"ok", "result", "finishedAt"}
-    for event in await presser.events(5):
+    for event in await action_client.events(5):
         data = {key: value for key, value in event.payload.items() if key not in ("visibility", "provenance")}
         assert len(json.dumps(data, separators=(",", ":"))) <= 2_048
-    rows = str(acting.sql(f"select state from canvases where canvas_id = '{board.name}'"))
-    rows += str(acting.sql(f"select answer, resolved from canvas_actions where canvas_id = '{board.name}'"))
+    rows = str(action_easel.sql(f"select state from canvases where canvas_id = '{canvas.name}'"))
+    rows += str(action_easel.sql(f"select answer, resolved from canvas_actions where canvas_id = '{canvas.name}'"))
     pieces = (
         [result["data"]]
         if isinstance(result, dict) and "data" in result
@@ -320,22 +318,22 @@ ODD: list[tuple[str, Any, Any]] = [
 
 @rule("CV-21", "CV-27")
 @pytest.mark.parametrize("gives, has", [row[1:] for row in ODD], ids=[row[0] for row in ODD])
-async def test_an_odd_result_is_only_data(presser: GatewayClient, bench: Bench, gives: Any, has: Any) -> None:
+async def test_an_odd_result_is_only_data(action_client: GatewayClient, tools: ControlledTools, gives: Any, has: Any) -> None:
     name = new_session()
-    bench.gives[name] = gives
+    tools.gives[name] = gives
     give = {"args": {"name": name}}
-    board = await Board.made(
-        presser,
-        {"go": calls(bench.give, saveAs="x", **give), "only": calls(bench.give, **give)},
+    canvas = await CanvasClient.create(
+        action_client,
+        {"go": call_tool(tools.give, saveAs="x", **give), "only": call_tool(tools.give, **give)},
         state={"secret": "hush"},
     )
-    answer = await board.press("go")
-    assert (await board.state())["x"]["result"] == has
+    answer = await canvas.run("go")
+    assert (await canvas.state())["x"]["result"] == has
     shown = gives if isinstance(gives, dict) else has
     assert (
         answer["result"]
-        == (await board.press("only", requestId="r"))["result"]
-        == (await board.press("only", requestId="r"))["result"]
+        == (await canvas.run("only", requestId="r"))["result"]
+        == (await canvas.run("only", requestId="r"))["result"]
         == shown
     )
 
@@ -353,39 +351,39 @@ def deep(levels: int) -> Any:
     "gives", ["x" * 300_000, deep(150), deep(97)], ids=["too large", "too deep", "too deep where it goes"]
 )
 async def test_a_result_out_of_bounds_fails_its_action_and_frees_its_place(
-    presser: GatewayClient, bench: Bench, gives: Any
+    action_client: GatewayClient, tools: ControlledTools, gives: Any
 ) -> None:
     name = new_session()
-    bench.gives[name] = gives
-    board = await Board.made(
-        presser, {"go": calls(bench.give, args={"name": name}, saveAs="a.b.c.d"), "set": sets("/n", 1)}
+    tools.gives[name] = gives
+    canvas = await CanvasClient.create(
+        action_client, {"go": call_tool(tools.give, args={"name": name}, saveAs="a.b.c.d"), "set": set_state("/n", 1)}
     )
-    problem = await refused(board.press("go"))
+    problem = await expect_refusal(canvas.run("go"))
     assert problem.code in (400, 413, 500)
     assert problem.error["name"] != "INTERNAL_ERROR"
-    assert (await board.state(), (await board.records())[0]["status"]) == ({}, "failed")
-    assert (await board.press("set"))["revision"] == 2
+    assert (await canvas.state(), (await canvas.records())[0]["status"]) == ({}, "failed")
+    assert (await canvas.run("set"))["revision"] == 2
 
 
 @rule("CV-42")
 async def test_a_state_that_results_would_make_too_large_stays_as_it_is(
-    presser: GatewayClient, bench: Bench
+    action_client: GatewayClient, tools: ControlledTools
 ) -> None:
-    bench.gives["large"] = "y " * 120_000
-    board = await Board.made(
-        presser, {"go": calls(bench.give, args={"name": "large"}, saveAs="list", saveMode="append")}
+    tools.gives["large"] = "y " * 120_000
+    canvas = await CanvasClient.create(
+        action_client, {"go": call_tool(tools.give, args={"name": "large"}, saveAs="list", saveMode="append")}
     )
     problem: Refused | None = None
     for _ in range(8):
         try:
-            await board.press("go")
+            await canvas.run("go")
         except Refused as told:
             problem = told
             break
     assert problem is not None
     assert problem.code == 413
-    kept = (await board.state())["list"]
-    assert (len(kept), (await board.records())[0]["status"]) == (4, "failed")
+    kept = (await canvas.state())["list"]
+    assert (len(kept), (await canvas.records())[0]["status"]) == (4, "failed")
 
 
 @rule("CV-36")
@@ -396,6 +394,6 @@ async def test_a_canvas_as_large_as_the_settings_allow_can_be_pressed(
         tmp_path_factory.mktemp("large"), settings={"max_canvas_actions": 2_000}, with_worker=False
     ) as large:
         async with GatewayClient.connected(large.base_url, large.token) as client:
-            board = await Board.made(client, {f"set{n}": sets("/n", n) for n in range(1_500)})
-            await board.press("set1499")
-            assert await board.state() == {"n": 1_499}
+            canvas = await CanvasClient.create(client, {f"set{n}": set_state("/n", n) for n in range(1_500)})
+            await canvas.run("set1499")
+            assert await canvas.state() == {"n": 1_499}

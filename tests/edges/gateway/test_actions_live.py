@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from easel.host.actions.deadlines import GRACE_SECONDS
-from tests.edges.gateway.acting import Board, audited, calls, refused
+from tests.edges.gateway.action_fixtures import CanvasClient, audit_records, call_tool, expect_refusal
 from tests.edges.gateway.node_peer import NodePeer
 from tests.edges.http.live import WAIT_SECONDS, LiveEasel, in_time, new_session
 from tests.requirements import case, rule
@@ -60,7 +60,7 @@ async def hand(bashing: LiveEasel) -> AsyncIterator[GatewayClient]:
 
 
 def runs(command: str, **more: Any) -> dict[str, Any]:
-    return calls("local__Bash", args={"command": command}, **more)
+    return call_tool("local__Bash", args={"command": command}, **more)
 
 
 async def until(client: GatewayClient, *names: str) -> list[Heard]:
@@ -115,11 +115,11 @@ async def is_gone(mark: str, asked_at: float) -> None:
     await wait_for(none)
 
 
-async def running(board: Board, action: str, **how: Any) -> tuple[asyncio.Task[Any], str]:
+async def running(canvas: CanvasClient, action: str, **how: Any) -> tuple[asyncio.Task[Any], str]:
     """Under way, and it has said something."""
-    await board.listen()
-    press = asyncio.create_task(board.press(action, **how))
-    heard = await until(board.client, "output")
+    await canvas.listen()
+    press = asyncio.create_task(canvas.run(action, **how))
+    heard = await until(canvas.client, "output")
     return press, heard[0].payload["eventId"]
 
 
@@ -130,12 +130,12 @@ async def test_a_long_command_is_seen_while_it_runs(
     """It says its next word only when the one before was heard."""
     go, on = tmp_path / "go", tmp_path / "on"
     wait = "until [ -e {0} ]; do sleep 0.05; done"
-    board = await Board.made(
+    canvas = await CanvasClient.create(
         hand,
         {"go": runs(f"echo one; {wait.format(go)}; echo two; {wait.format(on)}; echo three", saveAs="x")},
     )
-    await board.listen()
-    press = asyncio.create_task(board.press("go"))
+    await canvas.listen()
+    press = asyncio.create_task(canvas.run("go"))
     first = await until(hand, "output")
     assert (types(first), text(first), press.done()) == (["started", "output"], "one\n", False)
     go.touch()
@@ -154,13 +154,13 @@ async def test_a_long_command_is_seen_while_it_runs(
     )
     assert output.seq is not None
     # Every transport is a tail of the same log.
-    assert await asyncio.to_thread(streamed, bashing, board.name) == "one\ntwo\nthree\n"
+    assert await asyncio.to_thread(streamed, bashing, canvas.name) == "one\ntwo\nthree\n"
 
 
 async def test_a_flood_of_words_is_cut_and_the_result_has_both_ends(hand: GatewayClient) -> None:
-    board = await Board.made(hand, {"go": runs("seq 1 20000")})
-    await board.listen()
-    answer = await board.press("go")
+    canvas = await CanvasClient.create(hand, {"go": runs("seq 1 20000")})
+    await canvas.listen()
+    answer = await canvas.run("go")
     heard = await until(hand, "finished")
     outputs = [one.payload for one in heard if one.event == "canvas.action.output"]
     assert [one.get("cut", False) for one in outputs] == [False] * (len(outputs) - 1) + [True]
@@ -174,78 +174,78 @@ async def test_a_stop_ends_the_command_with_all_that_it_started(
     hand: GatewayClient, bashing: LiveEasel
 ) -> None:
     mark = f"3141.{secrets.randbelow(10**9)}"  # another process of the suite may look for its own at the same time
-    board = await Board.made(
+    canvas = await CanvasClient.create(
         hand, {"go": runs(f"sleep {mark} & (setsid sleep {mark} &) ; echo begun; sleep {mark}", saveAs="x")}
     )
-    press, event_id = await running(board, "go", requestId="r")
+    press, event_id = await running(canvas, "go", requestId="r")
 
     async def have_begun() -> bool:
         return len(commands(mark)) >= 3
 
     await wait_for(have_begun)
     asked_at = time.monotonic()
-    answer = await hand.call("canvas.cancel", canvasId=board.name, eventId=event_id)
+    answer = await hand.call("canvas.cancel", canvasId=canvas.name, eventId=event_id)
     assert answer == {"status": "cancelled", "eventId": event_id, "revision": 1}
     await is_gone(mark, asked_at)
-    problem = await refused(press)
+    problem = await expect_refusal(press)
     assert (problem.code, problem.error["name"], problem.details["eventId"]) == (409, "CANCELLED", event_id)
     assert "owner stopped it" in problem.error["message"]
     assert types(await until(hand, "failed"))[-1] == "failed"
-    assert await board.state() == {}
-    [record] = await board.records()
+    assert await canvas.state() == {}
+    [record] = await canvas.records()
     assert (record["status"], record["error"]["name"]) == ("failed", "CANCELLED")
-    again = await refused(hand.call("canvas.cancel", canvasId=board.name, eventId=event_id))
+    again = await expect_refusal(hand.call("canvas.cancel", canvasId=canvas.name, eventId=event_id))
     assert (again.code, again.error["name"]) == (409, "NOT_RUNNING")
-    assert (await refused(board.press("go", requestId="r"))).error["name"] == "CANCELLED"
+    assert (await expect_refusal(canvas.run("go", requestId="r"))).error["name"] == "CANCELLED"
 
     async def is_audited() -> bool:
         return (
-            len(audited(bashing, "canvas.cancelled", board.name))
+            len(audit_records(bashing, "canvas.cancelled", canvas.name))
             == 1
-            == len(audited(bashing, "canvas.action", board.name))
+            == len(audit_records(bashing, "canvas.action", canvas.name))
         )
 
     await wait_for(is_audited)
 
 
 async def test_a_stop_by_request(hand: GatewayClient, bashing: LiveEasel) -> None:
-    board = await Board.made(
+    canvas = await CanvasClient.create(
         hand, {"go": runs("echo begun; sleep 60"), "ask": runs("true", confirm="always")}
     )
-    press, event_id = await running(board, "go")
-    body = {"method": "canvas.cancel", "params": {"canvasId": board.name, "eventId": event_id}}
+    press, event_id = await running(canvas, "go")
+    body = {"method": "canvas.cancel", "params": {"canvasId": canvas.name, "eventId": event_id}}
     answer = await asyncio.to_thread(bashing.post, "/api/rpc", body)
     assert (answer.status_code, answer.json()["status"]) == (200, "cancelled")
-    await refused(press)
+    await expect_refusal(press)
     answer = await asyncio.to_thread(bashing.post, "/api/rpc", body)
     assert (answer.status_code, answer.json()["error"]["name"]) == (409, "NOT_RUNNING")
-    asked = await board.press("ask")
-    answer = await hand.call("canvas.cancel", canvasId=board.name, eventId=asked["confirmationId"])
+    asked = await canvas.run("ask")
+    answer = await hand.call("canvas.cancel", canvasId=canvas.name, eventId=asked["confirmationId"])
     assert answer["status"] == "refused"
-    for wrong in ({"canvasId": board.name}, {"canvasId": board.name, "eventId": 7}):
-        assert (await refused(hand.call("canvas.cancel", **wrong))).code == 400
-    assert (await refused(hand.call("canvas.cancel", canvasId=board.name, eventId="evt_nothing"))).code == 404
+    for wrong in ({"canvasId": canvas.name}, {"canvasId": canvas.name, "eventId": 7}):
+        assert (await expect_refusal(hand.call("canvas.cancel", **wrong))).code == 400
+    assert (await expect_refusal(hand.call("canvas.cancel", canvasId=canvas.name, eventId="evt_nothing"))).code == 404
 
 
 @rule("RS-59", "CV-23")
 async def test_a_stop_of_only_what_runs_answers_no_question(hand: GatewayClient) -> None:
     """So a page stops in the name of whoever looks at it: it cannot refuse for them what they are asked."""
-    board = await Board.made(
+    canvas = await CanvasClient.create(
         hand, {"go": runs("echo begun; sleep 60"), "ask": runs("true", confirm="always")}
     )
-    press, event_id = await running(board, "go")
-    asked = (await board.press("ask"))["confirmationId"]
-    problem = await refused(hand.call("canvas.cancel", canvasId=board.name, eventId=asked, onlyRunning=True))
+    press, event_id = await running(canvas, "go")
+    asked = (await canvas.run("ask"))["confirmationId"]
+    problem = await expect_refusal(hand.call("canvas.cancel", canvasId=canvas.name, eventId=asked, onlyRunning=True))
     assert (problem.code, problem.error["name"]) == (409, "NOT_RUNNING")
-    assert "does not run: it is asked" in problem.error["message"]
-    assert [one["eventId"] for one in await board.records(status="running")] == [event_id]
-    assert [one["eventId"] for one in await board.records(status="asked")] == [asked]
-    answer = await hand.call("canvas.cancel", canvasId=board.name, eventId=event_id, onlyRunning=True)
+    assert "its status is asked" in problem.error["message"]
+    assert [one["eventId"] for one in await canvas.records(status="running")] == [event_id]
+    assert [one["eventId"] for one in await canvas.records(status="asked")] == [asked]
+    answer = await hand.call("canvas.cancel", canvasId=canvas.name, eventId=event_id, onlyRunning=True)
     assert answer["status"] == "cancelled"
-    await refused(press)
-    assert await board.records(status="running") == []
-    assert (await board.confirm(asked))["status"] == "completed", "it waited on"
-    assert (await refused(hand.call("canvas.records", canvasId=board.name, status="lost"))).code == 400
+    await expect_refusal(press)
+    assert await canvas.records(status="running") == []
+    assert (await canvas.confirm(asked))["status"] == "completed", "it waited on"
+    assert (await expect_refusal(hand.call("canvas.records", canvasId=canvas.name, status="lost"))).code == 400
 
 
 @rule("CV-23")
@@ -269,21 +269,21 @@ async def test_a_time_that_the_tool_is_not_given_is_told_when_the_spec_is_stored
 async def test_it_is_seen_and_stopped_from_the_other_instance(apart: LiveEasel) -> None:
     here, there = apart.instances
     async with (
-        GatewayClient.connected(here.base_url, apart.token, new_session()) as presser,
+        GatewayClient.connected(here.base_url, apart.token, new_session()) as action_client,
         GatewayClient.connected(there.base_url, apart.token, new_session()) as watcher,
     ):
         mark = f"2718.{secrets.randbelow(10**9)}"
-        board = await Board.made(presser, {"go": runs(f"echo begun; sleep {mark}")})
-        seen = Board(watcher, board.name)
-        await watcher.call("canvas.open", canvasId=board.name)
+        canvas = await CanvasClient.create(action_client, {"go": runs(f"echo begun; sleep {mark}")})
+        seen = CanvasClient(watcher, canvas.name)
+        await watcher.call("canvas.open", canvasId=canvas.name)
         await seen.listen()
-        press = asyncio.create_task(board.press("go"))
+        press = asyncio.create_task(canvas.run("go"))
         heard = await until(watcher, "output")
         assert text(heard) == "begun\n"
         asked_at = time.monotonic()
-        answer = await watcher.call("canvas.cancel", canvasId=board.name, eventId=heard[0].payload["eventId"])
+        answer = await watcher.call("canvas.cancel", canvasId=canvas.name, eventId=heard[0].payload["eventId"])
         assert answer["status"] == "cancelled"
-        assert (await refused(press)).error["name"] == "CANCELLED"
+        assert (await expect_refusal(press)).error["name"] == "CANCELLED"
         await is_gone(mark, asked_at)
         assert types(await until(watcher, "failed")) == ["failed"]
 
@@ -294,31 +294,31 @@ async def test_what_a_node_says_is_seen_wherever_it_is_connected_and_a_stop_reac
     apart: LiveEasel, at: int
 ) -> None:
     async with (
-        GatewayClient.connected(apart.instances[0].base_url, apart.token, new_session()) as presser,
+        GatewayClient.connected(apart.instances[0].base_url, apart.token, new_session()) as action_client,
         NodePeer.connected(apart, f"printer-{at}", at=at) as node,
     ):
-        board = await Board.made(
-            presser, {"go": calls(f"printer-{at}__Bash", args={"command": "print"}, saveAs="x")}
+        canvas = await CanvasClient.create(
+            action_client, {"go": call_tool(f"printer-{at}__Bash", args={"command": "print"}, saveAs="x")}
         )
-        await presser.call("canvas.open", canvasId=board.name)
-        await board.listen()
-        press = asyncio.create_task(board.press("go"))
+        await action_client.call("canvas.open", canvasId=canvas.name)
+        await canvas.listen()
+        press = asyncio.create_task(canvas.run("go"))
         call = await node.invoked()
         await node.client.call("tool.progress", callId=call["callId"], text="page 1\n")
-        heard = await until(presser, "output")
+        heard = await until(action_client, "output")
         assert (types(heard), text(heard)) == (["started", "output"], "page 1\n")
         await node.client.call("tool.progress", callId=call["callId"], text="page 2\n")
         await node.answer(call["callId"], result={"pages": 2})
         assert (await press)["result"] == {"pages": 2}
-        heard = await until(presser, "finished")
+        heard = await until(action_client, "finished")
         assert (types(heard), text(heard)) == (["output", "updated", "finished"], "page 2\n")
 
-        press = asyncio.create_task(board.press("go"))
+        press = asyncio.create_task(canvas.run("go"))
         call = await node.invoked()
-        [started] = await until(presser, "started")
-        await presser.call("canvas.cancel", canvasId=board.name, eventId=started.payload["eventId"])
+        [started] = await until(action_client, "started")
+        await action_client.call("canvas.cancel", canvasId=canvas.name, eventId=started.payload["eventId"])
         assert await node.cancelled() == call["callId"]
-        assert (await refused(press)).error["name"] == "CANCELLED"
+        assert (await expect_refusal(press)).error["name"] == "CANCELLED"
         assert (await node.client.call("tool.progress", callId=call["callId"], text="page 3\n")).get(
             "dropped"
         ), "nobody listens any more"

@@ -6,7 +6,7 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any
 
-from tests.edges.gateway.acting import Board, calls, refused
+from tests.edges.gateway.action_fixtures import CanvasClient, call_tool, expect_refusal
 from tests.edges.http.live import LiveEasel as Live
 from tests.requirements import rule
 from tests.support.gateway import GatewayClient
@@ -14,7 +14,7 @@ from tests.support.gateway import GatewayClient
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.edges.gateway.acting import Bench
+    from tests.edges.gateway.action_fixtures import ControlledTools
     from tests.edges.http.live import LiveEasel
 
 PIXELS = base64.b64encode(bytes(n * 31 % 251 for n in range(6_000))).decode()
@@ -26,12 +26,12 @@ def is_marker(value: Any) -> bool:
 
 
 @rule("CV-26", "CV-27", "CC-26")
-async def test_a_placeholder_yields_the_value_that_was_moved(presser: GatewayClient, bench: Bench) -> None:
+async def test_a_placeholder_yields_the_value_that_was_moved(action_client: GatewayClient, tools: ControlledTools) -> None:
     args = {
         "picture": "{{state.picture}}",
         "uri": "data:image/png;base64,{{ state.album.cover.bytes }} of {{state.album.cover.title}}",
         "album": "{{state.album}}",
-        "inside": "{{state.picture.sha256}}|{{state.picture.redacted}}",
+        "run_inside": "{{state.picture.sha256}}|{{state.picture.redacted}}",
         "redacted": "{{state.theirs.redacted}} {{state.theirs}}",
         "input": "{{input.mark}}",
     }
@@ -40,17 +40,17 @@ async def test_a_placeholder_yields_the_value_that_was_moved(presser: GatewayCli
         "album": {"cover": {"title": "é", "bytes": OTHERS}, "tracks": [1, PIXELS]},
         "theirs": {"redacted": True, "sha256": "0" * 64, "original_size": 5, "uri": "/api/artifacts/x"},
     }
-    board = await Board.made(presser, {"show": calls(bench.act, args=args)}, state=state)
-    stored = await board.state()
+    canvas = await CanvasClient.create(action_client, {"show": call_tool(tools.act, args=args)}, state=state)
+    stored = await canvas.state()
     assert is_marker(stored["picture"])
     assert is_marker(stored["album"]["cover"]["bytes"])
     forged = {**stored["picture"]}
-    done = await board.press("show", mark=forged)
-    told = bench.act.args[-1]
+    done = await canvas.run("show", mark=forged)
+    told = tools.act.args[-1]
     assert told["picture"] == PIXELS
     assert told["uri"] == f"data:image/png;base64,{OTHERS} of é"
     assert json.loads(told["album"]) == state["album"]
-    assert told["inside"] == "|", "text has no parts, and a marker's are nobody's business"
+    assert told["run_inside"] == "|", "text has no parts, and a marker's are nobody's business"
     assert told["redacted"].startswith("true {")
     assert json.loads(told["redacted"].removeprefix("true ")) == state["theirs"]
     assert json.loads(told["input"]) == forged, "what comes as input was never moved"
@@ -59,51 +59,51 @@ async def test_a_placeholder_yields_the_value_that_was_moved(presser: GatewayCli
 
 @rule("CV-26", "CV-21")
 async def test_what_one_action_saved_the_next_one_is_given_whole(
-    presser: GatewayClient, bench: Bench
+    action_client: GatewayClient, tools: ControlledTools
 ) -> None:
-    bench.gives["shot"] = PIXELS
+    tools.gives["shot"] = PIXELS
     actions = {
-        "take": calls(bench.give, args={"name": "shot"}, saveAs="shot"),
-        "send": calls(bench.act, args={"bytes": "{{state.shot.result}}"}, confirm="always"),
+        "take": call_tool(tools.give, args={"name": "shot"}, saveAs="shot"),
+        "send": call_tool(tools.act, args={"bytes": "{{state.shot.result}}"}, confirm="always"),
     }
-    board = await Board.made(presser, actions)
-    await board.press("take")
-    asked = await board.press("send")
+    canvas = await CanvasClient.create(action_client, actions)
+    await canvas.run("take")
+    asked = await canvas.run("send")
     assert asked["resolved"]["args"] == {"bytes": PIXELS}, "a person is shown what will run"
-    await board.patch("/shot/result", "another meanwhile")
-    await board.confirm(asked)
-    assert bench.act.args[-1] == {"bytes": PIXELS}, "and exactly that runs"
+    await canvas.patch("/shot/result", "another meanwhile")
+    await canvas.confirm(asked)
+    assert tools.act.args[-1] == {"bytes": PIXELS}, "and exactly that runs"
 
 
-async def test_a_member_that_is_called_redacted_is_no_marker(presser: GatewayClient, bench: Bench) -> None:
+async def test_a_member_that_is_called_redacted_is_no_marker(action_client: GatewayClient, tools: ControlledTools) -> None:
     """Set by a patch, member by member, it is as it was written."""
-    board = await Board.made(
-        presser, {"show": calls(bench.act, args={"doc": "{{state.doc}}"})}, state={"doc": {"title": "T"}}
+    canvas = await CanvasClient.create(
+        action_client, {"show": call_tool(tools.act, args={"doc": "{{state.doc}}"})}, state={"doc": {"title": "T"}}
     )
-    await board.patch("/doc/redacted", value=True)
-    await board.patch("/doc/sha256", value=5)
-    await board.press("show")
-    assert json.loads(bench.act.args[-1]["doc"]) == {"title": "T", "redacted": True, "sha256": 5}
+    await canvas.patch("/doc/redacted", value=True)
+    await canvas.patch("/doc/sha256", value=5)
+    await canvas.run("show")
+    assert json.loads(tools.act.args[-1]["doc"]) == {"title": "T", "redacted": True, "sha256": 5}
 
 
 async def test_more_than_an_action_may_be_filled_with_is_refused_by_its_path_before_it_is_fetched(
-    tmp_path: Path, bench: Bench
+    tmp_path: Path, tools: ControlledTools
 ) -> None:
     large = base64.b64encode(bytes(n * 31 % 251 for n in range(251)) * 1_500).decode()
     settings = {"max_state_bytes": 8_000_000, "poll_seconds": 0.1}
-    with Live(tmp_path, with_worker=False, settings=settings, tools=bench.tools) as easel:
+    with Live(tmp_path, with_worker=False, settings=settings, tools=tools.tools) as easel:
         _write(easel, large)
         for blob in (tmp_path / "blobs").rglob("*"):
             if blob.is_file():
                 blob.unlink()  # whoever reads one is told that it is damaged
-        async with GatewayClient.connected(easel.base_url, easel.token, "presser") as client:
-            board = Board(client, "c")
-            problem = await refused(board.press("show"))
+        async with GatewayClient.connected(easel.base_url, easel.token, "action_client") as client:
+            canvas = CanvasClient(client, "c")
+            problem = await expect_refusal(canvas.run("show"))
             assert (problem.code, problem.error["name"]) == (413, "TOO_LARGE")
             assert "{{state.pages}}" in problem.error["message"]
-            [record] = await board.records()
+            [record] = await canvas.records()
             assert (record["status"], record["error"]["name"]) == ("failed", "TOO_LARGE")
-            assert (await refused(board.press("one"))).error["name"] in ("CORRUPT_DATA", "NOT_FOUND")
+            assert (await expect_refusal(canvas.run("one"))).error["name"] in ("CORRUPT_DATA", "NOT_FOUND")
 
 
 def _write(easel: LiveEasel, large: str) -> None:

@@ -13,37 +13,37 @@ from easel.core.principal import THE_OWNER
 from easel.errors import NotFound
 from easel.host.actions.request import ActionRequest
 from easel.ids import UserId
-from tests.edges.gateway.acting import Board, audited, calls, refused, sets
+from tests.edges.gateway.action_fixtures import CanvasClient, audit_records, call_tool, expect_refusal, set_state
 from tests.requirements import rule
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
-    from tests.edges.gateway.acting import Bench
+    from tests.edges.gateway.action_fixtures import ControlledTools
     from tests.edges.http.live import LiveEasel
     from tests.support.gateway import GatewayClient
 
 
 @rule("CV-48", "RS-15", "CV-22")
 async def test_every_outcome_has_its_record_and_its_link_in_the_audit(
-    presser: GatewayClient, bench: Bench, acting: LiveEasel
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
     actions = {
-        "done": calls(bench.act),
-        "fails": calls(bench.fail, args={"name": "x"}),
-        "asks": calls(bench.act, confirm="always"),
-        "patch": sets("/n", 1),
+        "done": call_tool(tools.act),
+        "fails": call_tool(tools.fail, args={"name": "x"}),
+        "asks": call_tool(tools.act, confirm="always"),
+        "patch": set_state("/n", 1),
         "cannot": {"kind": "state.patch", "patch": [{"op": "remove", "path": "/none"}]},
     }
-    board = await Board.made(presser, actions)
+    canvas = await CanvasClient.create(action_client, actions)
     before = int(time.time() * 1000)
-    await board.press("done")
-    await refused(board.press("fails"))
-    await board.confirm(await board.press("asks"), approve=False)
-    await board.confirm(await board.press("asks"))
-    await board.press("asks")
-    await board.press("patch")
-    await refused(board.press("cannot"))
-    records = await board.records()
+    await canvas.run("done")
+    await expect_refusal(canvas.run("fails"))
+    await canvas.confirm(await canvas.run("asks"), approve=False)
+    await canvas.confirm(await canvas.run("asks"))
+    await canvas.run("asks")
+    await canvas.run("patch")
+    await expect_refusal(canvas.run("cannot"))
+    records = await canvas.records()
     told = [(record["actionId"], record["status"]) for record in reversed(records)]
     assert told == [
         ("done", "completed"),
@@ -73,42 +73,42 @@ async def test_every_outcome_has_its_record_and_its_link_in_the_audit(
         "owner",
         "owner",
     ]
-    page = await board.records(limit=3)
-    assert page + await board.records(before=page[-1]["eventId"], limit=200) == records
-    assert (await refused(board.records(before="\x00"))).code == 400
+    page = await canvas.records(limit=3)
+    assert page + await canvas.records(before=page[-1]["eventId"], limit=200) == records
+    assert (await expect_refusal(canvas.records(before="\x00"))).code == 400
 
     async def all_audited() -> bool:
-        return len(audited(acting, "canvas.action", board.name)) == 6
+        return len(audit_records(action_easel, "canvas.action", canvas.name)) == 6
 
     await wait_for(all_audited)
     links = {
         link["details"]["eventId"]: link["details"]["status"]
-        for link in audited(acting, "canvas.action", board.name)
+        for link in audit_records(action_easel, "canvas.action", canvas.name)
     }
     assert links == {record["eventId"]: record["status"] for record in records if record["status"] != "asked"}
-    assert len(audited(acting, "canvas.confirmed", board.name)) == 1
+    assert len(audit_records(action_easel, "canvas.confirmed", canvas.name)) == 1
 
 
 @rule("CV-08", "CV-36")
 async def test_another_users_canvas_is_not_found_and_neither_is_what_waits_there(
-    presser: GatewayClient, bench: Bench, acting: LiveEasel
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
-    board = await Board.made(presser, {"go": calls(bench.act, confirm="always"), "patch": sets("/n", 1)})
-    asked = await board.press("go", requestId="r")
+    canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, confirm="always"), "patch": set_state("/n", 1)})
+    asked = await canvas.run("go", requestId="r")
     stranger = replace(THE_OWNER, user_id=UserId("stranger"), name="stranger")
-    services = acting.instances[0].services
-    ask = ActionRequest(canvas_id=board.name, action_id="patch", input={}, client_id="x", request_id="r")
+    services = action_easel.instances[0].services
+    ask = ActionRequest(canvas_id=canvas.name, action_id="patch", input={}, client_id="x", request_id="r")
     for attempt in (
         services.actions.execute(stranger, ask),
-        services.actions.confirm(stranger, asked["confirmationId"], "x", approve=True),
-        services.actions.confirm(stranger, asked["confirmationId"], "x", approve=False),
-        services.actions.waiting(stranger, board.name),
-        services.actions.records(stranger, board.name, before=None, limit=10),
-        services.canvases.accept(stranger, board.name, 1),
+        services.actions.confirm(stranger, asked["confirmationId"], approve=True),
+        services.actions.confirm(stranger, asked["confirmationId"], approve=False),
+        services.actions.confirmations.list_pending(stranger, canvas.name),
+        services.actions.list_records(stranger, canvas.name, before=None, limit=10),
+        services.canvases.accept(stranger, canvas.name, 1),
     ):
         with pytest.raises(NotFound):
-            await asyncio.to_thread(acting.do, attempt)
-    assert await board.revision() == 1
-    assert [one["status"] for one in await board.records()] == ["asked"]
+            await asyncio.to_thread(action_easel.do, attempt)
+    assert await canvas.revision() == 1
+    assert [one["status"] for one in await canvas.records()] == ["asked"]
     for method in ("canvas.confirmations", "canvas.records"):
-        assert (await refused(presser.call(method, canvasId="none"))).code == 404
+        assert (await expect_refusal(action_client.call(method, canvasId="none"))).code == 404

@@ -595,7 +595,7 @@ async def test_an_asset_over_the_limit_is_refused_with_the_setting_that_raises_i
     assert (answer.status_code, told["details"]["setting"]) == (413, "EASEL_MAX_ASSET_BYTES")
     assert (
         told["message"]
-        == "assets/a.png is larger than the limit of 5242880 bytes. EASEL_MAX_ASSET_BYTES sets it."
+        == "assets/a.png is larger than the limit of 5242880 bytes. EASEL_MAX_ASSET_BYTES sets the limit."
     )
     two = {f"assets/{n}.png": {"base64": "A" * 4_194_304} for n in range(2)}
     answer = easel.post(

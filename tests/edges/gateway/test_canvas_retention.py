@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from easel.host.canvases.log_retention import CanvasLogRetention
-from tests.edges.gateway.acting import inside
+from tests.edges.gateway.action_fixtures import run_inside
 from tests.edges.http.live import new_session
 from tests.requirements import rule
 from tests.support.gateway import GatewayClient, Refused
@@ -27,7 +27,7 @@ async def changed(client: GatewayClient, canvas: str, times: int) -> int:
 
 async def shorten(easel: LiveEasel) -> int:
     """What retention does to every event but the last of each log."""
-    return await inside(easel, CanvasLogRetention(easel.instances[0].opened.canvases, -1).once())
+    return await run_inside(easel, CanvasLogRetention(easel.instances[0].opened.canvases, -1).once())
 
 
 @rule("RS-34")

@@ -182,7 +182,7 @@ async def test_a_canvas_reaches_a_node_by_the_same_name_and_is_told_503_while_it
             await node.invoked()
         failed = await pressing
         assert failed is not None
-        assert "went away before it answered" in failed.error["message"]
+        assert "disconnected before it answered" in failed.error["message"]
 
 
 async def test_many_calls_are_under_way_at_once_and_end_in_any_order(place: tuple[LiveEasel, int]) -> None:
@@ -356,9 +356,9 @@ async def test_a_call_fails_at_once_when_its_node_goes_away(place: tuple[LiveEas
         for _ in calls:
             await node.invoked()
     for call in calls:
-        assert f"the node {name} went away before it answered" in await said(call)
+        assert f"node {name} disconnected before it answered" in await said(call)
     why = await said(using(easel, f"{name}__Echo", at=at))
-    assert "there is no such tool" in why or "it was not asked" in why
+    assert "there is no such tool" in why or "the call was not sent" in why
     await no_calls(easel)
 
 
@@ -451,7 +451,7 @@ async def test_a_node_that_comes_back_elsewhere_leaves_its_older_connection(apar
         await older.invoked()
         async with NodePeer.connected(apart, name, at=1, tools=[a_tool("New")]) as newer:
             assert await older.client.closed() == (1000, "Replaced by a newer connection")
-            assert "went away" in await said(call)
+            assert "disconnected" in await said(call)
             for at in (0, 1):
                 await wait_for(lambda at=at: _knows(apart, at, f"{name}__New"))
                 call = using(apart, f"{name}__New", {"at": at}, at=at)
@@ -498,7 +498,7 @@ async def test_the_nodes_of_an_instance_that_died_run_out_with_their_calls(
             live.sql(
                 f"update nodes set expires_at = clock_timestamp() where node_id = '{name}'"
             )  # as if that time were over
-            assert "went away" in await said(call)
+            assert "disconnected" in await said(call)
             assert "there is no such tool" in await said(using(live, f"{name}__Echo", at=1))
 
 
@@ -531,7 +531,7 @@ async def test_without_the_bell_a_poll_does_it(
             assert await node.cancelled() == call_id
             call = using(live, f"{name}__Echo", at=1)
             await node.invoked()
-        assert "went away" in await said(call)
+        assert "disconnected" in await said(call)
 
 
 def test_a_whole_name_is_taken_apart_at_its_first_double_underscore() -> None:

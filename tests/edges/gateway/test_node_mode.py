@@ -197,13 +197,13 @@ OFFERS: list[tuple[str, Any, int, str]] = [
         "a schema from elsewhere",
         [a_tool(schema={"type": "object", "$ref": "http://127.0.0.1:1/x"})],
         400,
-        "elsewhere",
+        "outside the schema",
     ),
     (
         "a file",
         [a_tool(schema={"type": "object", "properties": {"a": {"$ref": "file:///etc/passwd"}}})],
         400,
-        "elsewhere",
+        "outside the schema",
     ),
     (
         "an identity of its own",
@@ -221,9 +221,9 @@ OFFERS: list[tuple[str, Any, int, str]] = [
         "a reference to nothing",
         [a_tool(schema={"type": "object", "allOf": [{"$ref": "#/$defs/x"}]})],
         400,
-        "leads to nothing",
+        "refers to nothing",
     ),
-    ("a schema without end", [a_tool(schema=LOOP)], 400, "leads back to itself"),
+    ("a schema without end", [a_tool(schema=LOOP)], 400, "refers to itself"),
     ("a schema that takes for ever", [a_tool(schema=BOMB)], 400, "parts"),
     (
         "a pattern that takes for ever",
@@ -409,7 +409,7 @@ async def test_a_revoked_token_ends_its_connections_and_no_others(small: LiveEas
         await node.invoked()
         small.do(Tokens(instance.opened.tokens, instance.services.audit).revoke(revoked_id))
         assert await node.client.closed() == (1008, "Signed out.")
-        with pytest.raises(Exception, match="went away"):
+        with pytest.raises(Exception, match="disconnected"):
             await call
         for still_there in (of_other, of_owner):
             on_it = using(small, f"{still_there.node_id}__Echo")
@@ -438,7 +438,7 @@ async def test_a_node_that_connects_again_takes_the_place_of_its_older_connectio
         call = using(easel, f"{name}__Echo")
         await older.invoked()
         async with NodePeer.connected(easel, name, tools=[a_tool("New")]) as newer:
-            with pytest.raises(Exception, match="went away"):
+            with pytest.raises(Exception, match="disconnected"):
                 await call
             assert await older.client.closed() == (1000, "Replaced by a newer connection")
             assert await names_of(easel) == {f"{name}__New"}
@@ -497,7 +497,7 @@ async def test_a_connection_that_is_only_half_there_is_found_within_seconds(impa
         await node.invoked()
         node.client.socket.transport.pause_reading()  # no pong any more
         silence = Stopwatch()
-        with pytest.raises(Exception, match="went away"):
+        with pytest.raises(Exception, match="disconnected"):
             await call
         assert silence.seconds < Settings().node_heartbeat_seconds, (
             "sooner than without the setting, which needs this long at least"
@@ -511,7 +511,7 @@ async def test_a_node_that_takes_nothing_is_given_up_however_much_waits_for_it(i
         calls = [using(impatient, "laptop__Echo", {"a": "x" * 500_000}) for _ in range(20)]
         async with asyncio.timeout(WAIT_SECONDS):
             ended = await asyncio.gather(*calls, return_exceptions=True)
-        assert all("went away" in str(problem) for problem in ended)
+        assert all("disconnected" in str(problem) for problem in ended)
 
 
 async def test_a_stopping_server_tells_its_nodes_to_come_back(tmp_path: Path) -> None:

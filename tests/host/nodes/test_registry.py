@@ -1,4 +1,4 @@
-"""The story of tool nodes, told between two instances on one store: who has which node, and what becomes of calls when something is away."""
+"""Tool nodes on two instances that share a store: routing, expiry, and calls when the database or an instance fails."""
 
 from __future__ import annotations
 
@@ -13,434 +13,328 @@ import pytest_asyncio
 from easel.core.principal import THE_OWNER
 from easel.core.stream.notifications import CallPending, Notification
 from easel.core.tool.call import Answer, NewCall
-from easel.core.tool.context import ToolContext
-from easel.core.tool.offer import OfferLimits
-from easel.errors import Forbidden, HostError, ToolFailed, TooMany, Unavailable
-from easel.host.nodes.registry import NodeLimits, NodeRegistration, NodeRegistry
+from easel.errors import Forbidden, TooMany, Unavailable
+from easel.host.nodes.registry import NodeLimits, NodeRegistration
 from easel.ids import OWNER, CallId, new_call_id, new_connection_id
+from tests.host.nodes.instances import (
+    LIMITS,
+    TOOLS,
+    FakeLink,
+    Instance,
+    answer_next,
+    failure_of,
+    hold_next_call,
+    record_calls,
+)
 from tests.requirements import case, rule
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator
 
-    from easel.host.nodes.connection import ConnectedNode
     from tests.host.conftest import Bench, TurnableClock
 
-CONTEXT = ToolContext(THE_OWNER, "agent:main:main")
-LIMITS = NodeLimits(
-    seconds=30,
-    caller_ttl_seconds=30,
-    poll_seconds=0.02,
-    call_seconds=20,
-    calls=4,
-    nodes=3,
-    result_bytes=10_000,
-    offer=OfferLimits(10, 10_000),
-)
-TOOLS = [{"name": "Echo", "inputSchema": {"type": "object"}}]
+Pair = tuple[Instance, Instance]
 
 
-class Link:
-    """The other end of a node's connection: hears, and answers when the test says so."""
-
-    def __init__(self) -> None:
-        self.asked: asyncio.Queue[tuple[CallId, str, Mapping[str, Any]]] = asyncio.Queue()
-        self.cancelled: asyncio.Queue[CallId] = asyncio.Queue()
-        self.is_replaced = asyncio.Event()
-
-    async def invoke(self, call_id: CallId, tool: str, args: Mapping[str, Any]) -> None:
-        self.asked.put_nowait((call_id, tool, args))
-
-    async def cancel(self, call_id: CallId) -> None:
-        self.cancelled.put_nowait(call_id)
-
-    async def close_replaced(self) -> None:
-        self.is_replaced.set()
-
-
-class Weather:
-    """A store that can be away, in front of the real one."""
-
-    def __init__(self, store: Any) -> None:
-        self._store = store
-        self.away: set[str] = set()
-        self.refused = 0
-
-    def __getattr__(self, name: str) -> Any:
-        if name in self.away:
-            return self._refuse
-        return getattr(self._store, name)
-
-    async def _refuse(self, *_: Any, **__: Any) -> Any:
-        self.refused += 1
-        raise Unavailable(what="The database")
-
-
-def watched(store: Any, name: str, mark: Callable[[], Any]) -> asyncio.Queue[Any]:
-    """What the mark was whenever this was asked of the store, each once it is done."""
-    done: asyncio.Queue[Any] = asyncio.Queue()
-    real = getattr(store, name)
-
-    async def ask(*given: Any, **named: Any) -> Any:
-        began = mark()
-        answer = await real(*given, **named)
-        done.put_nowait(began)
-        return answer
-
-    setattr(store, name, ask)
-    return done
-
-
-def held(store: Any, name: str, *, is_done: bool) -> tuple[asyncio.Event, asyncio.Event]:
-    """The next time this is asked of the store, the first event says so, and it goes on with the second: after it is done, or before."""
-    begun, may_go_on = asyncio.Event(), asyncio.Event()
-    real = getattr(store, name)
-
-    async def ask(*given: Any, **named: Any) -> Any:
-        delattr(store, name)  # once
-        answer = await real(*given, **named) if is_done else None
-        begun.set()
-        await may_go_on.wait()
-        return answer if is_done else await real(*given, **named)
-
-    setattr(store, name, ask)
-    return begun, may_go_on
-
-
-class Instance:
-    def __init__(self, bench: Bench, limits: NodeLimits = LIMITS) -> None:
-        self.store: Any = Weather(bench.database.nodes)
-        self.nodes = NodeRegistry(self.store, bench.artifacts, bench.database.notifier, bench.audit, limits)
-
-    async def connect(
-        self, node_id: str = "laptop", tools: Any = TOOLS
-    ) -> tuple[ConnectedNode, Link, NodeRegistration]:
-        link, arrival = Link(), NodeRegistration(THE_OWNER, node_id, tools, new_connection_id(), "1", "test")
-        one = await self.nodes.enter(arrival, link)
-        self.nodes.open(one)
-        return one, link, arrival
-
-    async def use(self, name: str = "laptop__Echo", args: Mapping[str, Any] | None = None) -> Any:
-        tool = await self.nodes.find(OWNER, name)
-        assert tool is not None, f"{name} is not there"
-        return await tool.use(args or {}, CONTEXT)
-
-    async def names(self) -> list[str]:
-        return [tool.name for tool in await self.nodes.definitions(OWNER)]
+@contextlib.asynccontextmanager
+async def two_instances(bench: Bench, limits: NodeLimits = LIMITS) -> AsyncIterator[Pair]:
+    """Two instances on one store and one notifier: the node connects to the first, the second calls it."""
+    instances = Instance(bench, limits), Instance(bench, limits)
+    try:
+        yield instances
+    finally:
+        for instance in instances:
+            await instance.nodes.close()
 
 
 @pytest_asyncio.fixture
-async def pair(bench: Bench) -> AsyncIterator[tuple[Instance, Instance]]:
-    """Two instances on one store and one bell."""
-    both = Instance(bench), Instance(bench)
-    yield both
-    for one in both:
-        await one.nodes.close()
+async def pair(bench: Bench) -> AsyncIterator[Pair]:
+    async with two_instances(bench) as instances:
+        yield instances
 
 
-async def answered(one: ConnectedNode, link: Link, result: Any = "done") -> tuple[str, Mapping[str, Any]]:
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        call_id, tool, args = await link.asked.get()
-    assert one.answered(call_id, Answer(result))
-    return tool, args
+async def call_rows(bench: Bench) -> list[Any]:
+    return await bench.database.read(lambda connection: connection.execute("select * from calls").fetchall())
 
 
-async def why(call: asyncio.Task[Any]) -> str:
-    with pytest.raises(ToolFailed) as failed:
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            await call
-    return failed.value.message
-
-
-# --- where a call goes --------------------------------------------------------------------------------------------------
+# --- routing ------------------------------------------------------------------------------------------------------------
 
 
 @rule("CV-03")
 @pytest.mark.parametrize("caller", [0, 1])
-async def test_a_call_finds_its_node_from_either_instance(
-    pair: tuple[Instance, Instance], caller: int
-) -> None:
-    one, link, _ = await pair[0].connect()
+async def test_node_is_called_from_its_own_and_from_another_instance(pair: Pair, caller: int) -> None:
+    node, link, _ = await pair[0].connect()
     call = asyncio.create_task(pair[caller].use(args={"n": 1}))
-    assert await answered(one, link, {"n": 2}) == ("Echo", {"n": 1})
+    assert await answer_next(node, link, {"n": 2}) == ("Echo", {"n": 1})
     assert await within_timeout(call) == {"n": 2}
-    assert await pair[caller].names() == ["laptop__Echo"]
+    assert await pair[caller].tool_names() == ["laptop__Echo"]
     assert await pair[caller].nodes.find(OWNER, "laptop__Other") is None
     assert await pair[caller].nodes.find(OWNER, "laptop") is None
 
 
-async def test_a_node_is_not_asked_before_it_is_greeted(bench: Bench) -> None:
-    here = Instance(bench)
-    link, arrival = Link(), NodeRegistration(THE_OWNER, "laptop", TOOLS, new_connection_id())
-    one = await here.nodes.enter(arrival, link)
-    assert await here.nodes.find(OWNER, "laptop__Echo") is None
-    here.nodes.open(one)
-    assert await here.nodes.find(OWNER, "laptop__Echo") is not None
-    await here.nodes.close()
+async def test_error_of_a_node_fails_the_remote_call(pair: Pair) -> None:
+    node, link, _ = await pair[0].connect()
+    call = asyncio.create_task(pair[1].use())
+    call_id, _, _ = await within_timeout(link.invoked.get())
+    node.finish_call(call_id, Answer(error="x" * 100))
+    assert "laptop__Echo: xxx" in await failure_of(call)
 
 
-async def test_one_that_was_refused_has_left_nothing_behind(pair: tuple[Instance, Instance]) -> None:
-    here = pair[0]
+async def test_node_is_not_found_before_it_is_activated(bench: Bench) -> None:
+    instance = Instance(bench)
+    registration = NodeRegistration(THE_OWNER, "laptop", TOOLS, new_connection_id())
+    node = await instance.nodes.connect(registration, FakeLink())
+    assert await instance.nodes.find(OWNER, "laptop__Echo") is None
+    instance.nodes.activate(node)
+    assert await instance.nodes.find(OWNER, "laptop__Echo") is not None
+    await instance.nodes.close()
+
+
+async def test_call_placed_before_the_node_is_activated_is_taken_when_it_is(bench: Bench) -> None:
+    """Other instances know a node once it is registered; no poll finds the call here."""
+    limits = replace(LIMITS, poll_seconds=600.0, ttl_seconds=1_800.0)
+    async with two_instances(bench, limits) as (holder, caller):
+        link = FakeLink()
+        registration = NodeRegistration(THE_OWNER, "laptop", TOOLS, new_connection_id(), "1", "test")
+        node = await holder.nodes.connect(registration, link)
+        notifications: asyncio.Queue[Notification] = asyncio.Queue()
+        bench.database.notifier.listen(notifications.put_nowait)
+        call = asyncio.create_task(caller.use())
+        while not isinstance(await within_timeout(notifications.get()), CallPending):
+            pass
+        holder.nodes.activate(node)
+        await answer_next(node, link)
+        assert await within_timeout(call) == "done"
+
+
+async def test_refused_node_is_not_registered(pair: Pair) -> None:
+    holder, other = pair
     for node_id in ("one", "two", "three"):
-        await here.connect(node_id)
+        await holder.connect(node_id)
     with pytest.raises(TooMany):
-        await here.connect("four")
+        await holder.connect("four")
     with pytest.raises(Forbidden):
-        await here.nodes.enter(
-            NodeRegistration(replace(THE_OWNER, only_node="one"), "two", TOOLS, new_connection_id()), Link()
+        await holder.nodes.connect(
+            NodeRegistration(replace(THE_OWNER, only_node="one"), "two", TOOLS, new_connection_id()),
+            FakeLink(),
         )
-    assert await here.names() == await pair[1].names() == ["one__Echo", "three__Echo", "two__Echo"]
+    assert await holder.tool_names() == await other.tool_names() == ["one__Echo", "three__Echo", "two__Echo"]
 
 
 # --- two instances ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_row_that_was_swept_while_its_node_was_there_comes_back(
-    pair: tuple[Instance, Instance], bench: Bench
-) -> None:
-    """The instance was slow for a while, not dead."""
-    here, there = pair
-    one, link, _ = await here.connect()
+async def test_swept_row_of_a_connected_node_is_registered_again(pair: Pair, bench: Bench) -> None:
+    """The instance was slow, not stopped."""
+    holder, caller = pair
+    node, link, _ = await holder.connect()
     await bench.database.nodes.sweep(-3600)
-    await here.nodes.renew()
+    await holder.nodes.renew()
     assert not link.is_replaced.is_set()
-    call = asyncio.create_task(there.use())
-    await answered(one, link)
+    call = asyncio.create_task(caller.use())
+    await answer_next(node, link)
     assert await within_timeout(call) == "done"
 
 
-async def test_an_older_connection_is_let_go_even_if_nobody_rang(
-    pair: tuple[Instance, Instance], bench: Bench, monkeypatch: pytest.MonkeyPatch
+async def test_replaced_connection_is_closed_by_a_renewal_if_the_notification_was_lost(
+    pair: Pair, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here, there = pair
-    _, older, _ = await here.connect()
-    call = asyncio.create_task(here.use())
-    await within_timeout(older.asked.get())
+    first, second = pair
+    _, older, _ = await first.connect()
+    call = asyncio.create_task(first.use())
+    await within_timeout(older.invoked.get())
     monkeypatch.setattr(bench.database.notifier, "notify", lambda _: None)
-    one, newer, _ = await there.connect()
+    node, newer, _ = await second.connect()
     assert not older.is_replaced.is_set()
-    await here.nodes.renew()
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        await older.is_replaced.wait()
-    assert "went away" in await why(call)
-    call = asyncio.create_task(here.use())
-    await answered(one, newer)
+    await first.nodes.renew()
+    await within_timeout(older.is_replaced.wait())
+    assert "disconnected" in await failure_of(call)
+    call = asyncio.create_task(first.use())
+    await answer_next(node, newer)
     assert await within_timeout(call) == "done"
 
 
-async def test_nodes_of_an_instance_that_is_not_heard_of_run_out(
-    pair: tuple[Instance, Instance], clock: TurnableClock
-) -> None:
-    here, there = pair
-    await here.connect()
-    assert await there.names() == ["laptop__Echo"]
-    clock.ahead += LIMITS.seconds + 1
+async def test_nodes_of_an_instance_that_stops_renewing_expire(pair: Pair, clock: TurnableClock) -> None:
+    holder, other = pair
+    await holder.connect()
+    assert await other.tool_names() == ["laptop__Echo"]
+    clock.ahead += LIMITS.ttl_seconds + 1
 
-    async def is_gone() -> bool:
-        return await there.names() == []
+    async def names_are(names: list[str]) -> bool:
+        return await other.tool_names() == names
 
-    await wait_for(is_gone)
-    await here.nodes.renew()
-
-    async def is_back() -> bool:
-        return await there.names() == ["laptop__Echo"]
-
-    await wait_for(is_back)
+    await wait_for(lambda: names_are([]), what="the node expires")
+    await holder.nodes.renew()
+    await wait_for(lambda: names_are(["laptop__Echo"]), what="the node is registered again")
 
 
-async def test_a_call_ends_at_the_node_when_its_time_is_over(bench: Bench) -> None:
-    """Whoever asked has died without a word."""
-    bench.clock.stop()  # so that its time is not over before it is asked
-    here = Instance(bench)
-    one, link, _ = await here.connect()
+async def test_call_is_cancelled_at_the_node_after_its_timeout(bench: Bench) -> None:
+    """The caller has stopped without cancelling it."""
+    bench.clock.stop()
+    instance = Instance(bench)
+    node, link, _ = await instance.connect()
     new = NewCall(
         new_call_id(),
         OWNER,
-        one.node.connection_id,
+        node.node.connection_id,
         "tool.invoke",
         '{"tool":"Echo","args":{}}',
-        0.3,
+        timeout_seconds=0.3,
         caller_ttl_seconds=30,
     )
     assert await bench.database.nodes.place_call(new)
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        call_id, _, _ = await link.asked.get()
-        assert await link.cancelled.get() == call_id
-    assert not one.answered(call_id, Answer("late"))
-    await here.nodes.close()
+    call_id, _, _ = await within_timeout(link.invoked.get())
+    assert await within_timeout(link.cancelled.get()) == call_id
+    assert not node.finish_call(call_id, Answer("late"))
+    await instance.nodes.close()
 
 
-async def test_what_a_newer_instance_asks_and_we_do_not_know_is_answered(bench: Bench) -> None:
-    here = Instance(bench)
-    one, _, _ = await here.connect()
-    new = NewCall(new_call_id(), OWNER, one.node.connection_id, "tool.dance", "{}", 20, caller_ttl_seconds=30)
+async def test_unknown_method_of_a_newer_instance_is_answered_with_an_error(bench: Bench) -> None:
+    instance = Instance(bench)
+    node, _, _ = await instance.connect()
+    new = NewCall(
+        new_call_id(), OWNER, node.node.connection_id, "tool.dance", "{}", 20, caller_ttl_seconds=30
+    )
     assert await bench.database.nodes.place_call(new)
-    found: dict[CallId, str | None] = {}
-
-    async def has_come() -> bool:
-        found.update(await bench.database.nodes.collect_answers([new.call_id]))
-        return bool(found)
-
-    await wait_for(has_come)
-    assert "does not know tool.dance" in str(found[new.call_id])
-    await here.nodes.close()
-
-
-@pytest.mark.parametrize("change", ["it comes", "it goes"])
-async def test_what_was_read_before_a_node_came_or_went_is_not_believed_after(
-    bench: Bench, change: str
-) -> None:
-    """The answer of the store was on its way when the bell rang: it is of before."""
-    limits = replace(LIMITS, poll_seconds=600)  # what is believed is believed for long
-    here, there = Instance(bench, limits), Instance(bench, limits)
-    arrival = None if change == "it comes" else (await here.connect())[2]
-    begun, may_go_on = held(there.store, "list_nodes", is_done=True)
-    reading = asyncio.create_task(there.names())
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        await begun.wait()
-        if arrival is None:
-            await here.connect()
-        else:
-            await here.nodes.leave(arrival)
-
-        async def was_heard() -> bool:
-            return there.nodes._changes > (change == "it goes")
-
-        await wait_for(was_heard)
-        may_go_on.set()
-        before, after = ([], ["laptop__Echo"]) if change == "it comes" else (["laptop__Echo"], [])
-        assert await reading == before
-        assert await there.names() == after
-    for instance in (here, there):
-        await instance.nodes.close()
-
-
-async def test_a_result_beyond_the_limit_is_not_stored_for_another_instance(
-    pair: tuple[Instance, Instance], bench: Bench
-) -> None:
-    here, there = pair
-    one, link, _ = await here.connect()
-    fits = "x" * (LIMITS.result_bytes - 2)  # with its quotes
-    call = asyncio.create_task(there.use())
-    await answered(one, link, fits)
-    assert await within_timeout(call) == fits
-    there.store.away = {"collect_answers"}
-    call = asyncio.create_task(there.use())
-    await answered(one, link, fits + "x")
-
-    async def stored() -> list[Any]:
-        return await bench.database.read(
-            lambda connection: connection.execute(
-                "select answer from calls where answer is not null"
-            ).fetchall()
-        )
+    answers: dict[CallId, str | None] = {}
 
     async def is_answered() -> bool:
-        return bool(await stored())
+        answers.update(await bench.database.nodes.collect_answers([new.call_id]))
+        return bool(answers)
 
     await wait_for(is_answered)
-    [row] = await stored()
+    assert "does not know tool.dance" in str(answers[new.call_id])
+    await instance.nodes.close()
+
+
+@pytest.mark.parametrize("change", ["connects", "disconnects"])
+async def test_list_read_before_a_node_changed_is_not_cached(bench: Bench, change: str) -> None:
+    """The query is under way when the notification arrives: its result is out of date."""
+    limits = replace(LIMITS, poll_seconds=600)
+    async with two_instances(bench, limits) as (holder, other):
+        registration = None if change == "connects" else (await holder.connect())[2]
+        is_held, may_continue = hold_next_call(other.store, "list_nodes", after=True)
+        reading = asyncio.create_task(other.tool_names())
+        await within_timeout(is_held.wait())
+        if registration is None:
+            await holder.connect()
+        else:
+            await holder.nodes.disconnect(registration)
+        await wait_for(lambda: other.nodes._change_count > (change == "disconnects"))
+        may_continue.set()
+        before, after = ([], ["laptop__Echo"]) if change == "connects" else (["laptop__Echo"], [])
+        assert await within_timeout(reading) == before
+        assert await other.tool_names() == after
+
+
+async def test_result_over_the_limit_is_not_stored_for_another_instance(pair: Pair, bench: Bench) -> None:
+    holder, caller = pair
+    node, link, _ = await holder.connect()
+    largest = "x" * (LIMITS.max_result_bytes - 2)  # with its quotes
+    call = asyncio.create_task(caller.use())
+    await answer_next(node, link, largest)
+    assert await within_timeout(call) == largest
+    caller.store.unavailable = {"collect_answers"}
+    call = asyncio.create_task(caller.use())
+    await answer_next(node, link, largest + "x")
+
+    async def is_answered() -> bool:
+        return any(row["answer"] for row in await call_rows(bench))
+
+    await wait_for(is_answered)
+    [row] = await call_rows(bench)
     assert len(row["answer"]) < 200
-    there.store.away = set()
-    assert (
-        f"its result of {LIMITS.result_bytes + 1} bytes is over the limit of {LIMITS.result_bytes}"
-        in await why(call)
-    )
+    caller.store.unavailable = set()
+    size, limit = LIMITS.max_result_bytes + 1, LIMITS.max_result_bytes
+    assert f"its result of {size} bytes is over the limit of {limit}" in await failure_of(call)
 
 
-# --- when the store is away ---------------------------------------------------------------------------------------------
+# --- database unavailable -----------------------------------------------------------------------------------------------
 
 
-async def test_what_was_known_is_still_known_when_the_store_is_away(pair: tuple[Instance, Instance]) -> None:
-    here, there = pair
-    one, link, _ = await here.connect()
-    assert await there.names() == ["laptop__Echo"]
+async def test_cached_nodes_are_used_while_the_database_is_unavailable(pair: Pair) -> None:
+    holder, other = pair
+    node, link, _ = await holder.connect()
+    assert await other.tool_names() == ["laptop__Echo"]
     for instance in pair:
-        instance.store.away.add("list_nodes")
-    await asyncio.sleep(2 * LIMITS.poll_seconds)
-    assert await there.names() == ["laptop__Echo"]
+        instance.store.unavailable.add("list_nodes")
+    await wait_for(lambda: used_the_cache(other), what="the cache is out of date and used")
     with pytest.raises(Unavailable):
-        await here.names()  # it has never looked
-    call = asyncio.create_task(here.use())
-    await answered(one, link)
-    assert await within_timeout(call) == "done", "and what is here needs no store at all"
+        await holder.tool_names()  # it has no cache
+    call = asyncio.create_task(holder.use())
+    await answer_next(node, link)
+    assert await within_timeout(call) == "done", "a node that is connected here needs no database"
 
 
-async def test_an_answer_waits_until_the_store_is_back(pair: tuple[Instance, Instance]) -> None:
-    here, there = pair
-    one, link, _ = await here.connect()
-    call = asyncio.create_task(there.use())
-    call_id, _, _ = await within_timeout(link.asked.get())
-    here.store.away.add("save_answer")
-    there.store.away.add("collect_answers")
-    one.answered(call_id, Answer("kept"))
-
-    async def was_tried() -> bool:
-        return here.store.refused > 0 and there.store.refused > 0
-
-    await wait_for(was_tried)
-    here.store.away.clear()
-    there.store.away.clear()
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        assert await call == "kept"
+async def used_the_cache(instance: Instance) -> bool:
+    assert await instance.tool_names() == ["laptop__Echo"]
+    return instance.store.failure_count > 0
 
 
-async def test_a_call_that_cannot_be_placed_is_told_at_once(pair: tuple[Instance, Instance]) -> None:
-    here, there = pair
-    await here.connect()
-    assert await there.names() == ["laptop__Echo"]
-    there.store.away.add("place_call")
-    with pytest.raises(Unavailable):
-        await there.use()
-
-
-async def test_a_node_leaves_here_at_once_though_the_store_is_away(
-    pair: tuple[Instance, Instance], clock: TurnableClock
-) -> None:
-    here, there = pair
-    _, link, arrival = await here.connect()
-    call = asyncio.create_task(here.use())
-    await within_timeout(link.asked.get())
-    here.store.away |= {"unregister", "renew", "take_calls"}
-    await here.nodes.leave(arrival)
-    assert "went away" in await why(call)
-    assert await here.nodes.find(OWNER, "laptop__Echo") is None
-    assert await there.nodes.find(OWNER, "laptop__Echo") is not None, "elsewhere it runs out"
-    clock.ahead += LIMITS.seconds + 1
-
-    async def has_run_out() -> bool:
-        return await there.nodes.find(OWNER, "laptop__Echo") is None
-
-    await wait_for(has_run_out)
-
-
-async def test_the_duty_goes_on_after_the_store_was_away(pair: tuple[Instance, Instance]) -> None:
-    here, there = pair
-    one, link, _ = await here.connect()
-    here.store.away |= {"take_calls", "renew"}
-
-    async def was_tried() -> bool:
-        return here.store.refused > 2
-
-    await wait_for(was_tried)
-    here.store.away.clear()
-    call = asyncio.create_task(there.use())
-    await answered(one, link)
+async def test_answer_is_delivered_when_the_database_is_available_again(pair: Pair) -> None:
+    holder, caller = pair
+    node, link, _ = await holder.connect()
+    call = asyncio.create_task(caller.use())
+    call_id, _, _ = await within_timeout(link.invoked.get())
+    holder.store.unavailable.add("save_answer")
+    caller.store.unavailable.add("collect_answers")
+    node.finish_call(call_id, Answer("done"))
+    await wait_for(lambda: holder.store.failure_count > 0 and caller.store.failure_count > 0)
+    holder.store.unavailable.clear()
+    caller.store.unavailable.clear()
     assert await within_timeout(call) == "done"
 
 
-# --- ends ---------------------------------------------------------------------------------------------------------------
+async def test_call_that_cannot_be_placed_fails_at_once(pair: Pair) -> None:
+    holder, caller = pair
+    await holder.connect()
+    assert await caller.tool_names() == ["laptop__Echo"]
+    caller.store.unavailable.add("place_call")
+    with pytest.raises(Unavailable):
+        await caller.use()
+
+
+async def test_disconnect_ends_local_calls_at_once_while_the_database_is_unavailable(
+    pair: Pair, clock: TurnableClock
+) -> None:
+    holder, other = pair
+    _, link, registration = await holder.connect()
+    call = asyncio.create_task(holder.use())
+    await within_timeout(link.invoked.get())
+    holder.store.unavailable |= {"unregister", "renew", "take_calls"}
+    await holder.nodes.disconnect(registration)
+    assert "disconnected" in await failure_of(call)
+    assert await holder.nodes.find(OWNER, "laptop__Echo") is None
+    assert await other.nodes.find(OWNER, "laptop__Echo") is not None, "for other instances it has to expire"
+    clock.ahead += LIMITS.ttl_seconds + 1
+
+    async def has_expired() -> bool:
+        return await other.nodes.find(OWNER, "laptop__Echo") is None
+
+    await wait_for(has_expired)
+
+
+async def test_calls_are_taken_again_after_the_database_was_unavailable(pair: Pair) -> None:
+    holder, caller = pair
+    node, link, _ = await holder.connect()
+    holder.store.unavailable |= {"take_calls", "renew"}
+    await wait_for(lambda: holder.store.failure_count > 2)
+    holder.store.unavailable.clear()
+    call = asyncio.create_task(caller.use())
+    await answer_next(node, link)
+    assert await within_timeout(call) == "done"
+
+
+# --- cancellation and renewal -------------------------------------------------------------------------------------------
 
 
 @case("X8")
-async def test_a_cancelled_call_is_stopped_wherever_it_has_got_to(
-    pair: tuple[Instance, Instance], bench: Bench
-) -> None:
-    here, there = pair
-    _, link, _ = await here.connect()
-    for turns in range(20):  # at any moment of its way
-        call = asyncio.create_task(there.use())
+async def test_cancelled_call_is_cancelled_at_the_node_at_every_step(pair: Pair, bench: Bench) -> None:
+    holder, caller = pair
+    _, link, _ = await holder.connect()
+    for turns in range(20):
+        call = asyncio.create_task(caller.use())
         for _ in range(turns):
             await asyncio.sleep(0.001)
         call.cancel()
@@ -448,240 +342,178 @@ async def test_a_cancelled_call_is_stopped_wherever_it_has_got_to(
             await call
 
     async def nothing_is_left() -> bool:
-        rows: list[Any] = await bench.database.read(
-            lambda connection: connection.execute("select * from calls").fetchall()
-        )
-        return not rows and link.asked.qsize() == link.cancelled.qsize()
+        return not await call_rows(bench) and link.invoked.qsize() == link.cancelled.qsize()
 
     await wait_for(nothing_is_left)
 
 
 @rule("CV-23")
 @case("X8")
-async def test_what_an_instance_asked_that_died_is_stopped_at_the_node(
-    pair: tuple[Instance, Instance], clock: TurnableClock
-) -> None:
-    """And not one moment too soon: as long as it says that it waits, the command goes on."""
+async def test_call_of_a_stopped_instance_is_cancelled_at_the_node(pair: Pair, clock: TurnableClock) -> None:
     holder, caller = pair
     clock.stop()
     _, link, _ = await holder.connect()
     call = asyncio.create_task(caller.use())
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        call_id, _, _ = await link.asked.get()
+    call_id, _, _ = await within_timeout(link.invoked.get())
     for _ in range(4):
-        clock.ahead += LIMITS.seconds / 3
-        await caller.nodes._elsewhere.renew()
+        clock.ahead += LIMITS.caller_ttl_seconds / 3
+        await caller.nodes._remote.renew()
         await holder.nodes.renew()
-        await holder.nodes._errands.once({one.node.connection_id: one for one in holder.nodes._here.values()})
-    assert link.cancelled.empty()
-    caller.store.away = {"collect_answers", "renew_calls", "cancel_call"}  # as if it were not there any more
-    clock.ahead += LIMITS.seconds
+        await holder.nodes.take_calls()
+    assert link.cancelled.empty(), "the caller has renewed it"
+    caller.store.unavailable = {
+        "collect_answers",
+        "renew_calls",
+        "cancel_call",
+    }  # as if the caller had stopped
+    clock.ahead += LIMITS.caller_ttl_seconds
     await holder.nodes.renew()
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        assert await link.cancelled.get() == call_id
-    caller.store.away = set()
+    assert await within_timeout(link.cancelled.get()) == call_id
+    caller.store.unavailable = set()
     for _ in range(2):
-        await caller.nodes._elsewhere.renew()
-    assert "was not heard of for too long" in await why(call), (
-        "it was not dead after all, and does not wait in vain"
-    )
+        await caller.nodes._remote.renew()
+    assert "the call expired" in await failure_of(call), "the caller was only slow, and does not wait forever"
 
 
 @case("D2")
-async def test_a_store_that_was_away_has_heard_of_nobody_and_nothing_is_stopped_for_that(
+async def test_no_call_expires_because_the_database_was_unavailable(
     bench: Bench, clock: TurnableClock
 ) -> None:
-    limits = replace(LIMITS, call_seconds=600)
-    holder, caller = Instance(bench, limits), Instance(bench, limits)
-    one, link, _ = await holder.connect()
-    call = asyncio.create_task(caller.use())
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        call_id, _, _ = await link.asked.get()
-    here = {one.node.connection_id: one}
-    caller.store.away = {"collect_answers", "renew_calls"}
-    holder.store.away = {"take_cancelled"}
-    refused = holder.store.refused
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while holder.store.refused == refused:  # noqa: ASYNC110 - the duty has no event for it
-            await asyncio.sleep(0.01)
-    clock.ahead += LIMITS.seconds + 1
-    holder.store.away = set()
-    await holder.nodes.renew()
-    await holder.nodes._errands.once(here)
-    assert link.cancelled.empty()
-    caller.store.away = set()
-    await caller.nodes._elsewhere.renew()
-    assert one.answered(call_id, Answer("done"))
-    assert await within_timeout(call) == "done"
-    for instance in (holder, caller):
-        await instance.nodes.close()
+    async with two_instances(bench, replace(LIMITS, call_seconds=600)) as (holder, caller):
+        node, link, _ = await holder.connect()
+        call = asyncio.create_task(caller.use())
+        call_id, _, _ = await within_timeout(link.invoked.get())
+        caller.store.unavailable = {"collect_answers", "renew_calls"}
+        holder.store.unavailable = {"take_cancelled"}
+        await wait_for(lambda: holder.store.failure_count > 0)
+        clock.ahead += LIMITS.caller_ttl_seconds + 1
+        holder.store.unavailable = set()
+        await holder.nodes.renew()
+        await holder.nodes.take_calls()
+        assert link.cancelled.empty()
+        caller.store.unavailable = set()
+        await caller.nodes._remote.renew()
+        assert node.finish_call(call_id, Answer("done"))
+        assert await within_timeout(call) == "done"
 
 
 @case("D2")
-async def test_patience_with_a_store_that_was_away_has_an_end(bench: Bench, clock: TurnableClock) -> None:
-    """Who is not heard of for so long after it is back has died."""
-    limits = replace(LIMITS, seconds=0.2, caller_ttl_seconds=0.2, call_seconds=600)
-    holder, caller = Instance(bench, limits), Instance(bench, limits)
-    clock.stop()
-    _, link, _ = await holder.connect()
-    call = asyncio.create_task(caller.use())
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        call_id, _, _ = await link.asked.get()
-        caller.store.away = {
-            "collect_answers",
-            "renew_calls",
-            "cancel_call",
-        }  # as if it were not there any more
-        holder.store.away = {"take_cancelled"}
-        refused = holder.store.refused
-
-        async def was_away() -> bool:
-            return holder.store.refused > refused
-
-        await wait_for(was_away)
-        clock.ahead += limits.seconds + 1
-        holder.store.away = set()
-        assert await link.cancelled.get() == call_id
-    call.cancel()
-    await asyncio.gather(call, return_exceptions=True)
-    for instance in (holder, caller):
-        await instance.nodes.close()
+async def test_call_expires_if_it_is_not_renewed_after_the_database_is_available_again(
+    bench: Bench, clock: TurnableClock
+) -> None:
+    limits = replace(LIMITS, ttl_seconds=0.2, caller_ttl_seconds=0.2, call_seconds=600)
+    async with two_instances(bench, limits) as (holder, caller):
+        clock.stop()
+        _, link, _ = await holder.connect()
+        call = asyncio.create_task(caller.use())
+        call_id, _, _ = await within_timeout(link.invoked.get())
+        caller.store.unavailable = {"collect_answers", "renew_calls", "cancel_call"}  # as if it had stopped
+        holder.store.unavailable = {"take_cancelled"}
+        await wait_for(lambda: holder.store.failure_count > 0)
+        clock.ahead += limits.caller_ttl_seconds + 1
+        holder.store.unavailable = set()
+        assert await within_timeout(link.cancelled.get()) == call_id
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
 
 
 @rule("CV-23")
 @case("X8")
-async def test_as_long_as_somebody_waits_that_is_said_by_itself(bench: Bench, clock: TurnableClock) -> None:
-    """However rarely the store is looked at otherwise."""
-    limits = replace(LIMITS, seconds=0.06, caller_ttl_seconds=0.06, poll_seconds=600, call_seconds=600)
-    holder, caller = Instance(bench, limits), Instance(bench, limits)
-    clock.stop()
-    one, link, _ = await holder.connect()
-    waits = watched(caller.store, "renew_calls", lambda: clock.ahead)
-    lives = watched(holder.store, "renew", lambda: clock.ahead)
-    looks = watched(holder.store, "take_cancelled", lambda: clock.ahead)
-    call = asyncio.create_task(caller.use())
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        call_id, _, _ = await link.asked.get()
-        for _ in range(4):
-            clock.ahead += limits.seconds / 2
-            for said in (waits, lives, looks):
-                while await said.get() < clock.ahead:
-                    pass
-    assert link.cancelled.empty()
-    assert one.answered(call_id, Answer("done")), (
-        "after twice the time for which nobody is believed without a word"
-    )
-    async with asyncio.timeout(TIMEOUT_SECONDS):
+async def test_call_and_node_are_renewed_in_the_background_however_rarely_the_store_is_polled(
+    bench: Bench, clock: TurnableClock
+) -> None:
+    limits = replace(LIMITS, ttl_seconds=0.06, caller_ttl_seconds=0.06, poll_seconds=600, call_seconds=600)
+    async with two_instances(bench, limits) as (holder, caller):
+        clock.stop()
+        node, link, _ = await holder.connect()
+        renewals = record_calls(caller.store, "renew_calls", lambda: clock.ahead)
+        node_renewals = record_calls(holder.store, "renew", lambda: clock.ahead)
+        checks = record_calls(holder.store, "take_cancelled", lambda: clock.ahead)
+        call = asyncio.create_task(caller.use())
+        call_id, _, _ = await within_timeout(link.invoked.get())
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            for _ in range(4):  # twice the time after which the call would have expired
+                clock.ahead += limits.caller_ttl_seconds / 2
+                for done in (renewals, node_renewals, checks):
+                    while await done.get() < clock.ahead:
+                        pass
+        assert link.cancelled.empty()
+        assert node.finish_call(call_id, Answer("done"))
         assert await within_timeout(call) == "done"
-    for instance in (holder, caller):
-        await instance.nodes.close()
 
 
 @rule("CV-23")
-async def test_a_look_for_answers_that_hangs_keeps_nobody_from_saying_that_they_wait(
-    bench: Bench, clock: TurnableClock
+@pytest.mark.parametrize("method", ["collect_answers", "renew_calls"])
+async def test_call_is_renewed_while_another_query_of_the_caller_hangs(
+    bench: Bench, clock: TurnableClock, method: str
 ) -> None:
-    """A slow bucket, a dead connection of the pool: the other calls of this instance are waited for all the same."""
+    """A slow bucket delays reading answers; a broken connection of the pool delays one renewal, which times out."""
     limits = replace(LIMITS, caller_ttl_seconds=0.3)
-    holder, caller = Instance(bench, limits), Instance(bench, limits)
-    clock.stop()
-    one, link, _ = await holder.connect()
-    waits = watched(caller.store, "renew_calls", lambda: clock.ahead)
-    looks = watched(holder.store, "take_cancelled", lambda: clock.ahead)
-    begun, may_go_on = held(caller.store, "collect_answers", is_done=False)
+    async with two_instances(bench, limits) as (holder, caller):
+        clock.stop()
+        node, link, _ = await holder.connect()
+        renewals = record_calls(caller.store, "renew_calls", lambda: clock.ahead)
+        checks = record_calls(holder.store, "take_cancelled", lambda: clock.ahead)
+        is_held, may_continue = hold_next_call(caller.store, method, after=False)
+        call = asyncio.create_task(caller.use())
+        call_id, _, _ = await within_timeout(link.invoked.get())
+        await within_timeout(is_held.wait())
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            for _ in range(4):
+                clock.ahead += limits.caller_ttl_seconds / 2
+                for done in (renewals, checks):
+                    while await done.get() < clock.ahead:
+                        pass
+        assert link.cancelled.empty()
+        assert node.finish_call(call_id, Answer("done"))
+        may_continue.set()
+        assert await within_timeout(call) == "done"
+
+
+async def test_call_whose_answer_is_being_fetched_does_not_expire(pair: Pair) -> None:
+    """Fetching the answer has deleted the row, and the answer is not read yet."""
+    holder, caller = pair
+    node, link, _ = await holder.connect()
+    is_held, may_continue = hold_next_call(caller.store, "collect_answers", after=True)
     call = asyncio.create_task(caller.use())
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        call_id, _, _ = await link.asked.get()
-        await begun.wait()
-        for _ in range(4):
-            clock.ahead += limits.caller_ttl_seconds / 2
-            for said in (waits, looks):
-                while await said.get() < clock.ahead:
-                    pass
-        assert link.cancelled.empty()
-        assert one.answered(call_id, Answer("done"))
-        may_go_on.set()
-        assert await within_timeout(call) == "done"
-    for instance in (holder, caller):
-        await instance.nodes.close()
+        call_id, _, _ = await link.invoked.get()
+        await is_held.wait()
+        may_continue.set()
+        is_held, may_continue = hold_next_call(caller.store, "collect_answers", after=True)
+        assert node.finish_call(call_id, Answer("done"))
+        await is_held.wait()
+        while await caller.store.renew_calls([call_id], 30):  # this query came before the answer was stored
+            may_continue.set()
+            is_held, may_continue = hold_next_call(caller.store, "collect_answers", after=True)
+            await is_held.wait()
+        await caller.nodes._remote.renew()
+        may_continue.set()
+        assert await call == "done"
 
 
-async def test_an_answer_that_is_being_fetched_is_not_missed(pair: tuple[Instance, Instance]) -> None:
-    """Its row is gone already, and nobody has read it yet."""
-    here, there = pair
-    one, link, _ = await here.connect()
-    begun, may_go_on = held(there.store, "collect_answers", is_done=True)
-    call = asyncio.create_task(there.use())
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        call_id, _, _ = await link.asked.get()
-        await begun.wait()
-        may_go_on.set()
-        begun, may_go_on = held(there.store, "collect_answers", is_done=True)
-        assert one.answered(call_id, Answer("done"))
-        await begun.wait()
-        while await there.store.renew_calls(
-            [call_id], 30
-        ):  # as long as a look comes before the answer is stored, it goes on without it
-            may_go_on.set()
-            begun, may_go_on = held(there.store, "collect_answers", is_done=True)
-            await begun.wait()
-        await there.nodes._elsewhere.renew()
-        may_go_on.set()
-        assert await within_timeout(call) == "done"
-
-
-async def test_what_is_asked_of_a_node_before_it_was_greeted_is_taken_when_it_was(bench: Bench) -> None:
-    """It is known to others from the moment it is stored, and no poll comes to find it."""
-    limits = replace(LIMITS, poll_seconds=600.0, seconds=1_800.0)
-    here, there = Instance(bench, limits), Instance(bench, limits)
-    link, arrival = Link(), NodeRegistration(THE_OWNER, "laptop", TOOLS, new_connection_id(), "1", "test")
-    one = await here.nodes.enter(arrival, link)
-    notifications: asyncio.Queue[Notification] = asyncio.Queue()
-    bench.database.notifier.listen(notifications.put_nowait)
-    call = asyncio.create_task(there.use())
-    while not isinstance(await within_timeout(notifications.get()), CallPending):
-        pass
-    here.nodes.open(one)
-    await answered(one, link)
-    assert await within_timeout(call) == "done"
-    for instance in (here, there):
-        await instance.nodes.close()
-
-
-async def test_a_call_that_is_being_placed_is_not_missed_yet(pair: tuple[Instance, Instance]) -> None:
-    """Another one is waited for meanwhile, and the store knows nothing of this one."""
-    here, there = pair
-    one, link, _ = await here.connect()
-    assert await there.names() == ["laptop__Echo"]
-    begun, may_go_on = held(there.store, "place_call", is_done=False)
-    call = asyncio.create_task(there.use())
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        await begun.wait()
-        await there.nodes._elsewhere.renew()
-        may_go_on.set()
-    await answered(one, link)
+async def test_call_that_is_being_placed_does_not_expire(pair: Pair) -> None:
+    holder, caller = pair
+    node, link, _ = await holder.connect()
+    assert await caller.tool_names() == ["laptop__Echo"]
+    is_held, may_continue = hold_next_call(caller.store, "place_call", after=False)
+    call = asyncio.create_task(caller.use())
+    await within_timeout(is_held.wait())
+    for _ in range(2):
+        await caller.nodes._remote.renew()
+    may_continue.set()
+    await answer_next(node, link)
     assert await within_timeout(call) == "done"
 
 
-async def test_a_process_that_ends_leaves_no_task_behind(bench: Bench) -> None:
-    here, there = Instance(bench), Instance(bench)
-    _, link, _ = await here.connect()
-    calls = [asyncio.create_task(instance.use()) for instance in (here, there)]
-    for _ in calls:
-        await within_timeout(link.asked.get())
-    for call in calls:
-        call.cancel()
-    await asyncio.gather(*calls, return_exceptions=True)
-    for instance in (here, there):
-        await instance.nodes.close()
-    left = {task.get_coro().__qualname__ for task in asyncio.all_tasks()}  # type: ignore[union-attr]
-    assert not any("odes" in name or "Calls" in name or "Errands" in name for name in left), left
-
-
-async def test_errors_of_other_kinds_are_none_of_a_nodes(pair: tuple[Instance, Instance]) -> None:
-    one, link, _ = await pair[0].connect()
-    call = asyncio.create_task(pair[1].use())
-    call_id, _, _ = await within_timeout(link.asked.get())
-    one.answered(call_id, Answer(error="x" * 100))
-    with pytest.raises(HostError, match="laptop__Echo: xxx"):
-        await within_timeout(call)
+async def test_close_leaves_no_task_behind(bench: Bench) -> None:
+    before = asyncio.all_tasks()
+    async with two_instances(bench) as (holder, caller):
+        _, link, _ = await holder.connect()
+        calls = [asyncio.create_task(instance.use()) for instance in (holder, caller)]
+        for _ in calls:
+            await within_timeout(link.invoked.get())
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+    assert {task.get_name() for task in asyncio.all_tasks() - before} <= {"audit"}

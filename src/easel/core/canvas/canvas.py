@@ -1,7 +1,8 @@
-"""A canvas as it is stored: what it is called, its spec and state, its assets, who looks at it, and where its log stands.
+"""A stored canvas: title, spec, state, assets, views and log position.
 
-A mutation is a `Decide`: under the canvas's lock it is shown the canvas as it is and says what becomes of it. So a rule never works
-on a copy that somebody else has overtaken. CV-44
+Owns the values and the checks of their fields. A mutation is a `Decide`: a function that receives the current
+snapshot under the canvas's lock and returns the change, so that a rule never works on stale data. Does not
+know stores. CV-44
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,11 +23,12 @@ from easel.ids import CanvasId, UserId, is_name
 
 MAX_TITLE_LENGTH = 200
 MAX_SESSION_KEY_LENGTH = 200
+_ID_RULE = "must be 1 to 128 letters, digits and . _ : - (a letter or digit first), without __."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCanvas:
-    """What is asked for, checked and light."""
+    """A canvas to create: checked, with large values offloaded."""
 
     user_id: UserId
     canvas_id: CanvasId
@@ -47,12 +49,14 @@ class Canvas:
     agent_id: str
     title: str
     owner_session_key: str | None  # None: the agent's main session
-    spec_json: str = field(compare=False)  # as it is stored: most who read a canvas need only its state
+    spec_json: str = field(compare=False)  # decoded on demand: most readers need only the state
     state: Mapping[str, Any]
     revision: int
     last_seq: int
-    spec_revision: int  # at which revision the spec was stored last, or a page that an agent wrote: who accepts has to have seen it
-    is_accepted: bool  # a person wrote the spec as it is, or accepted what an agent wrote. RS-59
+    # The revision that last stored a spec, or a page written by an agent; to accept it a person must have
+    # seen it.
+    spec_revision: int
+    is_accepted: bool  # a person wrote the spec or accepted it. RS-59
     created_at: datetime
     updated_at: datetime
 
@@ -67,7 +71,7 @@ class Canvas:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A client displays the canvas, on a connection that the view goes with; it is live while that is known to be there."""
+    """A client that displays the canvas. Ends with its connection; live while the connection is renewed."""
 
     view_id: str
     client_id: str
@@ -77,14 +81,12 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class CanvasSnapshot:
-    """All there is of a canvas, read together. CV-09, CV-46"""
+    """A canvas with its assets, views and failing jobs, read together. CV-09, CV-46"""
 
     canvas: Canvas
     assets: Sequence[Asset] = field(default_factory=list[Asset])
     views: Sequence[View] = field(default_factory=list[View])
-    failing: Sequence[Failing] = field(
-        default_factory=list[Failing]
-    )  # as it was read: an outcome does not tell of them
+    failing: Sequence[Failing] = field(default_factory=list[Failing])  # empty in the outcome of a change
 
     @property
     def live_views(self) -> list[View]:
@@ -93,10 +95,10 @@ class CanvasSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What becomes of a canvas, and the events that tell of it. What is None stays as it is."""
+    """A change of a canvas and its events. Fields that are None stay unchanged."""
 
     events: Sequence[Envelope]
-    is_mutation: bool = True  # whether the revision rises; who looks at a canvas does not change it
+    is_mutation: bool = True  # whether the revision rises; opening a view is no mutation
     title: str | None = None
     spec: Mapping[str, Any] | None = None
     state: Mapping[str, Any] | None = None
@@ -104,18 +106,18 @@ class Change:
     put: Sequence[Asset] = ()
     removed: Sequence[str] = ()  # paths
     opened: View | None = None
-    closed: Sequence[str] = ()  # views
-    transition: Transition | None = None  # of an action's execution
-    refreshes: Sequence[Refresh] | None = None  # what runs by itself from now on, where the spec changes
-    is_accepted: bool | None = None  # whether a person stands for the spec
+    closed: Sequence[str] = ()  # ids of views
+    transition: Transition | None = None  # of an execution
+    refreshes: Sequence[Refresh] | None = None  # the new jobs, if the spec changes
+    is_accepted: bool | None = None  # by a person. RS-59
 
 
-Decide = Callable[[CanvasSnapshot], Change | None]  # None: nothing is to be changed
+Decide = Callable[[CanvasSnapshot], Change | None]  # None: no change
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A canvas after a change. `left` are the keys of blobs that are no asset of it any more."""
+    """A canvas after a change. `orphaned_blobs` are the keys of blobs that are no longer assets."""
 
     snapshot: CanvasSnapshot
     is_changed: bool
@@ -123,43 +125,39 @@ class Outcome:
 
 
 def check_revision(canvas: Canvas, expected_revision: int | None) -> None:
-    """Refuses before anything happens, and says where the canvas stands. CV-45"""
+    """Raise `RevisionConflict` with the current revision if another one was expected. CV-45"""
     if expected_revision is not None and expected_revision != canvas.revision:
         raise RevisionConflict(
             canvas=canvas.canvas_id, expected=expected_revision, currentRevision=canvas.revision
         )
 
 
-def checked_canvas_id(value: str) -> CanvasId:
+def require_canvas_id(value: str) -> CanvasId:
     if not is_name(value) or "__" in value:
-        raise BadInput(
-            problem="canvasId is 1 to 128 characters: letters, digits and . _ : - (a letter or digit first), without __."
-        )
+        raise BadInput(problem=f"canvasId {_ID_RULE}")
     return CanvasId(value)
 
 
-def checked_agent_id(value: str) -> str:
+def require_agent_id(value: str) -> str:
     if not is_name(value) or "__" in value:
-        raise BadInput(
-            problem="agentId is 1 to 128 characters: letters, digits and . _ : - (a letter or digit first), without __."
-        )
+        raise BadInput(problem=f"agentId {_ID_RULE}")
     return value
 
 
-def checked_title(value: str | None, canvas_id: CanvasId) -> str:
-    """One line; a canvas without a title is called by its id."""
+def parse_title(value: str | None, canvas_id: CanvasId) -> str:
+    """Return the title on one line; the default is the canvas id."""
     title = " ".join((value or "").split()) or canvas_id
     if len(title) > MAX_TITLE_LENGTH or not title.isprintable():
-        raise BadInput(problem=f"title is at most {MAX_TITLE_LENGTH} printable characters.")
+        raise BadInput(problem=f"title must be at most {MAX_TITLE_LENGTH} printable characters.")
     return title
 
 
-def checked_session_key(value: str | None) -> str | None:
-    """`agent:{agentId}:{name}`."""
+def require_session_key(value: str | None) -> str | None:
+    """Return the key `agent:{agentId}:{name}`."""
     if value is None:
         return None
     if not is_session_key(value) or len(value) > MAX_SESSION_KEY_LENGTH:
         raise BadInput(
-            problem=f"ownerSessionKey is agent:AGENT:NAME, at most {MAX_SESSION_KEY_LENGTH} characters."
+            problem=f"ownerSessionKey must be agent:AGENT:NAME, at most {MAX_SESSION_KEY_LENGTH} characters."
         )
     return value

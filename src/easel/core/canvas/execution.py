@@ -1,11 +1,11 @@
-"""One execution of a canvas's action, from the press to its end: what is stored of it, and by which steps it goes on. CV-42, CV-48
+"""One execution of a canvas action: its record, its statuses, and the table of transitions between them. CV-42, CV-48
 
     asked ──► running ──► completed
       │          └──────► failed
       └──► refused
 
-Each step is made in one transaction with the canvas and with the events that tell of it, and only from the state that it leads
-out of. So a confirmation is used once, and what was given up on is never stored late. CV-23, X6
+A transition is stored in one transaction with the canvas and its events, and only if the execution still has the status that the
+transition starts from. So a confirmation is used once, and the result of an abandoned execution is never stored. CV-23, X6
 """
 
 from collections.abc import Mapping
@@ -14,21 +14,60 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from easel.core.principal import Principal, PrincipalKind
+from easel.core.principal import Principal
 from easel.errors import TooMany
 from easel.ids import CanvasId, RunId, UserId
 
 
 class ExecutionStatus(StrEnum):
-    ASKED = "asked"  # a person has to agree first
+    ASKED = "asked"  # waits for a person's confirmation
     RUNNING = "running"
     COMPLETED = "completed"
     FAILED = "failed"
-    REFUSED = "refused"  # by the person who was asked
+    REFUSED = "refused"  # rejected by a person, or not confirmed in time
 
     @property
     def is_terminal(self) -> bool:
-        return self in (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.REFUSED)
+        return self in TERMINAL
+
+
+class ExecutionMove(StrEnum):
+    ASK = "ask"
+    START = "start"
+    APPROVE = "approve"
+    REJECT = "reject"
+    EXPIRE = "expire"
+    COMPLETE = "complete"
+    FAIL = "fail"  # by its tool, by a cancel, or because its instance stopped
+    ADOPT = "adopt"  # another instance waits for the run that the execution started
+    OUTPUT = "output"  # live output is appended to the log
+
+
+# How an execution begins. A patch of the state completes at once, an action that cannot be resolved fails at once.
+EXECUTION_STARTS: Mapping[ExecutionMove, ExecutionStatus] = {
+    ExecutionMove.ASK: ExecutionStatus.ASKED,
+    ExecutionMove.START: ExecutionStatus.RUNNING,
+    ExecutionMove.COMPLETE: ExecutionStatus.COMPLETED,
+    ExecutionMove.FAIL: ExecutionStatus.FAILED,
+}
+EXECUTION_TRANSITIONS: Mapping[ExecutionStatus, Mapping[ExecutionMove, ExecutionStatus]] = {
+    ExecutionStatus.ASKED: {
+        ExecutionMove.APPROVE: ExecutionStatus.RUNNING,
+        ExecutionMove.COMPLETE: ExecutionStatus.COMPLETED,  # an approved patch of the state
+        ExecutionMove.REJECT: ExecutionStatus.REFUSED,
+        ExecutionMove.EXPIRE: ExecutionStatus.REFUSED,
+    },
+    ExecutionStatus.RUNNING: {
+        ExecutionMove.COMPLETE: ExecutionStatus.COMPLETED,
+        ExecutionMove.FAIL: ExecutionStatus.FAILED,
+        ExecutionMove.ADOPT: ExecutionStatus.RUNNING,
+        ExecutionMove.OUTPUT: ExecutionStatus.RUNNING,
+    },
+    ExecutionStatus.COMPLETED: {},
+    ExecutionStatus.FAILED: {},
+    ExecutionStatus.REFUSED: {},
+}
+TERMINAL = frozenset(status for status, moves in EXECUTION_TRANSITIONS.items() if not moves)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +79,13 @@ class Execution:
     status: ExecutionStatus
     actor: Mapping[str, Any]
     request_id: str | None = None
-    request_digest: str | None = None  # of what that request asks for
+    request_digest: str | None = None  # of the request's action, input and expected revision
     tool: str | None = None
     resolved: Mapping[str, Any] | None = None
     answer: Mapping[str, Any] | None = None
     owner_id: str | None = None
     confirmed_by: str | None = None
-    # What the store adds.
+    # Set by the store.
     revision: int | None = None
     created_at: datetime | None = None
     started_at: datetime | None = None
@@ -54,15 +93,15 @@ class Execution:
     age_seconds: float = 0.0
 
     @property
-    def named(self) -> dict[str, Any]:
-        """What every event of it says."""
+    def event_fields(self) -> dict[str, Any]:
+        """Return the members that every event of this execution has."""
         tool = {"tool": self.tool} if self.tool else {}
         return {"actionId": self.action_id, "eventId": self.event_id, "actor": dict(self.actor), **tool}
 
 
 @dataclass(frozen=True, slots=True)
 class StartedRun:
-    """The run that an execution has started, and how many seconds ago that began."""
+    """The run that an execution started, and the seconds since then."""
 
     run_id: RunId
     seconds: float
@@ -70,39 +109,44 @@ class StartedRun:
 
 @dataclass(frozen=True, slots=True)
 class PendingLimit:
-    """How many executions of one canvas may wait for a person at once, and how long each of them does."""
+    """How many executions of one canvas may wait for a confirmation, each for at most `seconds`."""
 
     max_count: int
     seconds: float
 
-    def check(self, waiting: int) -> None:
-        """A page that asks and asks does not bury what a person has to look at."""
-        if waiting >= self.max_count:
+    def check(self, pending_count: int) -> None:
+        """Raise TooMany at the limit, so that a page cannot flood a person with confirmations."""
+        if pending_count >= self.max_count:
             raise TooMany(what="actions of this canvas that wait for a person", limit=self.max_count)
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """What a change of a canvas does to one of its executions: it begins, or leaves the status `out_of`.
+    """The step of one execution that a change of its canvas makes. Without `from_status` the execution begins.
 
-    One that begins to wait for a person does so only while there is room among those that `waits` counts.
+    With `pending_limit` the execution begins only while the canvas has fewer pending confirmations.
     """
 
     execution: Execution
     from_status: ExecutionStatus | None = None
     pending_limit: PendingLimit | None = None
 
+    def __post_init__(self) -> None:
+        moves = EXECUTION_STARTS if self.from_status is None else EXECUTION_TRANSITIONS[self.from_status]
+        if self.execution.status not in moves.values():
+            raise ValueError(f"an execution must not go from {self.from_status} to {self.execution.status}")
+
 
 class DuplicateRequest(Exception):
-    """There is an execution of this request already: nothing was stored."""
+    """An execution with this request id exists; nothing was stored."""
 
 
 class StaleTransition(Exception):
-    """The execution is no longer where this step leads out of: nothing was stored."""
+    """The execution no longer has the status that the transition starts from; nothing was stored."""
 
 
 def actor_of(principal: Principal, client_id: str, trigger: str) -> dict[str, str]:
-    """Who is made responsible: a client of a user's, an agent in its session, or the host itself. CV-48"""
+    """Return who is responsible for an execution: a user's client, an agent in its session, or the host. CV-48"""
     return {
         "userId": principal.user_id,
         "kind": principal.kind.value,
@@ -110,8 +154,3 @@ def actor_of(principal: Principal, client_id: str, trigger: str) -> dict[str, st
         "clientId": client_id,
         "trigger": trigger,
     }
-
-
-def may_confirm(principal: Principal) -> bool:
-    """A person, and nobody else: an agent never agrees to what it asked for. RS-59"""
-    return principal.kind is PrincipalKind.USER

@@ -1,13 +1,14 @@
-"""A canvas as a folder of files: what lies where, and what each file says. CV-12, RS-11
+"""A canvas as a folder of files. CV-12, RS-11
 
     agents/{agentId}/canvases/{canvasId}/
       descriptor.json   spec.json   state/latest.json
       assets/index.html   assets/index.js   assets/…
       events/{timestamp}-{eventId}.json
 
-Owns the layout, and the way from a canvas to the bytes of its files and back. Knows no disk and no server. What a folder does not
-hold it does not speak of, but for assets: those that it holds are all there are. Records of actions go out and never come in, since
-a record that anybody could write would prove nothing. CV-48
+Owns the layout, and the conversion between a canvas and the content of its files. Does not know disks or
+servers. Files that are absent leave their part of a canvas unchanged, except assets: those in the folder are
+the complete set. Records of actions are exported and never imported, because a record that could be edited
+would prove nothing. CV-48
 """
 
 import json
@@ -17,20 +18,20 @@ from typing import Any
 
 import msgspec
 
-from easel.core.canvas.assets import FOLDER, check_together, checked_asset_path
-from easel.core.canvas.canvas import checked_agent_id, checked_canvas_id, checked_session_key, checked_title
-from easel.core.canvas.spec import SpecLimits, check_state_size, checked_spec
+from easel.core.canvas.assets import FOLDER, check_path_conflicts, require_asset_path
+from easel.core.canvas.canvas import require_agent_id, require_canvas_id, require_session_key, parse_title
+from easel.core.canvas.spec import SpecLimits, check_state_size, parse_spec
 from easel.core.stream.payload_limit import markers_in, restored
-from easel.core.validation import checked_object, shown
+from easel.core.validation import quote_value, require_object
 from easel.errors import BadInput, HostError
 from easel.ids import ArtifactId, CanvasId, is_made_here
 
 DESCRIPTOR, SPEC, STATE, EVENTS = "descriptor.json", "spec.json", "state/latest.json", "events/"
 AGENTS, CANVASES = "agents", "canvases"
-MAIN = "main"  # whose a canvas is where nothing says it
+DEFAULT_AGENT_ID = "main"
 
-# CV-14; where its log stands is no part of a canvas that lies in a folder.
-_DESCRIBED = (
+# CV-14; the position of the log is not part of a folder.
+_DESCRIPTOR_MEMBERS = (
     "canvasId",
     "agentId",
     "title",
@@ -41,8 +42,8 @@ _DESCRIBED = (
     "updatedAt",
     "revision",
 )
-# How much is too much depends on the server that it goes to. Here only what no server takes is refused.
-_ANY_SIZE = SpecLimits(
+# The limits are settings of a server, so a folder has none.
+_NO_LIMITS = SpecLimits(
     spec_bytes=2**31,
     state_bytes=2**31,
     actions=10_000_000,
@@ -54,7 +55,7 @@ _ANY_SIZE = SpecLimits(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderCanvas:
-    """A canvas as far as a folder can tell of it. What is None is not spoken of."""
+    """The parts of a canvas that a folder contains. None: the folder has no such part."""
 
     canvas_id: CanvasId
     agent_id: str
@@ -65,98 +66,106 @@ class FolderCanvas:
     assets: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
     @property
-    def place(self) -> str:
+    def directory(self) -> str:
+        """The path of the canvas's folder in the layout."""
         return f"{AGENTS}/{self.agent_id}/{CANVASES}/{self.canvas_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with one file."""
+    """A problem in one file."""
 
     path: str
-    says: str
+    message: str
 
     def __str__(self) -> str:
-        return f"{plain(self.path)}: {self.says}"
+        return f"{escape_unprintable(self.path)}: {self.message}"
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What the files say, without those that cannot be understood."""
+class ReadResult:
+    """The canvas read from files, without the files that have problems."""
 
     canvas: FolderCanvas
     problems: Sequence[Problem]
 
 
-# --- files to a canvas --------------------------------------------------------------------------------------------------
+# --- files to a canvas --------------------------------------------------------------------------------------
 
 
-def identity(
+def identify_canvas(
     descriptor: bytes | None,
     *,
     folder: str,
-    place: tuple[str, str] | None = None,
+    location: tuple[str, str] | None = None,
     agent_id: str | None = None,
 ) -> tuple[str, CanvasId]:
-    """Whose canvas this is and which: as its place in the layout says, or its descriptor, or else by the folder's own name.
+    """Return the agent id and canvas id: from the location in the layout, the descriptor, or the folder's
+    name.
 
-    They must not contradict: a folder that was copied under another name would else replace the canvas that it was copied from.
+    Raises `BadInput` if they contradict: a copied folder would otherwise replace the canvas that it was
+    copied from.
     """
-    says = {} if descriptor is None else parsed(descriptor, DESCRIPTOR)
-    canvas_id, agent = says.get("canvasId"), says.get("agentId")
-    if place is not None:
-        for name, said, lies in (("agentId", agent, place[0]), ("canvasId", canvas_id, place[1])):
-            if said not in (None, lies):
+    members = {} if descriptor is None else parse_json_object(descriptor, DESCRIPTOR)
+    canvas_id, agent = members.get("canvasId"), members.get("agentId")
+    if location is not None:
+        for name, value, expected in (("agentId", agent, location[0]), ("canvasId", canvas_id, location[1])):
+            if value not in (None, expected):
                 raise BadInput(
-                    problem=f"{DESCRIPTOR}: {name} is {shown(said)}, but the folder is that of {shown(lies)}."
+                    problem=f"{DESCRIPTOR}: {name} is {quote_value(value)}, "
+                    f"but the folder belongs to {quote_value(expected)}."
                 )
-        agent, canvas_id = place
+        agent, canvas_id = location
     if agent_id is not None and agent not in (None, agent_id):
-        raise BadInput(problem=f"This folder is agent {shown(agent)}'s, and not {shown(agent_id)}'s.")
-    agent = agent_id or (MAIN if agent is None else agent)
+        raise BadInput(
+            problem=f"The folder belongs to agent {quote_value(agent)}, not to {quote_value(agent_id)}."
+        )
+    agent = agent_id or (DEFAULT_AGENT_ID if agent is None else agent)
     canvas_id = folder if canvas_id is None else canvas_id
     if not isinstance(agent, str) or not isinstance(canvas_id, str):
-        raise BadInput(problem=f"{DESCRIPTOR}: agentId and canvasId are texts.")
-    return checked_agent_id(agent), checked_canvas_id(canvas_id)
+        raise BadInput(problem=f"{DESCRIPTOR}: agentId and canvasId must be text.")
+    return require_agent_id(agent), require_canvas_id(canvas_id)
 
 
-def read(files: Mapping[str, bytes], agent_id: str, canvas_id: CanvasId) -> Reading:
-    """The canvas that these files make, each by its path in the canvas's folder. Others than the layout's are not looked at."""
+def read_files(files: Mapping[str, bytes], agent_id: str, canvas_id: CanvasId) -> ReadResult:
+    """Read a canvas from files, by their paths in its folder. Files outside the layout are ignored."""
     reader = _Reader(files)
     descriptor = reader.object_at(DESCRIPTOR) or {}
-    for name, is_it in (("agentId", agent_id), ("canvasId", canvas_id)):
-        if descriptor.get(name, is_it) != is_it:
-            reader.complain(DESCRIPTOR, f"{name} is {shown(descriptor[name])}, but this is {shown(is_it)}.")
+    for name, expected in (("agentId", agent_id), ("canvasId", canvas_id)):
+        if descriptor.get(name, expected) != expected:
+            reader.report(
+                DESCRIPTOR, f"{name} is {quote_value(descriptor[name])}, but must be {quote_value(expected)}."
+            )
             descriptor = {}
     canvas = FolderCanvas(
         canvas_id=canvas_id,
         agent_id=agent_id,
-        title=reader.checked(DESCRIPTOR, lambda: _title(descriptor, canvas_id)),
-        owner_session_key=reader.checked(
-            DESCRIPTOR, lambda: checked_session_key(_text(descriptor, "ownerSessionKey"))
+        title=reader.check(DESCRIPTOR, lambda: _title(descriptor, canvas_id)),
+        owner_session_key=reader.check(
+            DESCRIPTOR, lambda: require_session_key(_text(descriptor, "ownerSessionKey"))
         ),
         spec=reader.spec(),
         state=reader.state(),
         assets=reader.assets(),
     )
-    return Reading(canvas, reader.problems)
+    return ReadResult(canvas, reader.problems)
 
 
 class _Reader:
-    """Reads on after what it cannot read, so that all that is wrong is told at once."""
+    """Collects all problems instead of stopping at the first one."""
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
         self._files = files
         self.problems: list[Problem] = []
 
-    def complain(self, path: str, says: str) -> None:
-        self.problems.append(Problem(path, says))
+    def report(self, path: str, message: str) -> None:
+        self.problems.append(Problem(path, message))
 
-    def checked(self, path: str, check: Any) -> Any:
+    def check(self, path: str, check: Any) -> Any:
         try:
             return check()
         except HostError as problem:
-            self.complain(path, problem.message)
+            self.report(path, problem.message)
             return None
 
     def object_at(self, path: str) -> dict[str, Any] | None:
@@ -164,99 +173,96 @@ class _Reader:
         if content is None:
             return None
         try:
-            return parsed(content, path)
+            return parse_json_object(content, path)
         except BadInput as problem:
-            self.complain(path, problem.message.removeprefix(f"{path}: "))
+            self.report(path, problem.message.removeprefix(f"{path}: "))
             return None
 
     def spec(self) -> dict[str, Any] | None:
-        found = self.object_at(SPEC)
-        return (
-            found
-            if found is None or self.checked(SPEC, lambda: checked_spec(found, _ANY_SIZE)) is not None
-            else None
-        )
+        spec = self.object_at(SPEC)
+        is_valid = spec is None or self.check(SPEC, lambda: parse_spec(spec, _NO_LIMITS)) is not None
+        return spec if is_valid else None
 
     def state(self) -> dict[str, Any] | None:
-        found = self.object_at(STATE)
-        complaints = len(self.problems)
-        self.checked(STATE, lambda: check_state_size(found, _ANY_SIZE.state_bytes))
-        return found if len(self.problems) == complaints else None
+        state = self.object_at(STATE)
+        problem_count = len(self.problems)
+        self.check(STATE, lambda: check_state_size(state, _NO_LIMITS.state_bytes))
+        return state if len(self.problems) == problem_count else None
 
     def assets(self) -> dict[str, bytes]:
-        found = {path: content for path, content in sorted(self._files.items()) if path.startswith(FOLDER)}
-        good = {
+        files = {path: content for path, content in sorted(self._files.items()) if path.startswith(FOLDER)}
+        assets = {
             path: content
-            for path, content in found.items()
-            if self.checked(path, lambda path=path: checked_asset_path(path))
+            for path, content in files.items()
+            if self.check(path, lambda path=path: require_asset_path(path))
         }
-        self.checked(FOLDER, lambda: check_together(good))
-        return good
+        self.check(FOLDER, lambda: check_path_conflicts(assets))
+        return assets
 
 
 def _title(descriptor: Mapping[str, Any], canvas_id: CanvasId) -> str | None:
     title = _text(descriptor, "title")
-    return None if title is None else checked_title(title, canvas_id)
+    return None if title is None else parse_title(title, canvas_id)
 
 
 def _text(descriptor: Mapping[str, Any], name: str) -> str | None:
     value = descriptor.get(name)
     if value is not None and not isinstance(value, str):
-        raise BadInput(problem=f"{name} is text.")
+        raise BadInput(problem=f"{name} must be text.")
     return value
 
 
-def parsed(content: bytes, path: str) -> dict[str, Any]:
-    """A JSON object, read as the server would read it, with the line where it is broken."""
+def parse_json_object(content: bytes, path: str) -> dict[str, Any]:
+    """Parse a JSON object as the server would. Raises `BadInput` with the line of a syntax error."""
     try:
         text = content.decode("utf-8-sig")
-        json.loads(
-            text, object_pairs_hook=_each_once, parse_int=len, parse_float=len
-        )  # for its messages; numbers do not matter to it
+        # Only for its error messages; `len` skips the conversion of numbers.
+        json.loads(text, object_pairs_hook=_refuse_duplicate_keys, parse_int=len, parse_float=len)
         value: Any = msgspec.json.decode(text)
     except json.JSONDecodeError as problem:
         where = (
-            "it is empty"
+            "the file is empty"
             if not content.strip()
             else f"line {problem.lineno}, column {problem.colno}: {problem.msg}"
         )
-        raise BadInput(problem=f"{path}: is not JSON ({where}).") from None
+        raise BadInput(problem=f"{path}: must be JSON ({where}).") from None
     except UnicodeDecodeError:
-        raise BadInput(problem=f"{path}: is not JSON (it is not UTF-8).") from None
+        raise BadInput(problem=f"{path}: must be JSON in UTF-8.") from None
     except RecursionError:
-        raise BadInput(problem=f"{path}: is nested too deeply.") from None
+        raise BadInput(problem=f"{path}: must not be nested so deeply.") from None
     except msgspec.DecodeError as problem:
-        raise BadInput(problem=f"{path}: is not JSON that can be stored ({problem}).") from None
+        raise BadInput(problem=f"{path}: must be JSON that can be stored ({problem}).") from None
     except BadInput as problem:
         raise BadInput(problem=f"{path}: {problem.message}") from None
-    return checked_object(value, path)
+    return require_object(value, path)
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> None:
+def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> None:
     seen: set[str] = set()
     for key, _ in pairs:
         if key in seen:
-            raise BadInput(problem=f"has the key {shown(key)} twice in one object.")
+            raise BadInput(problem=f"an object must not have the key {quote_value(key)} twice.")
         seen.add(key)
 
 
-# --- a canvas to files --------------------------------------------------------------------------------------------------
+# --- a canvas to files --------------------------------------------------------------------------------------
 
 
 def from_view(
     view: Mapping[str, Any], assets: Mapping[str, bytes], fetched: Mapping[ArtifactId, bytes]
 ) -> FolderCanvas:
-    """The canvas that `canvas.get` tells of, made whole again: `fetched` has what `heavy_in` names.
+    """Build a canvas from the result of `canvas.get`. `fetched` has the artifacts that `find_offloaded`
+    names.
 
-    Its names become names of files here, so they are held to their laws once more, whatever server told them.
+    Ids and paths become file names, so they are checked again: the server is not trusted.
     """
     descriptor = view["descriptor"]
     for path in assets:
-        checked_asset_path(path)
-    check_together(assets)
+        require_asset_path(path)
+    check_path_conflicts(assets)
     return FolderCanvas(
-        canvas_id=checked_canvas_id(descriptor["canvasId"]),
-        agent_id=checked_agent_id(descriptor["agentId"]),
+        canvas_id=require_canvas_id(descriptor["canvasId"]),
+        agent_id=require_agent_id(descriptor["agentId"]),
         title=descriptor["title"],
         owner_session_key=descriptor["ownerSessionKey"],
         spec=restored(view["spec"], fetched),
@@ -265,46 +271,48 @@ def from_view(
     )
 
 
-def heavy_in(view: Mapping[str, Any]) -> frozenset[ArtifactId]:
-    """What was moved out of this canvas to artifacts. A folder has no artifacts: it holds the values themselves."""
+def find_offloaded(view: Mapping[str, Any]) -> frozenset[ArtifactId]:
+    """Return the ids of the artifacts that this canvas refers to. A folder contains their values instead."""
     return markers_in(view["spec"]) | markers_in(view["state"])
 
 
-def files_of(
+def to_files(
     canvas: FolderCanvas, descriptor: Mapping[str, Any], records: Iterable[Mapping[str, Any]]
 ) -> dict[str, bytes]:
-    """Every file of the canvas's folder."""
+    """Return the content of every file of the canvas's folder, by path."""
     return {
-        DESCRIPTOR: pretty({name: descriptor[name] for name in _DESCRIBED if name in descriptor}),
-        SPEC: pretty(canvas.spec),
-        STATE: pretty(canvas.state),
+        DESCRIPTOR: format_json(
+            {name: descriptor[name] for name in _DESCRIPTOR_MEMBERS if name in descriptor}
+        ),
+        SPEC: format_json(canvas.spec),
+        STATE: format_json(canvas.state),
         **canvas.assets,
-        **{record_path(record): pretty(record) for record in records},
+        **{record_path(record): format_json(record) for record in records},
     }
 
 
 def record_path(record: Mapping[str, Any]) -> str:
-    """By when it was asked for, which never changes, so that names sort as things happened."""
+    """Return the path of a record. It begins with the time of the request, so that names sort by time."""
     asked_at, event_id = record.get("askedAt"), record.get("eventId")
     if not isinstance(asked_at, int) or not isinstance(event_id, str) or not is_made_here(event_id):
-        raise BadInput(problem=f"The record {shown(event_id)} has no name that a file could have.")
+        raise BadInput(problem=f"The record {quote_value(event_id)} cannot be a file name.")
     return f"{EVENTS}{asked_at}-{event_id}.json"
 
 
-def pretty(value: Any) -> bytes:
-    """As people like to edit it; the same value gives the same bytes."""
+def format_json(value: Any) -> bytes:
+    """Return indented JSON; equal values give equal bytes."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
-def is_same(one: Any, other: Any) -> bool:
-    """As JSON: 1, 1.0 and true are three things, and the order of keys is none."""
-    return msgspec.json.encode(one, order="sorted") == msgspec.json.encode(other, order="sorted")
+def is_identical_json(left: Any, right: Any) -> bool:
+    """Return whether two values are the same JSON text, in any order of keys. 1, 1.0 and true differ."""
+    return msgspec.json.encode(left, order="sorted") == msgspec.json.encode(right, order="sorted")
 
 
-def plain(text: str) -> str:
-    """A name for a terminal, which must not take a part of it for a command."""
+def escape_unprintable(text: str) -> str:
+    """Return the text with unprintable characters escaped, so that a terminal does not interpret them."""
     return (
         text
         if text.isprintable()
-        else "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+        else "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
     )

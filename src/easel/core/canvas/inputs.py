@@ -1,7 +1,8 @@
-"""What a person enters in a field of a canvas's page: where that may go, and when somebody else was there first. RS-41
+"""Inputs of a canvas's page: which paths a field may write, and the detection of conflicts. RS-41
 
-Owns the rule of `data-gsv-model`. A field says what it showed before it was edited; if the state has something else there now, the
-entry is refused, so that nobody's change is written over unseen.
+Owns the rule of `data-gsv-model`. A field sends the value it displayed before the edit; if the state has
+another value now, the input is refused, so that no change is overwritten unseen. Does not know pages or
+stores.
 """
 
 from collections.abc import Mapping
@@ -10,51 +11,55 @@ from typing import Any, cast
 from msgspec import UNSET, UnsetType
 
 from easel.core.canvas.spec import CanvasSpec
-from easel.core.values.paths import MISSING, Changed, checked_path, found, pointer, put
+from easel.core.values.paths import MISSING, StateChange, parse_path, get_at, pointer, set_at
 from easel.errors import Forbidden, InputConflict
 
 
-def entered(
+def apply_input(
     raw_spec: Mapping[str, Any],
     state: Mapping[str, Any],
     path: tuple[str, ...],
     value: Any,
     was: Any | UnsetType,
-) -> Changed | None:
-    """The state with the entry in it; None if it has it already."""
-    if not _places(raw_spec).may_write(path):
+) -> StateChange | None:
+    """Return the state with the input applied, or None if the state has this value already.
+
+    Raises `Forbidden` if the page may not write here, and `InputConflict` if the state changed.
+    """
+    if not _read_writable_paths(raw_spec).may_write(path):
         raise Forbidden(
-            problem=f"a page may not write {pointer(path) or 'the snapshot state'}: its spec's `state` or `writable` does not name it."
+            problem=f"a page must not write {pointer(path) or 'the complete state'}: "
+            "its spec's `state` or `writable` does not name it."
         )
-    there = found(state, path)
-    if there is not MISSING and is_same(there, value):
+    current = get_at(state, path)
+    if current is not MISSING and is_equal_json(current, value):
         return None
-    if was is not UNSET and not is_same(None if there is MISSING else there, was):
+    if was is not UNSET and not is_equal_json(None if current is MISSING else current, was):
         raise InputConflict(path=pointer(path))
-    return put(state, path, value)
+    return set_at(state, path, value)
 
 
-def _places(raw: Mapping[str, Any]) -> CanvasSpec:
-    """Of a stored spec, what says where its page may write; the rest is not read."""
+def _read_writable_paths(raw: Mapping[str, Any]) -> CanvasSpec:
+    """Read only the parts of a stored spec that declare where its page may write."""
     writable = raw.get("writable")
     return CanvasSpec(
         state=raw.get("state", {}),
-        writable=None if writable is None else tuple(checked_path(one, "writable") for one in writable),
+        writable=None if writable is None else tuple(parse_path(path, "writable") for path in writable),
     )
 
 
-def is_same(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON: 1 and 1.0 are, 1 and true are not."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        return one == other
-    if isinstance(one, dict) and isinstance(other, dict):
-        members, others = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
+def is_equal_json(left: Any, right: Any) -> bool:
+    """Return whether two values are equal JSON: 1 and 1.0 are, 1 and true are not."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+        return left == right
+    if isinstance(left, dict) and isinstance(right, dict):
+        members, others = cast("dict[str, Any]", left), cast("dict[str, Any]", right)
         return members.keys() == others.keys() and all(
-            is_same(members[name], others[name]) for name in members
+            is_equal_json(members[name], others[name]) for name in members
         )
-    if isinstance(one, list) and isinstance(other, list):
-        items, rest = cast("list[Any]", one), cast("list[Any]", other)
-        return len(items) == len(rest) and all(map(is_same, items, rest))
-    return isinstance(one, (str, type(None))) and one == other
+    if isinstance(left, list) and isinstance(right, list):
+        items, others = cast("list[Any]", left), cast("list[Any]", right)
+        return len(items) == len(others) and all(map(is_equal_json, items, others))
+    return isinstance(left, (str, type(None))) and left == right

@@ -1,37 +1,39 @@
-"""The origins that a canvas's page may reach: what `toolPolicy.connect` may name. U6, R7
+"""The origins that `toolPolicy.connect` may name, and a canvas's page may reach. U6, R7
 
-It goes into a header that keeps pages in, so nothing but an exact origin has a place there. And it leads out, never in: an address, a
-name of this machine or a name that only a local network knows would make every viewer's browser a way into that network.
+Owns the check of an origin. Only an exact origin is accepted, because it becomes part of a
+Content-Security-Policy header. Addresses, names of this machine and names of a local network are refused:
+they would give a page access to the network of every viewer.
 """
 
 import re
 from typing import Any
 
-from easel.core.validation import refuse, shown
+from easel.core.validation import quote_value, refuse
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _ORIGIN = re.compile(rf"(?:https|wss)://(?P<host>{_LABEL}(?:\.{_LABEL})+)(?::(?P<port>[1-9][0-9]{{0,4}}))?")
-_NUMBER = re.compile(
-    r"[0-9]+|0x[0-9a-f]*"
-)  # a host that ends in one is an address, whatever it looks like, to every browser
+# Browsers take a host that ends in a number for an address.
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _LOCAL = frozenset(
     {"localhost", "local", "localdomain", "internal", "intranet", "private", "lan", "home", "corp", "arpa"}
 )
 MAX_HOST_LENGTH = 253
-LAST_PORT = 65_535
+MAX_PORT = 65_535
 
 
-def checked_origin(value: Any, at: str) -> str:
-    found = _ORIGIN.fullmatch(value) if isinstance(value, str) else None
-    if found is None or len(found["host"]) > MAX_HOST_LENGTH or int(found["port"] or 1) > LAST_PORT:
+def require_origin(value: Any, at: str) -> str:
+    match = _ORIGIN.fullmatch(value) if isinstance(value, str) else None
+    if match is None or len(match["host"]) > MAX_HOST_LENGTH or int(match["port"] or 1) > MAX_PORT:
         refuse(
             at,
-            f"{shown(value)} is no origin, such as https://api.example.com (https or wss, a full name, no path, no *).",
+            f"{quote_value(value)} must be an origin such as https://api.example.com "
+            "(https or wss, a full name, no path, no *).",
         )
-    last = found["host"].rpartition(".")[2]
+    last = match["host"].rpartition(".")[2]
     if _NUMBER.fullmatch(last) or last in _LOCAL:
         refuse(
             at,
-            f"{shown(value)} is an address or a name of this machine or a local network; a page may reach public names only.",
+            f"{quote_value(value)} is an address, or a name of this machine or a local network; "
+            "a page may reach only public names.",
         )
     return str(value)

@@ -1,17 +1,20 @@
-"""Going over the logs of all canvases to shorten what is old: where such a round stands, and what one look at it found."""
+"""Values for trimming the logs of all canvases in batches. Does not know stores or time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from easel.ids import CanvasId, UserId
 
-LogPlace = tuple[UserId, CanvasId]  # the canvas that was looked at last, in the order of users and ids
-START: LogPlace = (UserId(""), CanvasId(""))
+LogKey = tuple[UserId, CanvasId]  # also a position in the order of users and ids
+START: LogKey = (UserId(""), CanvasId(""))
 
 
 @dataclass(frozen=True, slots=True)
 class OldLogs:
-    """The canvases whose logs begin with what is old, and where to go on; None: that was all."""
+    """Canvases whose logs begin with old events, and the position of the next batch;
 
-    found: Sequence[LogPlace]
-    next: LogPlace | None
+    None after the last one.
+    """
+
+    found: Sequence[LogKey]
+    next: LogKey | None

@@ -1,12 +1,13 @@
-"""A canvas's spec: what an author may declare, and the refusal of everything else with the place where it stands. CV-16
+"""A canvas's spec: its members, its limits, and error messages that name the invalid member. CV-16
 
-Owns the shape of a spec and its limits. What is stored is the JSON as it was given (CV-02); `checked_spec` is how it is read.
-What depends on the tools that exist is `policy.py`.
+Owns the structure of a spec. The JSON is stored as it was sent (CV-02); `parse_spec` reads it. Does not
+know which tools exist: `core/action/policy.py` checks that.
 
-A member that is not known is refused, since a misspelt `toolPolicy` or `confirm` must not pass for one that was left out. Beyond
-the specification's own members there are `writable` (RS-41), `toolPolicy.connect` (the origins that the canvas's page may reach),
-`title` and `description` (for people), `$schema` (for editors), and whatever begins with `x-` (the author's own, kept unread).
-`version` and `mode` may be left out: there is one version, and a canvas is `html` unless it says `markdown`.
+Unknown members are refused, because a misspelt `toolPolicy` or `confirm` must not count as absent. Beyond the
+specification's own members there are `writable` (RS-41), `toolPolicy.connect` (the origins that the canvas's
+page may reach), `title` and `description` (for people), `$schema` (for editors), and names that begin with
+`x-` (for the author, not read). `version` and `mode` are optional: there is one version, and the default mode
+is `html`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,23 +24,23 @@ from easel.core.canvas.actions import (
     checked_action,
     checked_tool,
 )
-from easel.core.canvas.origins import checked_origin
+from easel.core.canvas.origins import require_origin
 from easel.core.validation import (
     MAX_DEPTH,
     check_members,
-    checked_choice,
-    checked_flag,
-    checked_id,
-    checked_list,
-    checked_number,
-    checked_object,
-    checked_text,
+    require_choice,
+    require_flag,
+    require_id,
+    require_list,
+    require_number,
+    require_object,
+    require_text,
     is_too_deep,
     is_unsafe_name,
     refuse,
-    shown,
+    quote_value,
 )
-from easel.core.values.paths import Path, checked_path
+from easel.core.values.paths import Path, parse_path
 from easel.errors import BadInput, TooLarge
 
 VERSION = 1
@@ -47,19 +48,8 @@ MIN_REFRESH_MS = 1_000  # X9
 MAX_REFRESH_MS = 7 * 24 * 3_600_000
 MAX_CONTROL_LENGTH = 200
 KNOWN = frozenset(
-    {
-        "$schema",
-        "version",
-        "mode",
-        "title",
-        "description",
-        "toolPolicy",
-        "state",
-        "actions",
-        "bindings",
-        "refresh",
-        "writable",
-    }
+    ("$schema", "version", "mode", "title", "description", "toolPolicy")
+    + ("state", "actions", "bindings", "refresh", "writable")
 )
 
 
@@ -70,7 +60,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecLimits:
-    """How large a spec may be. A canvas beyond this is a program, and belongs behind a tool."""
+    """The maximum size of a spec and of its parts."""
 
     spec_bytes: int = 524_288  # without its state
     state_bytes: int = 1_048_576
@@ -85,13 +75,13 @@ DEFAULT_LIMITS = SpecLimits()
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """An action that runs by itself, again and again. CV-19"""
+    """A job that runs an action at an interval. CV-19"""
 
     refresh_id: str
     every_ms: int
     action_id: str
     is_enabled: bool
-    only_watched: bool = False  # rests while nobody looks at its canvas
+    only_watched: bool = False  # paused while the canvas has no live view
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,90 +96,88 @@ class CanvasSpec:
     writable: tuple[Path, ...] | None = None
 
     def may_write(self, path: Path) -> bool:
-        """Whether a page may write here by `data-gsv-model`. RS-41"""
+        """Return whether a page may write this path by `data-gsv-model`. RS-41"""
         allowed = [(name,) for name in self.state] if self.writable is None else self.writable
-        return any(path[: len(one)] == one for one in allowed)
+        return any(path[: len(prefix)] == prefix for prefix in allowed)
 
 
-def checked_spec(raw: Any, limits: SpecLimits = DEFAULT_LIMITS) -> CanvasSpec:
-    """Cheap refusals come first: how many, how large, then every part by itself, and what they say of each other."""
-    given = checked_object(raw, "spec")
-    declared = checked_object(given.get("actions", {}), "actions", most=limits.actions)
-    _check_sizes(given, limits)
-    check_members(given, KNOWN, "")
-    version = given.get("version", VERSION)
+def parse_spec(raw: Any, limits: SpecLimits = DEFAULT_LIMITS) -> CanvasSpec:
+    """Read a spec. Raises `BadInput` or `TooLarge`; cheap checks come first."""
+    members = require_object(raw, "spec")
+    declared = require_object(members.get("actions", {}), "actions", max_items=limits.actions)
+    _check_sizes(members, limits)
+    check_members(members, KNOWN, "")
+    version = members.get("version", VERSION)
     if version != VERSION or isinstance(version, (bool, float)):
-        refuse(
-            "version",
-            f"is {VERSION}; {shown(version) if isinstance(version, str) else version!r:.20} is not supported.",
-        )
-    for name, longest in (
+        found = quote_value(version) if isinstance(version, str) else repr(version)[:20]
+        refuse("version", f"must be {VERSION}; {found} is not supported.")
+    for name, max_length in (
         ("$schema", MAX_TITLE_LENGTH),
         ("title", MAX_TITLE_LENGTH),
         ("description", MAX_DESCRIPTION_LENGTH),
     ):
-        if name in given:
-            checked_text(given[name], name, longest=longest, may_be_empty=True)
-    tools, connect = _checked_policy(given.get("toolPolicy", {}), limits)
+        if name in members:
+            require_text(members[name], name, max_length=max_length, may_be_empty=True)
+    tools, connect = _parse_policy(members.get("toolPolicy", {}), limits)
     actions = {name: checked_action(name, action) for name, action in declared.items()}
     return CanvasSpec(
-        mode=checked_choice(given.get("mode", Mode.HTML), Mode, "mode"),
+        mode=require_choice(members.get("mode", Mode.HTML), Mode, "mode"),
         tools=tools,
         connect=connect,
-        state=checked_object(given.get("state", {}), "state"),
+        state=require_object(members.get("state", {}), "state"),
         actions=actions,
-        bindings=_checked_bindings(given.get("bindings", {}), actions, limits),
-        refreshes=_checked_refreshes(given.get("refresh", []), actions, limits),
-        writable=_checked_writable(given["writable"], limits) if "writable" in given else None,
+        bindings=_parse_bindings(members.get("bindings", {}), actions, limits),
+        refreshes=_parse_refreshes(members.get("refresh", []), actions, limits),
+        writable=_parse_writable(members["writable"], limits) if "writable" in members else None,
     )
 
 
-# --- sizes --------------------------------------------------------------------------------------------------------------
+# --- sizes --------------------------------------------------------------------------------------------------
 
 
 def check_state_size(state: Any, limit: int) -> None:
-    """Measured as it is stored: compact JSON."""
+    """Raise `TooLarge` or `BadInput` if the state is too large as compact JSON, or nested too deeply."""
     if _size(state, "state") > limit:
         raise TooLarge(what="state", limit=limit)
     if is_too_deep(state):
-        refuse("state", f"is nested deeper than {MAX_DEPTH} levels.")
+        refuse("state", f"must not be nested deeper than {MAX_DEPTH} levels.")
 
 
-def _check_sizes(given: Mapping[str, Any], limits: SpecLimits) -> None:
-    if "state" in given:
-        check_state_size(given["state"], limits.state_bytes)
-    rest = {name: part for name, part in given.items() if name != "state"}
+def _check_sizes(members: Mapping[str, Any], limits: SpecLimits) -> None:
+    if "state" in members:
+        check_state_size(members["state"], limits.state_bytes)
+    rest = {name: part for name, part in members.items() if name != "state"}
     if _size(rest, "spec") > limits.spec_bytes:
         raise TooLarge(what="spec without its state", limit=limits.spec_bytes)
     if is_too_deep(rest):
-        refuse("spec", f"is nested deeper than {MAX_DEPTH} levels.")
+        refuse("spec", f"must not be nested deeper than {MAX_DEPTH} levels.")
 
 
 def _size(value: Any, at: str) -> int:
     try:
         return len(msgspec.json.encode(value))
     except RecursionError:
-        refuse(at, f"is nested deeper than {MAX_DEPTH} levels.")
+        refuse(at, f"must not be nested deeper than {MAX_DEPTH} levels.")
     except (TypeError, UnicodeEncodeError):
-        raise BadInput(problem=f"{at}: is not JSON that can be stored.") from None
+        raise BadInput(problem=f"{at}: must be JSON that can be stored.") from None
 
 
-# --- parts --------------------------------------------------------------------------------------------------------------
+# --- parts --------------------------------------------------------------------------------------------------
 
 
-def _checked_policy(raw: Any, limits: SpecLimits) -> tuple[frozenset[str], tuple[str, ...]]:
-    given = checked_object(raw, "toolPolicy")
-    check_members(given, {"allow", "connect"}, "toolPolicy")
-    allow = checked_list(given.get("allow", []), "toolPolicy.allow", most=limits.tools)
+def _parse_policy(raw: Any, limits: SpecLimits) -> tuple[frozenset[str], tuple[str, ...]]:
+    members = require_object(raw, "toolPolicy")
+    check_members(members, {"allow", "connect"}, "toolPolicy")
+    allow = require_list(members.get("allow", []), "toolPolicy.allow", max_items=limits.tools)
     tools = frozenset(checked_tool(name, f"toolPolicy.allow[{number}]") for number, name in enumerate(allow))
-    connect = checked_list(given.get("connect", []), "toolPolicy.connect", most=limits.tools)
+    connect = require_list(members.get("connect", []), "toolPolicy.connect", max_items=limits.tools)
     return tools, tuple(
-        checked_origin(origin, f"toolPolicy.connect[{number}]") for number, origin in enumerate(connect)
+        require_origin(origin, f"toolPolicy.connect[{number}]") for number, origin in enumerate(connect)
     )
 
 
-def _checked_bindings(raw: Any, actions: Mapping[str, Action], limits: SpecLimits) -> Mapping[str, str]:
-    bindings = checked_object(raw, "bindings", most=limits.bindings)
+def _parse_bindings(raw: Any, actions: Mapping[str, Action], limits: SpecLimits) -> Mapping[str, str]:
+    bindings = require_object(raw, "bindings", max_items=limits.bindings)
     for control, action_id in bindings.items():
         if (
             not 0 < len(control) <= MAX_CONTROL_LENGTH
@@ -198,49 +186,50 @@ def _checked_bindings(raw: Any, actions: Mapping[str, Action], limits: SpecLimit
         ):
             refuse(
                 "bindings",
-                f"{shown(control)} is no control's name: 1 to {MAX_CONTROL_LENGTH} printable characters, such as buttons.deployNow.",
+                f"{quote_value(control)} is not the name of a control; "
+                f"it must be 1 to {MAX_CONTROL_LENGTH} printable characters, such as buttons.deployNow.",
             )
-        _check_declared(action_id, actions, f"bindings.{control}")
+        _require_declared(action_id, actions, f"bindings.{control}")
     return bindings
 
 
-def _checked_refreshes(raw: Any, actions: Mapping[str, Action], limits: SpecLimits) -> tuple[Refresh, ...]:
+def _parse_refreshes(raw: Any, actions: Mapping[str, Action], limits: SpecLimits) -> tuple[Refresh, ...]:
     refreshes = tuple(
-        _checked_refresh(entry, actions, f"refresh[{number}]")
-        for number, entry in enumerate(checked_list(raw, "refresh", most=limits.refreshes))
+        _parse_refresh(entry, actions, f"refresh[{number}]")
+        for number, entry in enumerate(require_list(raw, "refresh", max_items=limits.refreshes))
     )
-    _check_unique([one.refresh_id for one in refreshes])
+    _check_unique([refresh.refresh_id for refresh in refreshes])
     return refreshes
 
 
-def _checked_refresh(raw: Any, actions: Mapping[str, Action], at: str) -> Refresh:
-    given = checked_object(raw, at)
-    check_members(given, {"id", "everyMs", "action", "enabled", "onlyWatched"}, at)
+def _parse_refresh(raw: Any, actions: Mapping[str, Action], at: str) -> Refresh:
+    members = require_object(raw, at)
+    check_members(members, {"id", "everyMs", "action", "enabled", "onlyWatched"}, at)
     return Refresh(
-        refresh_id=checked_id(given.get("id"), f"{at}.id"),
-        every_ms=checked_number(
-            given.get("everyMs"), f"{at}.everyMs", lowest=MIN_REFRESH_MS, highest=MAX_REFRESH_MS
+        refresh_id=require_id(members.get("id"), f"{at}.id"),
+        every_ms=require_number(
+            members.get("everyMs"), f"{at}.everyMs", minimum=MIN_REFRESH_MS, maximum=MAX_REFRESH_MS
         ),
-        action_id=_check_declared(given.get("action"), actions, f"{at}.action"),
-        is_enabled=checked_flag(given.get("enabled", True), f"{at}.enabled"),
-        only_watched=checked_flag(given.get("onlyWatched", False), f"{at}.onlyWatched"),
+        action_id=_require_declared(members.get("action"), actions, f"{at}.action"),
+        is_enabled=require_flag(members.get("enabled", True), f"{at}.enabled"),
+        only_watched=require_flag(members.get("onlyWatched", False), f"{at}.onlyWatched"),
     )
 
 
-def _check_declared(action_id: Any, actions: Mapping[str, Action], at: str) -> str:
+def _require_declared(action_id: Any, actions: Mapping[str, Action], at: str) -> str:
     if not isinstance(action_id, str) or action_id not in actions:
-        refuse(at, f"{shown(action_id)} is not among the actions.")
+        refuse(at, f"{quote_value(action_id)} is not a declared action.")
     return action_id
 
 
 def _check_unique(ids: Sequence[str]) -> None:
-    for number, one in enumerate(ids):
-        if one in ids[:number]:
-            refuse(f"refresh[{number}].id", f"`{one}` is there already.")
+    for number, refresh_id in enumerate(ids):
+        if refresh_id in ids[:number]:
+            refuse(f"refresh[{number}].id", f"`{refresh_id}` is used twice.")
 
 
-def _checked_writable(raw: Any, limits: SpecLimits) -> tuple[Path, ...]:
+def _parse_writable(raw: Any, limits: SpecLimits) -> tuple[Path, ...]:
     return tuple(
-        checked_path(path, f"writable[{number}]")
-        for number, path in enumerate(checked_list(raw, "writable", most=limits.bindings))
+        parse_path(path, f"writable[{number}]")
+        for number, path in enumerate(require_list(raw, "writable", max_items=limits.bindings))
     )

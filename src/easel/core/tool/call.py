@@ -1,7 +1,7 @@
-"""A call across instances: somebody here needs what only another instance's connection can do. DESIGN §5
+"""A call across instances: a tool of a node that is connected to another instance. DESIGN §5
 
-Owns the life of its row. The target is one connection: when that ends, so does the call, whoever comes back under the same name. A call
-is answered once, and its row goes with whoever fetches the answer.
+Owns the lifecycle of a call's row and the form in which an answer is stored. The target is one connection: when it ends,
+the call ends, even if the node reconnects. A call is answered once; the instance that fetches the answer deletes the row.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class CallMove(StrEnum):
     LOSE = "lose"  # the connection has ended
 
 
-# A row that is fetched, or cancelled before it was taken, is gone: that is no state.
+# Fetching an answer deletes the row, and so does cancelling a call that was not taken: neither is a status.
 CALL_MOVES: Mapping[CallStatus, Mapping[CallMove, CallStatus]] = {
     CallStatus.ASKED: {CallMove.TAKE: CallStatus.TAKEN, CallMove.LOSE: CallStatus.ANSWERED},
     CallStatus.TAKEN: {CallMove.ANSWER: CallStatus.ANSWERED, CallMove.LOSE: CallStatus.ANSWERED},
@@ -38,9 +38,9 @@ class NewCall:
     user_id: UserId
     target: str  # a connection
     method: str
-    params: str  # JSON, light
-    seconds: float  # until nobody waits any more
-    caller_ttl_seconds: float  # who made it is believed to wait for so long when nothing is heard of them
+    params: str  # JSON, large values offloaded
+    timeout_seconds: float
+    caller_ttl_seconds: float  # the call expires unless its caller renews it within this time
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,29 +55,25 @@ class TakenCall:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back: a result, or why there is none, or that the connection ended before either came."""
+    """The outcome of a call: a result, an error, or that the connection ended before either."""
 
     result: Any = None
     error: str | None = None
     is_lost: bool = False
 
-    def as_stored(self) -> dict[str, Any]:
-        return (
-            {"lost": True}
-            if self.is_lost
-            else {"result": self.result}
-            if self.error is None
-            else {"error": self.error}
-        )
+    def to_stored(self) -> dict[str, Any]:
+        if self.is_lost:
+            return {"lost": True}
+        return {"result": self.result} if self.error is None else {"error": self.error}
 
     @classmethod
-    def of_stored(cls, stored: Mapping[str, Any]) -> "Answer":
+    def from_stored(cls, stored: Mapping[str, Any]) -> "Answer":
         return cls(stored.get("result"), stored.get("error"), is_lost="lost" in stored)
 
 
 LOST = Answer(is_lost=True)
-UNHEARD = Answer(
-    error="nothing is known of the call any more: this instance was not heard of for too long, so it was stopped, or its answer was lost on "
-    "the way; what it was asked may or may not have been done."
+EXPIRED = Answer(
+    error="the call expired: this instance did not renew it in time, or its answer was lost; the node may or may not have "
+    "executed it."
 )
-NOT_ASKED = Answer(error="its node is not connected any more; it was not asked.")
+NOT_SENT = Answer(error="its node is not connected; the call was not sent.")

@@ -1,4 +1,4 @@
-"""For whom a tool is used, and where: an agent in its run, or whoever pressed a canvas's button. CV-03"""
+"""The context of a tool call: an agent in its run, or the user of a canvas action. CV-03"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from easel.ids import CanvasId, UserId
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The execution of a canvas's action whose watchers see what a tool says, named so that every instance can tell them."""
+    """The execution whose log receives a tool's live output, named so that any instance can write to it."""
 
     canvas_id: CanvasId
     event_id: str
@@ -23,16 +23,12 @@ class Watched:
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     principal: Principal
-    session_key: str  # in whose folder a tool works
+    session_key: str  # the session whose folder the tool works in
     claim: Claim | None = (
-        None  # of the run whose agent calls, by which all it changes there is fenced; None: nobody's run
+        None  # of the run whose agent calls, to fence what the tool changes; None: outside a run
     )
-    on_output: Callable[[str], None] | None = field(
-        default=None, compare=False
-    )  # who wants to see what a tool says while it runs
-    watched: Watched | None = field(
-        default=None, compare=False
-    )  # the same, for a tool that runs where they cannot be called
+    on_output: Callable[[str], None] | None = field(default=None, compare=False)
+    watched: Watched | None = field(default=None, compare=False)  # `on_output` for a tool on another instance
 
     @property
     def user_id(self) -> UserId:
@@ -40,7 +36,7 @@ class ToolContext:
 
     @property
     def run(self) -> Claim:
-        """For tools that work on a run's own things."""
+        """Return the claim of the run. Raises `NotInRun` outside a run."""
         if self.claim is None:
             raise NotInRun
         return self.claim

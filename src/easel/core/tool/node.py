@@ -1,6 +1,6 @@
-"""A tool node: a machine that is connected and offers tools, which are known as `{nodeId}__{Tool}`.
+"""A tool node: a connected machine that offers tools, which are known as `{nodeId}__{Tool}`.
 
-Owns which names a node may have and how a tool's whole name is made and taken apart. What a node says of its tools is `offer`'s.
+Owns which ids a node may have and how a tool's full name is built and split. The tools it declares are read by `offer`.
 """
 
 import re
@@ -13,16 +13,17 @@ from easel.errors import BadInput
 from easel.ids import CallId, UserId, is_name
 
 SEPARATOR = "__"
-LOCAL = "local"  # the node that is always there: the machine that Easel itself runs on
-RESERVED = frozenset({"gsv", LOCAL})  # our own tools are gsv's
-MAX_ABOUT_LENGTH = 100  # characters of a node's version and platform
+LOCAL = "local"  # the machine that Easel runs on, which is always a node
+NATIVE = "gsv"  # the prefix of Easel's own tools
+RESERVED = frozenset({NATIVE, LOCAL})
+MAX_LABEL_LENGTH = 100  # characters of a node's version and platform
 
-_SHOWN = re.compile(r"[^\x20-\x7e]")
+_NOT_PRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node as all instances know it. Each time it connects it is another `connection_id`, and calls go to exactly that one."""
+    """A connected node. Each time it connects it gets another `connection_id`, and a call goes to exactly one of them."""
 
     user_id: UserId
     node_id: str
@@ -30,37 +31,37 @@ class Node:
     instance_id: str
     version: str
     platform: str
-    tools: Mapping[str, ToolDefinition]  # by their whole names
-    connected_at: datetime | None = None  # the store says when
+    tools: Mapping[str, ToolDefinition]  # by full name
+    connected_at: datetime | None = None  # by the clock of the store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalNode:
-    """The machine that Easel itself runs on: there for every user, with no connection that could end."""
+    """The machine that Easel runs on: available to every user, without a connection that could end."""
 
     version: str
     platform: str
-    tools: Sequence[str]  # their whole names
-    bash: str  # whether it runs commands and how they are isolated, or why it does not. RS-61
+    tools: Sequence[str]  # full names
+    bash: str  # how commands are isolated, or why the machine does not run any. RS-61
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredNode:
-    """A node has its place; what was asked of the connection that had it before gets no answer."""
+    """The result of registering a node; `lost_calls` were placed for its previous connection."""
 
     connected_at: datetime
-    lost: Sequence[CallId]
+    lost_calls: Sequence[CallId]
 
 
-def checked_node_id(value: str) -> str:
-    """As a canvas's id, and such that a tool's whole name has one meaning only: the first `__` in it ends the node's id."""
+def check_node_id(value: str) -> str:
+    """Return the id. The first `__` of a tool's full name must end the node's id, so that the name splits in one way."""
     if not is_name(value) or SEPARATOR in value or value.endswith("_"):
         raise BadInput(
-            problem=f"client.id: {_shown(value)} is no node's id; it is 1 to 128 letters, digits and . _ : - (a letter or digit first), "
-            "without __ and without _ at its end."
+            problem=f"client.id: `{_NOT_PRINTABLE.sub('?', value)[:60]}` is not a node id; it must be 1 to 128 letters, "
+            "digits and . _ : - (a letter or digit first), without __ and without _ at its end."
         )
     if value.lower() in RESERVED:
-        raise BadInput(problem=f"client.id: {value} is reserved; give the node another id.")
+        raise BadInput(problem=f"client.id: {value} is reserved; choose another id for the node.")
     return value
 
 
@@ -69,21 +70,17 @@ def full_tool_name(node_id: str, tool: str) -> str:
 
 
 def split_tool_name(name: str) -> tuple[str, str]:
-    """The node and the tool; of a name that is no node's tool, the whole name and nothing."""
+    """Return the node id and the tool. A name without `__` is returned whole, with an empty tool."""
     node_id, _, tool = name.partition(SEPARATOR)
     return node_id, tool
 
 
-def where(name: str) -> str:
-    """Where a tool runs: on a node, or on the server itself."""
+def tool_location(name: str) -> str:
+    """Return where a tool runs: the node id, or `server`."""
     node_id, tool = split_tool_name(name)
-    return node_id if tool and node_id != "gsv" else "server"
+    return node_id if tool and node_id != NATIVE else "server"
 
 
-def about(value: str) -> str:
-    """What a node says of its version and platform: for people, on one line."""
-    return _SHOWN.sub("?", value)[:MAX_ABOUT_LENGTH]
-
-
-def _shown(value: str) -> str:
-    return f"`{_SHOWN.sub('?', value)[:60]}`"
+def printable_label(value: str) -> str:
+    """Return a node's version or platform as one short printable line."""
+    return _NOT_PRINTABLE.sub("?", value)[:MAX_LABEL_LENGTH]

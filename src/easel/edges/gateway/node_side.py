@@ -1,8 +1,7 @@
-"""A connection in node mode: what is asked of the node goes out, what it answers comes in, and nothing else.
+"""A connection in node mode: sends calls to the node and receives their results and progress, nothing else.
 
-Answers are taken where they are heard, without a task of their own: a tool's call costs no more than its way there and back. That they
-were taken is told a moment later, with what else goes to the node, since nobody waits for it: each frame of its own would cost as much as
-the call.
+A result is handled without a task of its own, to keep calls cheap. Receipts are sent in batches a moment later, because
+the node does not wait for them and each frame costs as much as a call.
 """
 
 import asyncio
@@ -14,19 +13,19 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from easel.core.tool.call import Answer
 from easel.edges.gateway import frames
 from easel.edges.gateway.hello import CANCEL, INVOKE, NODE, PROGRESS, RESULT
-from easel.edges.methods import fitted
+from easel.edges.methods import decode_params
 from easel.errors import BadInput, NotInMode
 from easel.host.nodes.connection import ConnectedNode
 from easel.ids import CallId
 
-MAX_ERROR_LENGTH = 4_000  # characters of it that are told on
+MAX_ERROR_LENGTH = 4_000  # characters; the rest is cut
 MAX_PROGRESS_LENGTH = 65_536
 RECEIPT_SECONDS = 0.005
 MAX_RECEIPTS = 64
 
 
 class ToolResult(Struct, forbid_unknown_fields=True):
-    callId: str  # noqa: N815 - the protocol's own word, as below
+    callId: str  # noqa: N815 - a word of the protocol
     result: Any = UNSET
     error: str | UnsetType = UNSET
 
@@ -37,14 +36,14 @@ class ToolProgress(Struct, forbid_unknown_fields=True):
 
 
 class NodeSide:
-    """Fulfils the host's port `NodeLink`. A call that is not this connection's own cannot be answered here."""
+    """Implements the port `NodeLink`. A node can only answer calls that were sent over its own connection."""
 
-    def __init__(self, send: Callable[[str], Awaitable[None]], part: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, send: Callable[[str], Awaitable[None]], close_replaced: Callable[[], Awaitable[None]]) -> None:
         self._send = send
-        self._part = part
-        self.node: ConnectedNode | None = None  # once it has been let in
+        self._close_replaced = close_replaced
+        self.node: ConnectedNode | None = None  # once it is registered
         self._receipts: list[str] = []
-        self._giving: asyncio.Task[None] | None = None
+        self._flushing: asyncio.Task[None] | None = None
 
     async def invoke(self, call_id: CallId, tool: str, args: Mapping[str, Any]) -> None:
         await self._send(frames.notice(INVOKE, {"callId": call_id, "tool": tool, "args": args}))
@@ -53,52 +52,52 @@ class NodeSide:
         await self._send(frames.notice(CANCEL, {"callId": call_id}))
 
     async def close_replaced(self) -> None:
-        await self._part()
+        await self._close_replaced()
 
-    async def take(self, asked: frames.Request) -> None:
-        """Something that the node says. Raises what it is refused with."""
-        is_wanted = self._is_wanted(asked)
-        self._receipts.append(
-            frames.answer(asked.id, {"ok": True} if is_wanted else {"ok": True, "dropped": True})
-        )
+    async def handle(self, request: frames.Request) -> None:
+        """Handle a request of the node. Raises a `HostError` if it is refused."""
+        is_accepted = self._accept(request)
+        payload = {"ok": True} if is_accepted else {"ok": True, "dropped": True}
+        self._receipts.append(frames.response(request.id, payload))
         if len(self._receipts) >= MAX_RECEIPTS:
-            await self._give_receipts()
-        elif self._giving is None or self._giving.done():
-            self._giving = asyncio.create_task(self._give_soon())
+            await self._flush_receipts()
+        elif self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.create_task(self._flush_later())
 
     async def close(self) -> None:
-        if self._giving is not None:
-            self._giving.cancel()
-            await asyncio.gather(self._giving, return_exceptions=True)
+        if self._flushing is not None:
+            self._flushing.cancel()
+            await asyncio.gather(self._flushing, return_exceptions=True)
 
-    async def _give_soon(self) -> None:
+    async def _flush_later(self) -> None:
         await asyncio.sleep(RECEIPT_SECONDS)
-        await self._give_receipts()
+        await self._flush_receipts()
 
-    async def _give_receipts(self) -> None:
+    async def _flush_receipts(self) -> None:
         receipts, self._receipts = self._receipts, []
         for receipt in receipts:
             await self._send(receipt)
 
-    def _is_wanted(self, asked: frames.Request) -> bool:
+    def _accept(self, request: frames.Request) -> bool:
+        """Pass a result or progress on. Returns False if its call is no longer running."""
         assert self.node is not None
-        match asked.method:
+        match request.method:
             case "tool.result":
-                return self._result(self.node, fitted(RESULT, asked.params, ToolResult))
+                return self._finish_call(self.node, decode_params(RESULT, request.params, ToolResult))
             case "tool.progress":
-                told: ToolProgress = fitted(PROGRESS, asked.params, ToolProgress)
-                return self.node.said(CallId(told.callId), told.text)
+                progress: ToolProgress = decode_params(PROGRESS, request.params, ToolProgress)
+                return self.node.add_output(CallId(progress.callId), progress.text)
             case "connect":
-                raise BadInput(problem="This connection is connected already.")
+                raise BadInput(problem="This connection is already connected.")
             case other:
                 raise NotInMode(method=other[:200], mode=NODE)
 
-    def _result(self, node: ConnectedNode, told: ToolResult) -> bool:
-        if (told.result is UNSET) == (told.error is UNSET):
-            raise BadInput(problem="A call is answered with `result` or with `error`, one of the two.")
+    def _finish_call(self, node: ConnectedNode, params: ToolResult) -> bool:
+        if (params.result is UNSET) == (params.error is UNSET):
+            raise BadInput(problem="A result must have either `result` or `error`.")
         answer = (
-            Answer(told.result)
-            if isinstance(told.error, UnsetType)
-            else Answer(error=told.error[:MAX_ERROR_LENGTH] or "failed.")
+            Answer(params.result)
+            if isinstance(params.error, UnsetType)
+            else Answer(error=params.error[:MAX_ERROR_LENGTH] or "failed.")
         )
-        return node.answered(CallId(told.callId), answer)
+        return node.finish_call(CallId(params.callId), answer)

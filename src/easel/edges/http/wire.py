@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from easel.core.run.run import Run
 from easel.core.stream.log import LAST_CURSOR
 from easel.core.tool.definition import ToolDefinition
-from easel.core.tool.node import where
+from easel.core.tool.node import tool_location
 from easel.edges.errors import ErrorDetail, error_detail
 from easel.errors import HostError
 
@@ -112,7 +112,7 @@ def tool_view(tool: ToolDefinition) -> ToolView:
         "idempotentHint": tool.idempotent,
         "destructiveHint": tool.destructive,
     }
-    return ToolView(tool.name, tool.description, dict(tool.schema), notes, where(tool.name))
+    return ToolView(tool.name, tool.description, dict(tool.schema), notes, tool_location(tool.name))
 
 
 def error_answer(problem: HostError) -> bytes:

@@ -4,7 +4,7 @@ import secrets
 
 from easel.core.principal import Principal
 from easel.core.token import PREFIX, NewToken, Token, TokenKind, checked_name, digest_of
-from easel.core.tool.node import checked_node_id
+from easel.core.tool.node import check_node_id
 from easel.errors import BadInput, NotFound
 from easel.host.audit import Audit
 from easel.host.ports import TokenStore
@@ -40,7 +40,7 @@ class Tokens:
             user_id=UserId(user_id),
             kind=TokenKind(kind),
             name=checked_name(name if name is not None else node_id or kind),
-            node_id=None if node_id is None else checked_node_id(node_id),
+            node_id=None if node_id is None else check_node_id(node_id),
             digest=digest_of(secret),
         )
         made = await self._store.create(new)

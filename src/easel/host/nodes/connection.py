@@ -1,6 +1,6 @@
-"""A node that is connected to this instance: what it is asked, and what it answers.
+"""A node that is connected to this instance.
 
-Owns the calls that are under way on one connection. Only that connection can answer them; when it ends, each of them ends at once.
+Owns the calls that run on one connection. Only that connection can answer them; when it ends, each of them ends at once.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ from typing import Any
 
 import structlog
 
-from easel.core.tool.call import LOST, NOT_ASKED, Answer
+from easel.core.tool.call import LOST, NOT_SENT, Answer
 from easel.core.tool.node import Node, split_tool_name
 from easel.host.ports import NodeLink
-from easel.ids import CallId
+from easel.ids import CallId, UserId
 
-MAX_OUTPUT = 1_048_576  # characters of a call's output that are passed on while it runs; its result has what matters of the rest
+MAX_OUTPUT_LENGTH = 1_048_576  # characters of live output per call; the result is not limited by it
 
 OnOutput = Callable[[str], None]
 
@@ -25,10 +25,10 @@ log = structlog.get_logger("nodes")
 
 
 @dataclass(slots=True)
-class _UnderWay:
+class _RunningCall:
     answer: "asyncio.Future[Answer]"
     on_output: OnOutput | None
-    output_left: int = MAX_OUTPUT
+    output_left: int = MAX_OUTPUT_LENGTH
 
 
 class ConnectedNode:
@@ -36,29 +36,33 @@ class ConnectedNode:
         self.node = node
         self.link = link
         self.connected_at = connected_at
-        self._most = max_calls
-        self._calls_prefix = node.connection_id.replace("con_", "call_") + "_"
+        self._max_calls = max_calls
+        self._call_id_prefix = node.connection_id.replace("con_", "call_") + "_"
         self._numbers = count(1)
-        self._calls: dict[CallId, _UnderWay] = {}
+        self._calls: dict[CallId, _RunningCall] = {}
         self._cancelling: set[asyncio.Task[None]] = set()
-        self._is_lost = False
+        self._is_disconnected = False
+
+    @property
+    def key(self) -> tuple[UserId, str]:
+        return self.node.user_id, self.node.node_id
 
     async def call(self, name: str, args: Mapping[str, Any], on_output: OnOutput | None = None) -> Answer:
-        """Whoever stops waiting stops the call at the node too."""
-        if self._is_lost:
-            return NOT_ASKED
-        if len(self._calls) >= self._most:
+        """Call a tool and return its answer. If the caller is cancelled, the call is cancelled at the node too."""
+        if self._is_disconnected:
+            return NOT_SENT
+        if len(self._calls) >= self._max_calls:
             return Answer(
-                error=f"the node has {self._most} calls under way, and takes no more at once; try again in a moment."
+                error=f"the node runs {self._max_calls} calls, which is its limit; try again later."
             )
-        call_id = CallId(f"{self._calls_prefix}{next(self._numbers)}")
-        under_way = _UnderWay(asyncio.get_running_loop().create_future(), on_output)
-        self._calls[call_id] = under_way
+        call_id = CallId(f"{self._call_id_prefix}{next(self._numbers)}")
+        running = _RunningCall(asyncio.get_running_loop().create_future(), on_output)
+        self._calls[call_id] = running
         try:
             await self.link.invoke(call_id, split_tool_name(name)[1], args)
-            return await under_way.answer
+            return await running.answer
         except asyncio.CancelledError:
-            if not under_way.answer.done() or under_way.answer.cancelled():
+            if not running.answer.done() or running.answer.cancelled():
                 task = asyncio.create_task(self.link.cancel(call_id))
                 self._cancelling.add(task)
                 task.add_done_callback(self._cancelling.discard)
@@ -66,31 +70,31 @@ class ConnectedNode:
         finally:
             self._calls.pop(call_id, None)
 
-    def answered(self, call_id: CallId, answer: Answer) -> bool:
-        """False: nobody waits for this, or it was never asked of this connection."""
-        under_way = self._calls.pop(call_id, None)
-        if under_way is None or under_way.answer.done():
+    def finish_call(self, call_id: CallId, answer: Answer) -> bool:
+        """Resolve a running call. Returns False if this connection has no such call."""
+        running = self._calls.pop(call_id, None)
+        if running is None or running.answer.done():
             return False
-        under_way.answer.set_result(answer)
+        running.answer.set_result(answer)
         return True
 
-    def said(self, call_id: CallId, text: str) -> bool:
-        """Output of a call that is not over yet: for whoever called and wants to see it, and else for nobody."""
-        under_way = self._calls.get(call_id)
-        if under_way is None:
+    def add_output(self, call_id: CallId, text: str) -> bool:
+        """Pass output of a running call to its subscriber, if it has one. Returns False if there is no such call."""
+        running = self._calls.get(call_id)
+        if running is None:
             return False
-        part = text[: under_way.output_left]
-        under_way.output_left -= len(part)
-        if part and under_way.on_output is not None:
+        part = text[: running.output_left]
+        running.output_left -= len(part)
+        if part and running.on_output is not None:
             try:
-                under_way.on_output(part)
+                running.on_output(part)
             except Exception:
-                log.exception("node.nobody_sees_the_output", node_id=self.node.node_id)
-                under_way.on_output = None
+                log.exception("node.output_callback_error", node_id=self.node.node_id)
+                running.on_output = None
         return True
 
-    def lose(self) -> None:
-        """The connection has ended."""
-        self._is_lost = True
+    def mark_disconnected(self) -> None:
+        """End every running call as lost, and reject calls from now on."""
+        self._is_disconnected = True
         for call_id in list(self._calls):
-            self.answered(call_id, LOST)
+            self.finish_call(call_id, LOST)

@@ -1,11 +1,11 @@
-"""Tool nodes: machines that connect to the gateway and offer tools, and the way to them from any instance. CV-03, DESIGN §5
+"""Tool nodes: machines that connect to the gateway and offer tools, callable from every instance. CV-03, DESIGN §5
 
-Owns who is connected here, what all instances know of each other's nodes, and where a call goes: directly over the connection if that is
-here, and else by `node_calls` to the instance that has it. An instance renews what it has; if it dies, its nodes run out.
+Owns which nodes are connected here, what is cached of the nodes of other instances, and the route of a call: over the
+connection if it is here, otherwise by a row of `calls` to the instance that has it. An instance renews its nodes; when it
+stops, they expire.
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,23 +15,24 @@ import structlog
 
 from easel.core.principal import Principal
 from easel.core.stream.notifications import CallAnswered, CallPending, NodeChanged, Notification
-from easel.core.tool.call import NOT_ASKED, Answer
+from easel.core.tool.call import NOT_SENT, Answer
 from easel.core.tool.context import ToolContext, Watched
 from easel.core.tool.definition import ToolDefinition
-from easel.core.tool.node import LocalNode, Node, about, checked_node_id, split_tool_name
-from easel.core.tool.offer import OfferLimits, checked_offer
+from easel.core.tool.node import LocalNode, Node, check_node_id, printable_label, split_tool_name
+from easel.core.tool.offer import OfferLimits, parse_offer
 from easel.errors import Forbidden, TooMany, Unavailable
 from easel.host.actions.live_output import LiveOutputs
 from easel.host.audit import Audit
 from easel.host.metrics import NODES
 from easel.host.nodes.connection import ConnectedNode
-from easel.host.nodes.incoming_calls import IncomingCalls, outcome
+from easel.host.nodes.incoming_calls import IncomingCalls, result_of
 from easel.host.nodes.remote_calls import RemoteCalls
+from easel.host.periodic import Periodic
 from easel.host.ports import ArtifactAccess, NodeLink, NodeStore, Notifier, Tool
 from easel.host.tools.schema import check_is_schema
 from easel.ids import CallId, UserId, new_instance_id, owned
 
-MAX_KNOWN = 1_000  # users whose nodes are remembered between two looks
+MAX_CACHED_USERS = 1_000
 SWEEP_SECONDS = 60.0
 LONG_AGO = float("-inf")
 
@@ -40,19 +41,19 @@ log = structlog.get_logger("nodes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLimits:
-    seconds: float  # a node is believed to be there for so long when its instance is not heard of
-    caller_ttl_seconds: float  # and who calls one
+    ttl_seconds: float  # a node expires unless its instance renews it within this time
+    caller_ttl_seconds: float  # a call expires unless its caller renews it within this time
     poll_seconds: float
     call_seconds: float
-    calls: int  # under way at one node
-    nodes: int  # of one user
-    result_bytes: int
+    max_calls: int  # running on one node
+    max_nodes: int  # of one user
+    max_result_bytes: int
     offer: OfferLimits
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRegistration:
-    """Who connects as a node, and how."""
+    """A client's request to connect as a node."""
 
     principal: Principal
     node_id: str
@@ -63,8 +64,8 @@ class NodeRegistration:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """The nodes of a user, as they were a moment ago."""
+class _CachedNodes:
+    """The nodes of a user that other instances have."""
 
     nodes: Mapping[str, Node]
     read_at: float
@@ -74,7 +75,7 @@ class NodeRegistry:
     def __init__(
         self,
         store: NodeStore,
-        keeper: ArtifactAccess,
+        artifacts: ArtifactAccess,
         notifier: Notifier,
         audit: Audit,
         limits: NodeLimits,
@@ -86,163 +87,172 @@ class NodeRegistry:
         self._notifier = notifier
         self._audit = audit
         self._limits = limits
-        self.local: LocalNode | None = None  # known once its tools are
-        self._here: dict[tuple[UserId, str], ConnectedNode] = {}
-        self._known: dict[UserId, _Known] = {}
-        self._changes = 0  # rings heard: what was read before one of them may be old
-        times = {
-            "poll_seconds": limits.poll_seconds,
-            "call_seconds": limits.call_seconds,
-            "caller_ttl_seconds": limits.caller_ttl_seconds,
-        }
-        self._elsewhere = RemoteCalls(store, keeper, notifier, **times)
-        self._errands = IncomingCalls(
+        self.local: LocalNode | None = None  # set once its tools are known
+        self._connected: dict[tuple[UserId, str], ConnectedNode] = {}
+        self._cache: dict[UserId, _CachedNodes] = {}
+        self._change_count = 0  # notifications received: a query that began before the last one may be stale
+        self._remote = RemoteCalls(
             store,
-            keeper,
+            artifacts,
             notifier,
-            outputs,
-            result_bytes=limits.result_bytes,
+            poll_seconds=limits.poll_seconds,
+            call_seconds=limits.call_seconds,
             caller_ttl_seconds=limits.caller_ttl_seconds,
         )
-        self._wake = asyncio.Event()
-        self._is_doubtful = False  # somebody else says to have a node that is here
-        self._duty: asyncio.Task[None] | None = None
-        self._goodbyes: set[asyncio.Task[None]] = set()
+        self._incoming = IncomingCalls(
+            store,
+            artifacts,
+            notifier,
+            outputs,
+            max_result_bytes=limits.max_result_bytes,
+            caller_ttl_seconds=limits.caller_ttl_seconds,
+        )
+        renew_seconds = limits.ttl_seconds / 3
+        self._renewing = Periodic("nodes.renew", renew_seconds, self.renew, delay=renew_seconds)
+        self._taking = Periodic("nodes.take_calls", min(limits.poll_seconds, renew_seconds), self.take_calls)
+        self._closing_tasks: set[asyncio.Task[None]] = set()
         notifier.listen(self._on_notification)
 
     # -- for agents and canvases -----------------------------------------------------------------------------------
 
     async def definitions(self, user_id: UserId) -> Sequence[ToolDefinition]:
-        nodes = {node_id: one.node for (whose, node_id), one in self._here.items() if whose == user_id}
-        nodes = {**await self._known_of(user_id), **nodes}
+        connected = {
+            node_id: connection.node
+            for (owner_id, node_id), connection in self._connected.items()
+            if owner_id == user_id
+        }
+        nodes = {**await self._remote_nodes(user_id), **connected}
         return [tool for node_id in sorted(nodes) for tool in nodes[node_id].tools.values()]
 
     async def find(self, user_id: UserId, name: str) -> Tool | None:
         node_id, _ = split_tool_name(name)
-        here = self._here.get((user_id, node_id))
-        if here is not None:
-            definition = here.node.tools.get(name)
-            return _LocalTool(definition, here) if definition else None
-        for is_fresh in (False, True):  # what is not there may have come a moment ago
-            there = (await self._known_of(user_id, is_fresh=is_fresh)).get(node_id)
-            if there is not None and name in there.tools:
-                return _RemoteTool(there.tools[name], there, self)
+        connection = self._connected.get((user_id, node_id))
+        if connection is not None:
+            definition = connection.node.tools.get(name)
+            return _LocalTool(definition, connection) if definition else None
+        for refresh in (False, True):  # the node may have connected since the cache was filled
+            node = (await self._remote_nodes(user_id, refresh=refresh)).get(node_id)
+            if node is not None and name in node.tools:
+                return _RemoteTool(node.tools[name], node, self)
         return None
 
     async def call_remote(
         self, node: Node, name: str, args: Mapping[str, Any], watched: Watched | None
     ) -> Answer:
-        """If it has just come back by another connection, by that one."""
-        answer = await self._elsewhere.call(node, name, args, watched)
-        if answer is not NOT_ASKED:
+        """Call a tool of another instance's node; if the node has reconnected, over its new connection."""
+        answer = await self._remote.call(node, name, args, watched)
+        if answer is not NOT_SENT:
             return answer
-        again = (await self._known_of(node.user_id, is_fresh=True)).get(node.node_id)
-        return (
-            await self._elsewhere.call(again, name, args, watched)
-            if again is not None and name in again.tools
-            else NOT_ASKED
-        )
+        reconnected = (await self._remote_nodes(node.user_id, refresh=True)).get(node.node_id)
+        if reconnected is None or name not in reconnected.tools:
+            return NOT_SENT
+        return await self._remote.call(reconnected, name, args, watched)
 
     async def list_nodes(self, principal: Principal) -> list[LocalNode | Node]:
-        """This machine first, as this instance knows it, then those that are connected, wherever."""
+        """Return the machine of this instance, then the connected nodes of all instances."""
         connected = await self._store.list_nodes(principal.user_id)
         return [*([] if self.local is None else [self.local]), *connected]
 
-    async def _known_of(self, user_id: UserId, *, is_fresh: bool = False) -> Mapping[str, Node]:
-        known = self._known.get(user_id)
+    async def _remote_nodes(self, user_id: UserId, *, refresh: bool = False) -> Mapping[str, Node]:
+        """Return the nodes of other instances by id: from the cache while it is fresh or the database is unavailable."""
+        cached = self._cache.get(user_id)
         if (
-            not is_fresh
-            and known is not None
-            and time.monotonic() - known.read_at < self._limits.poll_seconds
+            not refresh
+            and cached is not None
+            and time.monotonic() - cached.read_at < self._limits.poll_seconds
         ):
-            return known.nodes
-        changes = self._changes
+            return cached.nodes
+        change_count = self._change_count
         try:
             nodes = await self._store.list_nodes(user_id)
         except Unavailable:
-            if known is None:
+            if cached is None:
                 raise
-            return known.nodes
-        found = {node.node_id: node for node in nodes if node.instance_id != self.instance_id}
-        if len(self._known) >= MAX_KNOWN:
-            self._known.clear()
-        self._known[user_id] = _Known(found, time.monotonic() if changes == self._changes else LONG_AGO)
-        return found
+            return cached.nodes
+        remote = {node.node_id: node for node in nodes if node.instance_id != self.instance_id}
+        if len(self._cache) >= MAX_CACHED_USERS:
+            self._cache.clear()
+        is_current = change_count == self._change_count
+        self._cache[user_id] = _CachedNodes(remote, time.monotonic() if is_current else LONG_AGO)
+        return remote
 
     # -- for the edge ----------------------------------------------------------------------------------------------
 
-    async def enter(self, arrival: NodeRegistration, link: NodeLink) -> ConnectedNode:
-        """It is known to all from now on, and called after `open`. Whoever asked for this calls `leave`, however it ends."""
-        principal, limits = arrival.principal, self._limits
-        node_id = checked_node_id(arrival.node_id)
+    async def connect(self, registration: NodeRegistration, link: NodeLink) -> ConnectedNode:
+        """Register a node so that all instances know it. It receives calls after `activate`.
+
+        The caller must call `disconnect` in the end, also if this raises or is cancelled.
+        """
+        principal, limits = registration.principal, self._limits
+        node_id = check_node_id(registration.node_id)
         if principal.only_node not in (None, node_id):
-            raise Forbidden(problem=f"this token is for the node {principal.only_node} alone.")
-        tools = checked_offer(node_id, arrival.tools, limits.offer)
+            raise Forbidden(problem=f"this token is valid only for the node {principal.only_node}.")
+        tools = parse_offer(node_id, registration.tools, limits.offer)
         for number, tool in enumerate(tools.values()):
             check_is_schema(tool.schema, f"tools[{number}].inputSchema")
         node = Node(
             user_id=principal.user_id,
             node_id=node_id,
-            connection_id=arrival.connection_id,
+            connection_id=registration.connection_id,
             instance_id=self.instance_id,
-            version=about(arrival.version),
-            platform=about(arrival.platform),
+            version=printable_label(registration.version),
+            platform=printable_label(registration.platform),
             tools=tools,
         )
-        entered = await self._store.register(node, seconds=limits.seconds, max_nodes=limits.nodes)
-        if entered is None:
-            raise TooMany(what="nodes of one user", limit=limits.nodes)
-        self._tell_lost(entered.lost)
+        registered = await self._store.register(node, seconds=limits.ttl_seconds, max_nodes=limits.max_nodes)
+        if registered is None:
+            raise TooMany(what="nodes of one user", limit=limits.max_nodes)
+        self._notify_lost_calls(registered.lost_calls)
         self._audit.record_throttled(
             principal,
             "node.connected",
             subject=node_id,
             details={"tools": len(tools), "platform": node.platform},
         )
-        return ConnectedNode(node, link, entered.connected_at, max_calls=limits.calls)
+        return ConnectedNode(node, link, registered.connected_at, max_calls=limits.max_calls)
 
-    def open(self, one: ConnectedNode) -> None:
-        """It has been greeted, and can be asked."""
-        key = (one.node.user_id, one.node.node_id)
-        older = self._here.get(key)
-        self._here[key] = one
+    def activate(self, connection: ConnectedNode) -> None:
+        """Route calls to a node whose handshake is complete, and replace its older connection."""
+        older = self._connected.get(connection.key)
+        self._connected[connection.key] = connection
         if older is not None:
             self._replace(older)
-        NODES.set(len(self._here))
-        self._tell_change(one.node)
-        self._wake.set()  # somebody may have asked it already: others know it since `enter`
-        if self._duty is None or self._duty.done():
-            self._duty = asyncio.create_task(self._do_duty())
+        NODES.set(len(self._connected))
+        self._notify_change(connection.node)
+        self._renewing.start()
+        self._taking.start()
+        self._taking.wake()  # other instances may have placed calls since `connect`
 
-    async def leave(self, arrival: NodeRegistration) -> None:
-        """A connection has ended. What it was asked ends now, here and elsewhere."""
-        principal, node_id, connection_id = arrival.principal, arrival.node_id, arrival.connection_id
+    async def disconnect(self, registration: NodeRegistration) -> None:
+        """Remove a connection that has ended, and end its calls on all instances."""
+        principal, node_id = registration.principal, registration.node_id
+        connection_id = registration.connection_id
         key = (principal.user_id, node_id)
-        one = self._here.get(key)
-        if one is not None and one.node.connection_id == connection_id:
-            del self._here[key]
-            one.lose()
-            NODES.set(len(self._here))
+        connection = self._connected.get(key)
+        if connection is not None and connection.node.connection_id == connection_id:
+            del self._connected[key]
+            connection.mark_disconnected()
+            NODES.set(len(self._connected))
             self._audit.record_throttled(principal, "node.disconnected", subject=node_id)
         try:
-            lost = await self._store.unregister(connection_id)
+            lost_calls = await self._store.unregister(connection_id)
         except Unavailable:
-            log.info("nodes.not_left", node_id=node_id)  # it runs out by itself
+            log.info("nodes.left_to_expire", node_id=node_id)
             return
-        self._tell_lost(lost)
+        self._notify_lost_calls(lost_calls)
         self._notifier.notify(NodeChanged(owned(principal.user_id, node_id), connection_id))
 
     def _replace(self, older: ConnectedNode) -> None:
-        older.lose()
-        goodbye = asyncio.create_task(older.link.close_replaced())
-        self._goodbyes.add(goodbye)
-        goodbye.add_done_callback(self._goodbyes.discard)
+        older.mark_disconnected()
+        task = asyncio.create_task(older.link.close_replaced())
+        self._closing_tasks.add(task)
+        task.add_done_callback(self._closing_tasks.discard)
 
-    def _tell_change(self, node: Node) -> None:
+    def _notify_change(self, node: Node) -> None:
         self._notifier.notify(NodeChanged(owned(node.user_id, node.node_id), node.connection_id))
 
-    def _tell_lost(self, lost: Sequence[CallId]) -> None:
-        for call_id in lost:
+    def _notify_lost_calls(self, call_ids: Sequence[CallId]) -> None:
+        for call_id in call_ids:
             self._notifier.notify(CallAnswered(call_id))
 
     # -- between instances -----------------------------------------------------------------------------------------
@@ -251,93 +261,83 @@ class NodeRegistry:
         match notification:
             case NodeChanged(key, connection_id):
                 user_id, _, node_id = key.rpartition("/")
-                self._changes += 1
-                if (known := self._known.get(UserId(user_id))) is not None:
-                    self._known[UserId(user_id)] = replace(known, read_at=LONG_AGO)
-                here = self._here.get((UserId(user_id), node_id))
-                if here is not None and here.node.connection_id != connection_id:
-                    self._is_doubtful = True
-                    self._wake.set()
+                self._change_count += 1
+                if (cached := self._cache.get(UserId(user_id))) is not None:
+                    self._cache[UserId(user_id)] = replace(cached, read_at=LONG_AGO)
+                connection = self._connected.get((UserId(user_id), node_id))
+                if connection is not None and connection.node.connection_id != connection_id:
+                    self._renewing.wake()  # the node may have connected to another instance
             case CallPending(connection_id):
-                if any(one.node.connection_id == connection_id for one in self._here.values()):
-                    self._wake.set()
+                if connection_id in self._by_connection_id():
+                    self._taking.wake()
             case CallAnswered():
-                self._elsewhere.hear(notification)
+                self._remote.on_notification(notification)
             case _:
                 pass
 
-    async def _do_duty(self) -> None:
-        """As long as there is a node here: take what is asked of it elsewhere, and say that it is alive."""
-        renew_at = time.monotonic() + self._limits.seconds / 3
-        while self._here:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(
-                    min(self._limits.poll_seconds, max(0.0, renew_at - time.monotonic()))
-                ):
-                    await self._wake.wait()
-            self._wake.clear()
-            try:
-                if self._is_doubtful or time.monotonic() >= renew_at:
-                    renew_at = time.monotonic() + self._limits.seconds / 3
-                    await self.renew()
-                await self._errands.once({one.node.connection_id: one for one in self._here.values()})
-            except Unavailable:
-                self._errands.note_store_outage()
-                await asyncio.sleep(self._limits.poll_seconds)
-            except Exception:
-                log.exception("nodes.duty_error")
-                await asyncio.sleep(self._limits.poll_seconds)
+    def _by_connection_id(self) -> dict[str, ConnectedNode]:
+        return {connection.node.connection_id: connection for connection in self._connected.values()}
+
+    async def take_calls(self) -> None:
+        """Start the calls that other instances have placed for the nodes connected here, and cancel those they gave up."""
+        if self._connected:
+            await self._incoming.once(self._by_connection_id())
 
     async def renew(self) -> None:
-        """What is here stays known to all; what has connected elsewhere meanwhile is let go."""
-        self._is_doubtful = False
-        held = list(self._here.values())
-        renewed = await self._store.renew([one.node.connection_id for one in held], self._limits.seconds)
-        for one in held:
-            key = (one.node.user_id, one.node.node_id)
-            if one.node.connection_id in renewed or self._here.get(key) is not one:
+        """Renew the nodes connected here, and close those that have connected to another instance."""
+        connections = list(self._connected.values())
+        if not connections:
+            return
+        ttl_seconds = self._limits.ttl_seconds
+        connection_ids = [connection.node.connection_id for connection in connections]
+        renewed = await self._store.renew(connection_ids, ttl_seconds)
+        for connection in connections:
+            if connection.node.connection_id in renewed or not self._is_current(connection):
                 continue
-            if await self._store.register_again(one.node, one.connected_at, seconds=self._limits.seconds):
-                self._tell_change(one.node)
-            elif self._here.get(key) is one:
-                del self._here[key]
-                self._replace(one)
+            if await self._store.register_again(
+                connection.node, connection.connected_at, seconds=ttl_seconds
+            ):
+                self._notify_change(connection.node)
+            elif self._is_current(connection):
+                del self._connected[connection.key]
+                self._replace(connection)
 
-    async def sweep_forever(self) -> None:
-        """What dead instances left behind."""
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            with contextlib.suppress(Unavailable):
-                await self._store.sweep(SWEEP_SECONDS)
+    def _is_current(self, connection: ConnectedNode) -> bool:
+        return self._connected.get(connection.key) is connection
+
+    def periodic(self) -> Periodic:
+        """Return the work that deletes the rows of stopped instances."""
+        return Periodic("nodes.sweep", SWEEP_SECONDS, self._sweep, delay=SWEEP_SECONDS)
+
+    async def _sweep(self) -> None:
+        await self._store.sweep(SWEEP_SECONDS)
 
     async def close(self) -> None:
-        for task in (self._duty, *self._goodbyes):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-        await self._errands.close()
-        await self._elsewhere.close()
+        await self._renewing.stop()
+        await self._taking.stop()
+        for task in self._closing_tasks:
+            task.cancel()
+        await asyncio.gather(*self._closing_tasks, return_exceptions=True)
+        await self._incoming.close()
+        await self._remote.close()
 
 
 @dataclass(frozen=True, slots=True)
 class _LocalTool:
     definition: ToolDefinition
-    node: ConnectedNode
+    connection: ConnectedNode
 
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
-        return outcome(
-            self.definition.name, await self.node.call(self.definition.name, args, context.on_output)
-        )
+        name = self.definition.name
+        return result_of(name, await self.connection.call(name, args, context.on_output))
 
 
 @dataclass(frozen=True, slots=True)
 class _RemoteTool:
     definition: ToolDefinition
     node: Node
-    nodes: NodeRegistry
+    registry: NodeRegistry
 
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
-        return outcome(
-            self.definition.name,
-            await self.nodes.call_remote(self.node, self.definition.name, args, context.watched),
-        )
+        name = self.definition.name
+        return result_of(name, await self.registry.call_remote(self.node, name, args, context.watched))

@@ -15,7 +15,7 @@ from easel.core.run.run import ClaimLost
 from easel.core.stream.json_text import to_json
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
-from easel.core.tool.offer import parts_of_schema, values_in
+from easel.core.tool.offer import count_schema_parts, count_values
 from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.errors import HostError, ToolFailed
 from easel.host.audit import Audit
@@ -40,7 +40,7 @@ class _Check:
 
     @classmethod
     def of(cls, schema: Mapping[str, Any]) -> "_Check":
-        return cls(schema, checker(schema), parts_of_schema(schema))
+        return cls(schema, checker(schema), count_schema_parts(schema))
 
 
 class ToolRegistry:
@@ -144,7 +144,7 @@ class ToolRegistry:
             if len(self._checks) >= MAX_CHECKS:
                 self._checks.clear()
             check = self._checks[definition.name] = _Check.of(definition.schema)
-        if check.parts * (values := values_in(args)) > MAX_CONCURRENT_CHECKS:
+        if check.parts * (values := count_values(args)) > MAX_CONCURRENT_CHECKS:
             reason = f"its arguments have {values} values, which is too much to check against its schema of {check.parts} parts; send less."
             raise ToolFailed(tool=definition.name, reason=reason)
         if wrong := next(check.validator.iter_errors(args), None):

@@ -1,4 +1,7 @@
-"""Tool nodes and calls across instances in Postgres. The rules are in the statements of `sql/postgres/nodes.sql`."""
+"""Tool nodes and calls across instances in Postgres.
+
+The rules are in the statements of `sql/postgres/nodes.sql`.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -20,30 +23,31 @@ class PostgresNodes:
     def __init__(self, database: "PostgresDatabase") -> None:
         self._database = database
 
-    # -- who is there ----------------------------------------------------------------------------------------------
+    # -- connections -----------------------------------------------------------------------------------------
 
     async def register(self, node: Node, *, seconds: float, max_nodes: int) -> RegisteredNode | None:
         columns = node_columns(node)
-        async with self._database.connection() as lent, lent.transaction():
-            # A statement of its own: the next ones must see what was committed while this one waited.
-            older = await _rows(lent, "lock_node", columns)
-            if (await _rows(lent, "count_nodes", columns))[0]["others"] >= max_nodes:
+        async with self._database.connection() as connection, connection.transaction():
+            # A separate statement: the next ones must see what was committed while this one waited for the
+            # lock.
+            older = await _rows(connection, "lock_node", columns)
+            if (await _rows(connection, "count_nodes", columns))[0]["others"] >= max_nodes:
                 return None
-            [entered] = await _rows(lent, "enter_node", {**columns, "seconds": seconds})
-            lost = [call for row in older for call in await _lost(lent, row["connection_id"])]
-            return RegisteredNode(entered["connected_at"], lost)
+            [registered] = await _rows(connection, "register_node", {**columns, "seconds": seconds})
+            failed = [call for row in older for call in await _fail_calls(connection, row["connection_id"])]
+            return RegisteredNode(registered["connected_at"], failed)
 
     async def register_again(self, node: Node, connected_at: datetime, *, seconds: float) -> bool:
         return bool(
             await self._database.rows(
-                SQL["enter_node_again"], **node_columns(node), connected_at=connected_at, seconds=seconds
+                SQL["register_node_again"], **node_columns(node), connected_at=connected_at, seconds=seconds
             )
         )
 
     async def unregister(self, connection_id: str) -> list[CallId]:
-        async with self._database.connection() as lent, lent.transaction():
-            await _rows(lent, "leave_node", {"connection_id": connection_id})
-            return await _lost(lent, connection_id)
+        async with self._database.connection() as connection, connection.transaction():
+            await _rows(connection, "unregister_node", {"connection_id": connection_id})
+            return await _fail_calls(connection, connection_id)
 
     async def renew(self, connection_ids: Sequence[str], seconds: float) -> set[str]:
         rows = await self._database.rows(
@@ -54,7 +58,7 @@ class PostgresNodes:
     async def list_nodes(self, user_id: UserId) -> list[Node]:
         return [to_node(row) for row in await self._database.rows(SQL["list_nodes"], user_id=user_id)]
 
-    # -- calls -----------------------------------------------------------------------------------------------------
+    # -- calls -----------------------------------------------------------------------------------------------
 
     async def place_call(self, new: NewCall) -> bool:
         placed = await self._database.row(
@@ -64,7 +68,7 @@ class PostgresNodes:
             target=new.target,
             method=new.method,
             params=new.params,
-            seconds=new.seconds,
+            seconds=new.timeout_seconds,
             caller_ttl_seconds=new.caller_ttl_seconds,
         )
         return placed is not None
@@ -79,10 +83,10 @@ class PostgresNodes:
         )
 
     async def cancel_call(self, user_id: UserId, call_id: CallId) -> str | None:
-        whose = {"user_id": user_id, "call_id": call_id}
-        if await self._database.row(SQL["drop_call"], **whose):
+        ids = {"user_id": user_id, "call_id": call_id}
+        if await self._database.row(SQL["delete_call"], **ids):
             return None
-        row = await self._database.row(SQL["cancel_call"], **whose)
+        row = await self._database.row(SQL["cancel_call"], **ids)
         return row["target"] if row else None
 
     async def renew_calls(self, call_ids: Sequence[CallId], seconds: float) -> set[CallId]:
@@ -90,11 +94,13 @@ class PostgresNodes:
         return {CallId(row["call_id"]) for row in rows}
 
     async def take_cancelled(self, targets: Sequence[str], *, include_expired: bool) -> list[CallId]:
-        rows = await self._database.rows(SQL["withdrawn_calls"], targets=list(targets), unheard=include_expired)
+        rows = await self._database.rows(
+            SQL["take_cancelled_calls"], targets=list(targets), unheard=include_expired
+        )
         return [CallId(row["call_id"]) for row in rows]
 
     async def collect_answers(self, call_ids: Sequence[CallId]) -> dict[CallId, str | None]:
-        rows = await self._database.rows(SQL["collect_calls"], call_ids=list(call_ids))
+        rows = await self._database.rows(SQL["collect_answers"], call_ids=list(call_ids))
         return {CallId(row["call_id"]): row["answer"] for row in rows}
 
     async def sweep(self, older_than_seconds: float) -> None:
@@ -102,9 +108,11 @@ class PostgresNodes:
         await self._database.rows(SQL["sweep_nodes"], seconds=older_than_seconds)
 
 
-async def _rows(lent: "Connection", name: str, given: dict[str, Any]) -> list[Any]:
-    return await lent.fetch(SQL[name].sql, *SQL[name].arguments(given))
+async def _rows(connection: "Connection", name: str, arguments: dict[str, Any]) -> list[Any]:
+    return await connection.fetch(SQL[name].sql, *SQL[name].arguments(arguments))
 
 
-async def _lost(lent: "Connection", connection_id: str) -> list[CallId]:
-    return [CallId(row["call_id"]) for row in await _rows(lent, "lose_calls", {"target": connection_id})]
+async def _fail_calls(connection: "Connection", connection_id: str) -> list[CallId]:
+    return [
+        CallId(row["call_id"]) for row in await _rows(connection, "fail_calls", {"target": connection_id})
+    ]

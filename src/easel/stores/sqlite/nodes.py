@@ -1,6 +1,7 @@
 """Tool nodes and calls to them in SQLite. The rules are in the statements of `sql/sqlite/nodes.sql`.
 
-One process has the file, so all nodes are its own; the calls are here because every store keeps the same contract.
+SQLite serves one process, so every node is connected to it. Calls are implemented because all stores share
+one contract.
 """
 
 import sqlite3
@@ -27,7 +28,7 @@ class SqliteNodes:
     def __init__(self, database: "SqliteDatabase") -> None:
         self._database = database
 
-    # -- who is there ----------------------------------------------------------------------------------------------
+    # -- connections -----------------------------------------------------------------------------------------
 
     async def register(self, node: Node, *, seconds: float, max_nodes: int) -> RegisteredNode | None:
         columns = node_columns(node)
@@ -37,39 +38,43 @@ class SqliteNodes:
             older = _rows(connection, "lock_node", columns)
             if _rows(connection, "count_nodes", {**columns, "now": now})[0]["others"] >= max_nodes:
                 return None
-            [entered] = _rows(
-                connection, "enter_node", {**columns, "now": now, "expires_at": now + microseconds(seconds)}
+            [registered] = _rows(
+                connection,
+                "register_node",
+                {**columns, "now": now, "expires_at": now + microseconds(seconds)},
             )
-            lost = [call for row in older for call in _lost(connection, row["connection_id"])]
-            return RegisteredNode(to_datetime(entered["connected_at"]), lost)
+            failed = [call for row in older for call in _fail_calls(connection, row["connection_id"])]
+            return RegisteredNode(to_datetime(registered["connected_at"]), failed)
 
         return await self._database.write(work)
 
     async def register_again(self, node: Node, connected_at: datetime, *, seconds: float) -> bool:
         times = {"connected_at": from_datetime(connected_at), "expires_at": self._until(seconds)}
-        return bool(await self._change("enter_node_again", **node_columns(node), **times))
+        return bool(await self._change("register_node_again", **node_columns(node), **times))
 
     async def unregister(self, connection_id: str) -> list[CallId]:
         def work(connection: sqlite3.Connection) -> list[CallId]:
-            _rows(connection, "leave_node", {"connection_id": connection_id})
-            return _lost(connection, connection_id)
+            _rows(connection, "unregister_node", {"connection_id": connection_id})
+            return _fail_calls(connection, connection_id)
 
         return await self._database.write(work)
 
     async def renew(self, connection_ids: Sequence[str], seconds: float) -> set[str]:
         rows = await self._change(
-            "renew_nodes", connection_ids=_listed(connection_ids), expires_at=self._until(seconds)
+            "renew_nodes", connection_ids=_json(connection_ids), expires_at=self._until(seconds)
         )
         return {row["connection_id"] for row in rows}
 
     async def list_nodes(self, user_id: UserId) -> list[Node]:
-        given = {"user_id": user_id, "now": self._database.clock()}
+        arguments = {"user_id": user_id, "now": self._database.clock()}
         return [
             to_node(row, to_datetime)
-            for row in await self._database.read(lambda connection: _rows(connection, "list_nodes", given))
+            for row in await self._database.read(
+                lambda connection: _rows(connection, "list_nodes", arguments)
+            )
         ]
 
-    # -- calls -----------------------------------------------------------------------------------------------------
+    # -- calls -----------------------------------------------------------------------------------------------
 
     async def place_call(self, new: NewCall) -> bool:
         placed = await self._change(
@@ -79,38 +84,40 @@ class SqliteNodes:
             target=new.target,
             method=new.method,
             params=new.params,
-            deadline=self._until(new.seconds),
+            deadline=self._until(new.timeout_seconds),
             heard_until=self._until(new.caller_ttl_seconds),
         )
         return bool(placed)
 
     async def take_calls(self, targets: Sequence[str]) -> list[TakenCall]:
-        return [to_call(row) for row in await self._change("take_calls", targets=_listed(targets))]
+        return [to_call(row) for row in await self._change("take_calls", targets=_json(targets))]
 
     async def save_answer(self, call_id: CallId, target: str, answer: str) -> bool:
         return bool(await self._change("answer_call", call_id=call_id, target=target, answer=answer))
 
     async def cancel_call(self, user_id: UserId, call_id: CallId) -> str | None:
-        whose = {"user_id": user_id, "call_id": call_id}
-        if await self._change("drop_call", **whose):
+        ids = {"user_id": user_id, "call_id": call_id}
+        if await self._change("delete_call", **ids):
             return None
-        rows = await self._change("cancel_call", **whose)
+        rows = await self._change("cancel_call", **ids)
         return rows[0]["target"] if rows else None
 
     async def renew_calls(self, call_ids: Sequence[CallId], seconds: float) -> set[CallId]:
-        rows = await self._change("renew_calls", call_ids=_listed(call_ids), heard_until=self._until(seconds))
+        rows = await self._change("renew_calls", call_ids=_json(call_ids), heard_until=self._until(seconds))
         return {CallId(row["call_id"]) for row in rows}
 
     async def take_cancelled(self, targets: Sequence[str], *, include_expired: bool) -> list[CallId]:
         return [
             CallId(row["call_id"])
-            for row in await self._change("withdrawn_calls", targets=_listed(targets), unheard=include_expired)
+            for row in await self._change(
+                "take_cancelled_calls", targets=_json(targets), unheard=include_expired
+            )
         ]
 
     async def collect_answers(self, call_ids: Sequence[CallId]) -> dict[CallId, str | None]:
         return {
             CallId(row["call_id"]): row["answer"]
-            for row in await self._change("collect_calls", call_ids=_listed(call_ids))
+            for row in await self._change("collect_answers", call_ids=_json(call_ids))
         }
 
     async def sweep(self, older_than_seconds: float) -> None:
@@ -118,23 +125,23 @@ class SqliteNodes:
         await self._change("sweep_calls", before=before)
         await self._change("sweep_nodes", before=before)
 
-    # -- how -------------------------------------------------------------------------------------------------------
+    # -- statements ------------------------------------------------------------------------------------------
 
     def _until(self, seconds: float) -> int:
         return self._database.clock() + microseconds(seconds)
 
-    async def _change(self, name: str, **given: Any) -> list[Any]:
-        given["now"] = self._database.clock()
-        return await self._database.write(lambda connection: _rows(connection, name, given))
+    async def _change(self, name: str, **arguments: Any) -> list[Any]:
+        arguments["now"] = self._database.clock()
+        return await self._database.write(lambda connection: _rows(connection, name, arguments))
 
 
-def _rows(connection: sqlite3.Connection, name: str, given: dict[str, Any]) -> list[Any]:
-    return connection.execute(SQL[name].sql, given).fetchall()
+def _rows(connection: sqlite3.Connection, name: str, arguments: dict[str, Any]) -> list[Any]:
+    return connection.execute(SQL[name].sql, arguments).fetchall()
 
 
-def _lost(connection: sqlite3.Connection, connection_id: str) -> list[CallId]:
-    return [CallId(row["call_id"]) for row in _rows(connection, "lose_calls", {"target": connection_id})]
+def _fail_calls(connection: sqlite3.Connection, connection_id: str) -> list[CallId]:
+    return [CallId(row["call_id"]) for row in _rows(connection, "fail_calls", {"target": connection_id})]
 
 
-def _listed(names: Sequence[str]) -> str:
-    return msgspec.json.encode(list(names)).decode()
+def _json(values: Sequence[str]) -> str:
+    return msgspec.json.encode(list(values)).decode()

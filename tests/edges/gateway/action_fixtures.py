@@ -49,12 +49,12 @@ class TestTool:
 
     definition: ToolDefinition
     work: Callable[[Mapping[str, Any], ToolContext], Awaitable[Any]]
-    calls: list[tuple[dict[str, Any], ToolContext]] = field(
+    call_tool: list[tuple[dict[str, Any], ToolContext]] = field(
         default_factory=list[tuple[dict[str, Any], "ToolContext"]]
     )
 
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
-        self.calls.append((dict(args), context))
+        self.call_tool.append((dict(args), context))
         return await self.work(args, context)
 
     @property
@@ -63,7 +63,7 @@ class TestTool:
 
     @property
     def args(self) -> list[dict[str, Any]]:
-        return [args for args, _ in self.calls]
+        return [args for args, _ in self.call_tool]
 
 
 class Gate:
@@ -90,13 +90,13 @@ class Gate:
         self.ended[name] = "returned"
         return result
 
-    async def entered(self, name: str) -> None:
+    async def wait_until_entered(self, name: str) -> None:
         with self._lock:
             entered = self._entered[name]
         async with asyncio.timeout(HOLD_SECONDS):
             await asyncio.shield(asyncio.wrap_future(entered))
 
-    def let_go(self, name: str, result: Any = None) -> None:
+    def release(self, name: str, result: Any = None) -> None:
         with self._lock:
             opened = self._open[name]
         if not opened.done():
@@ -107,7 +107,7 @@ class Gate:
             return name in self._entered and self._entered[name].done()
 
 
-class Bench:
+class ControlledTools:
     """All the tools of one Easel, each with what it was called with."""
 
     def __init__(self, folder: Path) -> None:
@@ -178,19 +178,19 @@ class Bench:
         return {"exitCode": done.returncode, "arguments": done.stdout.decode().split("\0")[:-1]}
 
 
-def audited(easel: LiveEasel, action: str, subject: str) -> list[dict[str, Any]]:
+def audit_records(easel: LiveEasel, action: str, subject: str) -> list[dict[str, Any]]:
     """The links of the audit's chain that speak of this, oldest first."""
     rows = easel.sql(f"select record from audit where action = '{action}' order by seq")
     records = [json.loads(row["record"]) for row in rows]
     return [record for record in records if record.get("subject") == subject]
 
 
-async def inside(easel: LiveEasel, work: Coroutine[Any, Any, Any]) -> Any:
+async def run_inside(easel: LiveEasel, work: Coroutine[Any, Any, Any]) -> Any:
     """Past the edge, as somebody that no client can be yet."""
     return await asyncio.to_thread(easel.do, work)
 
 
-async def refused(asked: Awaitable[Any]) -> Refused:
+async def expect_refusal(asked: Awaitable[Any]) -> Refused:
     with pytest.raises(Refused) as problem:
         await asked
     return problem.value
@@ -199,17 +199,17 @@ async def refused(asked: Awaitable[Any]) -> Refused:
 # --- canvases with buttons ----------------------------------------------------------------------------------------------
 
 
-def calls(tool: TestTool | str, **more: Any) -> dict[str, Any]:
-    """An action that calls a tool. `confirm` is `never` unless it is said."""
+def call_tool(tool: TestTool | str, **more: Any) -> dict[str, Any]:
+    """An action that call_tool a tool. `confirm` is `never` unless it is said."""
     name = tool if isinstance(tool, str) else tool.name
     return {"kind": "tool.call", "tool": name, "confirm": "never", **more}
 
 
-def sets(path: str, value: Any, **more: Any) -> dict[str, Any]:
+def set_state(path: str, value: Any, **more: Any) -> dict[str, Any]:
     return {"kind": "state.patch", "patch": [{"op": "add", "path": path, "value": value}], **more}
 
 
-def spec_of(
+def make_spec(
     actions: dict[str, Any], *, state: dict[str, Any] | None = None, allow: list[str] | None = None
 ) -> dict[str, Any]:
     """Allows exactly the tools that its actions call, unless it is said."""
@@ -222,22 +222,22 @@ def spec_of(
 
 
 @dataclass
-class Board:
+class CanvasClient:
     """One canvas and one client that presses its buttons."""
 
     client: GatewayClient
     name: str
 
     @classmethod
-    async def made(
+    async def create(
         cls, client: GatewayClient, actions: dict[str, Any], *, name: str | None = None, **how: Any
-    ) -> Board:
-        board = cls(client, name or new_session())
+    ) -> CanvasClient:
+        canvas = cls(client, name or new_session())
         more = {key: how.pop(key) for key in ("ownerSessionKey", "agentId") if key in how}
-        await client.call("canvas.create", canvasId=board.name, spec=spec_of(actions, **how), **more)
-        return board
+        await client.call("canvas.create", canvasId=canvas.name, spec=make_spec(actions, **how), **more)
+        return canvas
 
-    async def press(self, action: str, **how: Any) -> Any:
+    async def run(self, action: str, **how: Any) -> Any:
         """How it ended. Words beside the protocol's own are its input."""
         own = {key: how.pop(key) for key in ("expectedRevision", "requestId", "input") if key in how}
         return await self.client.call(
@@ -254,7 +254,7 @@ class Board:
         return (await self.snapshot())["revision"]
 
     async def rewrite(self, actions: dict[str, Any], **how: Any) -> None:
-        await self.client.call("canvas.patch", canvasId=self.name, spec=spec_of(actions, **how))
+        await self.client.call("canvas.patch", canvasId=self.name, spec=make_spec(actions, **how))
 
     async def patch(self, path: str, value: Any) -> Any:
         return await self.client.call(
@@ -264,7 +264,7 @@ class Board:
     async def records(self, **how: Any) -> list[dict[str, Any]]:
         return (await self.client.call("canvas.records", canvasId=self.name, **how))["records"]
 
-    async def asked(self) -> list[dict[str, Any]]:
+    async def confirmations(self) -> list[dict[str, Any]]:
         return (await self.client.call("canvas.confirmations", canvasId=self.name))["confirmations"]
 
     async def confirm(self, confirmation: dict[str, Any] | str, *, approve: bool = True) -> Any:
