@@ -1,4 +1,6 @@
-"""`python -m bench [--quick] [NAME …]`: take the named measurements, or all, and print one table. Ends with 1 if a bar is missed."""
+"""`python -m bench [--quick] [NAME …]`: take the named measurements, or all, and print one table. Exits with
+1 if a bar is missed.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ async def _take(setting: Setting, names: Sequence[str]) -> list[Figure]:
 
 
 def _end_in_order() -> None:
-    """SIGTERM ends the bench as Ctrl-C does: every process that it started goes first."""
+    """Handle SIGTERM like Ctrl-C: end every child process first."""
     main_task = asyncio.current_task()
     assert main_task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, main_task.cancel)

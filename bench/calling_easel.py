@@ -1,6 +1,7 @@
-"""`easel up` with two verbs more, so that calls of tools can be timed without what a canvas stores around them.
+"""`easel up` with two more methods, to time tool calls without the storage around a canvas action.
 
-`bench.call` calls a tool once for its client; `bench.time` calls it often by itself, and says how long each call took. Run as `python -m bench.calling_easel up …`.
+`bench.call` calls a tool once for its client; `bench.time` calls it many times on the server and returns the
+time of each call. Run as `python -m bench.calling_easel up …`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Easel as its users run it, for the bench: `easel api`, `easel worker` and `easel up` with default settings unless a measurement says why not.
+"""Easel as its users run it: `easel api`, `easel worker` and `easel up` with default settings unless a
+measurement states why not.
 
-Knows the commands, settings and printed link of the outside contract, and nothing of what is inside.
+Uses the commands, settings and printed link of the outside contract only.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.processes import ROOT, START_SECONDS, Child, child
-from bench.waiting import until
+from bench.waiting import wait_for
 from bench.wire import Server
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ TOKEN = "bench-owner-token"
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """A server of ours: its address and its process."""
+    """A running server: its address and its process."""
 
     server: Server
     process: Child
@@ -40,14 +41,14 @@ async def api(setting: Setting, database_url: str, **settings: str) -> AsyncIter
 
 @asynccontextmanager
 async def up(setting: Setting, *, module: str = "easel", **settings: str) -> AsyncIterator[Listening]:
-    """API and worker in one process on SQLite, as `make run` starts it."""
+    """Start API and worker in one process on SQLite, as `make run` does."""
     async with _easel(setting, "up", "--port", "0", module=module, **settings) as process:
         yield Listening(await _address(process), process)
 
 
 @asynccontextmanager
 async def worker(setting: Setting, database_url: str, **settings: str) -> AsyncIterator[Child]:
-    """A worker that has said on its own port that it is ready."""
+    """Start a worker and wait until its own port reports that it is ready."""
     port = _free_port()
     async with _easel(
         setting, "worker", DATABASE_URL=database_url, WORKER_PORT=str(port), **settings
@@ -58,7 +59,7 @@ async def worker(setting: Setting, database_url: str, **settings: str) -> AsyncI
 
 @asynccontextmanager
 async def unready_worker(setting: Setting, database_url: str, **settings: str) -> AsyncIterator[Child]:
-    """A worker from its very start, for what is measured by the database's clock."""
+    """Start a worker without waiting, for times measured by the database's clock."""
     async with _easel(setting, "worker", DATABASE_URL=database_url, **settings) as process:
         yield process
 
@@ -73,7 +74,7 @@ async def ready(server: Server, process: Child) -> None:
             return False
         return True
 
-    await until(is_ready, within=START_SECONDS, every=0.02, what=f"{server.url} is ready")
+    await wait_for(is_ready, within=START_SECONDS, every=0.02, what=f"{server.url} is ready")
 
 
 @asynccontextmanager

@@ -1,6 +1,6 @@
-"""What a measurement reports: one row of the table, with its ratio, its bar and whether the bar held.
+"""The report of a measurement: one row of the table, with its ratio, its bar and whether the bar held.
 
-Knows how to compare and to print; knows nothing of how a figure was taken.
+Compares and prints figures; does not take them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HEADINGS = ("measurement", "ours", "against", "ratio", "bar", "")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One comparison. `held` is None where no bar is set: the row is there to be read."""
+    """One comparison. `held` is None without a bar: the row is informative."""
 
     measurement: str
     ours: str
@@ -42,7 +42,7 @@ class Figure:
 def at_most(
     measurement: str, ours: float, floor: float, *, unit: str, bar: float | None, against: str = "floor"
 ) -> Figure:
-    """Less is better: a time, a size. The bar is how many times the floor ours may be."""
+    """Compare a time or a size: less is better. The bar is a multiple of the floor."""
     ratio = ours / floor if floor else math.inf
     return Figure(
         measurement,
@@ -57,7 +57,7 @@ def at_most(
 def at_least(
     measurement: str, ours: float, floor: float, *, unit: str, bar: float | None, against: str = "floor"
 ) -> Figure:
-    """More is better: a rate. The bar is the share of the floor that ours must reach."""
+    """Compare a rate: more is better. The bar is a fraction of the floor."""
     ratio = ours / floor if floor else 0.0
     return Figure(
         measurement,
@@ -70,7 +70,7 @@ def at_least(
 
 
 def within(measurement: str, ours: float, limit: float, *, unit: str, what: str) -> Figure:
-    """Less is better, against a limit that the contract states outright."""
+    """Compare with an absolute upper limit of the contract."""
     return Figure(
         measurement,
         f"{_number(ours)} {unit}",
@@ -82,7 +82,7 @@ def within(measurement: str, ours: float, limit: float, *, unit: str, what: str)
 
 
 def reaches(measurement: str, ours: float, limit: float, *, unit: str, what: str) -> Figure:
-    """More is better, against a limit that the contract states outright."""
+    """Compare with an absolute lower limit of the contract."""
     return Figure(
         measurement,
         f"{_number(ours)} {unit}",
@@ -94,12 +94,12 @@ def reaches(measurement: str, ours: float, limit: float, *, unit: str, what: str
 
 
 def unmeasured(measurement: str, why: str) -> Figure:
-    """A figure that could not be taken is a miss, and says why: silence would read as success."""
+    """Report a figure that could not be taken as a miss with its reason."""
     return Figure(measurement, "not measured", why, None, "–", False)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which `share` of them lie, by nearest rank: no value is invented between two samples."""
+    """Return the percentile by nearest rank, without interpolation."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
@@ -109,7 +109,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """The figures as plain text, columns as wide as their widest cell."""
+    """Format the figures as plain text with aligned columns."""
     rows = [HEADINGS, *(figure.cells() for figure in figures)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
     lines = [

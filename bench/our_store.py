@@ -1,4 +1,4 @@
-"""Easel's own store, opened as a worker opens it, for what is measured below the processes: appends and claims."""
+"""Easel's own store, opened as a worker opens it, for measurements below the processes: appends and claims."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _sessions = count(1)
 
 @asynccontextmanager
 async def opened(setting: Setting) -> AsyncIterator[tuple[PostgresDatabase, str]]:
-    """The store on a fresh, migrated database, with the pool that one process has by default."""
+    """Open the store on a fresh, migrated database, with the default pool of one process."""
     async with setting.database() as url:
         database = await open_postgres(url, pool=Settings().database_pool)
         try:

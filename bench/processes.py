@@ -1,6 +1,7 @@
-"""Children of the bench: each is started in a group of its own, heard through its stdout, and ended with everything it started.
+"""Children of the bench: each is started in a process group of its own, read through its stdout, and ended
+with everything it started.
 
-Knows nothing of what a child does. No child outlives the `async with` that started it.
+Does not know what a child does. No child outlives the `async with` that started it.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 
 STOP_SECONDS = 10.0
-# A child that has not ended by then is killed: the bench measures, it does not wait for manners.
+# A child that has not ended by then is killed.
 
 START_SECONDS = 30.0
 # Long enough for a first import on a cold disk.
 
 _LINE_BYTES = 1024 * 1024
 _LINES_KEPT = 1000
-# Stdout is read all the time, so that no child ever blocks on a full pipe; of what nobody asks for, the newest lines are kept.
+# Stdout is read continuously, so that no child blocks on a full pipe; of unread lines the newest are kept.
 
 
 class ChildFailed(RuntimeError):
-    """A child ended, or stayed silent, where a line was expected of it."""
+    """A child ended, or printed nothing, where a line was expected."""
 
 
 class Child:
@@ -49,7 +50,7 @@ class Child:
         return self._process.pid
 
     async def line(self, pattern: str, *, seconds: float = START_SECONDS) -> re.Match[str]:
-        """Wait for a line of stdout that matches, passing over those that do not."""
+        """Wait for a line of stdout that matches, skipping others."""
         wanted = re.compile(pattern)
         try:
             async with asyncio.timeout(seconds):
@@ -72,12 +73,12 @@ class Child:
             raise ChildFailed(f"{self._name} ended with {self._process.returncode}{self._last_words()}")
 
     def kill(self) -> None:
-        """End it the hard way, as a crash would."""
+        """Kill it, as a crash would."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
     async def stop(self) -> None:
-        """Ask, wait, then insist. Whatever it started goes with it."""
+        """Terminate, wait, then kill. Everything that it started ends with it."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
@@ -128,5 +129,5 @@ async def child(
 
 
 def bench_module(module: str, *arguments: str) -> list[str]:
-    """The command that runs one of the bench's own modules with this interpreter."""
+    """Return the command that runs one of the bench's modules with this interpreter."""
     return [sys.executable, "-m", f"bench.{module}", *arguments]

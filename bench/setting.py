@@ -1,7 +1,7 @@
-"""Where a measurement happens: a folder, a Postgres of our own, and how large to go.
+"""The environment of a measurement: a folder, a Postgres of our own, and the sizes.
 
-Owns the life of the database server and the making of fresh databases. The server has the defaults of Postgres (fsync on) but for a cache
-that holds the largest log we read.
+Owns the database server and the creation of fresh databases. The server has the defaults of Postgres (fsync
+on) but for a cache that fits the largest log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Size = TypeVar("Size", int, float)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What every measurement is given."""
+    """The arguments of every measurement."""
 
     folder: Path
     server: Postgres
@@ -42,12 +42,12 @@ class Setting:
         return quick if self.quick else full
 
     def say(self, line: str) -> None:
-        """Progress goes to stderr; stdout holds the table alone."""
+        """Print progress to stderr; stdout has the table alone."""
         print(f"  {line}", file=sys.stderr, flush=True)
 
     @asynccontextmanager
     async def database(self, schema: str | None = None) -> AsyncIterator[str]:
-        """A fresh database, empty or with a floor's schema, for as long as the block lasts."""
+        """Yield a fresh database, empty or with a floor's schema."""
         url = await asyncio.to_thread(self.server.create_database)
         try:
             if schema is not None:
@@ -60,7 +60,7 @@ class Setting:
 
 @contextmanager
 def prepared(*, quick: bool) -> Iterator[Setting]:
-    """A folder and a running server; both are gone afterwards."""
+    """Yield a folder and a running server; remove both afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="easel-bench-"))
     try:
         with Postgres(max_connections=MAX_CONNECTIONS, settings=SERVER_SETTINGS) as server:
@@ -79,6 +79,6 @@ async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 def find_pgbench() -> str | None:
-    """The load generator that comes with Postgres: beside the server's binaries, or on the path."""
+    """Find pgbench beside the server's binaries or on the path."""
     beside = find_binaries() / "pgbench"
     return str(beside) if beside.is_file() else shutil.which("pgbench")

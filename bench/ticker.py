@@ -1,7 +1,8 @@
-"""A worker that writes at a set pace: it claims the one queued run and adds an event to its log every so often, each on its own.
+"""A worker that writes at a set pace: it claims the one queued run and appends an event at each interval.
 
-A real worker gathers a model's deltas for a moment before they become events, so it cannot be told to make 50 a second; this one uses the same pen,
-store and bell. Run as `python -m bench.ticker DATABASE_URL WAIT_MS TICKS EVERY_MS`; it says `ended` when the run is done.
+A real worker merges a model's deltas for a moment before they become events, so it cannot produce 50 a
+second; this one uses the same log writer, store and notifier. Run as `python -m bench.ticker DATABASE_URL
+WAIT_MS TICKS EVERY_MS`; it prints `ended` when the run is done.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A crowd of viewers on one run, in a process of its own, light enough not to be what is measured.
+"""Many viewers of one run, in a process of its own, light enough not to be measured themselves.
 
-While events flow it only notes when bytes came; it takes them apart after the last stream has ended. Run as
-`python -m bench.viewers URL TOKEN RUN_ID VIEWERS SECONDS`: it says `connected` once every stream is open, and then what it saw as one line of JSON.
+While events flow it only records when bytes arrived; it parses them after the last stream has ended. Run as
+`python -m bench.viewers URL TOKEN RUN_ID VIEWERS SECONDS`: it prints `connected` once every stream is open,
+and then its result as one line of JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _SPARE_FILES = 64
 
 @dataclass(slots=True)
 class Viewer:
-    """One stream: what came, and when."""
+    """One stream: its bytes and their times."""
 
     connection: socket.socket
     head: bytes = b""
@@ -36,7 +37,7 @@ class Viewer:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the crowd saw: how many streams were whole, and how late each tick came, in milliseconds."""
+    """The result of all viewers: how many streams were complete, and how late each tick was, in milliseconds."""
 
     viewers: int
     whole: int
@@ -61,7 +62,7 @@ def main(server: Server, run_id: str, crowd: int, seconds: float) -> None:
 
 
 def watch(selector: selectors.BaseSelector, viewers: list[Viewer], seconds: float) -> None:
-    """Read until every stream has ended, or the time is up."""
+    """Read until every stream has ended, or the time is over."""
     deadline = time.monotonic() + seconds
     waiting = len(viewers)
     reading = len(viewers)
@@ -89,7 +90,7 @@ def watch(selector: selectors.BaseSelector, viewers: list[Viewer], seconds: floa
 
 
 def take_apart(viewers: list[Viewer]) -> Seen:
-    """Find each event in what came, and how long after its own timestamp its last byte was here."""
+    """Find each event in the bytes, and how long after its own timestamp its last byte arrived."""
     born: dict[int, float] = {}
     late: list[float] = []
     streams: list[tuple[list[int], bool]] = []
@@ -111,7 +112,7 @@ def take_apart(viewers: list[Viewer]) -> Seen:
                 if fields["event"] == "message.delta":
                     late.append((at - born[seq]) * 1000)
         streams.append((seqs, done))
-    # Whole is a stream with every event that any viewer saw, once, in order, and `done` last.
+    # A complete stream has every event that any viewer received, once, in order, and `done` last.
     everything = sorted(born)
     whole = sum(done and seqs == everything for seqs, done in streams)
     ticks = len(late)
@@ -128,7 +129,9 @@ def take_apart(viewers: list[Viewer]) -> Seen:
 
 
 def _fields(frame: bytes) -> dict[str, str]:
-    """The fields of an event. Lines of the chunked framing between two events have no colon, and fall out."""
+    """Return the fields of an event. Lines of the chunked framing between two events have no colon and are
+    skipped.
+    """
     lines = (line.partition(": ") for line in frame.decode().replace("\r\n", "\n").split("\n"))
     return {name: value for name, colon, value in lines if colon}
 

@@ -1,4 +1,4 @@
-"""Waiting for what another process does and cannot call us about: look, and look again, with an end."""
+"""Poll for a condition in another process, with a deadline."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 
-async def until(is_so: Callable[[], Awaitable[bool]], *, within: float, every: float, what: str) -> None:
+async def wait_for(
+    condition: Callable[[], Awaitable[bool]], *, within: float, every: float, what: str
+) -> None:
     deadline = time.monotonic() + within
-    while not await is_so():
+    while not await condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {within:g} s: {what}")
         await asyncio.sleep(every)

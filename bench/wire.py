@@ -1,4 +1,5 @@
-"""The bench's client: as much HTTP/1.1 and SSE as is needed to post a run and read its log, and no more, so that the client costs little.
+"""The bench's client: the minimum of HTTP/1.1 and SSE that posts a run and reads its log, so that the client
+costs little.
 
 The same client times Easel and the floors. It knows the paths of the run API, which the floors copy.
 """
@@ -26,12 +27,12 @@ _CHUNK = 256 * 1024
 _END = b"0\r\n\r\n"
 # The last chunk of a body: the server has ended the stream, though the connection stays.
 _OVERLAP = len(b"\ndata:") - 1
-# What is kept of the last read: enough that a marker cut in two is found, too little that one is counted twice.
+# Kept of the last read: long enough to find a marker cut in two, short enough not to count one twice.
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where a server listens, and the token it wants, if any."""
+    """The address of a server, and its token, if any."""
 
     url: str
     token: str = ""
@@ -88,7 +89,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What one reading of a run's log saw: when the first event came, when the last, how many, and the raw text."""
+    """The result of reading a run's log: time of the first and last event, their number, and the raw text."""
 
     opened_at: float
     first_at: float
@@ -100,7 +101,9 @@ class Stream:
 async def read_log(
     server: Server, run_id: str, *, after: int | None = None, events: int | None = None, keep: bool = False
 ) -> Stream:
-    """Open the run's stream and read until `events` have come, or until it is done. Times are those of the monotonic clock."""
+    """Open the run's stream and read until `events` have arrived, or until it is done. Times are of the
+    monotonic clock.
+    """
     reader, writer = await asyncio.open_connection(*server.address, limit=4 * 1024 * 1024)
     try:
         async with asyncio.timeout(STREAM_SECONDS):

@@ -1,4 +1,5 @@
--- The fenced append: take the next seq if this worker still holds this attempt, and insert the event, in one commit. One run per client.
+-- The fenced append: take the next seq if this worker still holds this attempt, and insert the event, in one
+-- commit. One run per client.
 \set run :client_id + 1
 with held as (
     update runs set last_seq = last_seq + 1

@@ -1,7 +1,8 @@
-"""Floor: a bare SSE loop. One task makes the events of a run in memory and hands each to the queue of every viewer.
+"""Floor: a bare SSE loop. One task makes the events of a run in memory and puts each into the queue of every
+viewer.
 
-It takes the run API's two requests and the scripted model's `wait_ms` and `ticks`, so that one client serves both sides. Nothing is durable.
-Run as `python -m bench.floors.broadcast`.
+It accepts the run API's two requests and the scripted model's `wait_ms` and `ticks`, so that one client
+serves both sides. Nothing is durable. Run as `python -m bench.floors.broadcast`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Floor: a bare WebSocket that says back what it hears, on the same server that Easel stands on.
+"""Floor: a bare WebSocket echo on the same HTTP server as Easel.
 
 Run as `python -m bench.floors.echo`.
 """

@@ -1,4 +1,5 @@
-"""Floor: one asyncio process that claims, starts and finishes each row on its own, two commits a row, several rows in flight.
+"""Floor: one asyncio process that claims, starts and finishes each row alone, two commits per row, several
+rows in flight.
 
 Run as `python -m bench.floors.jobs_worker DATABASE_URL LANES`; it ends when the queue is empty.
 """

@@ -1,4 +1,6 @@
-"""A tool node of the least code: it answers every call with its arguments. Run as `python -m bench.floors.node URL TOKEN`."""
+"""A minimal tool node that answers every call with its arguments. Run as `python -m bench.floors.node URL
+TOKEN`.
+"""
 
 from __future__ import annotations
 

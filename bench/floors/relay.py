@@ -1,6 +1,6 @@
-"""Floor: a bare gateway. What a client asks goes to the node that is connected, and what the node answers goes back to the client.
+"""Floor: a bare gateway that forwards requests of clients to the connected node, and its answers back.
 
-Run as `python -m bench.floors.relay`: clients at `/ws`, one node at `/node`. Nothing is checked and nobody signs in.
+Run as `python -m bench.floors.relay`: clients at `/ws`, one node at `/node`. No checks and no sign-in.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Floor: an API that queues a run and streams its log. INSERT and NOTIFY in one statement, then SELECT when the bell rings.
+"""Floor: an API that queues a run and streams its log. INSERT and NOTIFY in one statement, SELECT on each
+notification.
 
 Run as `python -m bench.floors.runs_api DATABASE_URL`.
 """
@@ -37,7 +38,7 @@ def main(database_url: str) -> None:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         ear = await asyncpg.connect(database_url)
         await ear.add_listener("appended", lambda _c, _p, _ch, run_id: bells[int(str(run_id))].set())
-        # The reset that asyncpg sends on release costs a round trip, and nothing here leaves state behind.
+        # asyncpg's reset on release costs a round trip, and no connection here has state to reset.
         async with asyncpg.create_pool(database_url, min_size=4, max_size=16, reset=_keep_as_is) as pool:
             app.state.pool = pool
             yield

@@ -1,4 +1,5 @@
-"""Floor: a worker that waits for the bell, claims a run, appends its first event and rings; then the run is done.
+"""Floor: a worker that waits for a notification, claims a run, appends its first event, notifies and finishes
+the run.
 
 Run as `python -m bench.floors.runs_worker DATABASE_URL`.
 """

@@ -1,4 +1,6 @@
-"""How each floor's HTTP server runs: uvicorn on uvloop and httptools, no access log, a free port of the loopback said on stdout."""
+"""The HTTP server of each floor: uvicorn on uvloop and httptools, no access log, a free loopback port printed
+on stdout.
+"""
 
 from __future__ import annotations
 

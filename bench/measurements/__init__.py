@@ -1,4 +1,4 @@
-"""The measurements, one module each; a measurement's docstring is what the bench says while it is taken."""
+"""The measurements, one module each; the docstring of a measurement is printed while it runs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Durable appends a second by 32 runs at once, through the Python store, against the same fenced append in SQL alone.
+"""Durable appends a second by 32 runs at once, through the Python store, against the same fenced append in
+SQL alone.
 
-The floor is pgbench with 32 clients and prepared statements on the bare schema: no foreign key, no second index, no batch key. Rounds alternate.
+The floor is pgbench with 32 clients and prepared statements on the bare schema: no foreign key, no second
+index, no batch key. Rounds alternate.
 """
 
 from __future__ import annotations
@@ -77,7 +79,9 @@ async def appends(setting: Setting) -> list[Figure]:
 
 
 def _sealing(run_id: RunId) -> float:
-    """Seconds that one `seal()` takes, its JSON included: the best of some rounds, since anything else only adds to it."""
+    """Return the seconds of one `seal()` with its JSON: the best of some rounds, since disturbances only add
+    to it.
+    """
     maker, message_id = RunEvents(run_id, agent_id="main", node_id="bench"), answer_id(run_id)
     return min(timeit.repeat(lambda: maker.delta(message_id, ORDINARY), number=SEALED, repeat=5)) / SEALED
 
@@ -92,7 +96,7 @@ async def _claims(database: PostgresDatabase) -> list[Claim]:
 async def _ours(
     database: PostgresDatabase, claims: list[Claim], numbers: dict[RunId, int], events: int, seconds: float
 ) -> float:
-    """Each run appends one batch after another; only what the store has confirmed as durable counts."""
+    """Append batches in each run; count only appends that the store has confirmed as durable."""
     deadline = time.perf_counter() + seconds
 
     async def write(claim: Claim) -> int:

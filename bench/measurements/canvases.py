@@ -1,4 +1,6 @@
-"""Actions of canvases: one after another against a bare echo and a bare commit, and many at once before many viewers."""
+"""Canvas actions: one after another against a bare echo and a bare commit, and many at once with many
+viewers.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ async def actions(setting: Setting) -> list[Figure]:
 
 
 async def busy_canvases(setting: Setting) -> list[Figure]:
-    """100 canvases with 20 viewers each and 50 actions a second: from the press to its answer, p99, against the idle p50."""
+    """100 canvases with 20 viewers each and 50 actions a second: from the request to its answer, p99, against
+    the idle p50.
+    """
     canvases, viewers, seconds = setting.size(CANVASES, 10), setting.size(VIEWERS, 4), setting.size(10, 2)
     async with (
         easel_processes.up(setting, MAX_STREAMS="5000", GATEWAY_SUBSCRIPTIONS="200") as easel,
@@ -112,7 +116,7 @@ async def busy_canvases(setting: Setting) -> list[Figure]:
         async def press(number: int, due: float) -> None:
             lane = await free.get()
             await ask(lane, "canvas.action", canvasId=f"c{number % canvases}", actionId="set")
-            took.append(time.perf_counter() - due)  # from when it was due: a queue of ours would count
+            took.append(time.perf_counter() - due)  # from its due time, so that a queue of ours would count
             free.put_nowait(lane)
 
         began, tasks = time.perf_counter(), list[asyncio.Task[None]]()
@@ -155,7 +159,7 @@ async def _pressing_seconds(client: ClientConnection, count: int) -> float:
 
 
 async def _pressing_together_seconds(client: ClientConnection, count: int) -> float:
-    """As a page does that does not wait for one answer before it asks again: eight requests of one connection under way."""
+    """Time eight requests in flight on one connection, as a page does that does not wait for each answer."""
     began = time.perf_counter()
     for number in range(count + IN_FLIGHT):
         if number < count:
@@ -171,7 +175,7 @@ async def _pressing_together_seconds(client: ClientConnection, count: int) -> fl
 
 
 async def _echo_seconds(bare: ClientConnection, count: int) -> float:
-    """By a client that does the same as ours: it writes a request and reads an answer."""
+    """Time a client that does the same as ours: it writes a request and reads an answer."""
     began = time.perf_counter()
     for number in range(count):
         asked = {
@@ -187,7 +191,7 @@ async def _echo_seconds(bare: ClientConnection, count: int) -> float:
 
 
 def _commit_seconds(path: Path, count: int) -> float:
-    """One row, as durable as ours: WAL, `synchronous=FULL`."""
+    """Time the commit of one row, as durable as ours: WAL, `synchronous=FULL`."""
     connection = sqlite3.connect(path, isolation_level=None)
     for statement in (
         "pragma journal_mode = wal",
@@ -223,7 +227,7 @@ async def gateway(base_url: str, token: str, client_id: str = "bench") -> AsyncI
 
 
 async def ask(socket: ClientConnection, method: str, **params: Any) -> Any:
-    """One at a time on each connection; events that come between are for others to count."""
+    """Send one request at a time on each connection; events in between are counted elsewhere."""
     await socket.send(
         json.dumps({"type": "req", "id": str(next(_NUMBERS)), "method": method, "params": params})
     )

@@ -1,7 +1,9 @@
-"""How long a claim takes while an old transaction keeps every dead row alive, against the same churn without it. J11
+"""The time of a claim while an old transaction keeps every dead row alive, against the same churn without it.
+J11
 
-Runs are queued, claimed and finished through the store, some at a time, as a worker does: it looks near the newest turn, and once a poll
-everywhere. Two databases churn in turn, one of them pinned: a snapshot holds dead rows in its own database only.
+Runs are queued, claimed and finished through the store, some at a time, as a worker does: it queries near the
+newest turn, and once per poll everywhere. Two databases churn in turn, one of them pinned: a snapshot holds
+dead rows in its own database only.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 AT_ONCE = 25
 # Runs queued, claimed and finished in one go.
 EVERYWHERE_EACH = 100
-# A worker looks everywhere once a second, which at this pace is one claim in about a hundred.
+# A worker queries everywhere once a second, which at this pace is one claim in about a hundred.
 
 
 async def claims(setting: Setting) -> list[Figure]:
@@ -38,7 +40,8 @@ async def claims(setting: Setting) -> list[Figure]:
         async with pin.transaction(isolation="repeatable_read"):
             await pin.fetchval("select count(*) from runs")
             for turn in range(turns):
-                # Only the second half is read: by then thousands of dead rows lie about, and neither side is warming up.
+                # Only the second half is read: by then there are thousands of dead rows, and neither side is
+                # warming up.
                 if turn == turns // 2:
                     setting.say(f"{churn // 2:,} runs have passed under the snapshot; now it counts")
                     for side in (pinned, free):
@@ -60,7 +63,7 @@ def _compare(name: str, pinned: list[float], free: list[float], share: float, ba
 
 
 class Churn:
-    """One worker's claims, and how many milliseconds each took, by where it looked."""
+    """One worker's claims, with the milliseconds of each, by the kind of query."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database

@@ -1,7 +1,8 @@
-"""One run with 50 events a second, watched by 500 viewers, against a bare SSE loop that keeps everything in memory.
+"""One run with 50 events a second, watched by 500 viewers, against a bare SSE loop that keeps everything in
+memory.
 
-Lateness is from an event's own timestamp to its last byte in the viewer; ours is stamped by the database while it is stored, and sent once it is durable.
-Rounds alternate.
+Lateness is from an event's own timestamp to its last byte in the viewer; ours is stamped by the database
+while it is stored, and sent once it is durable. Rounds alternate.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ if TYPE_CHECKING:
 VIEWERS = 500
 EVERY_MS = 20
 GATHER_MS = 3000
-# The run waits this long before its first tick, so that every viewer is there.
+# The run waits this long before its first tick, so that every viewer is connected.
 ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A server to watch. Ours has a database, in which a ticker plays the worker; the floor makes its events itself."""
+    """A server to watch. Ours has a database, in which a ticker replaces the worker; the floor makes its own
+    events.
+    """
 
     server: Server
     process: Child

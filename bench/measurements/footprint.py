@@ -1,4 +1,4 @@
-"""What `easel up` on SQLite costs a laptop: how soon its first page is there, and the memory it has taken, idle and after a thousand runs."""
+"""The cost of `easel up` on SQLite: time to the first page, and memory, idle and after a thousand runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import psutil
 
 from bench import easel_processes
 from bench.figures import Figure, at_most, median, within
-from bench.waiting import until
+from bench.waiting import wait_for
 
 if TYPE_CHECKING:
     from bench.setting import Setting
@@ -55,7 +55,7 @@ async def _first_page(server: Server) -> None:
 
 
 async def _complete(server: Server, count: int) -> None:
-    """Post no-op runs over several connections and wait until none is left."""
+    """Post no-op runs over several connections and wait until all have ended."""
     numbers = iter(range(count))
 
     async def post_some() -> str:
@@ -71,7 +71,7 @@ async def _complete(server: Server, count: int) -> None:
         async def none_is_left() -> bool:
             return not (await connection.ask("GET", "/api/runs?statuses=queued,running"))["runs"]
 
-        await until(none_is_left, within=DEADLINE_SECONDS, every=0.1, what=f"{count} no-op runs completed")
+        await wait_for(none_is_left, within=DEADLINE_SECONDS, every=0.1, what=f"{count} no-op runs completed")
 
 
 def _memory_mb(pid: int) -> float:
@@ -80,7 +80,7 @@ def _memory_mb(pid: int) -> float:
 
 
 def _peak_memory_mb(pid: int) -> float:
-    """The kernel's own high-water mark where it keeps one; elsewhere what is held now."""
+    """Return the kernel's high-water mark if available, otherwise the current memory."""
     status = Path(f"/proc/{pid}/status")
     if status.exists():
         mark = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))

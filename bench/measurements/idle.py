@@ -1,4 +1,6 @@
-"""What an idle viewer costs the database: transactions a second with one viewer of a quiet run, and with two hundred more."""
+"""The cost of an idle viewer: database transactions a second with one viewer of a quiet run, and with two
+hundred more.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ if TYPE_CHECKING:
 
 VIEWERS = 200
 SETTLE_SECONDS = 12.0
-# A backend that goes idle may keep its last counts to itself for ten seconds; what the viewers cost when they came must not be counted as idling.
+# A backend may report its last counts up to ten seconds after it goes idle; the cost of connecting must not
+# count as idling.
 ALLOWED = 0.01
-# A hundredth of a transaction a second and viewer is what an autovacuum worker can add to either side, not a query per viewer.
+# An autovacuum worker can add a hundredth of a transaction per second and viewer to either side; a query per
+# viewer is more.
 
 
 async def idle(setting: Setting) -> list[Figure]:

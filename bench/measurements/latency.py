@@ -1,8 +1,8 @@
-"""How long a person waits: from the POST of a run to its first event, and from the POST to its start.
+"""Latency for a person: from the POST of a run to its first event, and from the POST to its start.
 
-The floor is an API and a worker process of the least code, with INSERT, NOTIFY and SELECT over the same driver. Samples of both sides
-alternate, one by one, so that whatever else the machine does falls on both alike. Both kinds of run are held to the bar: one that takes a
-moment, as one that asks a model does, and one that ends at once.
+The floor is an API and a worker process of the least code, with INSERT, NOTIFY and SELECT over the same
+driver. Samples of both sides alternate, so that other load affects both alike. The bar holds for both kinds
+of run: one that takes a moment, as one that calls a model does, and one that ends at once.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ if TYPE_CHECKING:
 WARM_UP = 50
 A_MOMENT = '{"script":[{"wait_ms":10},{"say":"hello"}]}'
 PAUSE_SECONDS = 0.03
-# Between two enqueues: an idle queue is what is measured, so the run before must be over.
+# Between two enqueues: an idle queue is measured, so the previous run must have ended.
 
-# When work started: both sides store their first event then. By the clock of this machine, which is also the database's.
+# The start of the work: both sides store their first event then, by the clock of this machine, which is also
+# the database's.
 STARTED_AT = "select run_id::text, extract(epoch from created_at)::float as at from run_events where seq = 1 and run_id::text = any($1)"
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A server to post to, the connection to do it on, and the database where its runs land."""
+    """A server to post to, its connection, and the database of its runs."""
 
     server: Server
     link: Connection
@@ -65,7 +66,8 @@ async def _first_events(sides: list[Side], message: str, samples: int) -> list[l
         for times, side in zip(took, sides, strict=True):
             began = time.perf_counter()
             run_id = await side.link.post_run(f"first-{sample}", message)
-            # Read to the end, though only the first event counts: the next sample must not find this run's last writes under way.
+            # Read to the end, though only the first event counts: the next sample must not overlap with this
+            # run's last writes.
             stream = await read_log(side.server, run_id)
             times.append((stream.first_at - began) * 1000)
     return [times[WARM_UP:] for times in took]

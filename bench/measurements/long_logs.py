@@ -1,6 +1,7 @@
-"""Long logs: how fast a stored one is replayed, and whether resuming near its end costs more than near its start.
+"""Long logs: how fast a stored one is replayed, and whether resuming near its end costs more than near its
+start.
 
-The log is made in the database: a run is executed, then its log is lengthened in place.
+The log is made in the database: a run is executed, then its log is extended in place.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
 REPLAY_BAR = 60_000
 ROUNDS = 3
 TAKEN = 100
-# Events that a resumed stream reads: what there is after the late cursor.
+# Events that a resumed stream reads: those after the late cursor.
 WARM_UP = 5
 PAUSE_SECONDS = 0.02
-# Between two resumes: the early one is left in the middle of the log, and the server takes a moment to clear it away.
+# Between two resumes: the early one is left in the middle of the log, and the server needs a moment to close
+# it.
 
 LENGTHEN = """
 insert into run_events (run_id, seq, event_type, visibility, payload)
@@ -90,7 +92,7 @@ async def _rate(server: Server, run_id: str, events: int) -> float:
 
 @asynccontextmanager
 async def _stored(setting: Setting, events: int) -> AsyncIterator[tuple[Server, str]]:
-    """An API whose database holds one finished run with that many events."""
+    """Start an API whose database has one finished run with that many events."""
     async with (
         setting.database() as url,
         connected(url) as connection,
@@ -106,7 +108,7 @@ async def _stored(setting: Setting, events: int) -> AsyncIterator[tuple[Server, 
 
 async def _lengthen(connection: asyncpg.Connection, run_id: str, events: int) -> None:
     async with connection.transaction():
-        # Each row's reference to its run need not be checked again: the run is there.
+        # The foreign key of each row need not be checked again: the run exists.
         await connection.execute("set local session_replication_role = replica")
         await connection.execute("delete from run_events where run_id = $1 and event_type <> 'done'", run_id)
         await connection.execute("update run_events set seq = $2 where run_id = $1", run_id, events)

@@ -1,8 +1,9 @@
 """A tool call to a node and back, against the round trip of a bare echo.
 
-From the gateway to the node is one round trip, and that has the bar. From a client through the gateway to the node it is two, in three
-processes: what the least code needs for that, a bare relay, is measured beside it. The node is a bare one in a process of its own, and the
-calls are verbs of the bench's: what a canvas stores around an action is measured with the actions.
+From the gateway to the node is one round trip, and that has the bar. From a client through the gateway to the
+node it is two, in three processes: the least code for that, a bare relay, is measured beside it. The node is
+a bare one in a process of its own, and the calls use the bench's own methods: the storage around an action is
+measured with the actions.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ WARM_UP = 100
 
 
 async def node_calls(setting: Setting) -> list[Figure]:
-    """A tool call to a node and back: from the gateway against a bare echo, and from a client against a bare relay."""
+    """A tool call to a node and back: from the gateway against a bare echo, and from a client against a bare
+    relay.
+    """
     count = setting.size(1_000, 100)
     legs, calls, echoes, relays = (list[float]() for _ in range(4))
     async with contextlib.AsyncExitStack() as stack:
@@ -77,7 +80,7 @@ def _compared(
 
 
 async def _listening(setting: Setting, stack: contextlib.AsyncExitStack, module: str) -> str:
-    """The address of a floor that has been started."""
+    """Return the address of a started floor."""
     floor = await stack.enter_async_context(child(bench_module(module), name=module, folder=setting.folder))
     port = (await floor.line(r":(\d+)\b"))[1]
     return f"ws://127.0.0.1:{port}"

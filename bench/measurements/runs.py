@@ -1,7 +1,9 @@
-"""No-op runs a second with one worker, against a bare worker with two commits a row and against other queues doing an equal job.
+"""No-op runs a second with one worker, against a bare worker with two commits a row and against other queues
+doing an equal job.
 
-The rate is taken between the first start and the last finish, as each side's own tables tell them, over a queue that was full before the worker
-came. Ours has its start, status and done events durable before a run counts as finished.
+The rate is taken between the first start and the last finish, from each side's own tables, over a queue that
+was full before the worker started. Ours has its start, status and done events durable before a run counts as
+finished.
 """
 
 from __future__ import annotations
@@ -13,14 +15,16 @@ from bench import easel_processes
 from bench.figures import Figure, at_least, median, unmeasured
 from bench.processes import ChildFailed, bench_module, child
 from bench.setting import Setting, connected
-from bench.waiting import until
+from bench.waiting import wait_for
 
 if TYPE_CHECKING:
     from bench.wire import Server
 
-LANES = 8  # of the peers, and of the harder floor: as many as one of our processes has connections by default (EASEL_DATABASE_POOL)
-# Of the floor that the bar speaks of. The research gives its rate and not its lanes, but says that it stands at 0.61 of pgqueuer; here four lanes stand
-# at 0.6 to 0.85 of pgqueuer, eight at 0.9 to 1.1.
+# of the peers, and of the stricter floor: as many as one of our processes has connections by default
+# (EASEL_DATABASE_POOL)
+LANES = 8
+# Of the floor with the bar. The research gives its rate and not its lanes, but states 0.61 of pgqueuer; here
+# four lanes reach 0.6 to 0.85 of pgqueuer, eight 0.9 to 1.1.
 FLOOR_LANES = 4
 ROUNDS = 3
 DEADLINE_SECONDS = 120.0
@@ -86,7 +90,7 @@ async def _easel(setting: Setting, count: int) -> float:
                     await connection.fetchval("select count(*) from runs where status = 'completed'") == count
                 )
 
-            await until(
+            await wait_for(
                 all_completed, within=DEADLINE_SECONDS, every=0.2, what=f"{count} no-op runs completed"
             )
         logged = await connection.fetchval(

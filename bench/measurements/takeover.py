@@ -1,4 +1,4 @@
-"""How long a run stands still after its worker was killed: at most the claim window, and two seconds."""
+"""How long a run pauses after its worker was killed: at most the claim window and two seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bench import easel_processes
 from bench.figures import Figure, within
 from bench.setting import Setting, connected
-from bench.waiting import until
+from bench.waiting import wait_for
 
 if TYPE_CHECKING:
     import asyncpg
@@ -66,4 +66,6 @@ async def _starts(connection: asyncpg.Connection, run_id: str, count: int) -> No
     async def is_started() -> bool:
         return await connection.fetchval(STARTS, run_id) >= count
 
-    await until(is_started, within=DEADLINE_SECONDS, every=0.01, what=f"attempt {count} of {run_id} started")
+    await wait_for(
+        is_started, within=DEADLINE_SECONDS, every=0.01, what=f"attempt {count} of {run_id} started"
+    )

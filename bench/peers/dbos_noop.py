@@ -1,5 +1,5 @@
-"""DBOS: `python -m bench.peers.dbos_noop DATABASE_URL JOBS LANES` prints `rate N`. It is at its best here:
-asynchronous workflows, no limit on how many run at once, and its queue polled every 10 ms instead of every second.
+"""DBOS: `python -m bench.peers.dbos_noop DATABASE_URL JOBS LANES` prints `rate N`. Configured for speed:
+asynchronous workflows, no concurrency limit, and its queue polled every 10 ms instead of every second.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""pgqueuer: `python -m bench.peers.pgqueuer_noop DATABASE_URL JOBS LANES` prints `rate N`. It claims and finishes in batches of ten, its default."""
+"""pgqueuer: `python -m bench.peers.pgqueuer_noop DATABASE_URL JOBS LANES` prints `rate N`. It claims and
+finishes in batches of ten, its default.
+"""
 
 from __future__ import annotations
 
