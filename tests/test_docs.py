@@ -28,14 +28,21 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from easel import errors, settings
 from easel.cli import app as cli
-from easel.core.action.output import Said, events_of
-from easel.core.action.stopping import lapsed
-from easel.core.action.transitions import Press, Rules, completed, failed, reject_execution, start_execution
+from easel.core.action.output import OutputChunk, output_events
+from easel.core.action.transitions import (
+    ActionStart,
+    Rules,
+    complete_execution,
+    expire_confirmation,
+    fail_execution,
+    reject_execution,
+    start_execution,
+)
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import actor_of
-from easel.core.canvas.spec import checked_spec
+from easel.core.canvas.spec import parse_spec
 from easel.core.principal import THE_OWNER
 from easel.core.run import boards
 from easel.core.run.conversation import Step, ToolCall, ToolResult
@@ -151,7 +158,7 @@ def sample_events() -> list[Envelope]:
         make.called(ToolResult(call.call_id, call.tool, 1)),
         make.called(ToolResult(call.call_id, call.tool, "No.", is_error=True)),
         *(
-            boards.prepare(ask, limits, user_id=OWNER, run_id=RunId("run_1"), agent_id="main").event(1)
+            boards.prepare(ask, limits, user_id=OWNER, run_id=RunId("run_1"), agent_id="main").event
             for ask in on_boards
         ),
         *make.ending(message, "Hello", Status.COMPLETED, None),
@@ -201,15 +208,15 @@ def action_events() -> Iterator[Envelope]:
         created_at=at,
         updated_at=at,
     )
-    whole, spec = CanvasSnapshot(canvas), checked_spec(raw)
+    whole, spec = CanvasSnapshot(canvas), parse_spec(raw)
     rules = Rules(
         definitions={"gsv__Echo": echo},
         floor=Confirm.NEVER,
         state_bytes=10_000,
-        told=lambda problem: problem.message,
+        public_message=lambda problem: problem.message,
     )
     for action_id in actions | {"ask": None}:
-        press = Press(
+        start = ActionStart(
             principal=principal,
             actor=actor,
             action_id=action_id,
@@ -217,18 +224,18 @@ def action_events() -> Iterator[Envelope]:
             owner_id="wrk_1",
             now_ms=1,
         )
-        begun = start_execution(whole, spec, press, rules)
+        begun = start_execution(whole, spec, start, rules)
         yield from begun.change.events
         if action_id == "say":
-            decide, _ = completed("x", begun, principal, now_ms=2, state_bytes=10_000)
+            decide, _ = complete_execution("x", begun, principal, now_ms=2, state_bytes=10_000)
             yield from decide(whole).events
-            yield from events_of(begun.execution, 1, [Said("Hello"), Said("…", is_cut=True)])
-            yield from failed(ActionFailed(problem="it broke"), "it broke", begun.execution, principal, 2)(
+            yield from output_events(begun.execution, 1, [OutputChunk("Hello"), OutputChunk("…", is_cut=True)])
+            yield from fail_execution(ActionFailed(problem="it broke"), "it broke", begun.execution, principal, 2)(
                 whole
             ).events
         if action_id == "ask":
-            yield from reject_execution(whole, begun.execution, press).events
-            yield from lapsed(begun.execution, 2)(whole).events
+            yield from reject_execution(begun.execution, principal, owner_id="wrk_1", now_ms=2)(whole).events
+            yield from expire_confirmation(begun.execution, principal, 2)(whole).events
 
 
 def fields_of(event_type: str) -> str:
@@ -584,7 +591,7 @@ def test_the_canvas_of_the_tutorial_is_one() -> None:
     page = re.search(r"index\.html <<'END'\n(.*?)\nEND", section, re.DOTALL)
     assert written
     assert page
-    spec = checked_spec(json.loads(written[1]))
+    spec = parse_spec(json.loads(written[1]))
     assert set(re.findall(r'data-gsv-action="(\w+)"', page[1])) == set(spec.actions)
     for path in re.findall(r'data-gsv-(?:text|model)="state\.([\w.]+)"', page[1]):
         assert path.partition(".")[0] in spec.state

@@ -25,21 +25,21 @@ from easel.errors import BoardFull, RunFinished, VersionConflict
 from easel.ids import OWNER, ArtifactId, RunId, UserId, new_run_id
 from tests.requirements import case, rule
 from tests.stores.harness import (
-    LONG,
-    REFUSED,
+    CLAIM_SECONDS,
+    CONSTRAINT_ERRORS,
     B,
     Store,
-    a_run,
-    closing,
-    data_of,
-    ends,
-    log_types,
+    assert_stored,
+    closing_events,
+    decode_payload,
+    delta_batch,
+    ending_batch,
+    event_types,
+    get_run,
+    new_run,
     open_store,
-    reload,
-    says,
-    start,
-    stored,
-    whole_log,
+    read_log,
+    start_run,
 )
 
 if TYPE_CHECKING:
@@ -103,13 +103,13 @@ async def value(boards: BoardStore, run_id: RunId, key: str = "k") -> Any:
 
 @rule("CC-09", "CC-16", "CC-22")
 async def test_a_write_is_a_value_and_an_event_of_the_runs_log(runs: RunStore, boards: BoardStore) -> None:
-    claim = await start(runs)
-    stored(await runs.append(says(claim, 1, "before")))
+    claim = await start_run(runs)
+    assert_stored(await runs.append(delta_batch(claim, 1, "before")))
     written = await wrote(boards, on_whiteboard(claim.run_id, "plan", {"steps": [1, 2]}))
     assert (written.version, written.seq) == (1, 2)
-    event = (await whole_log(runs, claim.run_id))[-1]
+    event = (await read_log(runs, claim.run_id))[-1]
     assert (event.seq, event.type, event.visibility) == (2, "whiteboard.write", Visibility.PUBLIC)
-    assert data_of(event) == {
+    assert decode_payload(event) == {
         "key": "plan",
         "value": {"steps": [1, 2]},
         "version": 1,
@@ -118,7 +118,7 @@ async def test_a_write_is_a_value_and_an_event_of_the_runs_log(runs: RunStore, b
         "provenance": {"agent_id": "main", "node_id": "planner", "run_id": claim.run_id},
     }
     [found] = await snapshot(boards, claim.run_id, Board.WHITEBOARD)
-    assert found.place == BoardKey(Board.WHITEBOARD, "global", "plan")
+    assert found.board_key == BoardKey(Board.WHITEBOARD, "global", "plan")
     assert (msgspec.json.decode(found.value), found.version, found.agent_id, found.node_id) == (
         {"steps": [1, 2]},
         1,
@@ -130,19 +130,24 @@ async def test_a_write_is_a_value_and_an_event_of_the_runs_log(runs: RunStore, b
 
 @rule("CC-20")
 async def test_an_event_of_the_blackboard_carries_its_edge(runs: RunStore, boards: BoardStore) -> None:
-    claim = await start(runs)
+    claim = await start_run(runs)
     await wrote(boards, on_blackboard(claim.run_id, "a-b"))
-    [event] = await whole_log(runs, claim.run_id)
+    [event] = await read_log(runs, claim.run_id)
     assert event.type == "blackboard.write"
-    assert (data_of(event)["edge_id"], data_of(event)["provenance"]["edge_id"]) == ("a-b", "a-b")
+    assert (decode_payload(event)["edge_id"], decode_payload(event)["provenance"]["edge_id"]) == (
+        "a-b",
+        "a-b",
+    )
 
 
 async def test_versions_count_from_one_and_the_event_says_which(runs: RunStore, boards: BoardStore) -> None:
-    claim = await start(runs)
+    claim = await start_run(runs)
     answers = [await wrote(boards, on_whiteboard(claim.run_id, value=nth)) for nth in range(12)]
     assert [answer.version for answer in answers] == list(range(1, 13))
     assert [answer.seq for answer in answers] == list(range(1, 13))
-    assert [data_of(event)["version"] for event in await whole_log(runs, claim.run_id)] == list(range(1, 13))
+    assert [decode_payload(event)["version"] for event in await read_log(runs, claim.run_id)] == list(
+        range(1, 13)
+    )
     assert {answer.created_at for answer in answers} == {answers[0].created_at}
     assert [answer.updated_at for answer in answers] == sorted(answer.updated_at for answer in answers)
     assert await value(boards, claim.run_id) == 11
@@ -165,19 +170,19 @@ VALUES = [
 
 @pytest.mark.parametrize("given", VALUES, ids=repr)
 async def test_any_value_comes_back_as_it_was_written(runs: RunStore, boards: BoardStore, given: Any) -> None:
-    claim = await start(runs)
+    claim = await start_run(runs)
     write = on_whiteboard(claim.run_id, value=given)
     await wrote(boards, write)
     [found] = await snapshot(boards, claim.run_id, Board.WHITEBOARD)
     assert found.value == write.value
     assert msgspec.json.decode(found.value) == given
-    [event] = await whole_log(runs, claim.run_id)
-    assert data_of(event)["value"] == given
+    [event] = await read_log(runs, claim.run_id)
+    assert decode_payload(event)["value"] == given
 
 
 async def test_a_board_keeps_a_number_as_it_was_written(runs: RunStore, boards: BoardStore) -> None:
     """Not as 1 with 308 zeros, which is the same number in fifty times the space."""
-    claim = await start(runs)
+    claim = await start_run(runs)
     await wrote(boards, on_whiteboard(claim.run_id, value=[1e308, 1e-300]))
     [found] = await snapshot(boards, claim.run_id, Board.WHITEBOARD)
     assert found.value == "[1e308,1e-300]"
@@ -185,7 +190,7 @@ async def test_a_board_keeps_a_number_as_it_was_written(runs: RunStore, boards: 
 
 @pytest.mark.parametrize("odd", ["nul \x00 inside", "half \ud800 a pair"])
 async def test_what_a_database_cannot_hold_is_replaced(runs: RunStore, boards: BoardStore, odd: str) -> None:
-    claim = await start(runs)
+    claim = await start_run(runs)
     await wrote(boards, on_whiteboard(claim.run_id, value={odd: odd}))
     [(name, text)] = (await value(boards, claim.run_id)).items()
     assert name == text == odd.replace("\x00", "\ufffd").replace("\ud800", "\ufffd")
@@ -196,12 +201,12 @@ async def test_what_a_database_cannot_hold_is_replaced(runs: RunStore, boards: B
 
 @rule("CC-28")
 async def test_the_same_key_on_another_edge_is_another_value(runs: RunStore, boards: BoardStore) -> None:
-    claim = await start(runs)
+    claim = await start_run(runs)
     for edge_id, given in (("a-b", 1), ("b-a", 2), ("a-b", 3)):
         await wrote(boards, on_blackboard(claim.run_id, edge_id, value=given))
     await wrote(boards, on_whiteboard(claim.run_id, value=4))
     found = await snapshot(boards, claim.run_id, Board.BLACKBOARD)
-    assert [(one.place.edge_id, one.value, one.version) for one in found] == [
+    assert [(one.board_key.edge_id, one.value, one.version) for one in found] == [
         ("a-b", "3", 2),
         ("b-a", "2", 1),
     ]
@@ -214,27 +219,29 @@ async def test_the_same_key_on_another_edge_is_another_value(runs: RunStore, boa
 async def test_the_database_keeps_edges_off_the_whiteboard_and_the_whole_run_off_the_blackboard(
     store: Store, runs: RunStore, boards: BoardStore
 ) -> None:
-    claim = await start(runs)
+    claim = await start_run(runs)
     await wrote(boards, on_whiteboard(claim.run_id))
-    with pytest.raises(REFUSED, match="whiteboard_is_global"):
+    with pytest.raises(CONSTRAINT_ERRORS, match="whiteboard_is_global"):
         await store.sql("update boards set edge_id = 'a-b'")
-    with pytest.raises(REFUSED, match="whiteboard_is_global"):
+    with pytest.raises(CONSTRAINT_ERRORS, match="whiteboard_is_global"):
         await store.sql("update boards set board = 'blackboard'")
 
 
 async def test_values_are_read_in_order_of_edge_and_key(runs: RunStore, boards: BoardStore) -> None:
-    claim = await start(runs)
+    claim = await start_run(runs)
     for edge_id, key in (("b", "é"), ("b", "Z"), ("a", "z"), ("b", "a"), ("B", "a")):
         await wrote(boards, on_blackboard(claim.run_id, edge_id, key))
     found = await snapshot(boards, claim.run_id, Board.BLACKBOARD)
-    assert [(one.place.edge_id, one.place.key) for one in found] == [
+    assert [(one.board_key.edge_id, one.board_key.key) for one in found] == [
         ("B", "a"),
         ("a", "z"),
         ("b", "Z"),
         ("b", "a"),
         ("b", "é"),
     ]
-    assert [one.place.key for one in await snapshot(boards, claim.run_id, Board.BLACKBOARD, edge_id="b")] == [
+    assert [
+        one.board_key.key for one in await snapshot(boards, claim.run_id, Board.BLACKBOARD, edge_id="b")
+    ] == [
         "Z",
         "a",
         "é",
@@ -244,7 +251,7 @@ async def test_values_are_read_in_order_of_edge_and_key(runs: RunStore, boards: 
 async def test_a_board_without_values_is_empty_and_a_run_that_is_not_has_none(
     runs: RunStore, boards: BoardStore
 ) -> None:
-    claim = await start(runs)
+    claim = await start_run(runs)
     await wrote(boards, on_blackboard(claim.run_id, "a-b"))
     assert await snapshot(boards, claim.run_id, Board.WHITEBOARD) == []
     assert await snapshot(boards, claim.run_id, Board.BLACKBOARD, edge_id="b-c") == []
@@ -257,7 +264,7 @@ async def test_another_users_run_takes_and_gives_nothing(
     store: Store, runs: RunStore, boards: BoardStore
 ) -> None:
     mallory = await store.add_user("mallory")
-    theirs = (await runs.enqueue(a_run(user=mallory))).run
+    theirs = (await runs.enqueue(new_run(user=mallory))).run
     await wrote(boards, on_whiteboard(theirs.run_id, user=mallory))
     assert await boards.write(on_whiteboard(theirs.run_id, value="mine now")) is None
     assert await boards.write(on_whiteboard(theirs.run_id, expected=7)) is None, (
@@ -267,7 +274,7 @@ async def test_another_users_run_takes_and_gives_nothing(
     assert await boards.read(OWNER, theirs.run_id, Board.WHITEBOARD, edge_id=None, key=None) is None
     [found] = await boards.read(mallory, theirs.run_id, Board.WHITEBOARD, edge_id=None, key=None) or []
     assert (found.value, found.version) == ("1", 1)
-    assert (await reload(runs, theirs.run_id, mallory)).last_seq == 1
+    assert (await get_run(runs, theirs.run_id, mallory)).last_seq == 1
 
 
 # --- the run's life ---------------------------------------------------------------------------------------------------
@@ -276,14 +283,14 @@ async def test_another_users_run_takes_and_gives_nothing(
 async def test_a_queued_run_takes_writes_and_its_log_goes_on_after_them(
     runs: RunStore, boards: BoardStore
 ) -> None:
-    run = (await runs.enqueue(a_run())).run
+    run = (await runs.enqueue(new_run())).run
     await wrote(boards, on_whiteboard(run.run_id))
-    [claim] = await runs.claim_queued(B, 1, LONG, 0)
+    [claim] = await runs.claim_queued(B, 1, CLAIM_SECONDS, 0)
     assert claim.last_seq == 1
-    stored(await runs.append(says(claim, 1, "a")))
+    assert_stored(await runs.append(delta_batch(claim, 1, "a")))
     await wrote(boards, on_whiteboard(run.run_id))
-    stored(await runs.append(ends(claim, 2)))
-    assert await log_types(runs, run.run_id) == [
+    assert_stored(await runs.append(ending_batch(claim, 2)))
+    assert await event_types(runs, run.run_id) == [
         "whiteboard.write",
         "message.delta",
         "whiteboard.write",
@@ -296,13 +303,15 @@ async def test_a_queued_run_takes_writes_and_its_log_goes_on_after_them(
 @rule("RX-28")
 @pytest.mark.parametrize("status", [Status.COMPLETED, Status.FAILED, Status.CANCELLED])
 async def test_nothing_follows_done(runs: RunStore, boards: BoardStore, status: Status) -> None:
-    claim = await start(runs)
+    claim = await start_run(runs)
     await wrote(boards, on_whiteboard(claim.run_id, value="kept"))
-    stored(await runs.append(ends(claim, 1, status, "why" if status is Status.FAILED else None)))
+    assert_stored(
+        await runs.append(ending_batch(claim, 1, status, "why" if status is Status.FAILED else None))
+    )
     with pytest.raises(RunFinished) as told:
         await boards.write(on_whiteboard(claim.run_id, value="too late"))
     assert told.value.details["status"] == status.value
-    assert (await log_types(runs, claim.run_id))[-1] == "done"
+    assert (await event_types(runs, claim.run_id))[-1] == "done"
     assert await value(boards, claim.run_id) == "kept"
 
 
@@ -317,11 +326,11 @@ async def test_of_a_write_and_a_cancel_at_once_either_comes_first_and_done_is_la
             return None
 
     async def drill(nth: int) -> None:
-        run = (await runs.enqueue(a_run(f"s{nth}"))).run
-        asks = [attempt(run.run_id), runs.request_cancel(OWNER, run.run_id, closing(run.run_id))]
+        run = (await runs.enqueue(new_run(f"s{nth}"))).run
+        asks = [attempt(run.run_id), runs.request_cancel(OWNER, run.run_id, closing_events(run.run_id))]
         answers = await asyncio.gather(*(asks if nth % 2 else reversed(asks)))
         written = answers[0 if nth % 2 else 1]
-        assert await log_types(runs, run.run_id) == (["whiteboard.write"] if written else []) + [
+        assert await event_types(runs, run.run_id) == (["whiteboard.write"] if written else []) + [
             "run.status",
             "done",
         ]
@@ -333,7 +342,7 @@ async def test_of_a_write_and_a_cancel_at_once_either_comes_first_and_done_is_la
 async def test_a_deleted_run_takes_its_boards_with_it(
     store: Store, runs: RunStore, boards: BoardStore
 ) -> None:
-    claim = await start(runs)
+    claim = await start_run(runs)
     await wrote(boards, on_whiteboard(claim.run_id))
     await store.sql(f"delete from runs where run_id = '{claim.run_id}'")
     assert await store.sql("select * from boards") == []
@@ -343,7 +352,7 @@ async def test_a_deleted_run_takes_its_boards_with_it(
 async def test_values_and_versions_outlive_the_process(kind: str, url: str, tmp_path: Path) -> None:
     first = await open_store(kind, folder=tmp_path, database_url=url)
     await first.empty()
-    claim = await start(first.runs)
+    claim = await start_run(first.runs)
     for given in ("old", "new"):
         await wrote(first.database.boards, on_whiteboard(claim.run_id, value=given))
     await first.close()
@@ -360,12 +369,12 @@ async def test_values_and_versions_outlive_the_process(kind: str, url: str, tmp_
 
 @rule("RX-13", "RS-39")
 async def test_the_worker_that_holds_the_run_writes(runs: RunStore, boards: BoardStore) -> None:
-    claim = await start(runs)
+    claim = await start_run(runs)
     await wrote(boards, on_whiteboard(claim.run_id), claim)
-    stored(await runs.append(says(claim, 1, "its batches go on")))
+    assert_stored(await runs.append(delta_batch(claim, 1, "its batches go on")))
     await wrote(boards, on_whiteboard(claim.run_id), claim)
-    stored(await runs.append(says(claim, 2, "and on")))
-    assert [event.seq for event in await whole_log(runs, claim.run_id)] == [1, 2, 3, 4]
+    assert_stored(await runs.append(delta_batch(claim, 2, "and on")))
+    assert [event.seq for event in await read_log(runs, claim.run_id)] == [1, 2, 3, 4]
 
 
 @case("J7")
@@ -376,23 +385,23 @@ async def test_the_worker_that_holds_the_run_writes(runs: RunStore, boards: Boar
 async def test_a_worker_that_lost_its_claim_writes_nothing(
     store: Store, runs: RunStore, boards: BoardStore, loss: str
 ) -> None:
-    claim = await start(runs)
+    claim = await start_run(runs)
     match loss:
         case "ran out":
-            await store.run_out(claim.run_id)
+            await store.expire_claim(claim.run_id)
         case "taken over":
-            await store.run_out(claim.run_id)
-            await runs.claim_expired(B, 1, LONG)
+            await store.expire_claim(claim.run_id)
+            await runs.claim_expired(B, 1, CLAIM_SECONDS)
         case "another attempt":
             claim = replace(claim, attempt=2)
         case "another worker":
             claim = replace(claim, worker_id=B)
         case _:
             await runs.release_claim(claim)
-    before = (await reload(runs, claim.run_id)).last_seq
+    before = (await get_run(runs, claim.run_id)).last_seq
     assert await boards.write(on_whiteboard(claim.run_id), claim) is None
     assert await snapshot(boards, claim.run_id, Board.WHITEBOARD) == []
-    assert (await reload(runs, claim.run_id)).last_seq == before
+    assert (await get_run(runs, claim.run_id)).last_seq == before
     assert (await wrote(boards, on_whiteboard(claim.run_id))).version == 1, "a person needs no claim"
 
 
@@ -410,7 +419,7 @@ async def attempt(boards: BoardStore, write: BoardWrite) -> Written | VersionCon
 async def test_of_fifty_writers_that_expect_a_version_one_wins_each_round(
     runs: RunStore, boards: BoardStore
 ) -> None:
-    claim = await start(runs)
+    claim = await start_run(runs)
     async with asyncio.timeout(LONGEST):
         for round_no in range(ROUNDS):
             writes = [
@@ -422,17 +431,17 @@ async def test_of_fifty_writers_that_expect_a_version_one_wins_each_round(
             conflicts = [answer for answer in answers if isinstance(answer, VersionConflict)]
             assert {answer.details["current"] for answer in conflicts} == {round_no + 1}
             assert await value(boards, claim.run_id) == [round_no, winner]
-    assert len(await whole_log(runs, claim.run_id)) == ROUNDS, "a refused write leaves no event"
-    assert (await reload(runs, claim.run_id)).last_seq == ROUNDS
+    assert len(await read_log(runs, claim.run_id)) == ROUNDS, "a refused write leaves no event"
+    assert (await get_run(runs, claim.run_id)).last_seq == ROUNDS
 
 
 @rule("CC-09")
 async def test_of_fifty_writers_that_expect_nothing_none_is_lost(runs: RunStore, boards: BoardStore) -> None:
-    claim = await start(runs)
+    claim = await start_run(runs)
 
     async def work() -> None:
         for number in range(1, 11):
-            stored(await runs.append(says(claim, number, "meanwhile")))
+            assert_stored(await runs.append(delta_batch(claim, number, "meanwhile")))
 
     async def write_all() -> list[Written]:
         return await asyncio.gather(
@@ -442,9 +451,9 @@ async def test_of_fifty_writers_that_expect_nothing_none_is_lost(runs: RunStore,
     async with asyncio.timeout(LONGEST):
         answers, _ = await asyncio.gather(write_all(), work())
     assert sorted(answer.version for answer in answers) == list(range(1, WRITERS + 1))
-    log = await whole_log(runs, claim.run_id)
+    log = await read_log(runs, claim.run_id)
     assert [event.seq for event in log] == list(range(1, WRITERS + 11))
-    told = [(event.seq, data_of(event)) for event in log if event.type == "whiteboard.write"]
+    told = [(event.seq, decode_payload(event)) for event in log if event.type == "whiteboard.write"]
     assert [data["version"] for _, data in told] == list(range(1, WRITERS + 1))
     assert {(seq, data["version"], data["value"]) for seq, data in told} == {
         (answer.seq, answer.version, nth) for nth, answer in enumerate(answers)
@@ -454,7 +463,7 @@ async def test_of_fifty_writers_that_expect_nothing_none_is_lost(runs: RunStore,
 
 @case("R1")
 async def test_many_at_once_do_not_get_past_the_limit_of_keys(runs: RunStore, boards: BoardStore) -> None:
-    claim = await start(runs)
+    claim = await start_run(runs)
     limits = replace(LIMITS, keys=10)
 
     async def one(nth: int) -> bool:
@@ -467,7 +476,7 @@ async def test_many_at_once_do_not_get_past_the_limit_of_keys(runs: RunStore, bo
         answers = await asyncio.gather(*(one(nth) for nth in range(WRITERS)))
     assert sum(answers) == 10
     assert len(await snapshot(boards, claim.run_id, Board.WHITEBOARD)) == 10
-    assert len(await whole_log(runs, claim.run_id)) == 10
+    assert len(await read_log(runs, claim.run_id)) == 10
     written = answers.index(True)
     assert (await wrote(boards, on_whiteboard(claim.run_id, f"k{written}", limits=limits))).version == 2
 
@@ -476,7 +485,7 @@ async def test_many_at_once_do_not_get_past_the_limit_of_keys(runs: RunStore, bo
 async def test_the_values_of_a_run_have_a_limit_together_over_both_boards(
     runs: RunStore, boards: BoardStore
 ) -> None:
-    claim, other = await start(runs, "one"), await start(runs, "other")
+    claim, other = await start_run(runs, "one"), await start_run(runs, "other")
     limits = replace(LIMITS, run_bytes=100)
     await wrote(boards, on_blackboard(claim.run_id, "a-b", value="x" * 58))  # 60 bytes with its quotes
     await wrote(boards, on_whiteboard(claim.run_id, value="x" * 38, limits=limits))
@@ -501,7 +510,7 @@ async def test_what_a_write_speaks_of_is_referred_to_once_and_only_what_is_the_u
             "insert into artifacts (user_id, artifact_id, size, media_type, blob_key)"
             f" values ('{user_id}', '{artifact_id}', 1, 'text/plain', 'key of {artifact_id}')"
         )
-    claim = await start(runs)
+    claim = await start_run(runs)
     write = replace(on_whiteboard(claim.run_id), refers_to=frozenset({mine, unknown, theirs}))
     await wrote(boards, write)
     await wrote(boards, write)

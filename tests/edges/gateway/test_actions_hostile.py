@@ -12,7 +12,14 @@ import pytest
 
 from easel.errors import ToolFailed
 from tests.core.shell.hostile import EVALUATED, OPTIONS, corpus, prepared
-from tests.edges.gateway.action_fixtures import CanvasClient, audit_records, call_tool, expect_refusal, set_state, make_spec
+from tests.edges.gateway.action_fixtures import (
+    CanvasClient,
+    audit_records,
+    call_tool,
+    expect_refusal,
+    make_spec,
+    set_state,
+)
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
 from tests.support.gateway import GatewayClient, Refused
@@ -79,7 +86,10 @@ async def test_a_missing_value_fails_a_command_and_is_empty_everywhere_else(
     action_client: GatewayClient, tools: ControlledTools
 ) -> None:
     args = {"command": "printf '%s\\0' rm -rf {{state.dir}}/ end", "note": "in {{state.dir}}/"}
-    actions = {"no": call_tool(tools.bash, args=args), "yes": call_tool(tools.bash, args=args, missing="empty")}
+    actions = {
+        "no": call_tool(tools.bash, args=args),
+        "yes": call_tool(tools.bash, args=args, missing="empty"),
+    }
     canvas = await CanvasClient.create(action_client, actions, state={"dir": None})
     count = len(tools.bash.call_tool)
     problem = await expect_refusal(canvas.run("no"))
@@ -118,16 +128,22 @@ async def test_a_name_that_is_not_a_tools_own_is_no_name(
         make_spec({"go": call_tool(tools.act)}, allow=[name]),
         make_spec({"go": call_tool(name)}, allow=["test__Act"]),
     ):
-        assert (await expect_refusal(action_client.call("canvas.create", canvasId=new_session(), spec=spec))).code == 400
+        assert (
+            await expect_refusal(action_client.call("canvas.create", canvasId=new_session(), spec=spec))
+        ).code == 400
     assert len(tools.act.call_tool) == count
 
 
 @rule("CV-40", "CV-41", "CV-11")
 @case("X4", "X5")
-async def test_no_way_leads_around_the_list_of_what_is_allowed(action_client: GatewayClient, tools: ControlledTools) -> None:
+async def test_no_way_leads_around_the_list_of_what_is_allowed(
+    action_client: GatewayClient, tools: ControlledTools
+) -> None:
     nested = {"action": "upsert", "canvasId": "inner", "spec": make_spec({"go": call_tool(tools.act)})}
     canvas = await CanvasClient.create(
-        action_client, {"nest": call_tool("gsv__Canvas", args=nested), "go": call_tool(tools.act)}, allow=["test__Read"]
+        action_client,
+        {"nest": call_tool("gsv__Canvas", args=nested), "go": call_tool(tools.act)},
+        allow=["test__Read"],
     )
     count = len(tools.act.call_tool)
     for action in ("nest", "go"):
@@ -142,7 +158,9 @@ async def test_no_way_leads_around_the_list_of_what_is_allowed(action_client: Ga
         "Canvas.action",
     ):
         assert (
-            await expect_refusal(action_client.call(method, canvasId=canvas.name, actionId="go", tool="test__Act", args={}))
+            await expect_refusal(
+                action_client.call(method, canvasId=canvas.name, actionId="go", tool="test__Act", args={})
+            )
         ).code == 404
     for action in ("test__Act", "tool.call", "toString", "__proto__", "constructor", "hasOwnProperty"):
         assert (await expect_refusal(canvas.run(action))).code == 404
@@ -178,7 +196,9 @@ async def test_a_patch_points_to_no_place_that_is_not_the_states_own(
     action_client: GatewayClient, pointer: str
 ) -> None:
     problem = await expect_refusal(
-        action_client.call("canvas.create", canvasId=new_session(), spec=make_spec({"go": set_state(pointer, 1)}))
+        action_client.call(
+            "canvas.create", canvasId=new_session(), spec=make_spec({"go": set_state(pointer, 1)})
+        )
     )
     assert (problem.code, problem.error["message"].startswith("actions.go.patch[0]")) == (400, True)
 
@@ -228,7 +248,10 @@ async def test_no_secret_gets_out_by_an_error(
         again = await expect_refusal(canvas.run(action, requestId=action))
         told += [json.dumps([problem.error, again.error])]
     assert "401 from https://joe:[redacted]@host/v1" in told[0], "hidden, and the rest is there to be read"
-    told += [json.dumps([one.payload for one in await action_client.events(4)]), json.dumps(await canvas.records())]
+    told += [
+        json.dumps([one.payload for one in await action_client.events(4)]),
+        json.dumps(await canvas.records()),
+    ]
 
     async def is_audited() -> bool:
         return len(audit_records(action_easel, "canvas.action", canvas.name)) == 2
@@ -250,7 +273,8 @@ async def test_a_long_error_is_cut_and_what_an_event_speaks_of_is_there(
     tools.problems[name] = ToolFailed(tool="test__Fail", reason="😀" * 50_000)
     path = ".".join(["語" * 128] * 7)
     canvas = await CanvasClient.create(
-        action_client, {"go": call_tool(tools.fail, args={"name": name}), "far": call_tool(tools.read, saveAs=path)}
+        action_client,
+        {"go": call_tool(tools.fail, args={"name": name}), "far": call_tool(tools.read, saveAs=path)},
     )
     await canvas.listen()
     problem = await expect_refusal(canvas.run("go"))
@@ -279,7 +303,8 @@ async def test_a_heavy_result_is_whole_in_the_answer_and_light_in_every_table(
     tools.gives[name] = result
     give = {"args": {"name": name}}
     canvas = await CanvasClient.create(
-        action_client, {"save": call_tool(tools.give, saveAs="x", **give), "only": call_tool(tools.give, **give)}
+        action_client,
+        {"save": call_tool(tools.give, saveAs="x", **give), "only": call_tool(tools.give, **give)},
     )
     await canvas.listen()
     for action in ("save", "only"):
@@ -293,7 +318,9 @@ async def test_a_heavy_result_is_whole_in_the_answer_and_light_in_every_table(
         data = {key: value for key, value in event.payload.items() if key not in ("visibility", "provenance")}
         assert len(json.dumps(data, separators=(",", ":"))) <= 2_048
     rows = str(action_easel.sql(f"select state from canvases where canvas_id = '{canvas.name}'"))
-    rows += str(action_easel.sql(f"select answer, resolved from canvas_actions where canvas_id = '{canvas.name}'"))
+    rows += str(
+        action_easel.sql(f"select answer, resolved from canvas_actions where canvas_id = '{canvas.name}'")
+    )
     pieces = (
         [result["data"]]
         if isinstance(result, dict) and "data" in result
@@ -318,7 +345,9 @@ ODD: list[tuple[str, Any, Any]] = [
 
 @rule("CV-21", "CV-27")
 @pytest.mark.parametrize("gives, has", [row[1:] for row in ODD], ids=[row[0] for row in ODD])
-async def test_an_odd_result_is_only_data(action_client: GatewayClient, tools: ControlledTools, gives: Any, has: Any) -> None:
+async def test_an_odd_result_is_only_data(
+    action_client: GatewayClient, tools: ControlledTools, gives: Any, has: Any
+) -> None:
     name = new_session()
     tools.gives[name] = gives
     give = {"args": {"name": name}}
@@ -356,7 +385,8 @@ async def test_a_result_out_of_bounds_fails_its_action_and_frees_its_place(
     name = new_session()
     tools.gives[name] = gives
     canvas = await CanvasClient.create(
-        action_client, {"go": call_tool(tools.give, args={"name": name}, saveAs="a.b.c.d"), "set": set_state("/n", 1)}
+        action_client,
+        {"go": call_tool(tools.give, args={"name": name}, saveAs="a.b.c.d"), "set": set_state("/n", 1)},
     )
     problem = await expect_refusal(canvas.run("go"))
     assert problem.code in (400, 413, 500)

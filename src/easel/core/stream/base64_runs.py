@@ -111,7 +111,7 @@ def _is_line(plain: str, token: re.Match[str], min_length: int) -> bool:
     if len(text) < min_length:
         return False
     zeros = text.count("A") + text.count("/")  # Base64 of bytes 0 and 255
-    if (text[4:] == text[:-4] or zeros * 2 >= len(text)) and re.search("[A-Z/]", text):
+    if (text[4:-4] == text[:-8] or zeros * 2 >= len(text)) and re.search("[A-Z/]", text):
         return True
     text = re.sub("^0x|[-+/_]", "", text)
     if text.lower() == text or text.upper() == text:

@@ -138,7 +138,7 @@ async def _read(call: Call, board: Board) -> Response:
 
 
 def _entry(run_id: str, entry: BoardValue) -> BoardEntry:
-    place = entry.place
+    place = entry.board_key
     author = Author(entry.agent_id, entry.node_id, run_id, place.edge)
     return BoardEntry(
         place.key,

@@ -1,7 +1,7 @@
-"""The tools by which an agent reads and writes the boards of its own run.
+"""The tools that read and write the boards of an agent's own run.
 
-A write names its author itself: the agent is the run's, the node is the one the agent works in or the tool loop. It is
-neither read-only nor idempotent: each one is a version of its own.
+Owns their definitions and arguments. The author of a write is the run's agent and the node that it names, else the tool loop.
+A write is neither read-only nor idempotent: each one creates a version.
 """
 
 from collections.abc import Mapping
@@ -17,26 +17,26 @@ from easel.host.runs.log_writer import NODE
 from easel.host.tools.native import Args, NativeTool
 
 
-def _name(says: str) -> Mapping[str, Any]:
-    return {"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH, "description": says}
+def _name(description: str) -> Mapping[str, Any]:
+    return {"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH, "description": description}
 
 
-_KEY = _name("Under which name the value stands.")
-_EDGE = _name("The handover that the value belongs to, such as planner-writer.")
+_KEY = _name("Name of the value.")
+_EDGE = _name("Handover that the value belongs to, such as planner-writer.")
 _WRITE: Mapping[str, Any] = {
     "key": _KEY,
     "value": {"description": "Any JSON."},
-    "node_id": _name(f"The node that writes; {NODE} if left out."),
+    "node_id": _name(f"Node that writes; {NODE} by default."),
     "expected_version": {
         "type": "integer",
         "minimum": 0,
         "maximum": LAST_VERSION,
-        "description": "Write only if the key is at this version; 0: only if it is not there yet.",
+        "description": "Write only if the key has this version; 0: only if it does not exist yet.",
     },
 }
 
 
-def _takes(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
+def _object_schema(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
     return {
         "type": "object",
         "properties": dict(properties),
@@ -47,25 +47,25 @@ def _takes(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
 
 WHITEBOARD_READ = ToolDefinition(
     "gsv__WhiteboardRead",
-    "Reads the whiteboard of this run, which all of its nodes share: one key with its version, or everything.",
-    _takes({"key": _KEY}),
+    "Read the whiteboard of this run, which all of its nodes share: one key with its version, or all keys.",
+    _object_schema({"key": _KEY}),
     read_only=True,
 )
 WHITEBOARD_WRITE = ToolDefinition(
     "gsv__WhiteboardWrite",
-    "Writes a value on the whiteboard of this run, which all of its nodes share, and tells its new version.",
-    _takes(_WRITE, "key", "value"),
+    "Write a value on the whiteboard of this run, which all of its nodes share. Returns its new version.",
+    _object_schema(_WRITE, "key", "value"),
 )
 BLACKBOARD_READ = ToolDefinition(
     "gsv__BlackboardRead",
-    "Reads the blackboard of this run, on which each edge has values of its own: one key of an edge, an edge, or everything.",
-    {**_takes({"edge_id": _EDGE, "key": _KEY}), "dependentRequired": {"key": ["edge_id"]}},
+    "Read the blackboard of this run, on which each edge has its own values: one key of an edge, an edge, or all.",
+    {**_object_schema({"edge_id": _EDGE, "key": _KEY}), "dependentRequired": {"key": ["edge_id"]}},
     read_only=True,
 )
 BLACKBOARD_WRITE = ToolDefinition(
     "gsv__BlackboardWrite",
-    "Writes a value on the blackboard of this run for one edge, from one node to another, and tells its new version.",
-    _takes({"edge_id": _EDGE, **_WRITE}, "edge_id", "key", "value"),
+    "Write a value on the blackboard of this run for one edge, from one node to another. Returns its new version.",
+    _object_schema({"edge_id": _EDGE, **_WRITE}, "edge_id", "key", "value"),
 )
 
 
@@ -80,32 +80,29 @@ def board_tools(boards: Boards) -> list[Tool]:
 
 async def _write(boards: Boards, board: Board, args: Args, context: ToolContext) -> Any:
     node_id = args.get("node_id", NODE)  # CC-18
-    ask = BoardWriteRequest(
+    request = BoardWriteRequest(
         board, args["key"], args["value"], node_id, args.get("edge_id"), args.get("expected_version")
     )
-    written = await boards.write_as_agent(context, ask)
-    return {"key": ask.key, **_edge(ask.edge_id), "version": written.version}
+    written = await boards.write_as_agent(context, request)
+    return {"key": request.key, **_edge(request.edge_id), "version": written.version}
 
 
 async def _read(boards: Boards, board: Board, args: Args, context: ToolContext) -> Any:
     edge_id = args.get("edge_id")
     if "key" in args:
-        return await _told(
-            boards,
-            context,
-            await boards.read(context.user_id, context.run.run_id, board, args["key"], edge_id),
-        )
-    found = await boards.read_all(context.user_id, context.run.run_id, board, edge_id)
-    return {"entries": [await _told(boards, context, one) for one in found]}
+        value = await boards.read(context.user_id, context.run.run_id, board, args["key"], edge_id)
+        return await _to_entry(boards, context, value)
+    values = await boards.read_all(context.user_id, context.run.run_id, board, edge_id)
+    return {"entries": [await _to_entry(boards, context, value) for value in values]}
 
 
-async def _told(boards: Boards, context: ToolContext, found: BoardValue) -> dict[str, Any]:
+async def _to_entry(boards: Boards, context: ToolContext, value: BoardValue) -> dict[str, Any]:
     return {
-        "key": found.place.key,
-        **_edge(found.place.edge),
-        "version": found.version,
-        "value": await boards.restore(context.user_id, found),
-        "written_by": {"agent_id": found.agent_id, "node_id": found.node_id},
+        "key": value.board_key.key,
+        **_edge(value.board_key.edge),
+        "version": value.version,
+        "value": await boards.restore(context.user_id, value),
+        "written_by": {"agent_id": value.agent_id, "node_id": value.node_id},
     }
 
 

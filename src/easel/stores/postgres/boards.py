@@ -1,4 +1,7 @@
-"""Boards in Postgres. The rules are in `core/run/boards.py` and in the statements of `sql/postgres/boards.sql`."""
+"""Boards in Postgres.
+
+The rules are in `core/run/boards.py` and in the statements of `sql/postgres/boards.sql`.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,7 +9,7 @@ from easel.core.run.boards import Board, BoardValue, BoardWrite, Written
 from easel.core.run.run import Claim
 from easel.ids import RunId, UserId
 from easel.stores import named_sql
-from easel.stores.rows.boards import arguments, found_of, to_board_value
+from easel.stores.rows.boards import board_write_arguments, to_board_state, to_board_value
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
@@ -19,26 +22,37 @@ class PostgresBoards:
         self._database = database
 
     async def write(self, write: BoardWrite, claim: Claim | None = None) -> Written | None:
-        given = arguments(write, claim)
-        async with self._database.connection() as lent, lent.transaction():
-            # A statement of its own: the next one must see what was committed while this one waited.
-            await _row(lent, "lock_run", given)
-            found = await _row(lent, "find_place", given)
+        arguments = board_write_arguments(write, claim)
+        async with self._database.connection() as connection, connection.transaction():
+            # A separate statement: the next one must see what was committed while this one waited for the
+            # lock.
+            await _row(connection, "lock_run", arguments)
+            found = await _row(connection, "find_board_state", arguments)
             if found is None:
                 return None
-            version = write.next_version(found_of(found))
-            event = write.event(version)
-            told = {"event_type": event.type, "visibility": event.visibility.value, "payload": event.json}
-            stored = await _row(lent, "write_board", {**given, **told, "version": version})
+            version = write.next_version(to_board_state(found))
+            event = write.event
+            event_columns = {
+                "event_type": event.type,
+                "visibility": event.visibility.value,
+                "payload": event.json,
+            }
+            stored = await _row(connection, "write_board", {**arguments, **event_columns, "version": version})
             return Written(version, **stored) if stored else None
 
     async def read(
         self, user_id: UserId, run_id: RunId, board: Board, *, edge_id: str | None, key: str | None
     ) -> list[BoardValue] | None:
-        asked = {"user_id": user_id, "run_id": run_id, "board": board.value, "edge_id": edge_id, "key": key}
-        rows = await self._database.rows(SQL["read_board"], **asked)
+        arguments = {
+            "user_id": user_id,
+            "run_id": run_id,
+            "board": board.value,
+            "edge_id": edge_id,
+            "key": key,
+        }
+        rows = await self._database.rows(SQL["read_board"], **arguments)
         return [to_board_value(row) for row in rows if row["key"] is not None] if rows else None
 
 
-async def _row(lent: "Connection", name: str, given: dict[str, Any]) -> Any:
-    return await lent.fetchrow(SQL[name].sql, *SQL[name].arguments(given))
+async def _row(connection: "Connection", name: str, arguments: dict[str, Any]) -> Any:
+    return await connection.fetchrow(SQL[name].sql, *SQL[name].arguments(arguments))

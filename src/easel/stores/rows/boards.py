@@ -1,21 +1,21 @@
-"""Boards as every store has them: the columns of a write, and rows as the values of the core."""
+"""Rows of boards, shared by the stores: the arguments of a write, and rows as values of the core."""
 
 from typing import Any
 
-from easel.core.run.boards import Board, BoardKey, BoardValue, BoardWrite, Found
+from easel.core.run.boards import Board, BoardKey, BoardState, BoardValue, BoardWrite
 from easel.core.run.run import Claim
 from easel.core.run.status import Status
 from easel.stores.rows.runs import Row, Time
 
 
-def arguments(write: BoardWrite, claim: Claim | None) -> dict[str, Any]:
-    """All that is known of a write before the run is locked; its version and its event follow from what is found then."""
+def board_write_arguments(write: BoardWrite, claim: Claim | None) -> dict[str, Any]:
+    """Return the arguments that are known before the run is locked, without the version and the event."""
     return {
         "run_id": write.run_id,
         "user_id": write.user_id,
-        "board": write.place.board.value,
-        "edge_id": write.place.edge_id,
-        "key": write.place.key,
+        "board": write.board_key.board.value,
+        "edge_id": write.board_key.edge_id,
+        "key": write.board_key.key,
         "value": write.value,
         "size": write.size,
         "agent_id": write.agent_id,
@@ -26,8 +26,8 @@ def arguments(write: BoardWrite, claim: Claim | None) -> dict[str, Any]:
     }
 
 
-def found_of(row: Row) -> Found:
-    return Found(Status(row["status"]), row["version"], row["keys"], row["other_bytes"])
+def to_board_state(row: Row) -> BoardState:
+    return BoardState(Status(row["status"]), row["version"], row["keys"], row["other_bytes"])
 
 
 def to_board_value(row: Row, time: Time = None) -> BoardValue:
