@@ -11,7 +11,7 @@ import pytest_asyncio
 import structlog
 
 from easel.core.audit.redaction import HIDDEN
-from easel.core.principal import NOBODY, THE_OWNER
+from easel.core.principal import ANONYMOUS, THE_OWNER
 from easel.core.run.conversation import ToolCall
 from easel.core.tool.context import ToolContext
 from easel.errors import BadInput, ModelFailed, ToolFailed, Unavailable
@@ -238,8 +238,8 @@ async def test_what_waits_is_stored_when_the_process_ends(
     audit = Audit(store)
     for nth in range(450):
         audit.note(None, "worker.error", subject=str(nth))
-    audit.record_throttled(NOBODY, "sign_in.failed")
-    audit.record_throttled(NOBODY, "sign_in.failed")
+    audit.record_throttled(ANONYMOUS, "sign_in.failed")
+    audit.record_throttled(ANONYMOUS, "sign_in.failed")
     await audit.close()
     found = await records(store)
     assert [record.get("subject") for record in found] == [*map(str, range(450)), None, None]
@@ -268,21 +268,21 @@ async def test_what_cannot_be_stored_at_the_end_is_logged_and_the_end_comes_soon
 
 async def test_a_flood_is_one_record_in_a_while_with_its_count(audit: Audit, store: FaultyStore) -> None:
     for nth in range(1_000):
-        audit.record_throttled(NOBODY, "sign_in.failed", details={"nth": nth}, every=0.3)
+        audit.record_throttled(ANONYMOUS, "sign_in.failed", details={"nth": nth}, every=0.3)
     [first, rest] = await stored(store, 2)
     assert first["details"] == {"nth": 0, "count": 1}
     assert rest["details"] == {"nth": 999, "count": 999}
     await soon(lambda: not audit._tallies)  # a whole while in which nothing happened
-    audit.record_throttled(NOBODY, "sign_in.failed", details={"nth": 1_000}, every=0.3)
+    audit.record_throttled(ANONYMOUS, "sign_in.failed", details={"nth": 1_000}, every=0.3)
     [*_, again] = await stored(store, 3)
     assert again["details"] == {"nth": 1_000, "count": 1}
 
 
 async def test_one_actors_flood_hides_nothing_of_anothers(audit: Audit, store: FaultyStore) -> None:
     for _ in range(100):
-        audit.record_throttled(NOBODY, "guardrail.refused", details={"path": "/noise"})
+        audit.record_throttled(ANONYMOUS, "guardrail.refused", details={"path": "/noise"})
     audit.record_throttled(THE_OWNER, "guardrail.refused", details={"path": "/mine"})
-    audit.record_throttled(NOBODY, "sign_in.failed")
+    audit.record_throttled(ANONYMOUS, "sign_in.failed")
     await audit.close()
     found = {
         (record["actor"]["name"], record["action"], record["details"]["count"])

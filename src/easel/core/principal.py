@@ -1,4 +1,4 @@
-"""Who acts. Every story and every query of a user's things carries one."""
+"""The principal of a request: a user and what acts for them. Every service call and every query of a user's data has one."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,12 +7,12 @@ from easel.ids import OWNER, UserId
 
 
 class Scope(StrEnum):
-    DEBUG = "debug"  # may see internal events
+    DEBUG = "debug"  # may read internal events
     ADMIN = "admin"  # may read metrics and the audit trail
 
 
 class PrincipalKind(StrEnum):
-    """What acts for a user. Only a person confirms and accepts; a node can do nothing but be one. RS-59"""
+    """What acts for a user. Only a person confirms and accepts; a node can only offer tools and answer calls. RS-59"""
 
     USER = "user"
     AGENT = "agent"
@@ -26,16 +26,16 @@ class Principal:
     name: str
     scopes: frozenset[Scope] = frozenset()
     kind: PrincipalKind = PrincipalKind.USER
-    token_id: str | None = None  # of the token that they came with, where it can be revoked
-    only_node: str | None = None  # the one node that they may be
-    sign_in_id: str | None = None  # of the browser that they came with, until they sign out
+    token_id: str | None = None  # of the token that authenticated it, if that can be revoked
+    only_node: str | None = None  # the node id that its token is bound to
+    sign_in_id: str | None = None  # of the browser that it came with, until it signs out
 
-    def may(self, scope: Scope) -> bool:
+    def has_scope(self, scope: Scope) -> bool:
         return scope in self.scopes
 
     @property
-    def can_end(self) -> bool:
-        """Whether what they came with can stop to hold while something is open by it."""
+    def is_revocable(self) -> bool:
+        """Return whether its credential can become invalid while a request or connection is open."""
         return self.token_id is not None or self.sign_in_id is not None
 
     @property
@@ -44,6 +44,4 @@ class Principal:
 
 
 THE_OWNER = Principal(OWNER, "owner", frozenset(Scope))
-NOBODY = Principal(
-    UserId(""), "nobody"
-)  # whoever asks for what is open to all: owns nothing and may do nothing
+ANONYMOUS = Principal(UserId(""), "nobody")  # of requests to open routes: owns nothing and may do nothing

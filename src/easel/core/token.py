@@ -1,7 +1,7 @@
-"""A token: what somebody shows to act for a user, as a person, a node or a service. Only its digest is kept.
+"""A token: the credential of a person, a node or a service that acts for a user. Only its digest is stored.
 
-A node's token can do nothing but be a node: if it is stolen from the machine, nothing of the user's is open to the thief but what a
-node hears. It may be bound to one node's id.
+A node's token can only connect as a node: stolen from a machine, it gives access to the calls of that node and to nothing
+else of the user. It may be bound to one node id.
 """
 
 import hashlib
@@ -14,10 +14,10 @@ from easel.core.principal import Principal, PrincipalKind, Scope
 from easel.errors import BadInput
 from easel.ids import OWNER, UserId
 
-PREFIX = "easel_"  # so that a token in a place where it should not be can be found
+PREFIX = "easel_"  # so that scanners find a leaked token
 MAX_NAME_LENGTH = 100
 
-_LOOKS_LIKE_ONE = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]{43}")
+_TOKEN = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]{43}")
 
 
 class TokenKind(StrEnum):
@@ -32,20 +32,18 @@ class Token:
     user_id: UserId
     kind: TokenKind
     name: str
-    node_id: str | None  # the only node that it may be; None: any
+    node_id: str | None  # the only node id it may connect as; None: any
     created_at: datetime
     revoked_at: datetime | None = None
 
     @property
     def principal(self) -> Principal:
-        # The owner administers; a program or a machine of the owner's does not.
-        scopes = (
-            frozenset(Scope) if self.kind is TokenKind.USER and self.user_id == OWNER else frozenset[Scope]()
-        )
+        # Only the owner in person administers, not the owner's programs and machines.
+        is_admin = self.kind is TokenKind.USER and self.user_id == OWNER
         return Principal(
             self.user_id,
             self.name,
-            scopes,
+            frozenset(Scope) if is_admin else frozenset[Scope](),
             PrincipalKind(self.kind.value),
             token_id=self.token_id,
             only_node=self.node_id,
@@ -63,16 +61,16 @@ class NewToken:
 
 
 def digest_of(token: str) -> str:
-    """A token has 256 random bits, so one plain hash is as good as many."""
+    """Return the digest that is stored. One plain hash is enough: a token has 256 random bits."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def is_token(text: str) -> bool:
-    """Whether this could be one of ours at all: anything else is not worth a query."""
-    return _LOOKS_LIKE_ONE.fullmatch(text) is not None
+    """Return whether the text has the form of a token. Any other text needs no query."""
+    return _TOKEN.fullmatch(text) is not None
 
 
-def checked_name(name: str) -> str:
+def check_token_name(name: str) -> str:
     if not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
-        raise BadInput(problem=f"A token's name is 1 to {MAX_NAME_LENGTH} printable characters.")
+        raise BadInput(problem=f"A token's name must be 1 to {MAX_NAME_LENGTH} printable characters.")
     return name

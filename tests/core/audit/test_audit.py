@@ -206,7 +206,7 @@ HARMLESS = [
     "ask-me-anything and desk-lamps",
     "the secret of success; a password manager",
     "http://127.0.0.1:8800/api/runs?session_id=main",
-    'File "src/easel/host/auth/sign_in.py", line 20, in by_token',
+    'File "src/easel/host/auth/sign_in.py", line 20, in authenticate_token',
     "2026-11-15T09:08:39.000060Z",
     "1796284800.5 seconds",
 ]

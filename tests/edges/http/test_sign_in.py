@@ -203,8 +203,8 @@ def test_signing_out_forgets_the_cookie(small_easel: LiveEasel, stranger: httpx2
 @case("O9")
 async def test_a_new_token_ends_every_cookie_of_the_old_one() -> None:
     old = SignIn("the old token of this server").new_cookie(time.time())
-    assert await SignIn("the old token of this server").by_cookie(old, time.time()) is not None
-    assert await SignIn("the new token of this server").by_cookie(old, time.time()) is None
+    assert await SignIn("the old token of this server").authenticate_cookie(old, time.time()) is not None
+    assert await SignIn("the new token of this server").authenticate_cookie(old, time.time()) is None
 
 
 def test_a_cookie_of_a_server_behind_https_is_sent_over_https_only(

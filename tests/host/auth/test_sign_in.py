@@ -1,4 +1,4 @@
-"""Who is calling: the owner's token, the tokens of others, and the cookie that stands for either."""
+"""Authentication by the owner's token, by the tokens of others, and by cookie."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from easel.core.principal import THE_OWNER, PrincipalKind, Scope
 from easel.core.token import TokenKind
 from easel.errors import BadInput, NotFound, NotSignedIn
-from easel.host.auth import sign_in as sign_in_module
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.auth.tokens import Tokens
 from tests.requirements import case
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
     from tests.host.conftest import Bench
 
 NOW = 1_800_000_000.0
-DOOR = SignIn("the right token")
+OWNER_ONLY = SignIn("the right token")
 
 
 @pytest.fixture
-def door(bench: Bench) -> SignIn:
-    return SignIn("the right token", bench.database.tokens)
+def sign_in(bench: Bench) -> SignIn:
+    return SignIn("the right token", bench.database.tokens, recheck_seconds=0.01)
 
 
 @pytest.fixture
@@ -36,17 +35,11 @@ def tokens(bench: Bench) -> Tokens:
     return Tokens(bench.database.tokens, bench.audit)
 
 
-@pytest.fixture
-def no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each look is at the store, and watching looks without a pause."""
-    monkeypatch.setattr(sign_in_module, "RECHECK_SECONDS", 0.01)
-
-
 # --- the owner --------------------------------------------------------------------------------------------------------
 
 
-async def test_the_token_opens_and_nothing_else_does() -> None:
-    assert await DOOR.by_token("the right token") is THE_OWNER
+async def test_only_the_exact_owner_token_is_accepted() -> None:
+    assert await OWNER_ONLY.authenticate_token("the right token") is THE_OWNER
     for wrong in (
         "",
         "the right toke",
@@ -55,20 +48,21 @@ async def test_the_token_opens_and_nothing_else_does() -> None:
         "\ud800",
         "the right token\x00",
     ):
-        assert await DOOR.by_token(wrong) is None
+        assert await OWNER_ONLY.authenticate_token(wrong) is None
 
 
-async def test_a_cookie_stands_for_the_token_until_it_ends() -> None:
-    cookie = DOOR.new_cookie(NOW)
-    principal = await DOOR.by_cookie(cookie, NOW + COOKIE_SECONDS - 1)
+async def test_cookie_authenticates_the_owner_until_it_expires() -> None:
+    cookie = OWNER_ONLY.new_cookie(NOW)
+    principal = await OWNER_ONLY.authenticate_cookie(cookie, NOW + COOKIE_SECONDS - 1)
     assert principal is not None
     assert replace(principal, sign_in_id=None) == THE_OWNER
-    assert await DOOR.by_cookie(cookie, NOW + COOKIE_SECONDS) is None
+    assert await OWNER_ONLY.authenticate_cookie(cookie, NOW + COOKIE_SECONDS) is None
     assert "the right token" not in cookie
 
 
-async def test_another_token_ends_all_cookies() -> None:
-    assert await SignIn("a new token").by_cookie(DOOR.new_cookie(NOW), NOW) is None
+@case("O9")
+async def test_new_owner_token_invalidates_all_cookies() -> None:
+    assert await SignIn("a new token").authenticate_cookie(OWNER_ONLY.new_cookie(NOW), NOW) is None
 
 
 CHANGES: list[Callable[[str], str]] = [
@@ -84,22 +78,33 @@ CHANGES: list[Callable[[str], str]] = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_a_changed_cookie_is_no_cookie(change: Callable[[str], str]) -> None:
-    assert await DOOR.by_cookie(change(DOOR.new_cookie(NOW)), NOW) is None
+async def test_changed_cookie_is_refused(change: Callable[[str], str]) -> None:
+    assert await OWNER_ONLY.authenticate_cookie(change(OWNER_ONLY.new_cookie(NOW)), NOW) is None
 
 
-async def test_keys_for_other_purposes_are_each_their_own_and_go_with_the_token() -> None:
-    assert DOOR.key("views") == SignIn("the right token").key("views")
-    assert len({DOOR.key("views"), DOOR.key("other"), SignIn("a new token").key("views")}) == 3
+async def test_derived_key_depends_on_purpose_and_owner_token() -> None:
+    assert OWNER_ONLY.derive_key("views") == SignIn("the right token").derive_key("views")
+    assert (
+        len(
+            {
+                OWNER_ONLY.derive_key("views"),
+                OWNER_ONLY.derive_key("other"),
+                SignIn("a new token").derive_key("views"),
+            }
+        )
+        == 3
+    )
 
 
 # --- others -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", list(TokenKind))
-async def test_a_token_opens_as_what_it_was_made_for(door: SignIn, tokens: Tokens, kind: TokenKind) -> None:
+async def test_token_authenticates_the_principal_it_was_created_for(
+    sign_in: SignIn, tokens: Tokens, kind: TokenKind
+) -> None:
     made, secret = await tokens.create("owner", kind, name="mine")
-    principal = await door.by_token(secret)
+    principal = await sign_in.authenticate_token(secret)
     assert principal is not None
     assert (principal.user_id, principal.name, principal.kind, principal.token_id) == (
         "owner",
@@ -108,125 +113,124 @@ async def test_a_token_opens_as_what_it_was_made_for(door: SignIn, tokens: Token
         made.token_id,
     )
     assert principal.scopes == (frozenset(Scope) if kind is TokenKind.USER else frozenset()), (
-        "a program or a machine does not administer"
+        "only a person administers"
     )
     for wrong in (secret[:-1], secret + "x", secret.upper(), made.token_id):
-        assert await door.by_token(wrong) is None
-    assert await SignIn("the right token").by_token(secret) is None
+        assert await sign_in.authenticate_token(wrong) is None
+    assert await SignIn("the right token").authenticate_token(secret) is None
 
 
-async def test_another_users_token_is_that_users_and_administers_nothing(
-    door: SignIn, tokens: Tokens, bench: Bench
-) -> None:
+async def test_token_of_another_user_has_no_scopes(sign_in: SignIn, tokens: Tokens, bench: Bench) -> None:
     await bench.database.write(
         lambda connection: (
             connection.execute("insert into users (user_id, name) values ('mallory', 'mallory')") and None
         )
     )
     _, secret = await tokens.create("mallory", TokenKind.USER)
-    principal = await door.by_token(secret)
+    principal = await sign_in.authenticate_token(secret)
     assert principal is not None
     assert (principal.user_id, principal.scopes) == ("mallory", frozenset())
 
 
 @case("O9")
-async def test_a_revoked_token_opens_nothing_on_any_instance(
-    bench: Bench, tokens: Tokens, no_memory: None
-) -> None:
-    doors = [SignIn("the right token", bench.database.tokens) for _ in range(2)]
+async def test_revoked_token_is_refused_on_every_instance(bench: Bench, tokens: Tokens) -> None:
+    instances = [SignIn("the right token", bench.database.tokens, recheck_seconds=0.0) for _ in range(2)]
     made, secret = await tokens.create("owner", TokenKind.USER)
-    assert all([await door.by_token(secret) for door in doors])
+    assert all([await sign_in.authenticate_token(secret) for sign_in in instances])
     cookies = [
-        door.new_cookie(NOW, principal) for door in doors if (principal := await door.by_token(secret))
+        sign_in.new_cookie(NOW, principal)
+        for sign_in in instances
+        if (principal := await sign_in.authenticate_token(secret))
     ]
-    assert [(await doors[0].by_cookie(cookie, NOW) or THE_OWNER).token_id for cookie in cookies] == [
-        made.token_id
-    ] * 2
+    assert [
+        (await instances[0].authenticate_cookie(cookie, NOW) or THE_OWNER).token_id for cookie in cookies
+    ] == [made.token_id] * 2
     await tokens.revoke(made.token_id)
-    await asyncio.sleep(0.02)
-    for door in doors:
-        assert await door.by_token(secret) is None
-        assert [await door.by_cookie(cookie, NOW) for cookie in cookies] == [None, None]
+    for sign_in in instances:
+        assert await sign_in.authenticate_token(secret) is None
+        assert [await sign_in.authenticate_cookie(cookie, NOW) for cookie in cookies] == [None, None]
     with pytest.raises(NotFound):
         await tokens.revoke(made.token_id)
 
 
-async def test_a_token_is_remembered_for_a_moment_only(
-    door: SignIn, tokens: Tokens, bench: Bench, monkeypatch: pytest.MonkeyPatch
+async def test_token_is_cached_for_the_recheck_time_only(
+    sign_in: SignIn, tokens: Tokens, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = 0
-    look = bench.database.tokens.find_by_digest
+    query_count = 0
+    find_by_digest = bench.database.tokens.find_by_digest
 
     async def counted(digest: str) -> Any:
-        nonlocal looks
-        looks += 1
-        return await look(digest)
+        nonlocal query_count
+        query_count += 1
+        return await find_by_digest(digest)
 
     monkeypatch.setattr(bench.database.tokens, "find_by_digest", counted)
-    monkeypatch.setattr(sign_in_module, "RECHECK_SECONDS", 3600.0)  # for that moment
+    sign_in.recheck_seconds = 3600.0
     _, secret = await tokens.create("owner", TokenKind.USER)
     for _ in range(20):
-        assert await door.by_token(secret)
-    assert looks == 1
+        assert await sign_in.authenticate_token(secret)
+    assert query_count == 1
     for wrong in ("", "wrong", "easel_short", "x" * 49):
-        assert await door.by_token(wrong) is None
-    assert looks == 1, "what cannot be a token costs no look at the store"
-    monkeypatch.setattr(sign_in_module, "RECHECK_SECONDS", 0.0)  # it is over
-    assert await door.by_token(secret)
-    assert looks == 2
+        assert await sign_in.authenticate_token(wrong) is None
+    assert query_count == 1, "text that is not a token needs no query"
+    sign_in.recheck_seconds = 0.0
+    assert await sign_in.authenticate_token(secret)
+    assert query_count == 2
 
 
 @pytest.mark.parametrize("kind", [TokenKind.NODE, TokenKind.SERVICE])
-async def test_no_cookie_stands_for_a_machine(door: SignIn, tokens: Tokens, kind: TokenKind) -> None:
+async def test_cookie_is_issued_to_persons_only(sign_in: SignIn, tokens: Tokens, kind: TokenKind) -> None:
     _, secret = await tokens.create("owner", kind)
-    principal = await door.by_token(secret)
+    principal = await sign_in.authenticate_token(secret)
     assert principal is not None
     with pytest.raises(AssertionError):
-        door.new_cookie(NOW, principal)
+        sign_in.new_cookie(NOW, principal)
 
 
 @case("O9")
-async def test_what_is_open_by_a_token_ends_with_it_and_nothing_else_does(
-    door: SignIn, tokens: Tokens, no_memory: None
+async def test_revoking_a_token_closes_what_it_opened_and_nothing_else(
+    sign_in: SignIn, tokens: Tokens
 ) -> None:
     made, secret = await tokens.create("owner", TokenKind.USER)
     _, other = await tokens.create("owner", TokenKind.USER)
-    all_in = asyncio.Barrier(4)
+    all_open = asyncio.Barrier(4)
 
-    async def stay(token: str) -> None:
-        principal = await door.by_token(token)
+    async def hold_open(token: str) -> None:
+        principal = await sign_in.authenticate_token(token)
         assert principal is not None
-        async with door.while_valid(principal):
-            await all_in.wait()
+        async with sign_in.while_valid(principal):
+            await all_open.wait()
             await asyncio.Event().wait()
 
-    staying, of_other, of_owner = (
-        asyncio.create_task(stay(token)) for token in (secret, other, "the right token")
+    held, of_other, of_owner = (
+        asyncio.create_task(hold_open(token)) for token in (secret, other, "the right token")
     )
-    await within_timeout(all_in.wait())
+    await within_timeout(all_open.wait())
     await tokens.revoke(made.token_id)
     with pytest.raises(NotSignedIn):
-        await asyncio.wait_for(staying, TIMEOUT_SECONDS)
+        await asyncio.wait_for(held, TIMEOUT_SECONDS)
     assert not of_other.done()
     assert not of_owner.done()
     for task in (of_other, of_owner):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    await door.close()
+    await sign_in.close()
 
 
-async def test_a_timeout_inside_is_not_taken_for_a_revoked_token(door: SignIn, tokens: Tokens) -> None:
+async def test_timeout_inside_the_block_is_not_reported_as_a_revoked_token(
+    sign_in: SignIn, tokens: Tokens
+) -> None:
     _, secret = await tokens.create("owner", TokenKind.USER)
-    principal = await door.by_token(secret)
+    principal = await sign_in.authenticate_token(secret)
     assert principal is not None
     with pytest.raises(TimeoutError):
-        async with door.while_valid(principal), asyncio.timeout(0.01):
+        async with sign_in.while_valid(principal), asyncio.timeout(0.01):
             await asyncio.Event().wait()
-    await door.close()
+    await sign_in.close()
 
 
-# --- making them ------------------------------------------------------------------------------------------------------
+# --- creating tokens ------------------------------------------------------------------------------------------------------
 
 REFUSALS: list[tuple[str, tuple[str, str], dict[str, Any], type[Exception]]] = [
     ("no such kind", ("owner", "king"), {}, BadInput),
@@ -241,27 +245,27 @@ REFUSALS: list[tuple[str, tuple[str, str], dict[str, Any], type[Exception]]] = [
 ]
 
 
-@pytest.mark.parametrize("says, made_for, given, refused", REFUSALS, ids=[row[0] for row in REFUSALS])
-async def test_what_is_no_token_is_not_made(
-    tokens: Tokens, says: str, made_for: tuple[str, str], given: dict[str, Any], refused: type[Exception]
+@pytest.mark.parametrize("name, positional, options, error", REFUSALS, ids=[row[0] for row in REFUSALS])
+async def test_invalid_token_is_not_created(
+    tokens: Tokens, name: str, positional: tuple[str, str], options: dict[str, Any], error: type[Exception]
 ) -> None:
-    with pytest.raises(refused):
-        await tokens.create(*made_for, **given)
+    with pytest.raises(error):
+        await tokens.create(*positional, **options)
     assert await tokens.list_tokens() == []
 
 
 @case("P6")
-async def test_neither_token_nor_cookie_is_told_on_where_a_failure_quotes_it(
-    door: SignIn, tokens: Tokens, bench: Bench
+async def test_token_and_cookie_are_redacted_from_messages(
+    sign_in: SignIn, tokens: Tokens, bench: Bench
 ) -> None:
     _, secret = await tokens.create("owner", "user")
-    principal = await door.by_token(secret)
+    principal = await sign_in.authenticate_token(secret)
     assert principal is not None
-    for quoted in (secret, door.new_cookie(NOW, principal), door.new_cookie(NOW)):
+    for quoted in (secret, sign_in.new_cookie(NOW, principal), sign_in.new_cookie(NOW)):
         assert quoted not in bench.audit.redacted(f"could not parse {quoted} here")
 
 
-async def test_making_and_revoking_is_in_the_audit_trail_without_the_token(
+async def test_creating_and_revoking_a_token_is_audited_without_the_token(
     tokens: Tokens, bench: Bench
 ) -> None:
     made, secret = await tokens.create("owner", TokenKind.NODE, node_id="laptop")

@@ -1,8 +1,8 @@
 """One connection to the gateway: its handshake, its requests, its subscriptions and its end.
 
-Each request has a task of its own, so that a slow one delays no other; all of them are cancelled with the connection.
-Nothing is queued for the client: a sender waits until earlier frames were read, and a client that reads nothing is
-disconnected.
+Each request has a task of its own, so that a slow one delays no other; all of them are cancelled with the
+connection. Nothing is queued for the client: a sender waits until earlier frames were read, and a client that
+reads nothing is disconnected.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from easel.core.principal import NOBODY, Principal, PrincipalKind
+from easel.core.principal import ANONYMOUS, Principal, PrincipalKind
 from easel.edges.errors import CONNECTION
 from easel.edges.gateway import frames
 from easel.edges.gateway.hello import (
@@ -70,11 +70,13 @@ class Connection:
         register: Callable[["Connection"], None],
     ) -> None:
         self.id = new_connection_id()
-        self.principal = NOBODY
+        self.principal = ANONYMOUS
         self.client_id = ""
         self._services = services
         self._socket = socket
-        self._handshake_principal = principal  # from the cookie, link or header of the HTTP request, or NOBODY
+        self._handshake_principal = (
+            principal  # from the cookie, link or header of the HTTP request, or ANONYMOUS
+        )
         self._limits = limits
         self._register = register
         self._requests: dict[str, asyncio.Task[None]] = {}
@@ -88,7 +90,7 @@ class Connection:
 
     @property
     def is_connected(self) -> bool:
-        return self.principal is not NOBODY
+        return self.principal is not ANONYMOUS
 
     @property
     def client_key(self) -> tuple[str, str]:
@@ -126,7 +128,7 @@ class Connection:
         if self._registration is not None:
             await self._services.nodes.disconnect(self._registration)
         elif self.is_connected:
-            await self._services.views.leave(self.principal, self.id)
+            await self._services.views.close_connection(self.principal, self.id)
 
     async def close(self, code: int, reason: str) -> None:
         """Send a close frame, or abort if the client does not read it in time. Nothing is sent after it."""
@@ -211,15 +213,15 @@ class Connection:
         sign_in = self._services.sign_in
         principal = self._handshake_principal
         if params.auth is not None:
-            principal = await sign_in.by_token(params.auth.token) or NOBODY
+            principal = await sign_in.authenticate_token(params.auth.token) or ANONYMOUS
         # The user may have signed out after the HTTP request.
         if principal.sign_in_id is not None and await sign_in.is_signed_out(principal.sign_in_id):
-            principal = NOBODY
-        if principal is NOBODY:
+            principal = ANONYMOUS
+        if principal is ANONYMOUS:
             if params.auth is not None:
                 address = {"address": self._socket.client.host} if self._socket.client else {}
                 details = {"path": "/ws", "by": "token", **address}
-                self._services.audit.record_throttled(NOBODY, "sign_in.failed", details=details)
+                self._services.audit.record_throttled(ANONYMOUS, "sign_in.failed", details=details)
             raise NotSignedIn
         return principal
 
@@ -230,7 +232,8 @@ class Connection:
             principal, client.id, params.tools, self.id, client.version, client.platform
         )
         side = NodeSide(self._send, lambda: self.close(DONE, REPLACED))
-        # Set before the call: once it is registered, other instances may know it, and it must be disconnected.
+        # Set before the call: once it is registered, other instances may know it, and it must be
+        # disconnected.
         self._registration = registration
         try:
             side.node = await self._services.nodes.connect(registration, side)
@@ -271,7 +274,7 @@ class Connection:
         await self._send(response)
 
     def _report_error(self, method: str, problem: Exception) -> InternalError:
-        """Log and audit an unexpected error. Returns the error for the client, which has only the reference."""
+        """Log and audit an unexpected error. Returns the error for the client, with its reference."""
         reference = new_reference()
         log.error("gateway.error", method=method, reference=reference, exc_info=problem)
         self._services.audit.record_exception(
@@ -301,6 +304,6 @@ class Connection:
                 self._closed.set()
 
     def _abort(self) -> None:
-        """Drop the connection without a close frame, for which a client that reads nothing would be awaited."""
+        """Drop the connection without a close frame, which a stalled client would never read."""
         self._closed.set()
         self._socket.scope["extensions"][CONNECTION]["abort"]()

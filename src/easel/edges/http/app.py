@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
 from uvicorn.protocols.utils import ClientDisconnected
 
-from easel.core.principal import NOBODY, Principal
+from easel.core.principal import ANONYMOUS, Principal
 from easel.core.principal import Scope as PrincipalScope
 from easel.edges.http import audit
 from easel.edges.http.calls import Access, Call, caller, read_body, refuse_nodes, shaped, shaped_query
@@ -174,7 +174,7 @@ class HttpEdge:
             elif row.query is not None:
                 asked = shaped_query(request, row.query)
             answer = await row.handler(Call(self._host, principal, request, asked))
-            if not principal.can_end:
+            if not principal.is_revocable:
                 await answer(scope, receive, send)
                 return
             async with self._host.sign_in.while_valid(
@@ -191,13 +191,13 @@ class HttpEdge:
 
     async def _admit(self, row: Row, request: Request) -> Principal:
         if row.access is Access.OPEN or (row.path == "/metrics" and self._settings.open_metrics):
-            return NOBODY
+            return ANONYMOUS
         principal = await caller(request, self._host.sign_in, time.time())
         if principal is None:
             raise NotSignedIn
         request.scope["state"]["principal"] = principal
         refuse_nodes(principal)
-        if row.access is Access.ADMIN and not principal.may(PrincipalScope.ADMIN):
+        if row.access is Access.ADMIN and not principal.has_scope(PrincipalScope.ADMIN):
             raise Forbidden(problem="this needs an administrator.")
         return principal
 

@@ -10,7 +10,7 @@ from starlette.types import Scope
 
 from easel.core.audit.chain import Link
 from easel.core.audit.record import StorageClass, said
-from easel.core.principal import NOBODY
+from easel.core.principal import ANONYMOUS
 from easel.core.stream.log import LAST_CURSOR
 from easel.edges.http.calls import COOKIE, Call, json_answer
 from easel.edges.http.canvas_policy import without_token
@@ -96,7 +96,7 @@ def _view(link: Link) -> AuditView:
 def tell(audit: Audit, scope: Scope, problem: Exception, reference: str | None) -> None:
     """What a request came to, where that is for operators: what broke, what was refused by whom, a database that is away."""
     request = Request(scope)
-    principal = scope["state"].get("principal", NOBODY)
+    principal = scope["state"].get("principal", ANONYMOUS)
     where = {"method": request.method, "path": without_token(request.url.path), **where_from(request)}
     if not isinstance(problem, HostError):
         audit.record_exception(principal, "http.error", problem, reference=reference, details=where)
@@ -108,7 +108,7 @@ def tell(audit: Audit, scope: Scope, problem: Exception, reference: str | None) 
         )
     elif isinstance(problem, NotSignedIn):
         if by := _presented(request):
-            audit.record_throttled(NOBODY, "sign_in.failed", details={**where, "by": by})
+            audit.record_throttled(ANONYMOUS, "sign_in.failed", details={**where, "by": by})
     elif isinstance(problem, Unavailable) and (cause := problem.__cause__) is not None:
         told = {**where, "exception": type(cause).__name__, "message": str(cause)}
         audit.record_throttled(None, "database.unavailable", details=told, every=AWAY_SECONDS)

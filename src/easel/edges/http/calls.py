@@ -10,7 +10,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from easel.core.principal import Principal, PrincipalKind
-from easel.edges.errors import no_duplicate_keys
+from easel.edges.errors import refuse_duplicate_keys
 from easel.errors import BadInput, Forbidden, TooLarge
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.services import Services
@@ -51,7 +51,7 @@ def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None
 async def socket_caller(connection: HTTPConnection, sign_in: SignIn, now: float) -> Principal | None:
     """As for a request; and by `?token=`, since a browser's WebSocket can send no header of its own."""
     token = connection.query_params.get("token")
-    return await caller(connection, sign_in, now) if token is None else await sign_in.by_token(token)
+    return await caller(connection, sign_in, now) if token is None else await sign_in.authenticate_token(token)
 
 
 async def caller(request: HTTPConnection, sign_in: SignIn, now: float) -> Principal | None:
@@ -59,9 +59,9 @@ async def caller(request: HTTPConnection, sign_in: SignIn, now: float) -> Princi
     header = request.headers.get("authorization")
     if header is not None:
         scheme, _, token = header.partition(" ")
-        return await sign_in.by_token(token.strip()) if scheme.lower() == "bearer" else None
+        return await sign_in.authenticate_token(token.strip()) if scheme.lower() == "bearer" else None
     cookie = request.cookies.get(COOKIE)
-    return await sign_in.by_cookie(cookie, now) if cookie else None
+    return await sign_in.authenticate_cookie(cookie, now) if cookie else None
 
 
 async def visitor(request: HTTPConnection, sign_in: SignIn, now: float) -> Principal | None:
@@ -116,7 +116,7 @@ def shaped(body: bytes, shape: type[Any]) -> Any:
     check_mostly_text(body)
     try:
         asked = msgspec.json.decode(body, type=shape)
-        no_duplicate_keys(body)
+        refuse_duplicate_keys(body)
     except msgspec.ValidationError as problem:
         raise BadInput(problem=f"The body does not fit: {problem}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:

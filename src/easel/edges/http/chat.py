@@ -15,7 +15,7 @@ from starlette.websockets import WebSocket
 from easel.core.principal import Scope
 from easel.core.stream.filter import CHAT
 from easel.core.stream.log import LoggedEvent, parse_cursor
-from easel.edges.errors import CONNECTION, error_detail, no_duplicate_keys
+from easel.edges.errors import CONNECTION, error_detail, refuse_duplicate_keys
 from easel.edges.http.calls import shaped_query
 from easel.edges.http.sockets import SocketCall
 from easel.edges.http.sse import envelope_text
@@ -43,7 +43,7 @@ _frame_in = msgspec.json.Decoder(Say | Cancel)
 
 async def chat(call: SocketCall) -> None:
     asked: Watch = shaped_query(call.socket, Watch)
-    view = CHAT.with_internal() if asked.debug == "1" and call.principal.may(Scope.DEBUG) else CHAT
+    view = CHAT.with_internal() if asked.debug == "1" and call.principal.has_scope(Scope.DEBUG) else CHAT
     cursor = parse_cursor(asked.last_event_id) if asked.last_event_id is not None else None
     viewer = await call.host.threads.open(call.principal, call.path["thread_id"], cursor, view)
     if viewer is None:  # a thread never ends
@@ -103,7 +103,7 @@ async def _do(call: SocketCall, message: Any) -> None:
         raise BadInput(problem="Frames of the chat are JSON text.")
     try:
         asked = _frame_in.decode(text)
-        no_duplicate_keys(text)
+        refuse_duplicate_keys(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
         raise BadInput(
             problem=f'The frame does not fit ({problem}); send {{"type":"message","text":"…"}} or {{"type":"cancel"}}.'

@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Scope
 
-from easel.core.principal import NOBODY
+from easel.core.principal import ANONYMOUS
 from easel.edges.http.audit import where_from
 from easel.edges.http.calls import COOKIE, Call, json_answer, read_body, set_cookie, visitor
 from easel.edges.http.canvas_policy import VIEWS
@@ -61,9 +61,9 @@ async def sign_out(call: Call) -> Response:
 
 async def _signed_in(call: Call, token: str, by: str, goes_on: str = "/") -> Response:
     told = {"by": by, **where_from(call.request)}
-    principal = await call.host.sign_in.by_token(token)
+    principal = await call.host.sign_in.authenticate_token(token)
     if principal is None or not principal.is_person:  # a program or a machine shows its token each time
-        call.host.audit.record_throttled(NOBODY, "sign_in.failed", details=told)
+        call.host.audit.record_throttled(ANONYMOUS, "sign_in.failed", details=told)
         return sign_in_page(_NOT_IT if principal is None else _NO_PERSON, goes_on)
     await call.host.audit.record(principal, "sign_in.succeeded", details=told)
     answer = RedirectResponse(

@@ -9,7 +9,7 @@ from starlette.routing import Match, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from easel.core.principal import NOBODY, Principal
+from easel.core.principal import ANONYMOUS, Principal
 from easel.edges.http.calls import refuse_nodes, socket_caller
 from easel.errors import NotFound, NotSignedIn
 from easel.host.services import Services
@@ -51,7 +51,7 @@ async def serve_socket(
             scope.update(child)
             scope["state"]["route"] = row.path
             socket = WebSocket(scope, receive, send)
-            principal = await socket_caller(socket, host.sign_in, time.time()) or NOBODY
+            principal = await socket_caller(socket, host.sign_in, time.time()) or ANONYMOUS
             scope["state"]["principal"] = principal
             if row.is_open:
                 await row.handler(SocketCall(host, principal, socket))
@@ -63,7 +63,7 @@ async def serve_socket(
 
 async def _serve(row: SocketRow, call: SocketCall) -> None:
     """For who is signed in, and as long as that holds."""
-    if call.principal is NOBODY:
+    if call.principal is ANONYMOUS:
         raise NotSignedIn
     refuse_nodes(call.principal)
     try:

@@ -31,7 +31,7 @@ async def _watch(call: Call, tails: Tails, name: str, view: EventFilter) -> Resp
     asked: Watch = call.asked
     header = call.request.headers.get("last-event-id")
     text = header if header is not None else asked.last_event_id
-    if asked.debug == "1" and call.principal.may(Scope.DEBUG):
+    if asked.debug == "1" and call.principal.has_scope(Scope.DEBUG):
         view = view.with_internal()
     subscription = await tails.open(
         call.principal, name, parse_cursor(text) if text is not None else None, view

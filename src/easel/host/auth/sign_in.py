@@ -1,9 +1,9 @@
-"""Who is calling: the owner's token, the tokens that were made for others, and the cookie a browser gets for either.
+"""Authentication: the owner's token, the tokens of others, and the cookie that a browser gets for either.
 
-A cookie is signed with the owner's token and says when it ends, so every instance that knows the token can check it and a new
-token ends all cookies. One that stands for a token of a table names it, and ends with it. Each names its browser's sign-in, and ends
-with that: see `sign_outs`. Neither token nor cookie is ever logged.
-What was revoked opens nothing after `RECHECK_SECONDS`, on any instance, and what is open by it is ended: see `watch`.
+A cookie is signed with the owner's token and holds its expiry, so every instance can check it and a new owner's token
+invalidates all cookies. It names the token it was issued for, if that can be revoked, and the sign-in of its browser, and
+ends with either: see `revoked_sign_ins`. Tokens and cookies are never logged.
+A revoked credential is refused on every instance within `RECHECK_SECONDS`, and what it has opened is closed: see `watch`.
 """
 
 import asyncio
@@ -14,53 +14,58 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
 
-import structlog
-
 from easel.core.principal import THE_OWNER, Principal, PrincipalKind
 from easel.core.token import digest_of, is_token
-from easel.errors import NotSignedIn, Unavailable
+from easel.errors import NotSignedIn
 from easel.host.auth.revoked_sign_ins import RevokedSignIns
+from easel.host.periodic import Periodic
 from easel.host.ports import TokenStore
 from easel.ids import new_sign_in_id
 
 COOKIE_SECONDS = 30 * 24 * 3600
 RECHECK_SECONDS = 1.0
-MAX_KNOWN = 1_000  # tokens that are remembered between two looks
-SIGN_IN = "sign_"  # how the id of a sign-in begins
-
-log = structlog.get_logger("sign_in")
+MAX_CACHED_TOKENS = 1_000
+SIGN_IN_PREFIX = "sign_"
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CachedToken:
     principal: Principal
-    looked_at: float
+    read_at: float
 
 
 class SignIn:
     def __init__(
-        self, owner_token: str, tokens: TokenStore | None = None, sign_outs: RevokedSignIns | None = None
+        self,
+        owner_token: str,
+        tokens: TokenStore | None = None,
+        revoked: RevokedSignIns | None = None,
+        *,
+        recheck_seconds: float = RECHECK_SECONDS,
     ) -> None:
         self.owner_token = owner_token
+        self.recheck_seconds = recheck_seconds
         self._tokens = tokens
-        self._sign_outs = sign_outs
-        if sign_outs is not None:
-            sign_outs.told = self._end
-        self._known: dict[str, _Known] = {}  # by digest, or by id where a cookie named it
-        self._watched: dict[str, set[Callable[[], None]]] = {}  # by token or sign-in: what ends with it
-        self._watching: asyncio.Task[None] | None = None
+        self._revoked = revoked
+        if revoked is not None:
+            revoked.on_revoked = self._end_watched
+        self._cache: dict[str, _CachedToken] = {}  # by digest, or by id where a cookie named the token
+        self._watchers: dict[str, set[Callable[[], None]]] = {}  # by token id or sign-in id
+        self._checking = Periodic(
+            "sign_in.end_revoked", recheck_seconds, self.end_revoked, delay=recheck_seconds
+        )
 
-    async def by_token(self, token: str) -> Principal | None:
+    async def authenticate_token(self, token: str) -> Principal | None:
         if hmac.compare_digest(_digest(token), _digest(self.owner_token)):
             return THE_OWNER
-        return await self._look(digest_of(token), by_digest=True) if is_token(token) else None
+        return await self._find_principal(digest_of(token), by_digest=True) if is_token(token) else None
 
     def new_cookie(
         self, now: float, principal: Principal = THE_OWNER, before: Principal | None = None
     ) -> str:
-        """For a person: a program or a machine shows its token each time.
+        """Issue a cookie to a person; programs and machines send their token each time.
 
-        A browser that was theirs `before` stays in the same sign-in: one sign-out ends all that it has open.
+        A browser that was signed in as the same principal `before` keeps its sign-in: one sign-out ends all its cookies.
         """
         assert principal.is_person
         is_same = before is not None and (before.user_id, before.token_id) == (
@@ -68,74 +73,77 @@ class SignIn:
             principal.token_id,
         )
         sign_in_id = before.sign_in_id if before is not None and is_same else None
-        said = f"{int(now) + COOKIE_SECONDS}.{sign_in_id or new_sign_in_id()}.{principal.token_id or ''}"
-        return f"{said}.{self._signature(said)}"
+        content = f"{int(now) + COOKIE_SECONDS}.{sign_in_id or new_sign_in_id()}.{principal.token_id or ''}"
+        return f"{content}.{self._signature(content)}"
 
-    async def by_cookie(self, cookie: str, now: float) -> Principal | None:
-        said, _, signature = cookie.rpartition(".")
-        if not hmac.compare_digest(signature.encode(), self._signature(said).encode()):
+    async def authenticate_cookie(self, cookie: str, now: float) -> Principal | None:
+        content, _, signature = cookie.rpartition(".")
+        if not hmac.compare_digest(signature.encode(), self._signature(content).encode()):
             return None
-        until, *named = said.split(".")
-        if not now < int(until):
+        expires_at, *ids = content.split(".")
+        if not now < int(expires_at):
             return None
-        match named:
+        match ids:
             case [sign_in_id, token_id]:
                 pass
-            case _:  # of before sign-ins had names: the cookie itself is as good as one
-                sign_in_id, token_id = f"{SIGN_IN}{_digest(cookie).hex()[:26]}", "".join(named)
+            case _:  # issued before cookies had a sign-in id: derive one from the cookie
+                sign_in_id, token_id = f"{SIGN_IN_PREFIX}{_digest(cookie).hex()[:26]}", "".join(ids)
         if await self.is_signed_out(sign_in_id):
             return None
-        principal = await self._look(token_id, by_digest=False) if token_id else THE_OWNER
+        principal = await self._find_principal(token_id, by_digest=False) if token_id else THE_OWNER
         return None if principal is None else replace(principal, sign_in_id=sign_in_id)
 
     async def sign_out(self, principal: Principal) -> None:
-        """Their browser's cookie opens nothing any more, on any instance, and what is open by it is ended."""
-        if self._sign_outs is not None and principal.sign_in_id is not None:
-            await self._sign_outs.end(principal.user_id, principal.sign_in_id)
+        """End the sign-in of the principal's browser on every instance, and close what it has opened."""
+        if self._revoked is not None and principal.sign_in_id is not None:
+            await self._revoked.revoke(principal.user_id, principal.sign_in_id)
 
     async def is_signed_out(self, sign_in_id: str) -> bool:
-        return self._sign_outs is not None and await self._sign_outs.has_ended(sign_in_id)
+        return self._revoked is not None and await self._revoked.is_revoked(sign_in_id)
 
-    def key(self, purpose: str) -> bytes:
-        """A key for each purpose, the same on every instance; with a new owner's token all of them are new."""
+    def derive_key(self, purpose: str) -> bytes:
+        """Return a key for this purpose, the same on every instance until the owner's token changes."""
         return hmac.new(self.owner_token.encode(), f"easel key {purpose}".encode(), hashlib.sha256).digest()
 
-    async def still_holds(self, token_id: str) -> bool:
-        """Whether what was signed in this token's name counts: it was not revoked."""
+    async def is_token_valid(self, token_id: str) -> bool:
         return self._tokens is not None and token_id in await self._tokens.filter_valid([token_id])
 
-    # -- as long as what they came with holds ------------------------------------------------------------------------
+    # -- closing what a revoked credential has opened ----------------------------------------------------------------
 
-    def watch(self, principal: Principal, ended: Callable[[], None]) -> Callable[[], None]:
-        """`ended` is called once, when their token is revoked or their browser signed out; the answer is how to stop watching."""
+    def watch(self, principal: Principal, on_revoked: Callable[[], None]) -> Callable[[], None]:
+        """Call `on_revoked` once, when the principal's token is revoked or its browser signs out.
+
+        Returns a function that stops watching.
+        """
         keys = [key for key in (principal.token_id, principal.sign_in_id) if key is not None]
 
         def end() -> None:
             stop()
-            ended()
+            on_revoked()
 
         def stop() -> None:
             for key in keys:
-                watchers = self._watched.get(key, set())
+                watchers = self._watchers.get(key, set())
                 watchers.discard(end)
                 if not watchers:
-                    self._watched.pop(key, None)
+                    self._watchers.pop(key, None)
 
         for key in keys:
-            self._watched.setdefault(key, set()).add(end)
-        if keys and (self._watching is None or self._watching.done()):
-            self._watching = asyncio.create_task(self._watch())
+            self._watchers.setdefault(key, set()).add(end)
+        if keys:
+            self._checking.start()
+        sign_in_id = principal.sign_in_id
         if (
-            self._sign_outs is not None
-            and principal.sign_in_id is not None
-            and self._sign_outs.knows(principal.sign_in_id)
+            self._revoked is not None
+            and sign_in_id is not None
+            and self._revoked.is_known_revoked(sign_in_id)
         ):
-            end()  # between the look at the cookie and here
+            end()  # revoked since the cookie was checked
         return stop
 
     @contextlib.asynccontextmanager
     async def while_valid(self, principal: Principal) -> AsyncGenerator[None]:
-        """Ends what is inside with `NotSignedIn` when their token is revoked, or they sign out."""
+        """Cancel the block and raise `NotSignedIn` when the principal's token is revoked or its browser signs out."""
         limit = asyncio.timeout(None)
         try:
             async with limit:
@@ -149,62 +157,48 @@ class SignIn:
                 raise
             raise NotSignedIn from None
 
-    async def close(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
-
-    async def _watch(self) -> None:
-        while self._watched:
-            await asyncio.sleep(RECHECK_SECONDS)
-            try:
-                await self.once()
-            except Unavailable:
-                log.debug("tokens.not_checked")  # the next look is as good
-            except Exception:
-                log.exception("tokens.check_error")
-
-    async def once(self) -> None:
-        """End what was opened with a token that was revoked since, or by a browser that was signed out."""
-        if self._sign_outs is not None:
-            await self._sign_outs.look([key for key in self._watched if key.startswith(SIGN_IN)])
-        watched = [key for key in self._watched if not key.startswith(SIGN_IN)]
-        if self._tokens is None or not watched:
+    async def end_revoked(self) -> None:
+        """Call the watchers of tokens and sign-ins that were revoked."""
+        sign_in_ids = [key for key in self._watchers if key.startswith(SIGN_IN_PREFIX)]
+        if self._revoked is not None:
+            await self._revoked.refresh(sign_in_ids)
+        token_ids = self._watchers.keys() - sign_in_ids
+        if self._tokens is None or not token_ids:
             return
-        valid = await self._tokens.filter_valid(watched)
-        revoked = [token_id for token_id in watched if token_id not in valid]
-        if revoked:
-            self._known = {
-                key: known for key, known in self._known.items() if known.principal.token_id not in revoked
-            }
+        revoked = token_ids - await self._tokens.filter_valid(list(token_ids))
+        self._cache = {
+            key: cached for key, cached in self._cache.items() if cached.principal.token_id not in revoked
+        }
         for token_id in revoked:
-            self._end(token_id)
+            self._end_watched(token_id)
 
-    def _end(self, key: str) -> None:
-        for end in list(self._watched.get(key, ())):
+    async def close(self) -> None:
+        await self._checking.stop()
+
+    def _end_watched(self, key: str) -> None:
+        for end in list(self._watchers.get(key, ())):
             end()
 
-    # -- looking ---------------------------------------------------------------------------------------------------
+    # -- tokens ------------------------------------------------------------------------------------------------------
 
-    async def _look(self, key: str, *, by_digest: bool) -> Principal | None:
+    async def _find_principal(self, key: str, *, by_digest: bool) -> Principal | None:
         if self._tokens is None:
             return None
-        known = self._known.get(key)
-        if known is not None and time.monotonic() - known.looked_at < RECHECK_SECONDS:
-            return known.principal
-        self._known.pop(key, None)
+        cached = self._cache.get(key)
+        if cached is not None and time.monotonic() - cached.read_at < self.recheck_seconds:
+            return cached.principal
+        self._cache.pop(key, None)
         found = await (self._tokens.find_by_digest(key) if by_digest else self._tokens.find_by_id(key))
         if found is None or (not by_digest and found.principal.kind is not PrincipalKind.USER):
             return None
-        if len(self._known) >= MAX_KNOWN:
-            self._known.clear()
-        self._known[key] = _Known(found.principal, time.monotonic())
+        if len(self._cache) >= MAX_CACHED_TOKENS:
+            self._cache.clear()
+        self._cache[key] = _CachedToken(found.principal, time.monotonic())
         return found.principal
 
-    def _signature(self, said: str) -> str:
-        return hmac.new(
-            self.owner_token.encode(), f"easel cookie {said}".encode(), hashlib.sha256
-        ).hexdigest()
+    def _signature(self, content: str) -> str:
+        key, message = self.owner_token.encode(), f"easel cookie {content}".encode()
+        return hmac.new(key, message, hashlib.sha256).hexdigest()
 
 
 def _digest(text: str) -> bytes:

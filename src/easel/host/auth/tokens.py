@@ -1,9 +1,12 @@
-"""Tokens for others than the owner: made, listed and revoked by whoever runs Easel. The token itself is told once and kept nowhere."""
+"""Tokens for principals other than the owner: created, listed and revoked by the operator.
+
+Owns the audit records of these. A token is returned once, when it is created; only its digest is stored.
+"""
 
 import secrets
 
 from easel.core.principal import Principal
-from easel.core.token import PREFIX, NewToken, Token, TokenKind, checked_name, digest_of
+from easel.core.token import PREFIX, NewToken, Token, TokenKind, check_token_name, digest_of
 from easel.core.tool.node import check_node_id
 from easel.errors import BadInput, NotFound
 from easel.host.audit import Audit
@@ -27,27 +30,25 @@ class Tokens:
         node_id: str | None = None,
         by: Principal = OPERATOR,
     ) -> tuple[Token, str]:
-        """The token's row, and the token."""
+        """Create a token. Returns its row, and the token."""
         if kind not in {*TokenKind}:
-            raise BadInput(
-                problem=f"A token is of kind {', '.join(TokenKind)}; {kind[:50]!r} is none of them."
-            )
+            raise BadInput(problem=f"kind must be one of {', '.join(TokenKind)}, not {kind[:50]!r}.")
         if node_id is not None and kind != TokenKind.NODE:
-            raise BadInput(problem="Only a token of kind node is for one node.")
+            raise BadInput(problem="Only a token of kind node can be bound to a node.")
         secret = PREFIX + secrets.token_urlsafe(32)
         new = NewToken(
             token_id=new_token_id(),
             user_id=UserId(user_id),
             kind=TokenKind(kind),
-            name=checked_name(name if name is not None else node_id or kind),
+            name=check_token_name(name if name is not None else node_id or kind),
             node_id=None if node_id is None else check_node_id(node_id),
             digest=digest_of(secret),
         )
-        made = await self._store.create(new)
-        if made is None:
+        token = await self._store.create(new)
+        if token is None:
             raise NotFound(what="user", id=user_id[:100])
-        await self._audit.record(by, "token.created", subject=made.token_id, details=_told(made))
-        return made, secret
+        await self._audit.record(by, "token.created", subject=token.token_id, details=_details(token))
+        return token, secret
 
     async def list_tokens(self, user_id: str | None = None) -> list[Token]:
         return await self._store.list_tokens(None if user_id is None else UserId(user_id))
@@ -56,14 +57,14 @@ class Tokens:
         revoked = await self._store.revoke(token_id)
         if revoked is None:
             raise NotFound(what="token", id=token_id[:100])
-        await self._audit.record(by, "token.revoked", subject=revoked.token_id, details=_told(revoked))
+        await self._audit.record(by, "token.revoked", subject=revoked.token_id, details=_details(revoked))
         return revoked
 
 
-def _told(one: Token) -> dict[str, str]:
+def _details(token: Token) -> dict[str, str]:
     return {
-        "for": one.user_id,
-        "kind": one.kind.value,
-        "name": one.name,
-        **({"node": one.node_id} if one.node_id else {}),
+        "for": token.user_id,
+        "kind": token.kind.value,
+        "name": token.name,
+        **({"node": token.node_id} if token.node_id else {}),
     }
