@@ -11,13 +11,14 @@ from dataclasses import replace
 from easel import demo
 from easel.core.principal import THE_OWNER
 from easel.edges.gateway import gateway as gateways
-from easel.edges.gateway.gateway import Gateway, GatewayLimits
+from easel.edges.gateway.gateway import Gateway
+from easel.edges.gateway.limits import GatewayLimits
 from easel.edges.http.app import EdgeSettings, HttpEdge
 from easel.edges.http.routes import OPS, ROUTES, SOCKETS
 from easel.edges.http.server import HttpServer, listen_on
 from easel.edges.http.sockets import SocketRow
 from easel.errors import AlreadyExists, BadInput
-from easel.host.canvases.library import Draft
+from easel.host.canvases.drafts import Draft
 from easel.host.services import Services
 from easel.settings import Settings
 
@@ -92,7 +93,10 @@ def build_edge(settings: Settings, services: Services, gateway: Gateway | None) 
 def gateway_row(gateway: Gateway) -> SocketRow:
     """Return the gateway's row among the HTTP edge's sockets; the edges do not import each other."""
     return SocketRow(
-        gateways.PATH, lambda call: gateway.serve(call.socket, call.principal), gateways.SAYS, is_open=True
+        gateways.PATH,
+        lambda call: gateway.serve(call.socket, call.principal),
+        gateways.DESCRIPTION,
+        is_open=True,
     )
 
 

@@ -1,4 +1,4 @@
-"""What all edges have in common: how a failure is told, and what of incoming JSON is refused."""
+"""Shared by all edges: the JSON of an error, and the check for duplicate keys in incoming JSON."""
 
 import json
 from typing import Annotated, Any, cast
@@ -7,12 +7,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from easel.errors import BadInput, HostError
 
-CONNECTION = "easel.connection"  # in a request's `extensions`: how much is buffered for its reader, and a way to drop it with that
+# The ASGI extension with the number of unsent bytes of a connection and a way to abort it.
+CONNECTION = "easel.connection"
 
 
 class ErrorDetail(Struct):
-    code: Annotated[int, Meta(description="The number of the gateway's list.")]
-    name: Annotated[str, Meta(description="The word of Easel's closed set of errors.")]
+    code: Annotated[int, Meta(description="Number of the error in the gateway protocol.")]
+    name: Annotated[str, Meta(description="Name of the error; see the list of errors.")]
     message: str
     details: dict[str, Any] | UnsetType = UNSET
 
@@ -22,32 +23,31 @@ def error_detail(problem: HostError) -> ErrorDetail:
     return ErrorDetail(problem.gateway, problem.code, problem.message, details or UNSET)
 
 
-def no_duplicate_keys(text: bytes | str) -> None:
-    """Two readers of the same JSON could each believe another of two equal keys."""
-    json.loads(
-        text, object_pairs_hook=_each_once, parse_int=len, parse_float=len
-    )  # numbers are of no interest, however long
+def refuse_duplicate_keys(text: bytes | str) -> None:
+    """Raise `BadInput` if an object has the same key twice: two readers could use different values."""
+    # Numbers are not converted: they do not matter here, and a long one would be slow.
+    json.loads(text, object_pairs_hook=_check_pairs, parse_int=len, parse_float=len)
 
 
-def all_keys_once(text: str, decoded: Any) -> None:
-    """The same, where the JSON has been read already. Every key is followed by one colon: with as many of these as keys, none was lost."""
-    if text.count(":") != _keys_in(decoded):
-        no_duplicate_keys(text)
+def refuse_duplicate_keys_of(text: str, decoded: Any) -> None:
+    """Do the same for decoded JSON, faster: with as many colons as keys, no key was lost."""
+    if text.count(":") != _count_keys(decoded):
+        refuse_duplicate_keys(text)
 
 
-def _keys_in(value: Any) -> int:
-    count, ahead = 0, [value]
-    while ahead:
-        one = ahead.pop()
-        if isinstance(one, dict):
-            fields = cast("dict[str, Any]", one)
+def _count_keys(value: Any) -> int:
+    count, pending = 0, [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            fields = cast("dict[str, Any]", item)
             count += len(fields)
-            ahead += fields.values()
-        elif isinstance(one, list):
-            ahead += cast("list[Any]", one)
+            pending += fields.values()
+        elif isinstance(item, list):
+            pending += cast("list[Any]", item)
     return count
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> None:
+def _check_pairs(pairs: list[tuple[str, Any]]) -> None:
     if len(pairs) != len({key for key, _ in pairs}):
         raise BadInput(problem="The JSON has the same key twice in one object.")

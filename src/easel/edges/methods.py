@@ -1,6 +1,6 @@
-"""The gateway's verbs, one row each: what a verb takes and what it does. Over `/ws` and over `POST /api/rpc` they are the same.
+"""The methods of the gateway, one row each: params and handler. `/ws` and `POST /api/rpc` share this table.
 
-What only a connection can do (`connect`, `canvas.subscribe`) has its name here and its handler where connections are.
+Methods that need a connection (`connect`, `canvas.subscribe`) are named here and handled in `edges/gateway`.
 """
 
 import base64
@@ -24,7 +24,7 @@ from easel.edges.params import (
     ListRecords,
     NamedAsset,
     NamedCanvas,
-    Nothing,
+    NoParams,
     PatchCanvas,
     PutAsset,
     ReportPage,
@@ -34,13 +34,13 @@ from easel.edges.params import (
     draft,
 )
 from easel.edges.views import (
-    answer_view,
-    asked_view,
     asset_view,
     canvas_view,
+    confirmation_view,
     descriptor,
     node_view,
     record_view,
+    result_view,
     tool_view,
 )
 from easel.errors import BadInput, NotFound
@@ -48,17 +48,17 @@ from easel.host.actions.request import ActionRequest
 from easel.host.canvases.views import NO_CONNECTION
 from easel.host.services import Services
 
-# They need a connection that stays, which a single request is not.
-OF_A_CONNECTION = frozenset(
+# Methods that need a connection; `POST /api/rpc` refuses them.
+CONNECTION_METHODS = frozenset(
     {"connect", "tool.result", "tool.progress", "canvas.subscribe", "canvas.unsubscribe"}
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls a verb, and from where."""
+    """Who calls a method, and over which connection."""
 
-    host: Services
+    services: Services
     principal: Principal
     client_id: str = "http"
     connection_id: str = NO_CONNECTION
@@ -71,74 +71,80 @@ class Method:
     writes: bool = False  # changes a canvas, so its params have `expectedRevision`
 
 
-async def called(caller: Caller, name: str, params: Any) -> Any:
+async def dispatch(caller: Caller, name: str, params: Any) -> Any:
+    """Call the method of this name and return its result."""
     method = METHODS.get(name)
     if method is None:
         raise NotFound(what="method", id=name[:200])
-    return await method.handler(caller, fitted(name, params, method.params))
+    return await method.handler(caller, decode_params(name, params, method.params))
 
 
-def fitted(name: str, params: Any, shape: type[Any]) -> Any:
+def decode_params(name: str, params: Any, shape: type[Any]) -> Any:
+    """Convert params to the struct of the method. Raises `BadInput`."""
     try:
         return msgspec.convert({} if params is None else params, type=shape)
     except msgspec.ValidationError as problem:
-        raise BadInput(problem=f"params of {name} do not fit: {problem}.") from None
+        raise BadInput(problem=f"params of {name} are invalid: {problem}.") from None
 
 
-# --- canvases -----------------------------------------------------------------------------------------------------------
+# --- canvases -----------------------------------------------------------------------------------------------
 
 
-async def list_canvases(caller: Caller, asked: ListCanvases) -> Any:
-    found = await caller.host.canvases.list_canvases(
-        caller.principal, agent_id=asked.agentId, after=asked.after, limit=asked.limit
+async def list_canvases(caller: Caller, params: ListCanvases) -> Any:
+    found = await caller.services.canvases.list_canvases(
+        caller.principal, agent_id=params.agentId, after=params.after, limit=params.limit
     )
-    more = {"next": found[-1].canvas_id} if len(found) == asked.limit else {}
+    more = {"next": found[-1].canvas_id} if len(found) == params.limit else {}
     return {"canvases": [descriptor(canvas) for canvas in found], **more}
 
 
-async def get_canvas(caller: Caller, asked: NamedCanvas) -> Any:
-    return canvas_view(await caller.host.canvases.get(caller.principal, asked.canvasId))
+async def get_canvas(caller: Caller, params: NamedCanvas) -> Any:
+    return canvas_view(await caller.services.canvases.get(caller.principal, params.canvasId))
 
 
-async def create_canvas(caller: Caller, asked: WriteCanvas) -> Any:
-    return await _written(caller, asked, await caller.host.canvases.create(caller.principal, draft(asked)))
-
-
-async def upsert_canvas(caller: Caller, asked: WriteCanvas) -> Any:
-    return await _written(caller, asked, await caller.host.canvases.upsert(caller.principal, draft(asked)))
-
-
-async def patch_canvas(caller: Caller, asked: PatchCanvas) -> Any:
-    patched = await caller.host.canvases.patch(
-        caller.principal,
-        asked.canvasId,
-        state_patch=asked.statePatch,
-        spec=asked.spec,
-        title=asked.title,
-        expected_revision=asked.expectedRevision,
+async def create_canvas(caller: Caller, params: WriteCanvas) -> Any:
+    return await _write_result(
+        caller, params, await caller.services.canvases.create(caller.principal, draft(params))
     )
-    return await _written(caller, asked, patched)
 
 
-async def _written(caller: Caller, asked: WriteCanvas | PatchCanvas, snapshot: CanvasSnapshot) -> Any:
-    is_declined = isinstance(asked, WriteCanvas) and asked.accepted is False
-    stands_for = None if is_declined else snapshot.canvas
+async def upsert_canvas(caller: Caller, params: WriteCanvas) -> Any:
+    return await _write_result(
+        caller, params, await caller.services.canvases.upsert(caller.principal, draft(params))
+    )
+
+
+async def patch_canvas(caller: Caller, params: PatchCanvas) -> Any:
+    patched = await caller.services.canvases.patch(
+        caller.principal,
+        params.canvasId,
+        state_patch=params.statePatch,
+        spec=params.spec,
+        title=params.title,
+        expected_revision=params.expectedRevision,
+    )
+    return await _write_result(caller, params, patched)
+
+
+async def _write_result(caller: Caller, params: WriteCanvas | PatchCanvas, snapshot: CanvasSnapshot) -> Any:
+    is_declined = isinstance(params, WriteCanvas) and params.accepted is False
+    accepted = None if is_declined else snapshot.canvas
     warnings = (
         []
-        if asked.spec is None
-        else await caller.host.canvases.warnings(caller.principal, asked.spec, stands_for)
+        if params.spec is None
+        else await caller.services.canvases.warnings(caller.principal, params.spec, accepted)
     )
     return {**canvas_view(snapshot), **({"warnings": warnings} if warnings else {})}
 
 
-async def delete_canvas(caller: Caller, asked: DeleteCanvas) -> Any:
-    await caller.host.canvases.delete(caller.principal, asked.canvasId, asked.expectedRevision)
-    return {"canvasId": asked.canvasId, "deleted": True}
+async def delete_canvas(caller: Caller, params: DeleteCanvas) -> Any:
+    await caller.services.canvases.delete(caller.principal, params.canvasId, params.expectedRevision)
+    return {"canvasId": params.canvasId, "deleted": True}
 
 
-async def open_canvas(caller: Caller, asked: NamedCanvas) -> Any:
-    view, snapshot = await caller.host.views.open(
-        caller.principal, asked.canvasId, caller.client_id, caller.connection_id
+async def open_canvas(caller: Caller, params: NamedCanvas) -> Any:
+    view, snapshot = await caller.services.views.open(
+        caller.principal, params.canvasId, caller.client_id, caller.connection_id
     )
     canvas = snapshot.canvas
     return {
@@ -148,133 +154,142 @@ async def open_canvas(caller: Caller, asked: NamedCanvas) -> Any:
     }
 
 
-async def close_canvas(caller: Caller, asked: CloseCanvas) -> Any:
-    if asked.viewId is None and caller.connection_id == NO_CONNECTION:
+async def close_canvas(caller: Caller, params: CloseCanvas) -> Any:
+    if params.viewId is None and caller.connection_id == NO_CONNECTION:
         raise BadInput(
-            problem="viewId: say which view, for this request comes on no connection that has views of its own."
+            problem="viewId must be given: this request is not on a connection with views of its own."
         )
-    closed = await caller.host.views.close(
-        caller.principal, asked.canvasId, caller.connection_id, asked.viewId
+    closed = await caller.services.views.close(
+        caller.principal, params.canvasId, caller.connection_id, params.viewId
     )
-    if asked.viewId is not None and not closed:
-        raise NotFound(what="view", id=asked.viewId[:200])
-    return {"canvasId": asked.canvasId, "closed": closed}
+    if params.viewId is not None and not closed:
+        raise NotFound(what="view", id=params.viewId[:200])
+    return {"canvasId": params.canvasId, "closed": closed}
 
 
-# --- actions ------------------------------------------------------------------------------------------------------------
+# --- actions ------------------------------------------------------------------------------------------------
 
 
-async def run_action(caller: Caller, asked: RunAction) -> Any:
-    ask = ActionRequest(
-        canvas_id=asked.canvasId,
-        action_id=asked.actionId,
-        input=asked.input,
+async def run_action(caller: Caller, params: RunAction) -> Any:
+    request = ActionRequest(
+        canvas_id=params.canvasId,
+        action_id=params.actionId,
+        input=params.input,
         client_id=caller.client_id,
-        expected_revision=asked.expectedRevision,
-        request_id=asked.requestId,
+        expected_revision=params.expectedRevision,
+        request_id=params.requestId,
     )
-    return answer_view(await caller.host.actions.execute(caller.principal, ask))
+    return result_view(await caller.services.actions.execute(caller.principal, request))
 
 
-async def confirm_action(caller: Caller, asked: Confirmation) -> Any:
-    return answer_view(
-        await caller.host.actions.confirm(
-            caller.principal, asked.confirmationId, caller.client_id, approve=asked.approve
+async def confirm_action(caller: Caller, params: Confirmation) -> Any:
+    return result_view(
+        await caller.services.actions.confirm(caller.principal, params.confirmationId, approve=params.approve)
+    )
+
+
+async def cancel_action(caller: Caller, params: CancelAction) -> Any:
+    return result_view(
+        await caller.services.actions.cancel(
+            caller.principal, params.canvasId, params.eventId, only_running=params.onlyRunning
         )
     )
 
 
-async def cancel_action(caller: Caller, asked: CancelAction) -> Any:
-    return answer_view(
-        await caller.host.actions.cancel(
-            caller.principal, asked.canvasId, asked.eventId, caller.client_id, only_running=asked.onlyRunning
-        )
+async def accept_spec(caller: Caller, params: AcceptSpec) -> Any:
+    return canvas_view(
+        await caller.services.canvases.accept(caller.principal, params.canvasId, params.revision)
     )
 
 
-async def accept_spec(caller: Caller, asked: AcceptSpec) -> Any:
-    return canvas_view(await caller.host.canvases.accept(caller.principal, asked.canvasId, asked.revision))
-
-
-async def list_confirmations(caller: Caller, asked: NamedCanvas) -> Any:
+async def list_confirmations(caller: Caller, params: NamedCanvas) -> Any:
     return {
         "confirmations": [
-            asked_view(one) for one in await caller.host.actions.waiting(caller.principal, asked.canvasId)
+            confirmation_view(execution)
+            for execution in await caller.services.actions.confirmations.list_pending(
+                caller.principal, params.canvasId
+            )
         ]
     }
 
 
-async def list_records(caller: Caller, asked: ListRecords) -> Any:
-    found = await caller.host.actions.records(
-        caller.principal, asked.canvasId, status=asked.status, before=asked.before, limit=asked.limit
+async def list_records(caller: Caller, params: ListRecords) -> Any:
+    found = await caller.services.actions.list_records(
+        caller.principal, params.canvasId, status=params.status, before=params.before, limit=params.limit
     )
-    more = {"next": found[-1].event_id} if len(found) == asked.limit else {}
-    return {"records": [record_view(one) for one in found], **more}
+    more = {"next": found[-1].event_id} if len(found) == params.limit else {}
+    return {"records": [record_view(record) for record in found], **more}
 
 
-# --- what its page does -------------------------------------------------------------------------------------------------
+# --- the page of a canvas -----------------------------------------------------------------------------------
 
 
-async def enter_input(caller: Caller, asked: EnterInput) -> Any:
-    entry = {"value": asked.value, "was": asked.was, "expected_revision": asked.expectedRevision}
-    return canvas_view(await caller.host.pages.enter(caller.principal, asked.canvasId, asked.path, **entry))
-
-
-async def report_page(caller: Caller, asked: ReportPage) -> Any:
-    await caller.host.pages.report(caller.principal, asked.canvasId, asked.what, asked.detail, asked.count)
-    return {"canvasId": asked.canvasId, "reported": True}
-
-
-# --- assets -------------------------------------------------------------------------------------------------------------
-
-
-async def put_asset(caller: Caller, asked: PutAsset) -> Any:
-    asset, revision = await caller.host.assets.put(
-        caller.principal, asked.canvasId, asked.path, content(asked), asked.expectedRevision
+async def enter_input(caller: Caller, params: EnterInput) -> Any:
+    entry = {"value": params.value, "was": params.was, "expected_revision": params.expectedRevision}
+    return canvas_view(
+        await caller.services.pages.apply_input(caller.principal, params.canvasId, params.path, **entry)
     )
-    return {"canvasId": asked.canvasId, **asset_view(asset), "revision": revision}
 
 
-async def get_asset(caller: Caller, asked: NamedAsset) -> Any:
-    """As text where that says it exactly."""
-    asset, content, revision = await caller.host.assets.read(caller.principal, asked.canvasId, asked.path)
+async def report_page(caller: Caller, params: ReportPage) -> Any:
+    await caller.services.pages.report_violation(
+        caller.principal, params.canvasId, params.what, params.detail, params.count
+    )
+    return {"canvasId": params.canvasId, "reported": True}
+
+
+# --- assets -------------------------------------------------------------------------------------------------
+
+
+async def put_asset(caller: Caller, params: PutAsset) -> Any:
+    asset, revision = await caller.services.assets.put(
+        caller.principal, params.canvasId, params.path, content(params), params.expectedRevision
+    )
+    return {"canvasId": params.canvasId, **asset_view(asset), "revision": revision}
+
+
+async def get_asset(caller: Caller, params: NamedAsset) -> Any:
+    """Return an asset as text if it is UTF-8, else as Base64."""
+    asset, content, revision = await caller.services.assets.read(
+        caller.principal, params.canvasId, params.path
+    )
     try:
-        shown = {"text": content.decode()}
+        body = {"text": content.decode()}
     except UnicodeDecodeError:
-        shown = {"base64": base64.b64encode(content).decode()}
-    return {"canvasId": asked.canvasId, **asset_view(asset), **shown, "revision": revision}
+        body = {"base64": base64.b64encode(content).decode()}
+    return {"canvasId": params.canvasId, **asset_view(asset), **body, "revision": revision}
 
 
-async def list_assets(caller: Caller, asked: NamedCanvas) -> Any:
-    snapshot = await caller.host.canvases.get(caller.principal, asked.canvasId)
+async def list_assets(caller: Caller, params: NamedCanvas) -> Any:
+    snapshot = await caller.services.canvases.get(caller.principal, params.canvasId)
     return {
-        "canvasId": asked.canvasId,
+        "canvasId": params.canvasId,
         "assets": [asset_view(asset) for asset in snapshot.assets],
         "revision": snapshot.canvas.revision,
     }
 
 
-async def delete_asset(caller: Caller, asked: DeleteAsset) -> Any:
-    revision = await caller.host.assets.delete(
-        caller.principal, asked.canvasId, asked.path, asked.expectedRevision
+async def delete_asset(caller: Caller, params: DeleteAsset) -> Any:
+    revision = await caller.services.assets.delete(
+        caller.principal, params.canvasId, params.path, params.expectedRevision
     )
-    return {"canvasId": asked.canvasId, "path": asked.path, "deleted": True, "revision": revision}
+    return {"canvasId": params.canvasId, "path": params.path, "deleted": True, "revision": revision}
 
 
-# --- tools --------------------------------------------------------------------------------------------------------------
+# --- tools --------------------------------------------------------------------------------------------------
 
 
-async def list_tools(caller: Caller, _: Nothing) -> Any:
+async def list_tools(caller: Caller, _: NoParams) -> Any:
     return {
         "tools": [
             tool_view(tool)
-            for tool in (await caller.host.tools.definitions(caller.principal.user_id)).values()
+            for tool in (await caller.services.tools.definitions(caller.principal.user_id)).values()
         ]
     }
 
 
-async def list_nodes(caller: Caller, _: Nothing) -> Any:
-    return {"nodes": [node_view(node) for node in await caller.host.nodes.list_nodes(caller.principal)]}
+async def list_nodes(caller: Caller, _: NoParams) -> Any:
+    return {"nodes": [node_view(node) for node in await caller.services.nodes.list_nodes(caller.principal)]}
 
 
 METHODS: Mapping[str, Method] = {
@@ -298,6 +313,6 @@ METHODS: Mapping[str, Method] = {
     "canvas.asset.get": Method(NamedAsset, get_asset),
     "canvas.asset.list": Method(NamedCanvas, list_assets),
     "canvas.asset.delete": Method(DeleteAsset, delete_asset, writes=True),
-    "tools.list": Method(Nothing, list_tools),
-    "nodes.list": Method(Nothing, list_nodes),
+    "tools.list": Method(NoParams, list_tools),
+    "nodes.list": Method(NoParams, list_nodes),
 }

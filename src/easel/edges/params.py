@@ -1,4 +1,4 @@
-"""What the gateway's verbs take. Their words are the specification's own."""
+"""The params of the gateway's methods. The field names are those of the specification."""
 # ruff: noqa: N815
 
 from typing import Annotated, Any, Literal
@@ -6,20 +6,20 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, to_builtins
 
-from easel.core.canvas.assets import content_of, decoded
+from easel.core.canvas.assets import asset_content, decode_base64
 from easel.core.canvas.execution import ExecutionStatus
 from easel.core.stream.log import LAST_CURSOR
 from easel.errors import BadInput
-from easel.host.canvases.library import Draft
+from easel.host.canvases.drafts import Draft
 
 Revision = Annotated[int, Meta(ge=0, le=LAST_CURSOR)]
 
 
 class Params(Struct, forbid_unknown_fields=True):
-    """A word that is not known is a slip of the pen, and is told."""
+    """Params of a method; unknown fields are refused."""
 
 
-class Nothing(Params):
+class NoParams(Params):
     pass
 
 
@@ -34,7 +34,7 @@ class NamedCanvas(Params):
 
 
 class EncodedAsset(Params):
-    """What is no text: a picture, a font."""
+    """An asset that is not text, such as an image or a font."""
 
     base64: str
 
@@ -80,9 +80,7 @@ class Confirmation(Params):
 class CancelAction(Params):
     canvasId: str
     eventId: str
-    onlyRunning: bool = (
-        False  # what waits for a person goes on to wait: who stops for somebody else answers nothing for them
-    )
+    onlyRunning: bool = False  # leave an execution alone that is waiting for confirmation
 
 
 class AcceptSpec(Params):
@@ -98,7 +96,7 @@ class ListRecords(Params):
 
 
 class EnterInput(Params):
-    """`was` is what stood there before, as far as the caller knows: if something else stands there now, nothing is written."""
+    """`was` is the value that the caller knows; if the state has another one, nothing is written."""
 
     canvasId: str
     path: str
@@ -138,25 +136,25 @@ class DeleteAsset(Params):
     expectedRevision: Revision | None = None
 
 
-def draft(asked: WriteCanvas) -> Draft:
+def draft(params: WriteCanvas) -> Draft:
     return Draft(
-        canvas_id=asked.canvasId,
-        agent_id=asked.agentId,
-        title=asked.title,
-        owner_session_key=asked.ownerSessionKey,
-        spec=asked.spec,
-        state=asked.state,
+        canvas_id=params.canvasId,
+        agent_id=params.agentId,
+        title=params.title,
+        owner_session_key=params.ownerSessionKey,
+        spec=params.spec,
+        state=params.state,
         assets=None
-        if asked.assets is None
-        else {path: content_of(path, to_builtins(asset)) for path, asset in asked.assets.items()},
-        is_accepted=asked.accepted,
-        expected_revision=asked.expectedRevision,
+        if params.assets is None
+        else {path: asset_content(path, to_builtins(asset)) for path, asset in params.assets.items()},
+        is_accepted=params.accepted,
+        expected_revision=params.expectedRevision,
     )
 
 
-def content(asked: PutAsset) -> bytes:
-    if (asked.text is None) == (asked.base64 is None):
-        raise BadInput(problem="An asset comes as `text` or as `base64`, one of the two.")
-    if asked.text is not None:
-        return asked.text.encode()
-    return decoded(asked.base64 or "", "base64")
+def content(params: PutAsset) -> bytes:
+    if (params.text is None) == (params.base64 is None):
+        raise BadInput(problem="An asset must have either `text` or `base64`.")
+    if params.text is not None:
+        return params.text.encode()
+    return decode_base64(params.base64 or "", "base64")

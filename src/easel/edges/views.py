@@ -1,4 +1,4 @@
-"""Canvases, their actions and tools as the gateway's verbs tell of them, over `/ws` and over `POST /api/rpc`."""
+"""Canvases, executions, tools and nodes as the JSON of the gateway's methods."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,7 +15,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def descriptor(canvas: Canvas) -> dict[str, Any]:
-    """CV-14, and where its log stands: whoever subscribes after that misses nothing."""
+    """Return the descriptor, with the last seq of the log to subscribe after. CV-14"""
     return {
         "canvasId": canvas.canvas_id,
         "agentId": canvas.agent_id,
@@ -44,26 +44,26 @@ def canvas_view(snapshot: CanvasSnapshot) -> dict[str, Any]:
     }
 
 
-def answer_view(answer: ActionResult) -> dict[str, Any]:
-    match answer.status:
+def result_view(result: ActionResult) -> dict[str, Any]:
+    match result.status:
         case ExecutionStatus.ASKED:
             return {
                 "status": "needs_confirmation",
-                "confirmationId": answer.event_id,
-                "resolved": answer.resolved,
+                "confirmationId": result.event_id,
+                "resolved": result.resolved,
             }
         case ExecutionStatus.REFUSED:
-            return {"status": "refused", "eventId": answer.event_id, "revision": answer.revision}
+            return {"status": "refused", "eventId": result.event_id, "revision": result.revision}
         case ExecutionStatus.FAILED:
-            return {"status": "cancelled", "eventId": answer.event_id, "revision": answer.revision}
+            return {"status": "cancelled", "eventId": result.event_id, "revision": result.revision}
         case _:
-            result = {"result": answer.result} if answer.has_result else {}
-            return {"status": "completed", "eventId": answer.event_id, "revision": answer.revision, **result}
+            value = {"result": result.result} if result.has_result else {}
+            return {"status": "completed", "eventId": result.event_id, "revision": result.revision, **value}
 
 
 def record_view(record: Execution) -> dict[str, Any]:
-    """CV-48, with an error where it failed; what it gave is in the state, if it was to be kept."""
-    told = {
+    """Return the record of an execution; its result is in the state, if it was saved. CV-48"""
+    fields = {
         "eventId": record.event_id,
         "canvasId": record.canvas_id,
         "actionId": record.action_id,
@@ -78,11 +78,11 @@ def record_view(record: Execution) -> dict[str, Any]:
         "endedAt": _ms(record.ended_at),
         "error": (record.answer or {}).get("error"),
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-def asked_view(asked: Execution) -> dict[str, Any]:
-    return {"confirmationId": asked.event_id, "resolved": asked.resolved, **record_view(asked)}
+def confirmation_view(pending: Execution) -> dict[str, Any]:
+    return {"confirmationId": pending.event_id, "resolved": pending.resolved, **record_view(pending)}
 
 
 def _ms(at: datetime | None) -> int | None:

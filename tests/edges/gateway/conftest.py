@@ -1,4 +1,4 @@
-"""Easel in this process, once per file, on either store, and a client that is connected to it."""
+"""Fixtures of the gateway tests: a server per module, on both stores, and connected clients."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def easel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def small_easel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
-    """On SQLite: for what has nothing to do with the store."""
+    """A server on SQLite with low limits, for tests that do not depend on the store."""
     settings = {"gateway_requests": 4, "gateway_subscriptions": 2}
     with LiveEasel(tmp_path_factory.mktemp("easel"), with_worker=False, settings=settings) as live:
         yield live
@@ -46,14 +46,14 @@ def small_easel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]
 
 @pytest.fixture(scope="module")
 def two_edges(tmp_path_factory: pytest.TempPathFactory, module_database_url: str) -> Iterator[LiveEasel]:
-    """Two API edges that share nothing but Postgres and the blobs' folder."""
+    """Two API instances on the same Postgres and blob folder."""
     with LiveEasel(tmp_path_factory.mktemp("easel"), module_database_url, edges=2, with_worker=False) as live:
         yield live
 
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> ControlledTools:
-    """Tools that do what a test tells them."""
+    """Tools that a test controls."""
     return ControlledTools(tmp_path_factory.mktemp("tools"))
 
 
@@ -61,7 +61,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> ControlledTools:
 def action_easel(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tools: ControlledTools
 ) -> Iterator[LiveEasel]:
-    """With a worker, and with tools of the tests' own."""
+    """A server with a worker and the controlled tools."""
     url = request.getfixturevalue("module_database_url") if request.param == "postgres" else ""
     settings = {"poll_seconds": 0.1}
     with LiveEasel(tmp_path_factory.mktemp("easel"), url, settings=settings, tools=tools.tools) as live:

@@ -1,4 +1,4 @@
-"""The gateway's handshake: who may in, in which protocol, as what, and how a connection ends."""
+"""The gateway's handshake: authentication, protocol, mode, and how a connection ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @rule("CV-01", "CV-37")
-async def test_hello_says_what_is_there_and_nothing_else(small_easel: LiveEasel) -> None:
+async def test_hello_lists_exactly_the_available_methods_and_events(small_easel: LiveEasel) -> None:
     async with GatewayClient.connected(small_easel.base_url, small_easel.token) as client:
         hello = client.hello
         assert (hello["type"], hello["protocol"], hello["server"]["version"]) == ("hello-ok", 1, __version__)
@@ -37,7 +37,7 @@ async def test_hello_says_what_is_there_and_nothing_else(small_easel: LiveEasel)
         for method in methods:
             refused = await client.refusal(method, {"surprise": True})
             assert refused is not None
-            assert refused.code == 400, f"{method} is there, and says what it does not take"
+            assert refused.code == 400, f"{method} exists and refuses unknown params"
         unknown = await client.refusal("canvas.dance")
         assert unknown is not None
         assert unknown.code == 404
@@ -45,7 +45,7 @@ async def test_hello_says_what_is_there_and_nothing_else(small_easel: LiveEasel)
 
 @rule("CV-01")
 @pytest.mark.parametrize("by", ["header", "link", "cookie", "connect"])
-async def test_one_signs_in_by_any_of_four_ways(small_easel: LiveEasel, by: str) -> None:
+async def test_client_signs_in_with_header_link_cookie_or_connect(small_easel: LiveEasel, by: str) -> None:
     token = small_easel.token
     cookie = small_easel.instances[0].services.sign_in.new_cookie(2_000_000_000)
     opened = {
@@ -60,26 +60,26 @@ async def test_one_signs_in_by_any_of_four_ways(small_easel: LiveEasel, by: str)
 
 
 @rule("CV-08")
-@pytest.mark.parametrize("by", ["nothing", "link", "header", "connect", "wrong beats right"])
-async def test_who_is_not_signed_in_is_answered_401_before_the_goodbye(
+@pytest.mark.parametrize("by", ["nothing", "link", "header", "connect", "connect overrides the header"])
+async def test_unauthenticated_connect_gets_a_401_before_the_close_frame(
     small_easel: LiveEasel, by: str
 ) -> None:
-    """Bug 12 of GSV: its socket closed before any answer."""
+    """Bug 12 of GSV: its socket was closed without a response."""
     opened = {
         "nothing": GatewayClient.open(small_easel.base_url, None),
         "link": GatewayClient.open(small_easel.base_url, None, query="?token=wrong"),
         "header": GatewayClient.open(small_easel.base_url, "wrong"),
         "connect": GatewayClient.open(small_easel.base_url, None),
-        "wrong beats right": GatewayClient.open(small_easel.base_url, small_easel.token),
+        "connect overrides the header": GatewayClient.open(small_easel.base_url, small_easel.token),
     }[by]
     async with opened as client:
         with pytest.raises(Refused) as refused:
-            await client.connect(token="wrong" if by in ("connect", "wrong beats right") else None)
+            await client.connect(token="wrong" if by in ("connect", "connect overrides the header") else None)
         assert refused.value.code == 401
         assert await client.closed() == (1008, "Not signed in.")
 
 
-async def test_a_failed_sign_in_is_in_the_audit_trail(tmp_path: Path) -> None:
+async def test_failed_sign_in_is_recorded_in_the_audit_trail(tmp_path: Path) -> None:
     with Live(tmp_path, with_worker=False) as live:
         async with GatewayClient.open(live.base_url, None) as client:
             with pytest.raises(Refused):
@@ -90,16 +90,16 @@ async def test_a_failed_sign_in_is_in_the_audit_trail(tmp_path: Path) -> None:
             assert "wrong" not in str(records)
             return any(record["details"]["path"] == "/ws" for record in records)
 
-        await wait_for(is_recorded)  # a note is stored soon, not at once
+        await wait_for(is_recorded)
 
 
 @pytest.mark.parametrize("method", ["canvas.list", "tools.list", "canvas.subscribe", "no.such"])
-async def test_nothing_works_before_connect(small_easel: LiveEasel, method: str) -> None:
+async def test_methods_are_refused_before_connect(small_easel: LiveEasel, method: str) -> None:
     async with GatewayClient.open(small_easel.base_url, small_easel.token) as client:
         with pytest.raises(Refused) as refused:
             await client.ask(method, {})
         assert refused.value.code == 101
-        await client.connect()  # and the connection is as good as before
+        await client.connect()
         assert (await client.call("tools.list"))["tools"]
 
 
@@ -120,7 +120,7 @@ REFUSALS: list[tuple[dict[str, Any], int]] = [
 
 
 @pytest.mark.parametrize("changed, code", REFUSALS, ids=[str(row[0])[:40] for row in REFUSALS])
-async def test_a_connect_that_does_not_fit_is_refused_and_may_be_sent_again(
+async def test_invalid_connect_is_refused_and_can_be_sent_again(
     small_easel: LiveEasel, changed: dict[str, Any], code: int
 ) -> None:
     async with GatewayClient.open(small_easel.base_url, small_easel.token) as client:
@@ -130,32 +130,30 @@ async def test_a_connect_that_does_not_fit_is_refused_and_may_be_sent_again(
         await client.connect(minProtocol=1, maxProtocol=9)
         with pytest.raises(Refused) as again:
             await client.connect()
-        assert again.value.code == 400, "once is enough"
+        assert again.value.code == 400, "a connection connects only once"
 
 
-async def test_who_does_not_connect_is_not_waited_for(tmp_path: Path) -> None:
+async def test_connection_without_connect_is_closed_after_the_timeout(tmp_path: Path) -> None:
     with Live(tmp_path, with_worker=False, settings={"gateway_connect_seconds": 1.0}) as live:
         async with GatewayClient.open(live.base_url, live.token) as client:
             code, reason = await client.closed()
             assert (code, reason) == (1008, "Send `connect` first.")
 
 
-async def test_the_same_client_again_takes_the_place_of_the_older_connection(small_easel: LiveEasel) -> None:
+async def test_second_connection_of_a_client_replaces_the_first(small_easel: LiveEasel) -> None:
     async with (
         GatewayClient.connected(small_easel.base_url, small_easel.token, "one") as older,
         GatewayClient.connected(small_easel.base_url, small_easel.token, "two") as other,
         GatewayClient.connected(small_easel.base_url, small_easel.token, "one") as newer,
     ):
         assert await older.closed() == (1000, "Replaced by a newer connection")
-        for still_there in (newer, other):
-            await still_there.call("tools.list")
+        for open_client in (newer, other):
+            await open_client.call("tools.list")
         async with GatewayClient.connected(small_easel.base_url, small_easel.token, "one"):
-            assert (await newer.closed())[0] == 1000, (
-                "the late end of the older one has not put the newer one out of sight"
-            )
+            assert (await newer.closed())[0] == 1000, "the end of the first did not unregister the second"
 
 
-async def test_more_connections_than_allowed_are_told_so_before_the_handshake(tmp_path: Path) -> None:
+async def test_connections_over_the_limit_get_a_429(tmp_path: Path) -> None:
     with Live(tmp_path, with_worker=False, settings={"max_streams": 1}) as live:
         async with GatewayClient.connected(live.base_url, live.token, "one") as one:
             with pytest.raises(InvalidStatus) as refused:
@@ -165,7 +163,7 @@ async def test_more_connections_than_allowed_are_told_so_before_the_handshake(tm
             await one.call("tools.list")
 
 
-async def test_a_stopping_server_tells_its_clients_to_come_back(tmp_path: Path) -> None:
+async def test_stopping_server_asks_its_clients_to_reconnect(tmp_path: Path) -> None:
     live = Live(tmp_path, with_worker=False)
     live.__enter__()
     ended = False

@@ -7,13 +7,11 @@ import msgspec
 
 from easel.core.stream.log import LoggedEvent
 from easel.core.validation import is_too_deep
-from easel.edges.errors import all_keys_once, error_detail
+from easel.edges.errors import error_detail, refuse_duplicate_keys_of
 from easel.errors import BadInput, HostError
 
 MAX_ID_LENGTH = 200
-MAX_DEPTH = (
-    500  # levels: what a verb takes is shallower, and says so; this is so that no reader's stack decides
-)
+MAX_DEPTH = 500  # levels of nesting; a method may accept less
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,31 +22,32 @@ class Request:
 
 
 class BadFrame(Exception):
-    """A frame that is no request; `id` is what its sender called it, where that can be told."""
+    """A frame that is not a valid request. `id` is its id, if it has one."""
 
     def __init__(self, problem: BadInput, id_: str | None = None) -> None:
         super().__init__(problem.message)
         self.problem, self.id = problem, id_
 
 
-def read(text: str | None) -> Request:
+def parse(text: str | None) -> Request:
+    """Return the request of a frame. Raises `BadFrame`."""
     if text is None:
-        raise BadFrame(BadInput(problem="Frames of the gateway are JSON text."))
+        raise BadFrame(BadInput(problem="A frame must be JSON text."))
     try:
         decoded: Any = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
         raise BadFrame(BadInput(problem=f"The frame is not valid JSON: {problem}.")) from None
     if not isinstance(decoded, dict):
         raise BadFrame(
-            BadInput(problem='A frame is an object: {"type":"req","id":"1","method":"…","params":{…}}.')
+            BadInput(problem='A frame must be an object: {"type":"req","id":"1","method":"…","params":{…}}.')
         )
     frame = cast("dict[str, Any]", decoded)
-    named = frame.get("id")
-    id_ = named if isinstance(named, str) and 0 < len(named) <= MAX_ID_LENGTH else None
+    value = frame.get("id")
+    id_ = value if isinstance(value, str) and 0 < len(value) <= MAX_ID_LENGTH else None
     try:
         if is_too_deep(frame, MAX_DEPTH):
             raise BadInput(problem=f"The frame is nested deeper than {MAX_DEPTH} levels.")
-        all_keys_once(text, frame)
+        refuse_duplicate_keys_of(text, frame)
         return _request(frame, id_)
     except BadInput as problem:
         raise BadFrame(problem, id_) from None
@@ -57,24 +56,22 @@ def read(text: str | None) -> Request:
 def _request(frame: dict[str, Any], id_: str | None) -> Request:
     kind, method, params = frame.get("type"), frame.get("method"), frame.get("params")
     if kind != "req":
-        told = kind[:50] if isinstance(kind, str) else "none"
-        raise BadInput(problem=f"A client sends frames of type req; this one is {told!r}.")
+        found = kind[:50] if isinstance(kind, str) else None
+        raise BadInput(problem=f"type must be 'req', not {found!r}.")
     if id_ is None:
-        raise BadInput(
-            problem=f"id: a request has one, text of 1 to {MAX_ID_LENGTH} characters; its answer has the same."
-        )
+        raise BadInput(problem=f"id must be text of 1 to {MAX_ID_LENGTH} characters.")
     if not isinstance(method, str):
-        raise BadInput(problem="method: a request names one.")
+        raise BadInput(problem="method must be text.")
     if params is not None and not isinstance(params, dict):
-        raise BadInput(problem="params: is an object.")
+        raise BadInput(problem="params must be an object.")
     return Request(id_, method, cast("dict[str, Any] | None", params))
 
 
-def answer(id_: str, payload: Any) -> str:
+def response(id_: str, payload: Any) -> str:
     return msgspec.json.encode({"type": "res", "id": id_, "ok": True, "payload": payload}).decode()
 
 
-def refusal(id_: str | None, problem: HostError) -> str:
+def error_response(id_: str | None, problem: HostError) -> str:
     error: dict[str, Any] = msgspec.to_builtins(error_detail(problem), enc_hook=str)
     if problem.retry_after is not None:
         error["retryable"] = True
@@ -82,10 +79,10 @@ def refusal(id_: str | None, problem: HostError) -> str:
 
 
 def event(logged: LoggedEvent) -> str:
-    """`seq` is the log's own: a client that comes back says which one it saw last."""
+    """Return the frame of a logged event; a client resumes after its `seq`."""
     return f'{{"type":"evt","event":"{logged.type}","payload":{logged.data},"seq":{logged.seq}}}'
 
 
 def notice(name: str, payload: dict[str, Any]) -> str:
-    """Something of this connection alone: it is in no log and has no number."""
+    """Return the frame of an event of this connection only, which is in no log and has no `seq`."""
     return msgspec.json.encode({"type": "evt", "event": name, "payload": payload}).decode()

@@ -1,4 +1,4 @@
-"""The handshake of the gateway: who connects, in which protocol, as what, and what it is offered."""
+"""The handshake of the gateway: protocol version, mode, client, and the `hello-ok` response."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ from easel.errors import BadInput, WrongMode, WrongProtocol
 
 PROTOCOL = 1
 MAX_CLIENT_ID_LENGTH = 128
-ENDED = "canvas.unsubscribed"  # tells that a subscription has come to its end
+ENDED = "canvas.unsubscribed"  # the event at the end of a subscription
 
-# What a connection can do beside the table of methods.
-_ITS_OWN = ("connect", "canvas.subscribe", "canvas.unsubscribe")
+# Methods of a connection, in addition to the table METHODS.
+_CONNECTION_METHODS = ("connect", "canvas.subscribe", "canvas.unsubscribe")
 
 CLIENT, NODE = "client", "node"
-RESULT, PROGRESS = "tool.result", "tool.progress"  # what a node says
-INVOKE, CANCEL = "tool.invoke", "tool.cancel"  # what a node hears
+RESULT, PROGRESS = "tool.result", "tool.progress"  # sent by a node
+INVOKE, CANCEL = "tool.invoke", "tool.cancel"  # sent to a node
 
 
 class ClientInfo(Struct):
@@ -35,48 +35,48 @@ class Auth(Struct):
 
 class Connect(Struct):
     client: ClientInfo
-    minProtocol: int = PROTOCOL  # noqa: N815 - the protocol's own words
+    minProtocol: int = PROTOCOL  # noqa: N815 - a word of the protocol
     maxProtocol: int = PROTOCOL  # noqa: N815
     auth: Auth | None = None
-    tools: Any = None  # of a node; read by the host
+    tools: Any = None  # of a node; validated by the node registry
 
 
-def check_protocol(asked: Connect) -> None:
-    if not asked.minProtocol <= PROTOCOL <= asked.maxProtocol:
-        raise WrongProtocol(protocol=PROTOCOL, least=asked.minProtocol, most=asked.maxProtocol)
+def check_protocol(params: Connect) -> None:
+    if not params.minProtocol <= PROTOCOL <= params.maxProtocol:
+        raise WrongProtocol(protocol=PROTOCOL, least=params.minProtocol, most=params.maxProtocol)
 
 
-def check_mode(asked: Connect, principal: Principal) -> None:
-    """A node's token can only be a node; and a node is its own, or its user's."""
-    match asked.client.mode:
+def check_mode(params: Connect, principal: Principal) -> None:
+    """Check that the token may connect in this mode: a node needs a node's or a user's token."""
+    match params.client.mode:
         case "node" if principal.kind not in (PrincipalKind.NODE, PrincipalKind.USER):
             raise WrongMode(
                 mode=NODE,
-                problem="this token is of another kind; `easel token create --kind node` makes one.",
+                problem="the token must be of kind node; `easel token create --kind node` creates one.",
             )
-        case "node" if not asked.tools:
-            raise WrongMode(mode=NODE, problem="a node offers tools, and these are none.")
+        case "node" if not params.tools:
+            raise WrongMode(mode=NODE, problem="tools must not be empty.")
         case "client" if principal.kind is PrincipalKind.NODE:
-            raise WrongMode(mode=CLIENT, problem="a node's token can only be a node.")
+            raise WrongMode(mode=CLIENT, problem="a token of kind node can only connect in node mode.")
         case "node" | "client":
             pass
         case other:
-            raise WrongMode(mode=other[:50], problem=f"the mode is `{CLIENT}` or `{NODE}`.")
+            raise WrongMode(mode=other[:50], problem=f"the mode must be `{CLIENT}` or `{NODE}`.")
 
 
 def check_client(client: ClientInfo) -> None:
     if not client.id or not client.id.isprintable() or len(client.id) > MAX_CLIENT_ID_LENGTH:
-        raise BadInput(problem=f"client.id is 1 to {MAX_CLIENT_ID_LENGTH} printable characters.")
+        raise BadInput(problem=f"client.id must be 1 to {MAX_CLIENT_ID_LENGTH} printable characters.")
 
 
 def hello(connection_id: str) -> dict[str, Any]:
-    """What is there, and nothing else."""
+    """Return the `hello-ok` of a client: exactly the methods and events that exist."""
     events = [kind.name for kind in EVENT_TYPES.values() if kind.stream is Stream.VISUALS]
-    return _hello(connection_id, [*_ITS_OWN, *METHODS], [*events, ENDED])
+    return _hello(connection_id, [*_CONNECTION_METHODS, *METHODS], [*events, ENDED])
 
 
 def hello_node(connection_id: str, limits: dict[str, Any]) -> dict[str, Any]:
-    """What a node may say and will hear, and how much of it at once."""
+    """Return the `hello-ok` of a node, with its limits."""
     return {**_hello(connection_id, ["connect", RESULT, PROGRESS], [INVOKE, CANCEL]), "limits": limits}
 
 

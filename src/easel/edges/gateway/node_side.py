@@ -1,7 +1,7 @@
 """A connection in node mode: sends calls to the node and receives their results and progress, nothing else.
 
-A result is handled without a task of its own, to keep calls cheap. Receipts are sent in batches a moment later, because
-the node does not wait for them and each frame costs as much as a call.
+A result is handled without a task of its own, to keep calls cheap. Receipts are sent in batches a moment
+later, because the node does not wait for them and each frame costs as much as a call.
 """
 
 import asyncio
@@ -38,7 +38,9 @@ class ToolProgress(Struct, forbid_unknown_fields=True):
 class NodeSide:
     """Implements the port `NodeLink`. A node can only answer calls that were sent over its own connection."""
 
-    def __init__(self, send: Callable[[str], Awaitable[None]], close_replaced: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, send: Callable[[str], Awaitable[None]], close_replaced: Callable[[], Awaitable[None]]
+    ) -> None:
         self._send = send
         self._close_replaced = close_replaced
         self.node: ConnectedNode | None = None  # once it is registered

@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from easel.edges.http.calls import Call, json_answer
-from easel.edges.methods import OF_A_CONNECTION, Caller, called
+from easel.edges.methods import CONNECTION_METHODS, Caller, dispatch
 from easel.errors import BadInput
 
 
@@ -17,6 +17,6 @@ class RpcCall(Struct):
 
 async def rpc(call: Call) -> Response:
     asked: RpcCall = call.asked
-    if asked.method in OF_A_CONNECTION:
+    if asked.method in CONNECTION_METHODS:
         raise BadInput(problem=f"{asked.method} works on the WebSocket only.")
-    return json_answer(await called(Caller(call.host, call.principal), asked.method, asked.params))
+    return json_answer(await dispatch(Caller(call.host, call.principal), asked.method, asked.params))
