@@ -1,13 +1,20 @@
-"""Each test of the contract runs on every store: `store` is one of them, open, migrated and empty."""
+"""Fixtures for tests of stores: one open store per test, on SQLite and on Postgres.
+
+The schema is migrated once per test process. SQLite tests copy the migrated file; Postgres tests share one database and
+empty it, or get a copy of the migrated one.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
 
-from tests.stores.harness import KINDS, Store, open_store, sqlite_at
+from easel.stores.postgres import open_postgres
+from tests.stores.harness import KINDS, TIMEOUT_SECONDS, Store, open_migrated_store, sqlite_at
 from tests.support.postgres import create_database, drop_database
 
 if TYPE_CHECKING:
@@ -24,31 +31,80 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def contract_url(postgres: str) -> Iterator[str]:
-    """One Postgres database for the whole contract: making one takes longer than most of its tests."""
+def migrated_url(postgres: str) -> Iterator[str]:
+    """Return a migrated Postgres database without connections, the template of others."""
     url = create_database(postgres)
+
+    async def migrate() -> None:
+        database = await open_postgres(url, pool=1, timeout=TIMEOUT_SECONDS)
+        await database.migrate()
+        await database.close()
+
+    asyncio.run(migrate())
     yield url
-    drop_database(postgres, url.rpartition("/")[2])
+    drop_database(postgres, _name(url))
+
+
+@pytest.fixture(scope="session")
+def shared_url(postgres: str, migrated_url: str) -> Iterator[str]:
+    """Return the Postgres database that the tests of this process share."""
+    url = create_database(postgres, template=_name(migrated_url))
+    yield url
+    drop_database(postgres, _name(url))
+
+
+@pytest.fixture
+def own_url(postgres: str, migrated_url: str) -> Iterator[str]:
+    """Return a migrated Postgres database for this test alone."""
+    url = create_database(postgres, template=_name(migrated_url))
+    yield url
+    drop_database(postgres, _name(url))
+
+
+def _name(url: str) -> str:
+    return url.rpartition("/")[2]
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a migrated SQLite file, the template of others."""
+    path = tmp_path_factory.mktemp("migrated") / "easel.db"
+
+    async def migrate() -> None:
+        async with sqlite_at(path):
+            pass
+
+    asyncio.run(migrate())
+    return path
 
 
 @pytest.fixture
 def url(kind: str, request: pytest.FixtureRequest) -> str:
-    return request.getfixturevalue("contract_url") if kind == "postgres" else ""
+    return request.getfixturevalue("shared_url") if kind == "postgres" else ""
+
+
+@pytest.fixture
+def folder(kind: str, tmp_path: Path, migrated_file: Path) -> Path:
+    """Return the folder of this test's SQLite file, which is migrated."""
+    if kind == "sqlite":
+        shutil.copy(migrated_file, tmp_path / "easel.db")
+    return tmp_path
 
 
 @pytest_asyncio.fixture
-async def store(kind: str, url: str, tmp_path: Path) -> AsyncIterator[Store]:
-    opened = await open_store(kind, folder=tmp_path, database_url=url)
-    await opened.empty()
+async def store(kind: str, url: str, folder: Path) -> AsyncIterator[Store]:
+    opened = await open_migrated_store(kind, folder=folder, database_url=url)
+    if kind == "postgres":
+        await opened.empty()
     yield opened
     await opened.close()
 
 
 @pytest_asyncio.fixture
-async def own_store(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Store]:
-    """A store whose schema the test may change."""
-    url = request.getfixturevalue("database_url") if kind == "postgres" else ""
-    opened = await open_store(kind, folder=tmp_path, database_url=url)
+async def own_store(kind: str, folder: Path, request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    """Return a store whose schema the test may change."""
+    url = request.getfixturevalue("own_url") if kind == "postgres" else ""
+    opened = await open_migrated_store(kind, folder=folder, database_url=url)
     yield opened
     await opened.close()
 
@@ -60,12 +116,19 @@ def runs(store: Store) -> RunStore:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a SQLite database can be made."""
+    """Return the path of a SQLite file that does not exist yet."""
     return tmp_path / "data" / "easel.db"
 
 
+@pytest.fixture
+def migrated_path(path: Path, migrated_file: Path) -> Path:
+    """Return the path of a migrated SQLite file."""
+    path.parent.mkdir()
+    return shutil.copy(migrated_file, path)
+
+
 @pytest_asyncio.fixture
-async def database(path: Path) -> AsyncIterator[SqliteDatabase]:
-    """An open SQLite database for what is SQLite's alone."""
-    async with sqlite_at(path) as database:
+async def database(migrated_path: Path) -> AsyncIterator[SqliteDatabase]:
+    """Return an open, migrated SQLite database."""
+    async with sqlite_at(migrated_path) as database:
         yield database

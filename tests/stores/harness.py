@@ -1,6 +1,6 @@
-"""What the contract suite says of every store, whichever it is: open it, ask it, and reach behind it by hand.
+"""Helpers of the contract suite: open a store, run SQL behind it, and build runs, batches and claims.
 
-Owns the differences between the databases (how a time is written, what a refusal is called), so that the tests have none.
+Owns the differences between the databases (how a time is written, how a constraint fails), so that the tests have none.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import asyncpg
 import msgspec
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
     from easel.host.ports import Notifier, RunStore
 
 KINDS = ("sqlite", "postgres")
-# What a database says to a row that must not be.
-REFUSED = (sqlite3.IntegrityError, asyncpg.IntegrityConstraintViolationError)
+# Raised for a row that a constraint refuses.
+CONSTRAINT_ERRORS = (sqlite3.IntegrityError, asyncpg.IntegrityConstraintViolationError)
 
 A, B = WorkerId("wrk_a"), WorkerId("wrk_b")
-LONG = 3600.0  # a claim that does not run out while the test runs
-TIMEOUT_SECONDS = 30.0  # a shared machine is slow at times, and that is no finding
-_real_time_ns = time.time_ns  # the database's clock; tests move the caller's
+CLAIM_SECONDS = 3600.0  # longer than any test
+TIMEOUT_SECONDS = 30.0  # for a slow machine
+_real_time_ns = time.time_ns  # the database's clock; tests replace the caller's
 
 
 def database_clock() -> int:
@@ -49,8 +50,8 @@ def database_clock() -> int:
 class Column:
     type: str
     required: bool
-    preset: bool
-    key_place: int  # from 1 on within the primary key; 0 outside it
+    has_default: bool
+    key_position: int  # within the primary key, from 1; 0 outside it
 
 
 @dataclass
@@ -59,36 +60,34 @@ class Store:
 
     kind: str
     database: SqliteDatabase | PostgresDatabase
-    hand: asyncpg.Connection[Any] | None = None
     runs: RunStore = field(init=False)
     notifier: Notifier = field(init=False)
-    _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
     def __post_init__(self) -> None:
         self.runs = self.database.runs
         self.notifier = self.database.notifier
 
     async def sql(self, text: str) -> list[dict[str, Any]]:
-        """A statement by hand, past the store."""
+        """Run a statement on the database, bypassing the stores."""
         if isinstance(self.database, SqliteDatabase):
             return await self.database.write(
                 lambda connection: [dict(row) for row in connection.execute(text).fetchall()]
             )
-        assert self.hand is not None
-        async with self._one_at_a_time:
-            return [dict(row) for row in await self.hand.fetch(text)]
+        async with self.database.connection() as connection:
+            return [dict(row) for row in await connection.fetch(text)]
 
     def ago(self, seconds: float) -> str:
-        """A moment by the database's clock, as it is written in SQL."""
+        """Return a past time of the database's clock as SQL."""
         if self.kind == "sqlite":
             return str(database_clock() - round(seconds * 1_000_000))
         return f"clock_timestamp() - interval '{seconds} seconds'"
 
-    async def run_out(self, run_id: RunId, seconds: float = 1) -> None:
-        """The claim of this run ended so long ago: its worker did not renew."""
+    async def expire_claim(self, run_id: RunId, seconds: float = 1) -> None:
+        """Let the claim of this run expire some seconds ago."""
         await self.sql(f"update runs set lease_until = {self.ago(seconds)} where run_id = '{run_id}'")
 
-    async def make_old(self, run_id: RunId, seconds: float) -> None:
+    async def set_run_age(self, run_id: RunId, seconds: float) -> None:
+        """Let the run have ended some seconds ago."""
         await self.sql(f"update runs set finished_at = {self.ago(seconds)} where run_id = '{run_id}'")
 
     async def add_user(self, name: str) -> UserId:
@@ -96,39 +95,50 @@ class Store:
         return UserId(name)
 
     async def empty(self) -> None:
-        """Only the owner is left; everything else goes with its session or its canvas."""
-        for table in (
-            "sessions",
-            "ended_threads",
-            "canvases",
-            "ended_canvases",
-            "artifacts",
-            "probes",
-            "nodes",
-            "calls",
-            "tokens",
-            "users where user_id <> 'owner'",
-        ):
-            await self.sql(f"delete from {table}")
+        """Delete everything but the owner; runs and events are deleted with their session or canvas."""
+        statements = [
+            "delete from sessions",
+            "delete from ended_threads",
+            "delete from canvases",
+            "delete from ended_canvases",
+            "delete from artifacts",
+            "delete from probes",
+            "delete from nodes",
+            "delete from calls",
+            "delete from tokens",
+            "delete from ended_sign_ins",
+            "delete from users where user_id <> 'owner'",
+            "delete from audit",
+            "delete from audit_head",
+            "insert into audit_head (last_seq, last_hash) values (0, '')",
+        ]
+        if isinstance(self.database, SqliteDatabase):
+            for statement in statements:
+                await self.sql(statement)
+        else:
+            async with self.database.connection() as connection:
+                await connection.execute("; ".join(statements))
 
     async def columns(self, table: str) -> dict[str, Column]:
         if self.kind == "sqlite":
             found = await self.sql(
-                f"select name, type, dflt_value is not null as preset, \"notnull\" as required, pk from pragma_table_info('{table}')"
+                f"select name, type, dflt_value is not null as has_default, \"notnull\" as required, pk from pragma_table_info('{table}')"
             )
         else:
             found = await self.sql(
-                "select a.attname as name, format_type(a.atttypid, null) as type, a.atthasdef as preset, a.attnotnull as required,"
+                "select a.attname as name, format_type(a.atttypid, null) as type, a.atthasdef as has_default, a.attnotnull as required,"
                 " coalesce(array_position(i.indkey::int2[], a.attnum) + 1, 0) as pk from pg_attribute a"
                 f" left join pg_index i on i.indrelid = a.attrelid and i.indisprimary where a.attrelid = '{table}'::regclass and a.attnum > 0"
             )
         return {
-            row["name"]: Column(row["type"].lower(), bool(row["required"]), bool(row["preset"]), row["pk"])
+            row["name"]: Column(
+                row["type"].lower(), bool(row["required"]), bool(row["has_default"]), row["pk"]
+            )
             for row in found
         }
 
     async def indexes(self, table: str) -> dict[str, list[str]]:
-        """Each index of the table and what it is on."""
+        """Return the columns of each index of the table."""
         if self.kind == "sqlite":
             found = await self.sql(
                 f"select i.name, group_concat(c.name) as columns from pragma_index_list('{table}') i, pragma_index_info(i.name) c group by i.name"
@@ -142,30 +152,52 @@ class Store:
         return {row["name"]: row["columns"].split(",") for row in found}
 
     async def close(self) -> None:
-        if self.hand is not None:
-            await self.hand.close()
         await self.database.close()
 
 
-async def open_store(kind: str, *, folder: Path, database_url: str) -> Store:
+async def open_migrated_store(kind: str, *, folder: Path, database_url: str) -> Store:
+    """Open the migrated SQLite file of the folder, or the migrated Postgres database."""
     if kind == "sqlite":
-        # What waits for the disk is tested beside; here a slow one would only make the suite slow, and its waits end.
-        store = Store(
-            kind, await open_sqlite(folder / "easel.db", clock=database_clock, synchronous="normal")
-        )
-    else:
-        store = Store(
-            kind,
-            await open_postgres(database_url, timeout=TIMEOUT_SECONDS),
-            await asyncpg.connect(database_url),
-        )
+        # Without fsync per commit, for speed; tests of durability open the file themselves.
+        path = folder / "easel.db"
+        return Store(kind, await open_sqlite(path, clock=database_clock, synchronous="normal"))
+    with patch("easel.stores.postgres.MIN_CONNECTIONS", 1):  # most tests need no more
+        return Store(kind, await open_postgres(database_url, timeout=TIMEOUT_SECONDS))
+
+
+async def open_store(kind: str, *, folder: Path, database_url: str) -> Store:
+    """Open and migrate the SQLite file of the folder, or the Postgres database."""
+    store = await open_migrated_store(kind, folder=folder, database_url=database_url)
     await store.database.migrate()
     return store
 
 
 @asynccontextmanager
+async def other_connection(store: Store) -> AsyncIterator[asyncpg.Connection[Any]]:
+    """Open a connection to the Postgres database of the store, outside its pool."""
+    assert isinstance(store.database, PostgresDatabase)
+    connection = await asyncpg.connect(store.database.url)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def wait_for_blocked_statement(connection: asyncpg.Connection[Any]) -> None:
+    """Wait until another connection to this database waits for a lock."""
+    blocked = (
+        "select exists (select 1 from pg_stat_activity"
+        " where datname = current_database() and wait_event_type = 'Lock')"
+    )
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not await connection.fetchval(blocked):
+            # A transaction sees one snapshot of the statistics until it clears it.
+            await connection.fetchval("select pg_sleep(0.005), pg_stat_clear_snapshot()")
+
+
+@asynccontextmanager
 async def sqlite_at(path: Path, **options: Any) -> AsyncIterator[SqliteDatabase]:
-    """A SQLite database with its schema, opened with these options."""
+    """Open and migrate a SQLite file with these options."""
     database = await open_sqlite(path, **options)
     try:
         await database.migrate()
@@ -174,10 +206,10 @@ async def sqlite_at(path: Path, **options: Any) -> AsyncIterator[SqliteDatabase]
         await database.close()
 
 
-# --- what callers of a store have in hand -----------------------------------------------------------------------------
+# --- runs, batches and claims ---------------------------------------------------------------------------------
 
 
-def a_run(
+def new_run(
     session: str = "talk",
     text: str = "hello",
     *,
@@ -189,64 +221,66 @@ def a_run(
     return NewRun(new_run_id(), user, SessionId(session), text, attempts, key, digest)
 
 
-def events_of(run_id: RunId) -> RunEvents:
+def run_events(run_id: RunId) -> RunEvents:
     return RunEvents(run_id, agent_id="main", node_id="worker")
 
 
-def says(claim: Claim, number: int, *texts: str) -> Batch:
-    """A batch of one delta per text."""
-    events = events_of(claim.run_id)
+def delta_batch(claim: Claim, number: int, *texts: str) -> Batch:
+    """Return a batch with one delta per text."""
+    events = run_events(claim.run_id)
     return Batch(claim, number, [events.delta(MessageId("msg_1"), text) for text in texts])
 
 
-def ends(claim: Claim, number: int, status: Status = Status.COMPLETED, error: str | None = None) -> Batch:
-    """The batch that ends a run, as a worker sends it."""
+def ending_batch(
+    claim: Claim, number: int, status: Status = Status.COMPLETED, error: str | None = None
+) -> Batch:
+    """Return the batch that ends a run."""
     return Batch(
         claim,
         number,
-        events_of(claim.run_id).ending(MessageId("msg_1"), "text", status, error),
+        run_events(claim.run_id).end_with_message(MessageId("msg_1"), "text", status, error),
         status,
         error,
     )
 
 
-def closing(run_id: RunId) -> Sequence[Envelope]:
-    """What the log of a run says that was cancelled before it started."""
-    return events_of(run_id).stopping(Status.CANCELLED)
+def closing_events(run_id: RunId) -> Sequence[Envelope]:
+    """Return the events that end the log of a run that is cancelled before it started."""
+    return run_events(run_id).end_without_message(Status.CANCELLED)
 
 
-async def started(runs: RunStore, *news: NewRun, worker: WorkerId = A) -> list[Claim]:
-    """These runs, enqueued and claimed by the worker, which takes nothing else."""
+async def start_runs(runs: RunStore, *news: NewRun, worker: WorkerId = A) -> list[Claim]:
+    """Enqueue these runs and claim them for the worker."""
     for new in news:
         await runs.enqueue(new)
-    claims = {claim.run_id: claim for claim in await runs.claim_queued(worker, len(news), LONG, 0)}
+    claims = {claim.run_id: claim for claim in await runs.claim_queued(worker, len(news), CLAIM_SECONDS, 0)}
     return [claims[new.run_id] for new in news]
 
 
-async def start(runs: RunStore, session: str = "talk", worker: WorkerId = A) -> Claim:
-    [claim] = await started(runs, a_run(session), worker=worker)
+async def start_run(runs: RunStore, session: str = "talk", worker: WorkerId = A) -> Claim:
+    [claim] = await start_runs(runs, new_run(session), worker=worker)
     return claim
 
 
-def stored(answer: Appended | None) -> Appended:
-    """The answer to a batch that the store took."""
+def assert_stored(answer: Appended | None) -> Appended:
+    """Return the answer to a batch that must have been stored."""
     assert answer is not None
     return answer
 
 
-async def reload(runs: RunStore, run_id: RunId, user: UserId = OWNER) -> Run:
+async def get_run(runs: RunStore, run_id: RunId, user: UserId = OWNER) -> Run:
     run = await runs.get(user, run_id)
     assert run is not None
     return run
 
 
-async def whole_log(runs: RunStore, run_id: RunId) -> list[LoggedEvent]:
+async def read_log(runs: RunStore, run_id: RunId) -> list[LoggedEvent]:
     return await runs.events_after(run_id, 0, 1_000_000)
 
 
-async def log_types(runs: RunStore, run_id: RunId) -> list[str]:
-    return [event.type for event in await whole_log(runs, run_id)]
+async def event_types(runs: RunStore, run_id: RunId) -> list[str]:
+    return [event.type for event in await read_log(runs, run_id)]
 
 
-def data_of(event: LoggedEvent) -> dict[str, Any]:
+def decode_payload(event: LoggedEvent) -> dict[str, Any]:
     return msgspec.json.decode(event.data)

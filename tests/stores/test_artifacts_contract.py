@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
@@ -13,13 +13,18 @@ import pytest_asyncio
 from easel.core.artifact.artifact import START, NewArtifact, blob_created_at
 from easel.ids import OWNER, ArtifactId, CanvasId, RunId
 from tests.requirements import case, rule
-from tests.stores.harness import REFUSED, TIMEOUT_SECONDS, Store, a_run
+from tests.stores.harness import (
+    CONSTRAINT_ERRORS,
+    TIMEOUT_SECONDS,
+    Store,
+    new_run,
+    other_connection,
+    wait_for_blocked_statement,
+)
 from tests.support.artifacts import aged_key, id_of, new
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    import asyncpg
 
     from easel.core.artifact.artifact import Artifact
     from easel.host.ports import ArtifactStore
@@ -38,7 +43,7 @@ async def artifacts(store: Store) -> AsyncIterator[ArtifactStore]:
 
 @pytest_asyncio.fixture
 async def run_id(store: Store) -> RunId:
-    made = a_run()
+    made = new_run()
     await store.runs.enqueue(made)
     return made.run_id
 
@@ -188,9 +193,13 @@ async def test_a_row_that_has_its_blob_keeps_it_unless_that_is_the_lost_one(
     first = await stored(artifacts, b"a")
     for lost in (None, aged_key()):
         begun = await begin(artifacts)
-        assert await artifacts.complete_upload(OWNER, begun.artifact_id, as_content(begun, b"a"), lost) == first
+        assert (
+            await artifacts.complete_upload(OWNER, begun.artifact_id, as_content(begun, b"a"), lost) == first
+        )
     begun = await begin(artifacts)
-    mended = await artifacts.complete_upload(OWNER, begun.artifact_id, as_content(begun, b"a"), first.blob_key)
+    mended = await artifacts.complete_upload(
+        OWNER, begun.artifact_id, as_content(begun, b"a"), first.blob_key
+    )
     assert mended is not None
     assert mended.blob_key == begun.blob_key
     assert await count(store, "artifacts") == 1
@@ -225,7 +234,7 @@ async def test_of_many_uploads_of_the_same_one_blob_stays(artifacts: ArtifactSto
 
 
 async def test_what_belongs_to_nobody_is_refused(artifacts: ArtifactStore) -> None:
-    with pytest.raises(REFUSED):
+    with pytest.raises(CONSTRAINT_ERRORS):
         await artifacts.claim("nobody", [new(b"a")])  # type: ignore[arg-type]
 
 
@@ -336,40 +345,27 @@ async def test_references_and_sweeps_at_the_same_moment_never_leave_one_without_
             await sweep(artifacts, 10)
 
     await asyncio.gather(
-        sweep_often(), *(artifacts.add_references(OWNER, [one], run_id=run_id) for one in reversed(ids)), sweep_often()
+        sweep_often(),
+        *(artifacts.add_references(OWNER, [one], run_id=run_id) for one in reversed(ids)),
+        sweep_often(),
     )
     rows = {row["artifact_id"] for row in await store.sql("select artifact_id from artifacts")}
     references = {row["artifact_id"] for row in await store.sql("select artifact_id from artifact_refs")}
     assert rows == references
 
 
-# SQLite has one writer: nothing is ever under way there while something else is.
+# SQLite has one writer, so its transactions never overlap.
 ON_POSTGRES = pytest.mark.parametrize("kind", ["postgres"])
-
-
-def hand_of(store: Store) -> asyncpg.Connection[Any]:
-    """Another connection, whose transaction the test leads step by step."""
-    assert store.hand is not None
-    return store.hand
-
-
-async def wait_until_someone_waits(hand: asyncpg.Connection[Any]) -> None:
-    waits = "select exists (select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')"
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not await hand.fetchval(waits):
-            await hand.fetchval(
-                "select pg_sleep(0.005), pg_stat_clear_snapshot()"
-            )  # what it says is a snapshot per transaction
 
 
 @ON_POSTGRES
 async def test_a_reference_under_way_holds_the_sweep_off_without_making_it_wait(
     store: Store, artifacts: ArtifactStore, run_id: RunId
 ) -> None:
-    kept, hand = await stored(artifacts, b"a"), hand_of(store)
+    kept = await stored(artifacts, b"a")
     await make_old(store)
-    async with hand.transaction():
-        await hand.execute(
+    async with other_connection(store) as other, other.transaction():
+        await other.execute(
             f"insert into artifact_refs (user_id, artifact_id, run_id) values ('owner', '{kept.artifact_id}', '{run_id}')"
         )
         assert await asyncio.wait_for(sweep(artifacts), TIMEOUT_SECONDS) == []
@@ -381,11 +377,11 @@ async def test_a_reference_under_way_holds_the_sweep_off_without_making_it_wait(
 async def test_a_reference_to_what_is_being_swept_waits_and_finds_it_gone(
     store: Store, artifacts: ArtifactStore, run_id: RunId
 ) -> None:
-    gone, hand = await stored(artifacts, b"a"), hand_of(store)
-    async with hand.transaction():
-        await hand.execute(f"delete from artifacts where artifact_id = '{gone.artifact_id}'")
+    gone = await stored(artifacts, b"a")
+    async with other_connection(store) as other, other.transaction():
+        await other.execute(f"delete from artifacts where artifact_id = '{gone.artifact_id}'")
         referring = asyncio.create_task(artifacts.add_references(OWNER, [gone.artifact_id], run_id=run_id))
-        await wait_until_someone_waits(hand)
+        await wait_for_blocked_statement(other)
     await referring
     assert await count(store, "artifact_refs") == 0
 
@@ -397,9 +393,9 @@ async def test_whoever_takes_several_takes_them_in_one_order(
 ) -> None:
     """Else two that take the same ones would each hold what the other waits for."""
     made = sorted([await stored(artifacts, bytes([n])) for n in range(8)], key=lambda one: one.artifact_id)
-    backwards, hand = made[::-1], hand_of(store)
-    async with hand.transaction():
-        await hand.execute(
+    backwards = made[::-1]
+    async with other_connection(store) as other, other.transaction():
+        await other.execute(
             f"update artifacts set touched_at = now() where artifact_id = '{made[0].artifact_id}'"
         )
         if step == "claim":
@@ -409,8 +405,8 @@ async def test_whoever_takes_several_takes_them_in_one_order(
             taking = asyncio.create_task(artifacts.claim(OWNER, new_ones))
         else:
             taking = asyncio.create_task(artifacts.mark_stored(OWNER, backwards))
-        await wait_until_someone_waits(hand)
-        await hand.execute("update artifacts set touched_at = now()", timeout=TIMEOUT_SECONDS)
+        await wait_for_blocked_statement(other)
+        await other.execute("update artifacts set touched_at = now()", timeout=TIMEOUT_SECONDS)
     assert len(await taking) == 8
 
 
@@ -432,6 +428,7 @@ async def test_a_blob_is_unknown_when_it_is_old_and_no_row_has_it(
     await store.sql(f"update artifacts set blob_key = '{aged}'")
     old, young, other_users = aged_key(GRACE + 60), aged_key(GRACE - 60), aged_key(GRACE + 60, "gone")  # type: ignore[arg-type]
     asked = {
-        key: blob_created_at(key) or datetime.now(UTC) for key in (known.blob_key, aged, old, young, other_users)
+        key: blob_created_at(key) or datetime.now(UTC)
+        for key in (known.blob_key, aged, old, young, other_users)
     }
     assert sorted(await artifacts.find_unknown_blobs(asked, GRACE)) == sorted([old, other_users])

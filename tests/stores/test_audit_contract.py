@@ -49,9 +49,9 @@ def an_entry(
 
 
 @pytest_asyncio.fixture
-async def chain(own_store: Store) -> AuditStore:
+async def chain(store: Store) -> AuditStore:
     """An empty chain in a database of its own: the chain of a database has one beginning."""
-    return own_store.database.audit
+    return store.database.audit
 
 
 async def outcome(store: AuditStore, *known: ChainPosition) -> Reached:
@@ -101,12 +101,12 @@ async def test_records_are_stored_as_they_were_made_in_one_order(chain: AuditSto
 
 
 @pytest_asyncio.fixture
-async def hands(kind: str, own_store: Store, tmp_path: Path) -> AsyncIterator[list[AuditStore]]:
+async def hands(kind: str, store: Store, tmp_path: Path) -> AsyncIterator[list[AuditStore]]:
     """The same chain in many hands that do not know of each other, on two instances; SQLite serves one process."""
     async with AsyncExitStack() as stack:
-        stores = [own_store]
-        if isinstance(own_store.database, PostgresDatabase):
-            stores.append(await open_store(kind, folder=tmp_path, database_url=own_store.database.url))
+        stores = [store]
+        if isinstance(store.database, PostgresDatabase):
+            stores.append(await open_store(kind, folder=tmp_path, database_url=store.database.url))
             stack.push_async_callback(stores[1].close)
         yield [_another_hand(stores[nth % len(stores)]) for nth in range(HANDS)]
 
@@ -172,10 +172,10 @@ async def test_the_chain_can_be_verified_while_others_append(
 
 
 @rule("CC-06")
-async def test_a_batch_that_is_refused_leaves_nothing_behind(own_store: Store) -> None:
-    chain = own_store.database.audit
+async def test_a_batch_that_is_refused_leaves_nothing_behind(store: Store) -> None:
+    chain = store.database.audit
     await chain.append([an_entry(subject="first")])
-    await own_store.sql(
+    await store.sql(
         "update audit_head set last_seq = 0, last_hash = ''"
     )  # the next number is taken: the table refuses
     with pytest.raises(Exception, match=r"(?i)unique|constraint"):
@@ -184,11 +184,11 @@ async def test_a_batch_that_is_refused_leaves_nothing_behind(own_store: Store) -
     assert (await chain.get_end()).head == ChainPosition(0, "")
 
 
-async def test_without_a_head_nothing_is_appended_and_it_is_said(own_store: Store) -> None:
-    await own_store.sql("delete from audit_head")
+async def test_without_a_head_nothing_is_appended_and_it_is_said(store: Store) -> None:
+    await store.sql("delete from audit_head")
     with pytest.raises(LookupError, match="head"):
-        await own_store.database.audit.append([an_entry()])
-    assert await subjects(own_store.database.audit) == []
+        await store.database.audit.append([an_entry()])
+    assert await subjects(store.database.audit) == []
 
 
 # --- tampering --------------------------------------------------------------------------------------------------------
@@ -239,26 +239,26 @@ TAMPERINGS = [
 @rule("CC-06")
 @pytest.mark.parametrize("by_hand, found_at", TAMPERINGS, ids=[sql[:70] for sql, _ in TAMPERINGS])
 async def test_whatever_is_done_by_hand_is_found_with_its_place(
-    own_store: Store, by_hand: str, found_at: int, monkeypatch: pytest.MonkeyPatch
+    store: Store, by_hand: str, found_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(audit_story, "PAGE", 3)
-    chain = own_store.database.audit
+    chain = store.database.audit
     for nth in range(10):
         await chain.append([an_entry(subject=str(nth))])
     assert await snapshot(chain) == 10
-    await own_store.sql(by_hand.format(later=LATER[own_store.kind], endless=ENDLESS[own_store.kind]))
+    await store.sql(by_hand.format(later=LATER[store.kind], endless=ENDLESS[store.kind]))
     end = await outcome(chain)
     assert not end.is_end
     assert (end.seq, bool(end.problem)) == (found_at, True), end
 
 
 @rule("CC-06")
-async def test_a_chain_that_was_written_anew_is_found_by_a_place_that_was_noted(own_store: Store) -> None:
-    chain = own_store.database.audit
+async def test_a_chain_that_was_written_anew_is_found_by_a_place_that_was_noted(store: Store) -> None:
+    chain = store.database.audit
     await chain.append([an_entry(subject="what was done"), an_entry()])
     noted = parse_position(str((await outcome(chain)).place))
-    await own_store.sql("delete from audit")
-    await own_store.sql("update audit_head set last_seq = 0, last_hash = ''")
+    await store.sql("delete from audit")
+    await store.sql("update audit_head set last_seq = 0, last_hash = ''")
     assert (await outcome(chain, noted)).problem, "cut off"
     await chain.append([an_entry(subject="what is said now"), an_entry(), an_entry()])
     assert await snapshot(chain) == 3, "by itself it is sound"
@@ -316,11 +316,11 @@ async def test_records_are_listed_newest_first_and_every_filter_holds(chain: Aud
 
 @case("R6")
 @rule("CC-10")
-async def test_the_tables_take_every_action_there_is_and_no_other_class(own_store: Store) -> None:
-    await own_store.database.audit.append([an_entry(action) for action in ACTIONS])
-    assert await snapshot(own_store.database.audit) == len(ACTIONS)
+async def test_the_tables_take_every_action_there_is_and_no_other_class(store: Store) -> None:
+    await store.database.audit.append([an_entry(action) for action in ACTIONS])
+    assert await snapshot(store.database.audit) == len(ACTIONS)
     with pytest.raises(Exception, match="class_is_known"):
-        await own_store.sql("update audit set storage_class = 'public'")
+        await store.sql("update audit set storage_class = 'public'")
 
 
 async def test_on_sqlite_the_chain_is_read_beside_the_process_that_writes_it(

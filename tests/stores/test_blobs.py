@@ -23,15 +23,15 @@ from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 
 from easel.errors import BadInput, NotFound, TooLarge, Unavailable
-from easel.stores.blobs.bucket import PART
-from easel.stores.blobs.store import ASIDE, CHUNK, Blobs, checked, is_key, open_blobs
+from easel.stores.blobs.bucket import PART_BYTES
+from easel.stores.blobs.store import CHUNK_BYTES, STAGING, Blobs, check_key, is_key, open_blobs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
 SOON = 60  # seconds: nothing here takes so long, so a wait that does has failed
-LARGE = 2 * PART + 4321  # goes to S3 in parts
+LARGE = 2 * PART_BYTES + 4321  # goes to S3 in parts
 
 # The same place serves many examples: blobs are written once, so each example uses keys of its own.
 MANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -126,7 +126,7 @@ async def listed(blobs: Blobs, prefix: str = "") -> list[str]:
 # --- put and get ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [0, 1, CHUNK, CHUNK + 1, PART, PART + 1, LARGE])
+@pytest.mark.parametrize("size", [0, 1, CHUNK_BYTES, CHUNK_BYTES + 1, PART_BYTES, PART_BYTES + 1, LARGE])
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_what_was_put_comes_back(blobs: Blobs, size: int, streamed: bool) -> None:
     data = os.urandom(size)
@@ -144,7 +144,7 @@ async def test_a_blob_that_is_there_stays_as_it_is(kept: Kept, size: int) -> Non
     assert kept.everything() == ["sha256/abc"]
 
 
-@pytest.mark.parametrize("writers, size", [(50, 100), (4, PART + 1)])
+@pytest.mark.parametrize("writers, size", [(50, 100), (4, PART_BYTES + 1)])
 async def test_of_many_that_put_one_key_at_once_one_wins_whole(kept: Kept, writers: int, size: int) -> None:
     together = asyncio.Barrier(writers)
 
@@ -179,7 +179,7 @@ def look():
     used.append(psutil.Process().memory_info().rss >> 20)
 
 async def much():
-    for number in range(96):
+    for number in range(64):
         piece = number.to_bytes(4, "big") * 262_144
         sent.update(piece)
         look()
@@ -189,7 +189,7 @@ async def main():
     blobs = open_blobs(sys.argv[1])
     await blobs.check()
     look()
-    assert await blobs.put("much", much()) == 96 << 20
+    assert await blobs.put("much", much()) == 64 << 20
     async for chunk in await blobs.read("much"):
         found.update(chunk)
         look()
@@ -207,13 +207,13 @@ asyncio.run(main())
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 72, "megabytes, for a blob of 96"
+    assert int(done.stdout) < 48, "megabytes, for a blob of 64"
 
 
 # --- limits, failures and second thoughts leave nothing behind --------------------------------------------------------
 
 
-@pytest.mark.parametrize("limit", [0, 10, PART - 1, PART, PART + 1, LARGE])
+@pytest.mark.parametrize("limit", [0, 10, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, LARGE])
 async def test_a_blob_over_the_limit_is_refused_and_leaves_nothing(kept: Kept, limit: int) -> None:
     for data in (bytes(limit + 1), pieces(bytes(limit + 1))):
         with pytest.raises(TooLarge, match=str(limit)):
@@ -281,7 +281,7 @@ async def test_a_large_blob_is_read_in_small_chunks(blobs: Blobs) -> None:
     await blobs.put("k", data)
     chunks = [chunk async for chunk in await blobs.read("k")]
     assert b"".join(chunks) == data
-    assert all(0 < len(chunk) <= CHUNK for chunk in chunks)
+    assert all(0 < len(chunk) <= CHUNK_BYTES for chunk in chunks)
 
 
 RANGED = bytes(range(256)) * 2500  # a few chunks
@@ -292,12 +292,12 @@ RANGED = bytes(range(256)) * 2500  # a few chunks
 @example(start=0, end=0)
 @example(start=len(RANGED), end=None)
 @example(start=7, end=3)
-@example(start=CHUNK - 1, end=2 * CHUNK + 1)
+@example(start=CHUNK_BYTES - 1, end=2 * CHUNK_BYTES + 1)
 async def test_a_range_is_cut_like_a_slice(blobs: Blobs, start: int, end: int | None) -> None:
     await blobs.put("ranged", RANGED)
     chunks = [chunk async for chunk in await blobs.read("ranged", start, end)]
     assert b"".join(chunks) == RANGED[start:end]
-    assert all(0 < len(chunk) <= CHUNK for chunk in chunks)
+    assert all(0 < len(chunk) <= CHUNK_BYTES for chunk in chunks)
 
 
 async def test_a_range_of_nothing_is_nothing(blobs: Blobs) -> None:
@@ -393,8 +393,8 @@ REFUSED += [
     "é" * 128,
     "x" * 256,
     "/".join(["x" * 200] * 6),
-    ASIDE,
-    f"{ASIDE}/x",
+    STAGING,
+    f"{STAGING}/x",
 ]
 
 
@@ -430,7 +430,7 @@ SEGMENTS = st.sampled_from(
         "%2F",
         "a\\b",
         "nul\0",
-        ASIDE,
+        STAGING,
         "é",
         "👩‍🎨",
         "#1",
@@ -442,14 +442,14 @@ SEGMENTS = st.sampled_from(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(SEGMENTS | st.text(max_size=20), max_size=8).map("/".join) | st.text())
 def test_a_key_is_refused_or_stays_under_the_root(key: str) -> None:
     if is_key(key):
-        assert checked(key) == key
+        assert check_key(key) == key
         assert len(key.encode()) <= 1024
         assert os.path.normpath(os.path.join("/top", key)) == f"/top/{key}"  # noqa: PTH118 - as the system calls see it
-        assert not key.startswith(f"{ASIDE}/")
+        assert not key.startswith(f"{STAGING}/")
 
 
 @MANY
@@ -476,13 +476,13 @@ async def test_what_a_dead_process_left_aside_is_not_listed_and_swept_when_it_is
     kept: Kept, disk: Kept, aws: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     if kept is disk:
-        (tmp_path / "blobs" / ASIDE).mkdir()
-        (tmp_path / "blobs" / ASIDE / "half").write_bytes(b"ha")
+        (tmp_path / "blobs" / STAGING).mkdir()
+        (tmp_path / "blobs" / STAGING / "half").write_bytes(b"ha")
     else:
         name = kept.url.removeprefix("s3://").partition("/")[0]
-        aws.put_object(Bucket=name, Key=f"some/prefix/{ASIDE}/half", Body=b"ha")
+        aws.put_object(Bucket=name, Key=f"some/prefix/{STAGING}/half", Body=b"ha")
     await kept.blobs.put("whole", b"whole")
-    assert sorted(kept.everything()) == [f"{ASIDE}/half", "whole"], "it is young, so its writer may live"
+    assert sorted(kept.everything()) == [f"{STAGING}/half", "whole"], "it is young, so its writer may live"
     assert await listed(kept.blobs) == ["whole"]
     assert await kept.blobs.sweep() == 0
     monkeypatch.setattr("easel.stores.blobs.store.STALE", timedelta(seconds=-10))
@@ -585,7 +585,7 @@ NO_PLACE = [
     "s3://user:secret@bucket",
     "s3://b:80/x",
 ]
-NO_PLACE += ["s3://bucket/../x", "s3://bucket/x?region=y", "s3://[x", f"s3://bucket/{ASIDE}"]
+NO_PLACE += ["s3://bucket/../x", "s3://bucket/x?region=y", "s3://[x", f"s3://bucket/{STAGING}"]
 
 
 @pytest.mark.parametrize("url", NO_PLACE)
@@ -627,10 +627,10 @@ def test_a_folder_costs_no_import_of_obstore(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("attempt", range(8))
-async def test_a_process_that_used_blobs_exits_in_peace(kept: Kept, attempt: int) -> None:
+async def test_process_that_used_a_bucket_exits_cleanly(bucket: Kept, attempt: int) -> None:
     """obstore's coroutines would fail here, every few times: their last thread aborts a process that is just ending."""
     script = "import asyncio, sys; from easel.stores.blobs.store import open_blobs; asyncio.run(open_blobs(sys.argv[1]).check())"
-    child = await asyncio.create_subprocess_exec(sys.executable, "-c", script, kept.url)
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", script, bucket.url)
     async with asyncio.timeout(SOON):
         assert await child.wait() == 0
 
@@ -732,7 +732,7 @@ asyncio.run(open_blobs(sys.argv[1]).put("k", half()))
         assert await child.stdout.readline() == b"half\n"
         child.kill()
         await child.wait()
-    assert [path.partition("/")[0] for path in disk.everything()] == [ASIDE]
+    assert [path.partition("/")[0] for path in disk.everything()] == [STAGING]
     assert await listed(disk.blobs) == []
     with pytest.raises(NotFound):
         await disk.blobs.get("k")
@@ -810,9 +810,9 @@ async def test_blobs_are_for_their_owner_only(disk: Kept, tmp_path: Path) -> Non
 
 
 async def test_many_slow_readers_hold_no_descriptors(disk: Kept) -> None:
-    await disk.blobs.put("k", bytes(3 * CHUNK))
+    await disk.blobs.put("k", bytes(3 * CHUNK_BYTES))
     before = psutil.Process().num_fds()
     readers = [await disk.blobs.read("k") for _ in range(200)]
     for reader in readers:
-        assert await anext(reader) == bytes(CHUNK)
+        assert await anext(reader) == bytes(CHUNK_BYTES)
     assert psutil.Process().num_fds() <= before + 2

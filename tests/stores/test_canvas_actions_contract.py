@@ -22,7 +22,7 @@ from easel.core.canvas.execution import (
 from easel.core.stream.payload_limit import offload_large_values
 from easel.ids import OWNER, CanvasId, UserId, new_event_id
 from tests.requirements import case, rule
-from tests.stores.harness import REFUSED, Store, a_run
+from tests.stores.harness import CONSTRAINT_ERRORS, Store, new_run
 from tests.support.artifacts import new as an_artifact
 
 if TYPE_CHECKING:
@@ -89,7 +89,11 @@ async def begin(
     canvases: CanvasStore, execution: Execution | None = None, *, seconds: float = LEASE
 ) -> Execution:
     execution = execution or an_execution()
-    await take(canvases, Transition(execution), seconds=seconds)
+    if execution.status is ExecutionStatus.REFUSED:  # only a pending confirmation can be refused
+        await take(canvases, Transition(replace(execution, status=ExecutionStatus.ASKED)), seconds=seconds)
+        await take(canvases, Transition(execution, from_status=ExecutionStatus.ASKED))
+    else:
+        await take(canvases, Transition(execution), seconds=seconds)
     return execution
 
 
@@ -446,8 +450,10 @@ async def test_what_waits_for_a_run_is_taken_up_by_one_when_its_instance_is_gone
     sent, unsent, called = [
         await begin(canvases, an_execution(tool=tool)) for tool in (None, None, "server-a__Bash")
     ]
-    run = (await store.database.runs.enqueue(a_run(key=sent.event_id, digest="d"))).run
-    await store.database.runs.enqueue(a_run(user=await store.add_user(ANN), key=unsent.event_id, digest="d"))
+    run = (await store.database.runs.enqueue(new_run(key=sent.event_id, digest="d"))).run
+    await store.database.runs.enqueue(
+        new_run(user=await store.add_user(ANN), key=unsent.event_id, digest="d")
+    )
     assert await actions.adopt(sent, [], THERE, LEASE) is None, "it is not lost"
     assert await actions.adopt(sent, [THERE], THERE, LEASE) is None, "it is not theirs"
     await store.sql(f"update canvas_actions set lease_until = {store.ago(1)}, started_at = {store.ago(60)}")
@@ -559,7 +565,7 @@ async def test_a_row_that_must_not_be_is_refused_by_the_database(
 ) -> None:
     await made(canvases)
     await begin(canvases)
-    with pytest.raises(REFUSED):
+    with pytest.raises(CONSTRAINT_ERRORS):
         await store.sql(f"update canvas_actions set {change}")
 
 

@@ -12,7 +12,7 @@ from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.retention import START
 from easel.host.canvases import log_retention as canvas_logs
 from easel.host.canvases.log_retention import CanvasLogRetention
-from easel.ids import OWNER, CanvasId, UserId, owned
+from easel.ids import OWNER, CanvasId, UserId, scoped_key
 from tests.requirements import rule
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ async def held(canvases: CanvasStore, name: str, user: UserId = OWNER) -> tuple[
     """What the log holds, which is what it says that it holds."""
     bounds = await canvases.bounds(user, name)
     assert bounds is not None
-    seen = [event.seq for event in await canvases.events_after(owned(user, name), 0, 10_000)]
+    seen = [event.seq for event in await canvases.events_after(scoped_key(user, name), 0, 10_000)]
     assert seen == list(range(bounds.oldest, bounds.newest + 1))
     return bounds.oldest, bounds.newest
 
@@ -107,8 +107,8 @@ async def test_an_old_event_behind_a_young_one_stays_with_it(store: Store, canva
 async def test_a_long_log_goes_in_pieces_and_every_canvas_of_every_user_is_looked_at(
     store: Store, canvases: CanvasStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(canvas_logs, "LOOKED_AT_ONCE", 2)
-    monkeypatch.setattr(canvas_logs, "DROPPED_AT_ONCE", 7)
+    monkeypatch.setattr(canvas_logs, "CANVAS_BATCH_SIZE", 2)
+    monkeypatch.setattr(canvas_logs, "EVENT_BATCH_SIZE", 7)
     ann = await store.add_user("ann")
     for name in ("a", "b", "young", "z"):
         await grown(canvases, name, 30)

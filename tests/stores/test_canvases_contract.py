@@ -14,7 +14,7 @@ from easel.core.canvas.events import CanvasEvents
 from easel.errors import RevisionConflict
 from easel.ids import OWNER, CanvasId, UserId
 from tests.requirements import case, rule
-from tests.stores.harness import REFUSED, Store, data_of
+from tests.stores.harness import CONSTRAINT_ERRORS, Store, decode_payload
 
 if TYPE_CHECKING:
     from easel.core.canvas.canvas import Outcome
@@ -122,7 +122,7 @@ async def test_changes_at_once_are_all_there_and_their_revisions_have_no_gap(can
     assert snapshot.canvas.state == {"n": 0, **{f"k{n}": n for n in range(50)}}
     events = await canvases.events_after("owner/cockpit", 0, 1_000)
     assert [event.seq for event in events] == list(range(1, 52))
-    assert [data_of(event)["revision"] for event in events] == list(range(1, 52)), (
+    assert [decode_payload(event)["revision"] for event in events] == list(range(1, 52)), (
         "the log tells them in the order they were made"
     )
 
@@ -202,7 +202,7 @@ async def test_a_deleted_canvas_takes_everything_with_it_and_says_which_blobs_ar
 
 async def test_no_two_assets_have_one_blob(canvases: CanvasStore) -> None:
     await made(canvases, assets=[Asset("assets/a", "key/a", 1)])
-    with pytest.raises(REFUSED):
+    with pytest.raises(CONSTRAINT_ERRORS):
         await made(canvases, "other", assets=[Asset("assets/a", "key/a", 1)])
     assert await canvases.get(OWNER, CanvasId("other")) is None
 

@@ -15,20 +15,20 @@ from easel.core.run.status import Status
 from easel.ids import WorkerId
 from tests.requirements import case, rule
 from tests.stores.harness import (
-    LONG,
+    CLAIM_SECONDS,
     A,
     B,
     Store,
-    a_run,
-    ends,
-    events_of,
-    log_types,
-    reload,
-    says,
-    start,
-    started,
-    stored,
-    whole_log,
+    assert_stored,
+    delta_batch,
+    ending_batch,
+    event_types,
+    get_run,
+    new_run,
+    read_log,
+    run_events,
+    start_run,
+    start_runs,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ HOUR = 3600
 async def test_a_claim_makes_the_run_its_workers_for_the_time_of_the_claim(
     runs: RunStore, store: Store
 ) -> None:
-    queued = (await runs.enqueue(a_run("talk", "hello"))).run
+    queued = (await runs.enqueue(new_run("talk", "hello"))).run
     [claim] = await runs.claim_queued(A, 1, 15.0, 0)
     assert (claim.run_id, claim.worker_id, claim.attempt, claim.is_takeover) == (queued.run_id, A, 1, False)
     assert (claim.user_id, claim.session_id, claim.input_text, claim.max_attempts) == (
@@ -54,7 +54,7 @@ async def test_a_claim_makes_the_run_its_workers_for_the_time_of_the_claim(
     assert (claim.last_seq, claim.cancel_requested) == (0, False)
     assert 0 <= claim.queued_seconds < 30
     assert 0 <= claim.running_seconds < 30
-    run = await reload(runs, queued.run_id)
+    run = await get_run(runs, queued.run_id)
     assert (run.status, run.attempt) == (Status.RUNNING, 1)
     assert run.started_at is not None
     [row] = await store.sql(
@@ -65,84 +65,89 @@ async def test_a_claim_makes_the_run_its_workers_for_the_time_of_the_claim(
 
 @rule("RX-22", "RS-60")
 async def test_one_claim_takes_several_runs_up_to_its_room_oldest_first(runs: RunStore) -> None:
-    arrived = [(await runs.enqueue(a_run(f"s{n}"))).run.run_id for n in range(7)]
-    assert [claim.run_id for claim in await runs.claim_queued(A, 3, LONG, 0)] == arrived[:3]
-    assert await runs.claim_queued(A, 0, LONG, 0) == []
-    rest = await runs.claim_queued(B, 10, LONG, 0)
+    arrived = [(await runs.enqueue(new_run(f"s{n}"))).run.run_id for n in range(7)]
+    assert [claim.run_id for claim in await runs.claim_queued(A, 3, CLAIM_SECONDS, 0)] == arrived[:3]
+    assert await runs.claim_queued(A, 0, CLAIM_SECONDS, 0) == []
+    rest = await runs.claim_queued(B, 10, CLAIM_SECONDS, 0)
     assert [claim.run_id for claim in rest] == arrived[3:]
     assert [claim.turn_no for claim in rest] == sorted(claim.turn_no for claim in rest)
-    assert await runs.claim_queued(A, 10, LONG, 0) == []
+    assert await runs.claim_queued(A, 10, CLAIM_SECONDS, 0) == []
 
 
 @rule("RX-23")
 async def test_a_worker_that_looks_after_a_turn_misses_only_what_came_before_it(runs: RunStore) -> None:
-    [first, _] = await started(runs, a_run("a"), a_run("b"))
-    later = (await runs.enqueue(a_run("c"))).run
-    assert [claim.run_id for claim in await runs.claim_queued(A, 5, LONG, first.turn_no)] == [later.run_id]
+    [first, _] = await start_runs(runs, new_run("a"), new_run("b"))
+    later = (await runs.enqueue(new_run("c"))).run
+    assert [claim.run_id for claim in await runs.claim_queued(A, 5, CLAIM_SECONDS, first.turn_no)] == [
+        later.run_id
+    ]
     assert await runs.release_claim(first)
-    assert await runs.claim_queued(A, 5, LONG, first.turn_no) == []
-    assert [claim.run_id for claim in await runs.claim_queued(A, 5, LONG, 0)] == [first.run_id]
+    assert await runs.claim_queued(A, 5, CLAIM_SECONDS, first.turn_no) == []
+    assert [claim.run_id for claim in await runs.claim_queued(A, 5, CLAIM_SECONDS, 0)] == [first.run_id]
 
 
 @rule("RX-26")
 async def test_its_owner_renews_a_claim_and_nobody_else_does(runs: RunStore, store: Store) -> None:
-    claim = await start(runs)
+    claim = await start_run(runs)
     stranger: Claim = _as(claim, worker=B)
     earlier: Claim = _as(claim, attempt=0)
-    await store.run_out(claim.run_id, -60)  # a minute is left
-    assert await runs.renew([stranger], LONG) == {}
-    assert await runs.renew([earlier], LONG) == {}
-    assert await runs.renew([claim], LONG) == {claim.run_id: False}
+    await store.expire_claim(claim.run_id, -60)  # a minute is left
+    assert await runs.renew([stranger], CLAIM_SECONDS) == {}
+    assert await runs.renew([earlier], CLAIM_SECONDS) == {}
+    assert await runs.renew([claim], CLAIM_SECONDS) == {claim.run_id: False}
     [row] = await store.sql(f"select lease_until > {store.ago(-HOUR + 60)} as pushed from runs")
     assert row["pushed"]
 
 
 @rule("RX-13", "RS-39")
 async def test_a_stranger_who_guesses_the_attempt_changes_nothing(runs: RunStore) -> None:
-    claim = await start(runs, worker=A)
-    stored(await runs.append(says(claim, 1, "mine")))
-    before = await reload(runs, claim.run_id)
+    claim = await start_run(runs, worker=A)
+    assert_stored(await runs.append(delta_batch(claim, 1, "mine")))
+    before = await get_run(runs, claim.run_id)
     stranger = _as(claim, worker=B)
-    assert await runs.append(says(stranger, 2, "yours")) is None
-    assert await runs.append(ends(stranger, 2)) is None
-    assert await runs.append(says(stranger, 1, "mine")) is None
+    assert await runs.append(delta_batch(stranger, 2, "yours")) is None
+    assert await runs.append(ending_batch(stranger, 2)) is None
+    assert await runs.append(delta_batch(stranger, 1, "mine")) is None
     assert not await runs.release_claim(stranger)
-    assert await reload(runs, claim.run_id) == before
-    assert await log_types(runs, claim.run_id) == ["message.delta"]
+    assert await get_run(runs, claim.run_id) == before
+    assert await event_types(runs, claim.run_id) == ["message.delta"]
 
 
 @rule("RX-26")
 async def test_many_claims_are_renewed_at_once_and_the_lost_ones_are_missing_from_the_answer(
     runs: RunStore, store: Store
 ) -> None:
-    kept, over, ended, flagged = await started(runs, *(a_run(f"s{n}") for n in range(4)))
-    await store.run_out(over.run_id)
-    await runs.append(ends(ended, 1))
+    kept, over, ended, flagged = await start_runs(runs, *(new_run(f"s{n}") for n in range(4)))
+    await store.expire_claim(over.run_id)
+    await runs.append(ending_batch(ended, 1))
     await runs.request_cancel(flagged.user_id, flagged.run_id, [])
-    assert await runs.renew([kept, over, ended, flagged], LONG) == {kept.run_id: False, flagged.run_id: True}
-    assert await runs.renew([], LONG) == {}
+    assert await runs.renew([kept, over, ended, flagged], CLAIM_SECONDS) == {
+        kept.run_id: False,
+        flagged.run_id: True,
+    }
+    assert await runs.renew([], CLAIM_SECONDS) == {}
 
 
 @rule("RX-37")
 async def test_a_run_is_taken_over_only_once_its_claim_has_run_out(runs: RunStore, store: Store) -> None:
-    claim = await start(runs, worker=A)
-    assert await runs.claim_expired(B, 5, LONG) == []
-    await store.run_out(claim.run_id)
-    [taken] = await runs.claim_expired(B, 5, LONG)
+    claim = await start_run(runs, worker=A)
+    assert await runs.claim_expired(B, 5, CLAIM_SECONDS) == []
+    await store.expire_claim(claim.run_id)
+    [taken] = await runs.claim_expired(B, 5, CLAIM_SECONDS)
     assert (taken.run_id, taken.worker_id, taken.attempt, taken.is_takeover) == (claim.run_id, B, 2, True)
-    assert await runs.claim_expired(A, 5, LONG) == []
+    assert await runs.claim_expired(A, 5, CLAIM_SECONDS) == []
 
 
 @rule("RX-22", "RX-37")
 async def test_what_ran_out_first_is_taken_over_first_up_to_the_room(runs: RunStore, store: Store) -> None:
-    claims = await started(runs, *(a_run(f"s{n}") for n in range(4)))
+    claims = await start_runs(runs, *(new_run(f"s{n}") for n in range(4)))
     for claim, seconds in zip(claims, (10, 40, 20, 30), strict=True):
-        await store.run_out(claim.run_id, seconds)
-    assert {claim.run_id for claim in await runs.claim_expired(B, 2, LONG)} == {
+        await store.expire_claim(claim.run_id, seconds)
+    assert {claim.run_id for claim in await runs.claim_expired(B, 2, CLAIM_SECONDS)} == {
         claims[1].run_id,
         claims[3].run_id,
     }
-    assert {claim.run_id for claim in await runs.claim_expired(B, 2, LONG)} == {
+    assert {claim.run_id for claim in await runs.claim_expired(B, 2, CLAIM_SECONDS)} == {
         claims[0].run_id,
         claims[2].run_id,
     }
@@ -153,138 +158,138 @@ async def test_runs_on_their_last_attempt_are_taken_over_apart_from_the_others(
     runs: RunStore, store: Store
 ) -> None:
     """A worker tries what may have killed its predecessors one at a time, so that it takes no other run with it."""
-    first, last, exhausted = await started(
-        runs, a_run("a", attempts=3), a_run("b", attempts=2), a_run("c", attempts=1)
+    first, last, exhausted = await start_runs(
+        runs, new_run("a", attempts=3), new_run("b", attempts=2), new_run("c", attempts=1)
     )
     for claim in (first, last, exhausted):
-        await store.run_out(claim.run_id)
-    others = await runs.claim_expired(B, 5, LONG, last_chance=False)
+        await store.expire_claim(claim.run_id)
+    others = await runs.claim_expired(B, 5, CLAIM_SECONDS, last_chance=False)
     assert {claim.run_id for claim in others} == {first.run_id, exhausted.run_id}
     assert not any(claim.is_last_chance for claim in others)
-    [chance] = await runs.claim_expired(B, 5, LONG, last_chance=True)
+    [chance] = await runs.claim_expired(B, 5, CLAIM_SECONDS, last_chance=True)
     assert (chance.run_id, chance.is_last_chance) == (last.run_id, True)
-    assert await runs.claim_expired(B, 5, LONG, last_chance=True) == []
+    assert await runs.claim_expired(B, 5, CLAIM_SECONDS, last_chance=True) == []
 
 
 @rule("RX-30", "RX-13")
 async def test_a_taken_over_run_goes_on_after_its_last_seq_and_rewrites_nothing(
     runs: RunStore, store: Store
 ) -> None:
-    lost = await start(runs, worker=A)
-    stored(await runs.append(says(lost, 1, "one", "two")))
-    before = await whole_log(runs, lost.run_id)
-    first_start = (await reload(runs, lost.run_id)).started_at
-    await store.run_out(lost.run_id)
-    [taken] = await runs.claim_expired(B, 1, LONG)
+    lost = await start_run(runs, worker=A)
+    assert_stored(await runs.append(delta_batch(lost, 1, "one", "two")))
+    before = await read_log(runs, lost.run_id)
+    first_start = (await get_run(runs, lost.run_id)).started_at
+    await store.expire_claim(lost.run_id)
+    [taken] = await runs.claim_expired(B, 1, CLAIM_SECONDS)
     assert taken.last_seq == 2
-    assert stored(await runs.append(says(taken, 1, "three"))).last_seq == 3
-    assert stored(await runs.append(ends(taken, 2))).last_seq == 6
-    log = await whole_log(runs, lost.run_id)
+    assert assert_stored(await runs.append(delta_batch(taken, 1, "three"))).last_seq == 3
+    assert assert_stored(await runs.append(ending_batch(taken, 2))).last_seq == 6
+    log = await read_log(runs, lost.run_id)
     assert log[:2] == before
     assert [event.seq for event in log] == [1, 2, 3, 4, 5, 6]
-    assert (await reload(runs, lost.run_id)).started_at == first_start
+    assert (await get_run(runs, lost.run_id)).started_at == first_start
 
 
 @rule("RX-13", "RS-39")
 async def test_a_worker_that_lost_its_claim_changes_nothing(runs: RunStore, store: Store) -> None:
-    stale = await start(runs, worker=A)
-    stored(await runs.append(says(stale, 1, "one")))
-    await store.run_out(stale.run_id)
-    [taken] = await runs.claim_expired(B, 1, LONG)
-    before = await reload(runs, stale.run_id)
-    assert await runs.append(says(stale, 2, "late")) is None
-    assert await runs.append(ends(stale, 2)) is None
-    assert await runs.append(says(stale, 1, "one")) is None
-    assert await runs.renew([stale], LONG) == {}
+    stale = await start_run(runs, worker=A)
+    assert_stored(await runs.append(delta_batch(stale, 1, "one")))
+    await store.expire_claim(stale.run_id)
+    [taken] = await runs.claim_expired(B, 1, CLAIM_SECONDS)
+    before = await get_run(runs, stale.run_id)
+    assert await runs.append(delta_batch(stale, 2, "late")) is None
+    assert await runs.append(ending_batch(stale, 2)) is None
+    assert await runs.append(delta_batch(stale, 1, "one")) is None
+    assert await runs.renew([stale], CLAIM_SECONDS) == {}
     assert not await runs.release_claim(stale)
-    assert await reload(runs, stale.run_id) == before
-    assert await log_types(runs, stale.run_id) == ["message.delta"]
-    stored(await runs.append(ends(taken, 1)))
+    assert await get_run(runs, stale.run_id) == before
+    assert await event_types(runs, stale.run_id) == ["message.delta"]
+    assert_stored(await runs.append(ending_batch(taken, 1)))
 
 
 @rule("RX-13", "RX-37")
 async def test_a_claim_that_has_run_out_is_over_even_if_nobody_else_took_it(
     runs: RunStore, store: Store
 ) -> None:
-    claim = await start(runs)
-    await store.run_out(claim.run_id)
-    assert await runs.append(says(claim, 1, "late")) is None
-    assert await runs.append(ends(claim, 1)) is None
-    assert await runs.renew([claim], LONG) == {}
-    assert (await reload(runs, claim.run_id)).status is Status.RUNNING
+    claim = await start_run(runs)
+    await store.expire_claim(claim.run_id)
+    assert await runs.append(delta_batch(claim, 1, "late")) is None
+    assert await runs.append(ending_batch(claim, 1)) is None
+    assert await runs.renew([claim], CLAIM_SECONDS) == {}
+    assert (await get_run(runs, claim.run_id)).status is Status.RUNNING
 
 
 @rule("RX-13", "RS-39")
 async def test_the_same_worker_is_fenced_off_from_its_own_earlier_attempt(
     runs: RunStore, store: Store
 ) -> None:
-    earlier = await start(runs, worker=A)
-    await store.run_out(earlier.run_id)
-    [later] = await runs.claim_expired(A, 1, LONG)
+    earlier = await start_run(runs, worker=A)
+    await store.expire_claim(earlier.run_id)
+    [later] = await runs.claim_expired(A, 1, CLAIM_SECONDS)
     assert (later.worker_id, later.attempt) == (A, 2)
-    assert await runs.append(says(earlier, 1, "late")) is None
-    assert await runs.append(ends(earlier, 1)) is None
-    assert await runs.renew([earlier], LONG) == {}
+    assert await runs.append(delta_batch(earlier, 1, "late")) is None
+    assert await runs.append(ending_batch(earlier, 1)) is None
+    assert await runs.renew([earlier], CLAIM_SECONDS) == {}
     assert not await runs.release_claim(earlier)
-    assert await runs.append(says(later, 1, "now")) is not None
-    assert await runs.append(says(earlier, 1, "late")) is None, (
+    assert await runs.append(delta_batch(later, 1, "now")) is not None
+    assert await runs.append(delta_batch(earlier, 1, "late")) is None, (
         "the same number of another attempt is another batch"
     )
 
 
 @rule("RX-49")
 async def test_a_run_that_is_handed_back_keeps_its_place_and_its_attempts(runs: RunStore) -> None:
-    [first, _] = await started(runs, a_run("a"), a_run("b"))
-    behind = (await runs.enqueue(a_run("c"))).run
-    waiting = (await runs.enqueue(a_run("a"))).run
-    stored(await runs.append(says(first, 1, "one")))
+    [first, _] = await start_runs(runs, new_run("a"), new_run("b"))
+    behind = (await runs.enqueue(new_run("c"))).run
+    waiting = (await runs.enqueue(new_run("a"))).run
+    assert_stored(await runs.append(delta_batch(first, 1, "one")))
     assert await runs.release_claim(first)
-    run = await reload(runs, first.run_id)
+    run = await get_run(runs, first.run_id)
     assert (run.status, run.attempt, run.max_attempts, run.last_seq) == (Status.QUEUED, 1, 4, 1)
     assert run.started_at is not None
     assert not await runs.release_claim(first)
 
-    again, other = await runs.claim_queued(B, 5, LONG, 0)
-    assert (await reload(runs, first.run_id)).started_at == run.started_at
+    again, other = await runs.claim_queued(B, 5, CLAIM_SECONDS, 0)
+    assert (await get_run(runs, first.run_id)).started_at == run.started_at
     assert (again.run_id, other.run_id) == (first.run_id, behind.run_id)
     assert (again.attempt, again.max_attempts, again.last_seq, again.turn_no) == (2, 4, 1, first.turn_no)
     assert not again.is_exhausted
-    assert stored(await runs.append(ends(again, 1))).turn_passed
-    assert [claim.run_id for claim in await runs.claim_queued(B, 5, LONG, 0)] == [waiting.run_id]
+    assert assert_stored(await runs.append(ending_batch(again, 1))).turn_passed
+    assert [claim.run_id for claim in await runs.claim_queued(B, 5, CLAIM_SECONDS, 0)] == [waiting.run_id]
 
 
 async def test_a_cancel_that_was_asked_for_outlives_its_worker(runs: RunStore, store: Store) -> None:
-    lost, returned = await started(runs, a_run("a"), a_run("b"))
+    lost, returned = await start_runs(runs, new_run("a"), new_run("b"))
     for claim in (lost, returned):
         await runs.request_cancel(claim.user_id, claim.run_id, [])
     assert await runs.release_claim(returned)
-    await store.run_out(lost.run_id)
-    assert [claim.cancel_requested for claim in await runs.claim_expired(B, 1, LONG)] == [True]
-    assert [claim.cancel_requested for claim in await runs.claim_queued(B, 1, LONG, 0)] == [True]
+    await store.expire_claim(lost.run_id)
+    assert [claim.cancel_requested for claim in await runs.claim_expired(B, 1, CLAIM_SECONDS)] == [True]
+    assert [claim.cancel_requested for claim in await runs.claim_queued(B, 1, CLAIM_SECONDS, 0)] == [True]
 
 
 @rule("RS-38")
 async def test_a_run_whose_attempts_are_used_up_is_claimed_once_more_to_be_ended(
     runs: RunStore, store: Store
 ) -> None:
-    [claim] = await started(runs, a_run(attempts=2))
-    await store.run_out(claim.run_id)
-    [second] = await runs.claim_expired(B, 1, LONG)
+    [claim] = await start_runs(runs, new_run(attempts=2))
+    await store.expire_claim(claim.run_id)
+    [second] = await runs.claim_expired(B, 1, CLAIM_SECONDS)
     assert not second.is_exhausted
-    await store.run_out(claim.run_id)
-    [third] = await runs.claim_expired(A, 1, LONG)
+    await store.expire_claim(claim.run_id)
+    [third] = await runs.claim_expired(A, 1, CLAIM_SECONDS)
     assert (third.attempt, third.is_exhausted) == (3, True)
-    stored(await runs.append(ends(third, 1, Status.FAILED, "gave up")))
-    run = await reload(runs, claim.run_id)
+    assert_stored(await runs.append(ending_batch(third, 1, Status.FAILED, "gave up")))
+    run = await get_run(runs, claim.run_id)
     assert (run.status, run.error_message) == (Status.FAILED, "gave up")
 
 
 async def test_the_time_since_the_first_start_counts_over_all_attempts(runs: RunStore, store: Store) -> None:
-    claim = await start(runs)
+    claim = await start_run(runs)
     await store.sql(
         f"update runs set created_at = {store.ago(100)}, started_at = {store.ago(50)}, lease_until = {store.ago(10)}"
     )
-    [taken] = await runs.claim_expired(B, 1, LONG)
+    [taken] = await runs.claim_expired(B, 1, CLAIM_SECONDS)
     assert taken.run_id == claim.run_id
     assert 100 <= taken.queued_seconds < 130
     assert 50 <= taken.running_seconds < 80
@@ -297,20 +302,20 @@ async def test_the_workers_own_clock_does_not_matter(
     runs: RunStore, store: Store, monkeypatch: pytest.MonkeyPatch, skew: int
 ) -> None:
     real, real_ns = time.time, time.time_ns
-    claim = await start(runs, worker=A)
+    claim = await start_run(runs, worker=A)
     monkeypatch.setattr(time, "time", lambda: real() + skew)
     monkeypatch.setattr(time, "time_ns", lambda: real_ns() + skew * 1_000_000_000)
-    skewed = await start(runs, "other", worker=WorkerId("wrk_skewed"))
+    skewed = await start_run(runs, "other", worker=WorkerId("wrk_skewed"))
     assert await runs.claim_expired(B, 5, 15.0) == []
     assert await runs.renew([skewed], 15.0) == {skewed.run_id: False}
-    stored(await runs.append(says(skewed, 1, "mine")))
-    stored(await runs.append(says(claim, 1, "mine too")))
-    run = await reload(runs, skewed.run_id)
+    assert_stored(await runs.append(delta_batch(skewed, 1, "mine")))
+    assert_stored(await runs.append(delta_batch(claim, 1, "mine too")))
+    run = await get_run(runs, skewed.run_id)
     assert run.started_at is not None
     assert run.started_at - run.created_at < timedelta(seconds=60)
-    await store.run_out(skewed.run_id)
+    await store.expire_claim(skewed.run_id)
     assert [taken.run_id for taken in await runs.claim_expired(B, 5, 15.0)] == [skewed.run_id]
-    assert await runs.append(says(skewed, 2, "late")) is None
+    assert await runs.append(delta_batch(skewed, 2, "late")) is None
 
 
 def _as(claim: Claim, *, worker: WorkerId | None = None, attempt: int | None = None) -> Claim:
@@ -320,22 +325,22 @@ def _as(claim: Claim, *, worker: WorkerId | None = None, attempt: int | None = N
     )
 
 
-OPENING = RunEvents.opening(agent_id="main", node_id="tool_loop")
+OPENING = RunEvents.unclaimed_start(agent_id="main", node_id="tool_loop")
 
 
 @rule("RX-13", "RX-28", "CC-10", "CC-11")
 async def test_a_claim_opens_the_log_of_each_run_it_takes(runs: RunStore) -> None:
-    arrived = [(await runs.enqueue(a_run(f"s{n}"))).run.run_id for n in range(3)]
-    claims = await runs.claim_queued(A, 5, LONG, 0, OPENING)
+    arrived = [(await runs.enqueue(new_run(f"s{n}"))).run.run_id for n in range(3)]
+    claims = await runs.claim_queued(A, 5, CLAIM_SECONDS, 0, OPENING)
     assert [(claim.run_id, claim.last_seq) for claim in claims] == [(run_id, 0) for run_id in arrived]
     for claim in claims:
-        [event] = await whole_log(runs, claim.run_id)
-        expected = events_of(claim.run_id).started(1)
+        [event] = await read_log(runs, claim.run_id)
+        expected = run_events(claim.run_id).start(1)
         assert (event.seq, event.type, event.visibility) == (1, expected.type, expected.visibility)
         data = json.loads(event.data)
         assert data["attempt"] == 1
         assert data["provenance"] == {"agent_id": "main", "node_id": "tool_loop", "run_id": claim.run_id}
-        assert stored(await runs.append(ends(claim, 1))).last_seq == 4, (
+        assert assert_stored(await runs.append(ending_batch(claim, 1))).last_seq == 4, (
             "the log goes on after its opening, without a hole"
         )
 
@@ -344,19 +349,19 @@ async def test_a_claim_opens_the_log_of_each_run_it_takes(runs: RunStore) -> Non
 async def test_a_take_over_opens_the_next_attempt_and_a_last_claim_that_only_closes_opens_nothing(
     runs: RunStore, store: Store
 ) -> None:
-    await runs.enqueue(a_run("talk", attempts=2))
-    [first] = await runs.claim_queued(A, 1, LONG, 0, OPENING)
-    await store.run_out(first.run_id)
-    [second] = await runs.claim_expired(B, 1, LONG, opening=OPENING)
-    await store.run_out(first.run_id)
-    [third] = await runs.claim_expired(A, 1, LONG, opening=OPENING)
+    await runs.enqueue(new_run("talk", attempts=2))
+    [first] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0, OPENING)
+    await store.expire_claim(first.run_id)
+    [second] = await runs.claim_expired(B, 1, CLAIM_SECONDS, opening=OPENING)
+    await store.expire_claim(first.run_id)
+    [third] = await runs.claim_expired(A, 1, CLAIM_SECONDS, opening=OPENING)
     assert [(claim.last_seq, claim.is_exhausted) for claim in (first, second, third)] == [
         (0, False),
         (1, False),
         (2, True),
     ]
-    assert [json.loads(event.data)["attempt"] for event in await whole_log(runs, first.run_id)] == [1, 2]
-    assert (await reload(runs, first.run_id)).last_seq == 2
+    assert [json.loads(event.data)["attempt"] for event in await read_log(runs, first.run_id)] == [1, 2]
+    assert (await get_run(runs, first.run_id)).last_seq == 2
 
 
 @case("D4")
@@ -365,14 +370,14 @@ async def test_a_worker_is_given_the_claims_again_whose_answer_it_never_got(
     runs: RunStore, store: Store
 ) -> None:
     for session in ("heard", "unheard", "spoken", "over", "ended"):
-        await runs.enqueue(a_run(session))
+        await runs.enqueue(new_run(session))
     heard, unheard, spoken, over, ended = await runs.claim_queued(A, 5, 600.0, 0, OPENING)
-    await runs.enqueue(a_run("anothers"))
-    await runs.claim_queued(B, 1, LONG, 0, OPENING)
-    stored(await runs.append(says(spoken, 1, "a word")))
-    stored(await runs.append(ends(ended, 1)))
-    await store.run_out(over.run_id)
-    [again] = await runs.claim_unacknowledged(A, [heard.run_id], LONG, opened=True)
+    await runs.enqueue(new_run("anothers"))
+    await runs.claim_queued(B, 1, CLAIM_SECONDS, 0, OPENING)
+    assert_stored(await runs.append(delta_batch(spoken, 1, "a word")))
+    assert_stored(await runs.append(ending_batch(ended, 1)))
+    await store.expire_claim(over.run_id)
+    [again] = await runs.claim_unacknowledged(A, [heard.run_id], CLAIM_SECONDS, opened=True)
     assert replace(again, queued_seconds=0, running_seconds=0) == replace(
         unheard, queued_seconds=0, running_seconds=0
     )
@@ -380,17 +385,19 @@ async def test_a_worker_is_given_the_claims_again_whose_answer_it_never_got(
         f"select lease_until > {store.ago(-601)} as pushed_out from runs where run_id = '{unheard.run_id}'"
     )
     assert row["pushed_out"]
-    assert stored(await runs.append(ends(again, 1))).last_seq == 4, "it goes on as if nothing had been"
-    assert await runs.claim_unacknowledged(A, [heard.run_id], LONG, opened=True) == []
+    assert assert_stored(await runs.append(ending_batch(again, 1))).last_seq == 4, (
+        "it goes on as if nothing had been"
+    )
+    assert await runs.claim_unacknowledged(A, [heard.run_id], CLAIM_SECONDS, opened=True) == []
 
 
 @case("D4")
 async def test_a_claim_that_only_closes_has_opened_nothing_when_it_is_given_again(
     runs: RunStore, store: Store
 ) -> None:
-    await runs.enqueue(a_run("talk", attempts=1))
-    [first] = await runs.claim_queued(A, 1, LONG, 0, OPENING)
-    await store.run_out(first.run_id)
-    [closing] = await runs.claim_expired(B, 1, LONG, opening=OPENING)
-    [again] = await runs.claim_unacknowledged(B, [], LONG, opened=True)
+    await runs.enqueue(new_run("talk", attempts=1))
+    [first] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0, OPENING)
+    await store.expire_claim(first.run_id)
+    [closing] = await runs.claim_expired(B, 1, CLAIM_SECONDS, opening=OPENING)
+    [again] = await runs.claim_unacknowledged(B, [], CLAIM_SECONDS, opened=True)
     assert (again.last_seq, again.attempt, again.is_exhausted) == (closing.last_seq, 2, True)

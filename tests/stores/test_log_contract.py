@@ -15,22 +15,22 @@ from easel.core.stream.log import Bounds
 from easel.ids import OWNER, MessageId
 from tests.requirements import rule
 from tests.stores.harness import (
-    LONG,
-    REFUSED,
+    CLAIM_SECONDS,
+    CONSTRAINT_ERRORS,
     A,
     Store,
-    a_run,
-    closing,
-    data_of,
-    ends,
-    events_of,
-    log_types,
-    reload,
-    says,
-    start,
-    started,
-    stored,
-    whole_log,
+    assert_stored,
+    closing_events,
+    decode_payload,
+    delta_batch,
+    ending_batch,
+    event_types,
+    get_run,
+    new_run,
+    read_log,
+    run_events,
+    start_run,
+    start_runs,
 )
 
 if TYPE_CHECKING:
@@ -41,39 +41,39 @@ if TYPE_CHECKING:
 
 @rule("RX-25", "RX-50")
 async def test_events_follow_each_other_without_a_gap(runs: RunStore) -> None:
-    claim = await start(runs)
-    assert stored(await runs.append(says(claim, 1, "a"))).last_seq == 1
-    assert stored(await runs.append(says(claim, 2, "b", "c", "d"))).last_seq == 4
-    assert stored(await runs.append(says(claim, 3))).last_seq == 4
-    assert stored(await runs.append(says(claim, 4, "e"))).last_seq == 5
-    log = await whole_log(runs, claim.run_id)
-    assert [(event.seq, data_of(event)["text"]) for event in log] == list(enumerate("abcde", start=1))
+    claim = await start_run(runs)
+    assert assert_stored(await runs.append(delta_batch(claim, 1, "a"))).last_seq == 1
+    assert assert_stored(await runs.append(delta_batch(claim, 2, "b", "c", "d"))).last_seq == 4
+    assert assert_stored(await runs.append(delta_batch(claim, 3))).last_seq == 4
+    assert assert_stored(await runs.append(delta_batch(claim, 4, "e"))).last_seq == 5
+    log = await read_log(runs, claim.run_id)
+    assert [(event.seq, decode_payload(event)["text"]) for event in log] == list(enumerate("abcde", start=1))
     assert [event.at for event in log] == sorted(event.at for event in log)
-    assert (await reload(runs, claim.run_id)).last_seq == 5
+    assert (await get_run(runs, claim.run_id)).last_seq == 5
 
 
 async def test_an_event_is_read_back_as_it_was_sealed(runs: RunStore) -> None:
-    claim = await start(runs)
-    events = events_of(claim.run_id)
+    claim = await start_run(runs)
+    events = run_events(claim.run_id)
     sent = [
-        events.started(1),
+        events.start(1),
         events.thought(MessageId("msg_1"), "hm"),
         events.delta(MessageId("msg_1"), "a'b\"c\\ 🎨\r\n\u2028 \x01"),
     ]
-    stored(await runs.append(Batch(claim, 1, sent)))
-    log = await whole_log(runs, claim.run_id)
-    assert [(event.type, event.visibility, data_of(event)) for event in log] == [
+    assert_stored(await runs.append(Batch(claim, 1, sent)))
+    log = await read_log(runs, claim.run_id)
+    assert [(event.type, event.visibility, decode_payload(event)) for event in log] == [
         (event.type, event.visibility, event.data) for event in sent
     ]
     assert [event.visibility for event in log] == [Visibility.PUBLIC, Visibility.INTERNAL, Visibility.PUBLIC]
-    run = await reload(runs, claim.run_id)
+    run = await get_run(runs, claim.run_id)
     assert all(event.at.utcoffset() == timedelta(0) and event.at >= run.created_at for event in log)
 
 
 async def test_what_no_database_can_carry_does_not_stop_a_run(runs: RunStore) -> None:
-    claim = await start(runs)
-    stored(await runs.append(says(claim, 1, "nul \x00 half \ud83c pair", "fine")))
-    assert [data_of(event)["text"] for event in await whole_log(runs, claim.run_id)] == [
+    claim = await start_run(runs)
+    assert_stored(await runs.append(delta_batch(claim, 1, "nul \x00 half \ud83c pair", "fine")))
+    assert [decode_payload(event)["text"] for event in await read_log(runs, claim.run_id)] == [
         "nul \ufffd half \ufffd pair",
         "fine",
     ]
@@ -81,58 +81,58 @@ async def test_what_no_database_can_carry_does_not_stop_a_run(runs: RunStore) ->
 
 @rule("RX-29")
 async def test_a_repeated_batch_stores_nothing_and_gets_the_first_answer(runs: RunStore) -> None:
-    claim = await start(runs)
-    first = stored(await runs.append(says(claim, 1, "a", "b")))
-    before = await whole_log(runs, claim.run_id)
-    assert await runs.append(says(claim, 1, "a", "b")) == first
-    assert await runs.append(says(claim, 1, "something else altogether")) == first
-    assert await whole_log(runs, claim.run_id) == before
-    assert stored(await runs.append(says(claim, 2, "c"))).last_seq == 3
+    claim = await start_run(runs)
+    first = assert_stored(await runs.append(delta_batch(claim, 1, "a", "b")))
+    before = await read_log(runs, claim.run_id)
+    assert await runs.append(delta_batch(claim, 1, "a", "b")) == first
+    assert await runs.append(delta_batch(claim, 1, "something else altogether")) == first
+    assert await read_log(runs, claim.run_id) == before
+    assert assert_stored(await runs.append(delta_batch(claim, 2, "c"))).last_seq == 3
 
 
 @rule("RX-29")
 async def test_a_repeated_last_batch_gets_its_answer_although_the_run_has_ended(runs: RunStore) -> None:
-    claim = await start(runs, "talk")
-    await runs.enqueue(a_run("talk"))
-    first = stored(await runs.append(ends(claim, 1)))
+    claim = await start_run(runs, "talk")
+    await runs.enqueue(new_run("talk"))
+    first = assert_stored(await runs.append(ending_batch(claim, 1)))
     assert first.turn_passed
-    assert stored(await runs.append(ends(claim, 1))).last_seq == first.last_seq
-    assert (await log_types(runs, claim.run_id)).count("done") == 1
-    assert len(await runs.claim_queued(A, 5, LONG, 0)) == 1
+    assert assert_stored(await runs.append(ending_batch(claim, 1))).last_seq == first.last_seq
+    assert (await event_types(runs, claim.run_id)).count("done") == 1
+    assert len(await runs.claim_queued(A, 5, CLAIM_SECONDS, 0)) == 1
 
 
 @rule("RX-29")
 async def test_a_repeated_batch_tells_of_a_cancel_that_came_since(runs: RunStore) -> None:
-    claim = await start(runs)
-    assert not stored(await runs.append(says(claim, 1, "a"))).cancel_requested
-    await runs.request_cancel(OWNER, claim.run_id, closing(claim.run_id))
-    assert stored(await runs.append(says(claim, 1, "a"))).cancel_requested
+    claim = await start_run(runs)
+    assert not assert_stored(await runs.append(delta_batch(claim, 1, "a"))).cancel_requested
+    await runs.request_cancel(OWNER, claim.run_id, closing_events(claim.run_id))
+    assert assert_stored(await runs.append(delta_batch(claim, 1, "a"))).cancel_requested
 
 
 @rule("RX-25", "RX-29")
 @pytest.mark.parametrize("number", [-1, 0, 1, 2, 5, 100], ids=lambda number: f"batch {number} after 3")
 async def test_a_batch_out_of_order_is_refused(runs: RunStore, number: int) -> None:
-    claim = await start(runs)
+    claim = await start_run(runs)
     for nth in (1, 2, 3):
-        stored(await runs.append(says(claim, nth, "x")))
-    before = await reload(runs, claim.run_id)
-    assert await runs.append(says(claim, number, "y")) is None
-    assert await runs.append(ends(claim, number)) is None
-    assert await reload(runs, claim.run_id) == before
+        assert_stored(await runs.append(delta_batch(claim, nth, "x")))
+    before = await get_run(runs, claim.run_id)
+    assert await runs.append(delta_batch(claim, number, "y")) is None
+    assert await runs.append(ending_batch(claim, number)) is None
+    assert await get_run(runs, claim.run_id) == before
 
 
 async def test_a_batch_that_breaks_a_law_is_refused_whole_and_harms_no_other(runs: RunStore) -> None:
     """A reason without a failure: the database refuses it. The next batch of the same run is the same number again."""
-    wrong, right = await started(runs, a_run("wrong"), a_run("right"))
-    broken = Batch(wrong, 1, says(wrong, 1, "a").events, None, "a reason for nothing")
+    wrong, right = await start_runs(runs, new_run("wrong"), new_run("right"))
+    broken = Batch(wrong, 1, delta_batch(wrong, 1, "a").events, None, "a reason for nothing")
     answers = await asyncio.gather(
-        runs.append(says(right, 1, "b")), runs.append(broken), return_exceptions=True
+        runs.append(delta_batch(right, 1, "b")), runs.append(broken), return_exceptions=True
     )
-    assert isinstance(answers[1], REFUSED)
+    assert isinstance(answers[1], CONSTRAINT_ERRORS)
     assert not isinstance(answers[0], BaseException)
-    assert stored(answers[0]).last_seq == 1
-    assert await whole_log(runs, wrong.run_id) == []
-    assert stored(await runs.append(says(wrong, 1, "a"))).last_seq == 1
+    assert assert_stored(answers[0]).last_seq == 1
+    assert await read_log(runs, wrong.run_id) == []
+    assert assert_stored(await runs.append(delta_batch(wrong, 1, "a"))).last_seq == 1
 
 
 # --- ending -----------------------------------------------------------------------------------------------------------
@@ -145,39 +145,39 @@ async def test_a_batch_that_breaks_a_law_is_refused_whole_and_harms_no_other(run
 async def test_a_run_ends_in_one_state_with_its_last_events(
     runs: RunStore, store: Store, status: Status, error: str | None
 ) -> None:
-    claim = await start(runs)
-    stored(await runs.append(says(claim, 1, "a")))
-    appended = stored(await runs.append(ends(claim, 2, status, error)))
-    run = await reload(runs, claim.run_id)
+    claim = await start_run(runs)
+    assert_stored(await runs.append(delta_batch(claim, 1, "a")))
+    appended = assert_stored(await runs.append(ending_batch(claim, 2, status, error)))
+    run = await get_run(runs, claim.run_id)
     assert (run.status, run.error_message, run.last_seq, appended.last_seq) == (status, error, 4, 4)
     assert run.finished_at is not None
     assert run.started_at is not None
     assert run.finished_at >= run.started_at
-    log = await whole_log(runs, claim.run_id)
+    log = await read_log(runs, claim.run_id)
     assert [event.type for event in log] == ["message.delta", "message.completed", "run.status", "done"]
-    assert data_of(log[-1])["status"] == status
+    assert decode_payload(log[-1])["status"] == status
     [row] = await store.sql("select lease_until from runs")
     assert row["lease_until"] is None
 
 
 @rule("RX-28")
 async def test_nothing_follows_the_end(runs: RunStore, store: Store) -> None:
-    claim = await start(runs)
-    stored(await runs.append(ends(claim, 1)))
-    before = await reload(runs, claim.run_id)
-    assert await runs.append(says(claim, 2, "late")) is None
-    assert await runs.append(ends(claim, 2, Status.FAILED, "late")) is None
+    claim = await start_run(runs)
+    assert_stored(await runs.append(ending_batch(claim, 1)))
+    before = await get_run(runs, claim.run_id)
+    assert await runs.append(delta_batch(claim, 2, "late")) is None
+    assert await runs.append(ending_batch(claim, 2, Status.FAILED, "late")) is None
     assert not await runs.release_claim(claim)
-    assert await runs.renew([claim], LONG) == {}
-    assert await runs.claim_queued(A, 5, LONG, 0) == []
-    assert await runs.claim_expired(A, 5, LONG) == []
-    assert await reload(runs, claim.run_id) == before
+    assert await runs.renew([claim], CLAIM_SECONDS) == {}
+    assert await runs.claim_queued(A, 5, CLAIM_SECONDS, 0) == []
+    assert await runs.claim_expired(A, 5, CLAIM_SECONDS) == []
+    assert await get_run(runs, claim.run_id) == before
 
 
 async def test_a_run_ends_without_events_where_it_has_none(runs: RunStore) -> None:
-    claim = await start(runs)
-    assert stored(await runs.append(Batch(claim, 1, [], Status.COMPLETED))).last_seq == 0
-    assert (await reload(runs, claim.run_id)).status is Status.COMPLETED
+    claim = await start_run(runs)
+    assert assert_stored(await runs.append(Batch(claim, 1, [], Status.COMPLETED))).last_seq == 0
+    assert (await get_run(runs, claim.run_id)).status is Status.COMPLETED
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -185,8 +185,8 @@ async def test_a_run_ends_without_events_where_it_has_none(runs: RunStore) -> No
 
 @rule("RX-36", "RX-50")
 async def test_a_log_is_read_in_pages_after_a_cursor(runs: RunStore) -> None:
-    claim = await start(runs)
-    stored(await runs.append(says(claim, 1, *(str(nth) for nth in range(1, 251)))))
+    claim = await start_run(runs)
+    assert_stored(await runs.append(delta_batch(claim, 1, *(str(nth) for nth in range(1, 251)))))
     read: list[int] = []
     pages: list[int] = []
     while page := await runs.events_after(claim.run_id, read[-1] if read else 0, 100):
@@ -198,20 +198,20 @@ async def test_a_log_is_read_in_pages_after_a_cursor(runs: RunStore) -> None:
 
 
 async def test_a_log_has_only_the_events_of_its_run(runs: RunStore) -> None:
-    one, other = await started(runs, a_run("a"), a_run("b"))
-    stored(await runs.append(says(one, 1, "mine")))
-    stored(await runs.append(says(other, 1, "yours", "too")))
-    assert [data_of(event)["text"] for event in await whole_log(runs, one.run_id)] == ["mine"]
+    one, other = await start_runs(runs, new_run("a"), new_run("b"))
+    assert_stored(await runs.append(delta_batch(one, 1, "mine")))
+    assert_stored(await runs.append(delta_batch(other, 1, "yours", "too")))
+    assert [decode_payload(event)["text"] for event in await read_log(runs, one.run_id)] == ["mine"]
     assert await runs.heads([one.run_id, other.run_id]) == {one.run_id: 1, other.run_id: 2}
 
 
 async def test_the_bounds_of_a_log_follow_its_life(runs: RunStore) -> None:
-    queued = (await runs.enqueue(a_run())).run
+    queued = (await runs.enqueue(new_run())).run
     assert await runs.bounds(OWNER, queued.run_id) == Bounds(oldest=1, newest=0, ended=False)
-    [claim] = await runs.claim_queued(A, 1, LONG, 0)
-    stored(await runs.append(says(claim, 1, "a", "b")))
+    [claim] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
+    assert_stored(await runs.append(delta_batch(claim, 1, "a", "b")))
     assert await runs.bounds(OWNER, queued.run_id) == Bounds(oldest=1, newest=2, ended=False)
-    stored(await runs.append(ends(claim, 2)))
+    assert_stored(await runs.append(ending_batch(claim, 2)))
     assert await runs.bounds(OWNER, queued.run_id) == Bounds(oldest=1, newest=5, ended=True)
 
 
@@ -221,40 +221,42 @@ async def test_the_bounds_of_a_log_follow_its_life(runs: RunStore) -> None:
 async def test_the_log_of_a_run_that_ended_long_ago_is_cut_to_its_last_event(
     runs: RunStore, store: Store
 ) -> None:
-    old, recent, running = await started(runs, *(a_run(f"s{n}") for n in range(3)))
+    old, recent, running = await start_runs(runs, *(new_run(f"s{n}") for n in range(3)))
     for claim in (old, recent, running):
-        stored(await runs.append(says(claim, 1, *"abc")))
+        assert_stored(await runs.append(delta_batch(claim, 1, *"abc")))
     for claim in (old, recent):
-        stored(await runs.append(ends(claim, 2)))
-    await store.make_old(old.run_id, 100)
-    await store.make_old(recent.run_id, 20)
+        assert_stored(await runs.append(ending_batch(claim, 2)))
+    await store.set_run_age(old.run_id, 100)
+    await store.set_run_age(recent.run_id, 20)
 
     assert await runs.prune(60) == 1
     assert await runs.bounds(OWNER, old.run_id) == Bounds(oldest=6, newest=6, ended=True)
-    assert await log_types(runs, old.run_id) == ["done"]
+    assert await event_types(runs, old.run_id) == ["done"]
     assert await runs.bounds(OWNER, recent.run_id) == Bounds(oldest=1, newest=6, ended=True)
-    assert len(await whole_log(runs, recent.run_id)) == 6
-    assert len(await whole_log(runs, running.run_id)) == 3
+    assert len(await read_log(runs, recent.run_id)) == 6
+    assert len(await read_log(runs, running.run_id)) == 3
     assert await runs.prune(60) == 0
-    assert (await reload(runs, old.run_id)).status is Status.COMPLETED
+    assert (await get_run(runs, old.run_id)).status is Status.COMPLETED
 
 
 async def test_a_log_with_nothing_to_drop_is_left_alone(runs: RunStore, store: Store) -> None:
-    one_event, no_event = await started(runs, a_run("a"), a_run("b"))
-    stored(await runs.append(Batch(one_event, 1, closing(one_event.run_id)[1:], Status.COMPLETED)))
-    stored(await runs.append(Batch(no_event, 1, [], Status.COMPLETED)))
+    one_event, no_event = await start_runs(runs, new_run("a"), new_run("b"))
+    assert_stored(
+        await runs.append(Batch(one_event, 1, closing_events(one_event.run_id)[1:], Status.COMPLETED))
+    )
+    assert_stored(await runs.append(Batch(no_event, 1, [], Status.COMPLETED)))
     for claim in (one_event, no_event):
-        await store.make_old(claim.run_id, 100)
+        await store.set_run_age(claim.run_id, 100)
     assert await runs.prune(60) == 0
-    assert await log_types(runs, one_event.run_id) == ["done"]
+    assert await event_types(runs, one_event.run_id) == ["done"]
 
 
 async def test_a_long_log_is_cut_whole(runs: RunStore, store: Store) -> None:
-    claim = await start(runs)
-    stored(await runs.append(says(claim, 1, *("x" for _ in range(12_000)))))
-    stored(await runs.append(ends(claim, 2)))
-    await store.make_old(claim.run_id, 100)
+    claim = await start_run(runs)
+    assert_stored(await runs.append(delta_batch(claim, 1, *("x" for _ in range(12_000)))))
+    assert_stored(await runs.append(ending_batch(claim, 2)))
+    await store.set_run_age(claim.run_id, 100)
     assert await runs.prune(60) == 1
     assert await runs.bounds(OWNER, claim.run_id) == Bounds(oldest=12_003, newest=12_003, ended=True)
-    assert [event.seq for event in await whole_log(runs, claim.run_id)] == [12_003]
+    assert [event.seq for event in await read_log(runs, claim.run_id)] == [12_003]
     assert await runs.prune(60) == 0

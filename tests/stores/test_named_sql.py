@@ -55,9 +55,9 @@ def test_casts_and_times_are_no_parameters() -> None:
 
 REFUSALS = [
     # says                        text                                                        refused with
-    ("no sentence",               "-- name: one\nselect 1;",                                  "The statement one has no sentence"),
-    ("an empty sentence",         "-- name: one\n--\nselect 1;",                              "The statement one has no sentence"),
-    ("the same name twice",       "-- name: one\n-- A.\nselect 1;\n-- name: one\n-- B.\nselect 2;", "Two statements are called one"),
+    ("no sentence",               "-- name: one\nselect 1;",                                  "The statement one must have a comment"),
+    ("an empty sentence",         "-- name: one\n--\nselect 1;",                              "The statement one must have a comment"),
+    ("the same name twice",       "-- name: one\n-- A.\nselect 1;\n-- name: one\n-- B.\nselect 2;", "Two statements have the name one"),
     ("a statement with no name",  "select 1;\n-- name: one\n-- A.\nselect 1;",                "SQL before the first"),
 ]  # fmt: skip
 

@@ -15,7 +15,7 @@ from easel.core.tool.node import Node
 from easel.ids import OWNER, CallId, UserId, new_call_id, new_connection_id, new_token_id
 from easel.stores.postgres.nodes import SQL
 from tests.requirements import rule
-from tests.stores.harness import CONSTRAINT_ERRORS, Store
+from tests.stores.harness import CONSTRAINT_ERRORS, Store, other_connection, wait_for_blocked_statement
 from tests.stores.test_artifacts_contract import ON_POSTGRES
 
 if TYPE_CHECKING:
@@ -365,7 +365,9 @@ async def test_a_connection_that_ends_waits_for_the_call_that_is_being_placed_an
     await entered(nodes, node)
     call = a_call(node)
     async with other_connection(store) as other, other.transaction():
-        assert await run_statement(other, "place_call", **{name: getattr(call, name) for name in NewCall.__slots__})
+        assert await run_statement(
+            other, "place_call", **{name: getattr(call, name) for name in NewCall.__slots__}
+        )
         ending = asyncio.create_task(
             nodes.unregister(node.connection_id) if way == "it leaves" else entered(nodes, a_node())
         )

@@ -1,4 +1,4 @@
-"""What is Postgres alone: the bell across instances, the combiner, plans that stay on their index."""
+"""Behaviour of Postgres alone: notifications across instances, batched commits, plans that use their index."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from easel.ids import OWNER, RunId, SessionId, WorkerId, new_run_id
 from easel.stores import migrations
 from easel.stores.postgres import PostgresDatabase, open_postgres
 from easel.stores.postgres.batcher import AppendBatcher
-from easel.stores.postgres.notifier import MAX_PAYLOAD_LENGTH, _packed  # pyright: ignore[reportPrivateUsage]
+from easel.stores.postgres.notifier import MAX_PAYLOAD_LENGTH, _pack  # pyright: ignore[reportPrivateUsage]
 from easel.stores.postgres.runs import SQL
 from tests.requirements import case, rule
 from tests.stores.harness import TIMEOUT_SECONDS
@@ -27,24 +27,23 @@ if TYPE_CHECKING:
 
 
 @pytest_asyncio.fixture
-async def two(database_url: str) -> AsyncIterator[tuple[PostgresDatabase, PostgresDatabase]]:
-    """Two instances over one database."""
-    first, second = [await open_postgres(database_url, timeout=TIMEOUT_SECONDS) for _ in range(2)]
-    await first.migrate()
+async def two(shared_url: str) -> AsyncIterator[tuple[PostgresDatabase, PostgresDatabase]]:
+    """Open two instances on one database."""
+    first, second = [await open_postgres(shared_url, timeout=TIMEOUT_SECONDS) for _ in range(2)]
     yield first, second
     await first.close()
     await second.close()
 
 
-async def connected(databases: Sequence[PostgresDatabase]) -> None:
-    """Whoever rings now is heard."""
+async def wait_until_connected(databases: Sequence[PostgresDatabase]) -> None:
+    """Wait until the notifiers of these instances deliver notifications."""
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        for one in databases:
-            await one.notifier.connected.wait()
+        for database in databases:
+            await database.notifier.connected.wait()
 
 
-class Heard:
-    """What one instance hears, in order."""
+class Listener:
+    """The notifications that one instance receives, in order."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self.notifications: asyncio.Queue[Notification] = asyncio.Queue()
@@ -55,11 +54,11 @@ class Heard:
             return await self.notifications.get()
 
 
-async def test_a_ring_is_heard_on_every_instance_and_once_on_its_own(
+async def test_notification_reaches_every_instance_once(
     two: tuple[PostgresDatabase, PostgresDatabase],
 ):
-    here, there = Heard(two[0]), Heard(two[1])
-    await connected(two)
+    here, there = Listener(two[0]), Listener(two[1])
+    await wait_until_connected(two)
     for notification in (
         RunAppended(RunId("run_1"), 7),
         RunReady(anywhere=True),
@@ -71,12 +70,12 @@ async def test_a_ring_is_heard_on_every_instance_and_once_on_its_own(
     assert here.notifications.empty()
 
 
-async def test_rings_of_one_log_that_wait_together_are_one_ring(
+async def test_pending_notifications_of_one_log_are_sent_as_one(
     two: tuple[PostgresDatabase, PostgresDatabase],
 ):
-    there = Heard(two[1])
+    there = Listener(two[1])
     two[0].notifier.listen(lambda _: None)
-    await connected(two)
+    await wait_until_connected(two)
     for seq in range(1, 1_001):
         two[0].notifier.notify(RunAppended(RunId("run_1"), seq))
     assert await there.next() == RunAppended(RunId("run_1"), 1_000)
@@ -85,91 +84,93 @@ async def test_rings_of_one_log_that_wait_together_are_one_ring(
 
 @case("E6")
 @rule("RX-11")
-async def test_a_bell_whose_connection_was_ended_mends_itself(
-    two: tuple[PostgresDatabase, PostgresDatabase], database_url: str
+async def test_notifier_reconnects_after_its_connection_was_terminated(
+    two: tuple[PostgresDatabase, PostgresDatabase], shared_url: str
 ):
-    there = Heard(two[1])
+    there = Listener(two[1])
     two[0].notifier.listen(lambda _: None)
-    axe = await asyncpg.connect(database_url)
-    for round_number in range(3):
-        await connected(two)
-        await axe.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and application_name = 'easel bell'"
+    admin = await asyncpg.connect(shared_url)
+    for round_number in range(2):
+        await wait_until_connected(two)
+        await admin.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where datname = current_database() and application_name = 'easel notifier'"
         )
-        heard = RunAppended(RunId("run_1"), round_number)
+        sent = RunAppended(RunId("run_1"), round_number)
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            while there.notifications.empty() or there.notifications.get_nowait() != heard:
-                two[0].notifier.notify(heard)  # as the next event of the log would
+            while there.notifications.empty() or there.notifications.get_nowait() != sent:
+                two[0].notifier.notify(sent)  # as the next event of the log would
                 await asyncio.sleep(0.05)
-    await axe.close()
+    await admin.close()
 
 
-def test_rings_are_packed_into_payloads_that_postgres_takes():
+def test_rings_are_pack_into_payloads_that_postgres_takes():
     texts = [f"g{n}.run_{n:026}" for n in range(1_000)]
-    packed = _packed(texts)
+    packed = _pack(texts)
     assert [text for payload in packed for text in payload.split(" ")] == texts
     assert all(len(payload) < MAX_PAYLOAD_LENGTH for payload in packed)
     assert len(packed) < 10
 
 
-async def test_what_is_asked_while_a_call_is_under_way_goes_into_the_next_together():
+async def test_items_submitted_during_a_call_share_the_next_call():
     served: list[list[int]] = []
-    first_is_in, go_on = asyncio.Event(), asyncio.Event()
+    first_call_started, may_return = asyncio.Event(), asyncio.Event()
 
     async def serve(items: Sequence[int]) -> list[int]:
         served.append(list(items))
-        first_is_in.set()
-        await go_on.wait()
+        first_call_started.set()
+        await may_return.wait()
         return [item * 10 for item in items]
 
-    combiner = AppendBatcher(serve, most=4, lanes=1)
-    asked = [asyncio.create_task(combiner.submit(n)) for n in range(6)]
+    batcher = AppendBatcher(serve, max_items=4, max_calls=1)
+    submitted = [asyncio.create_task(batcher.submit(n)) for n in range(6)]
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        await first_is_in.wait()
-    asked += [asyncio.create_task(combiner.submit(n)) for n in range(6, 9)]
+        await first_call_started.wait()
+    submitted += [asyncio.create_task(batcher.submit(n)) for n in range(6, 9)]
     await asyncio.sleep(0)
-    go_on.set()
-    assert await asyncio.gather(*asked) == [n * 10 for n in range(9)]
+    may_return.set()
+    assert await asyncio.gather(*submitted) == [n * 10 for n in range(9)]
     assert [len(batch) for batch in served] == [4, 4, 1] or served[0] == [0]
     assert max(map(len, served)) <= 4
 
 
-async def test_a_call_that_fails_is_told_to_those_in_it_and_the_combiner_goes_on():
+async def test_failed_call_fails_its_items_and_later_items_are_served():
     async def serve(items: Sequence[int]) -> list[int]:
         if 1 in items:
             raise Unavailable(what="It")
         return list(items)
 
-    combiner = AppendBatcher(serve, most=1, lanes=1)
-    answers = await asyncio.gather(*[combiner.submit(n) for n in range(3)], return_exceptions=True)
+    batcher = AppendBatcher(serve, max_items=1, max_calls=1)
+    answers = await asyncio.gather(*[batcher.submit(n) for n in range(3)], return_exceptions=True)
     assert [answers[0], answers[2]] == [0, 2]
     assert isinstance(answers[1], Unavailable)
 
 
-async def test_one_bad_item_harms_no_other():
+async def test_bad_item_fails_alone():
     async def serve(items: Sequence[int]) -> list[int]:
         if 1 in items:
             raise ValueError("this one cannot be stored")
         return list(items)
 
-    combiner = AppendBatcher(serve, most=8, lanes=1)
-    answers = await asyncio.gather(*[combiner.submit(n) for n in range(4)], return_exceptions=True)
+    batcher = AppendBatcher(serve, max_items=8, max_calls=1)
+    answers = await asyncio.gather(*[batcher.submit(n) for n in range(4)], return_exceptions=True)
     assert [answers[0], *answers[2:]] == [0, 2, 3]
     assert isinstance(answers[1], ValueError)
 
 
 @case("J11")
 @rule("RX-22")
-async def test_claims_stay_on_the_index_and_read_little_while_old_rows_are_pinned(
-    two: tuple[PostgresDatabase, PostgresDatabase], database_url: str
+async def test_claims_use_the_index_and_read_few_pages_beside_dead_rows(
+    own_url: str,
 ):
-    """Counted in pages, not in time: dead rows that nobody can clean up must not be walked through by every claim."""
-    runs = two[0].runs
-    pin = await asyncpg.connect(database_url)
-    await pin.execute("begin isolation level repeatable read; select 1")
-    await pin.fetchval("select count(*) from runs")
-    eye = await asyncpg.connect(database_url)
-    await eye.execute(
+    """Count pages, not time: no claim may read through dead rows that vacuum cannot remove."""
+    database = await open_postgres(own_url, timeout=TIMEOUT_SECONDS)
+    runs = database.runs
+    old_snapshot = await asyncpg.connect(own_url)
+    await old_snapshot.execute("begin isolation level repeatable read; select 1")
+    await old_snapshot.fetchval("select count(*) from runs")
+    admin = await asyncpg.connect(own_url)
+    await admin.execute(
         """
         insert into sessions (user_id, session_id) select 'owner', 'churn' || n from generate_series(1, 20000) n;
         insert into runs (run_id, user_id, session_id, status, input_text, turn_no)
@@ -183,29 +184,30 @@ async def test_claims_stay_on_the_index_and_read_little_while_old_rows_are_pinne
 
     async def pages(after_turn: int) -> int:
         opening = {"opening": "{}", "event_type": "run.start", "visibility": "public"}
-        given = {
+        arguments = {
             "worker_id": WorkerId("w"),
-            "room": 4,
+            "capacity": 4,
             "seconds": 15.0,
             "after_turn": after_turn,
             "prefer_seconds": 0.1,
             **opening,
         }
-        plan = await eye.fetch(
-            "explain (analyze, buffers, format json) " + statement.sql, *statement.arguments(given)
+        plan = await admin.fetch(
+            "explain (analyze, buffers, format json) " + statement.sql, *statement.arguments(arguments)
         )
-        found: dict[str, Any] = json.loads(plan[0][0])[0]["Plan"]
-        assert "Seq Scan" not in str(found)
-        return found["Shared Hit Blocks"] + found["Shared Read Blocks"]
+        root: dict[str, Any] = json.loads(plan[0][0])[0]["Plan"]
+        assert "Seq Scan" not in str(root)
+        return root["Shared Hit Blocks"] + root["Shared Read Blocks"]
 
-    everywhere = await pages(0)
+    from_start = await pages(0)
     near = await pages(20_000 - 1_000)
-    assert near * 3 < everywhere, f"a claim near the end reads {near} pages, one from the start {everywhere}"
-    await pin.close()
-    await eye.close()
+    assert near * 3 < from_start, f"a claim near the end reads {near} pages, one from the start {from_start}"
+    await old_snapshot.close()
+    await admin.close()
+    await database.close()
 
 
-async def test_a_wrong_address_is_explained():
+async def test_wrong_address_is_bad_settings_and_unreachable_server_unavailable():
     with pytest.raises(BadSettings):
         await open_postgres("postgresql://nobody@127.0.0.1:not-a-port/x")
     with pytest.raises(Unavailable):
@@ -213,47 +215,45 @@ async def test_a_wrong_address_is_explained():
 
 
 @case("D3")
-async def test_when_no_connection_is_free_the_answer_is_unavailable_and_not_a_hang(database_url: str):
-    narrow = await open_postgres(database_url, pool=1, timeout=TIMEOUT_SECONDS)
+async def test_exhausted_pool_is_unavailable_after_its_timeout(shared_url: str):
+    small_pool = await open_postgres(shared_url, pool=1, timeout=TIMEOUT_SECONDS)
     try:
-        await narrow.migrate()
-        async with narrow.connection():
-            narrow.timeout = 1.0  # for whoever waits for a connection, and not for the machine
+        async with small_pool.connection():
+            small_pool.timeout = 0.1  # only for this wait, not for a slow machine
             with pytest.raises(Unavailable):
-                await narrow.runs.queue_depth()
-            narrow.timeout = TIMEOUT_SECONDS
-        assert (await narrow.runs.queue_depth()).ready == 0
+                await small_pool.runs.queue_depth()
+            small_pool.timeout = TIMEOUT_SECONDS
+        assert await small_pool.runs.queue_depth()
     finally:
-        await narrow.close()
+        await small_pool.close()
 
 
-async def test_a_connection_that_breaks_while_it_is_given_back_fails_nothing(
+async def test_connection_that_breaks_on_release_does_not_fail_its_statement(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """What was asked has been answered by then."""
-    real, broke = asyncpg.Pool.release, list[Any]()
+    real_release, released = asyncpg.Pool.release, list[Any]()
 
-    async def release(pool: Any, lent: Any, *, timeout: float | None = None) -> None:
-        broke.append(lent)
-        await real(pool, lent, timeout=timeout)
+    async def release(pool: Any, connection: Any, *, timeout: float | None = None) -> None:
+        released.append(connection)
+        await real_release(pool, connection, timeout=timeout)
         raise asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
 
     database = await open_postgres(database_url)
     monkeypatch.setattr(asyncpg.Pool, "release", release)
     try:
         assert await database.schema_version() == 0
-        assert broke
+        assert released
     finally:
         await database.close()
 
 
-async def test_two_instances_that_start_together_migrate_once(database_url: str):
-    many = [await open_postgres(database_url, timeout=TIMEOUT_SECONDS) for _ in range(4)]
+async def test_instances_that_start_together_migrate_once(database_url: str):
+    instances = [await open_postgres(database_url, pool=1, timeout=TIMEOUT_SECONDS) for _ in range(4)]
     try:
-        applied = await asyncio.gather(*[one.migrate() for one in many])
+        applied = await asyncio.gather(*[instance.migrate() for instance in instances])
     finally:
-        for one in many:
-            await one.close()
-    all_of_them = [f"{one.version:04} {one.name}" for one in migrations.missing("postgres", set())]
-    assert all_of_them[0] == "0001 spine"
-    assert sorted(applied) == [[], [], [], all_of_them]
+        for instance in instances:
+            await instance.close()
+    names = [f"{migration.version:04} {migration.name}" for migration in migrations.available("postgres")]
+    assert names[0] == "0001 spine"
+    assert sorted(applied) == [[], [], [], names]

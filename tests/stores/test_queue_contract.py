@@ -13,21 +13,21 @@ from easel.errors import IdempotencyConflict
 from easel.ids import OWNER, RunId, SessionId, new_run_id
 from tests.requirements import rule
 from tests.stores.harness import (
-    LONG,
+    CLAIM_SECONDS,
     A,
     B,
     Store,
-    a_run,
-    closing,
-    data_of,
-    ends,
-    log_types,
-    reload,
-    says,
-    start,
-    started,
-    stored,
-    whole_log,
+    assert_stored,
+    closing_events,
+    decode_payload,
+    delta_batch,
+    ending_batch,
+    event_types,
+    get_run,
+    new_run,
+    read_log,
+    start_run,
+    start_runs,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @rule("RX-31", "RX-50")
 async def test_a_run_is_queued_as_it_was_asked_for(runs: RunStore) -> None:
-    new = a_run("talk", "hello", attempts=5)
+    new = new_run("talk", "hello", attempts=5)
     enqueued = await runs.enqueue(new)
     run = enqueued.run
     assert enqueued.is_new
@@ -62,16 +62,16 @@ async def test_a_run_is_queued_as_it_was_asked_for(runs: RunStore) -> None:
 
 @rule("RX-32")
 async def test_a_run_is_read_back_as_it_was_told(runs: RunStore) -> None:
-    told = (await runs.enqueue(a_run())).run
+    told = (await runs.enqueue(new_run())).run
     assert await runs.get(OWNER, told.run_id) == told
-    assert (await reload(runs, told.run_id)).created_at.utcoffset() == timedelta(0)
+    assert (await get_run(runs, told.run_id)).created_at.utcoffset() == timedelta(0)
 
 
 async def test_a_run_that_nobody_made_is_not_there(runs: RunStore) -> None:
     nobody = new_run_id()
     assert await runs.get(OWNER, nobody) is None
     assert await runs.bounds(OWNER, nobody) is None
-    assert await runs.request_cancel(OWNER, nobody, closing(nobody)) is None
+    assert await runs.request_cancel(OWNER, nobody, closing_events(nobody)) is None
     assert await runs.events_after(nobody, 0, 100) == []
     assert await runs.heads([nobody]) == {}
     assert await runs.heads([]) == {}
@@ -92,15 +92,15 @@ TEXTS = [
 
 @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
 async def test_a_message_is_kept_byte_for_byte(runs: RunStore, text: str) -> None:
-    [claim] = await started(runs, a_run(text=text))
+    [claim] = await start_runs(runs, new_run(text=text))
     assert claim.input_text == text
-    assert (await reload(runs, claim.run_id)).input_text == text
+    assert (await get_run(runs, claim.run_id)).input_text == text
 
 
 @rule("RX-31")
 async def test_the_same_key_and_request_give_the_first_run_again(runs: RunStore) -> None:
-    first = await runs.enqueue(a_run("talk", key="k", digest="d"))
-    again = await runs.enqueue(a_run("talk", key="k", digest="d"))
+    first = await runs.enqueue(new_run("talk", key="k", digest="d"))
+    again = await runs.enqueue(new_run("talk", key="k", digest="d"))
     assert first.is_new
     assert not again.is_new
     assert again.run == first.run
@@ -108,24 +108,24 @@ async def test_the_same_key_and_request_give_the_first_run_again(runs: RunStore)
 
 
 async def test_the_same_key_gives_the_first_run_as_it_is_by_now(runs: RunStore) -> None:
-    [claim] = await started(runs, a_run("talk", key="k", digest="d"))
-    await runs.append(ends(claim, 1))
-    again = await runs.enqueue(a_run("talk", key="k", digest="d"))
+    [claim] = await start_runs(runs, new_run("talk", key="k", digest="d"))
+    await runs.append(ending_batch(claim, 1))
+    again = await runs.enqueue(new_run("talk", key="k", digest="d"))
     assert (again.is_new, again.run.run_id, again.run.status) == (False, claim.run_id, Status.COMPLETED)
 
 
 async def test_the_same_key_for_another_request_is_refused_and_leaves_nothing(
     runs: RunStore, store: Store
 ) -> None:
-    await runs.enqueue(a_run("talk", key="k", digest="d"))
+    await runs.enqueue(new_run("talk", key="k", digest="d"))
     with pytest.raises(IdempotencyConflict) as refused:
-        await runs.enqueue(a_run("elsewhere", key="k", digest="other"))
+        await runs.enqueue(new_run("elsewhere", key="k", digest="other"))
     assert (refused.value.details["what"], refused.value.details["key"]) == ("idempotency key", "k")
     assert [row["session_id"] for row in await store.sql("select session_id from sessions")] == ["talk"]
 
 
 async def test_runs_without_a_key_are_never_taken_for_each_other(runs: RunStore) -> None:
-    first, second = await runs.enqueue(a_run("a", digest="d")), await runs.enqueue(a_run("b", digest="d"))
+    first, second = await runs.enqueue(new_run("a", digest="d")), await runs.enqueue(new_run("b", digest="d"))
     assert first.is_new
     assert second.is_new
 
@@ -133,8 +133,8 @@ async def test_runs_without_a_key_are_never_taken_for_each_other(runs: RunStore)
 @rule("RX-54")
 async def test_a_key_is_each_users_own(runs: RunStore, store: Store) -> None:
     guest = await store.add_user("guest")
-    mine = await runs.enqueue(a_run(key="k", digest="d"))
-    theirs = await runs.enqueue(a_run(user=guest, key="k", digest="other"))
+    mine = await runs.enqueue(new_run(key="k", digest="d"))
+    theirs = await runs.enqueue(new_run(user=guest, key="k", digest="other"))
     assert theirs.is_new
     assert theirs.run.run_id != mine.run.run_id
 
@@ -143,51 +143,54 @@ async def test_a_key_is_each_users_own(runs: RunStore, store: Store) -> None:
 
 
 async def finish_next(runs: RunStore) -> RunId:
-    [claim] = await runs.claim_queued(A, 1, LONG, 0)
-    stored(await runs.append(ends(claim, 1)))
+    [claim] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
+    assert_stored(await runs.append(ending_batch(claim, 1)))
     return claim.run_id
 
 
 async def test_runs_of_one_session_wait_for_each_other_in_the_order_of_arrival(runs: RunStore) -> None:
-    arrived = [(await runs.enqueue(a_run("talk"))).run.run_id for _ in range(5)]
+    arrived = [(await runs.enqueue(new_run("talk"))).run.run_id for _ in range(5)]
     for expected in arrived:
-        claims = await runs.claim_queued(A, 10, LONG, 0)
+        claims = await runs.claim_queued(A, 10, CLAIM_SECONDS, 0)
         assert [claim.run_id for claim in claims] == [expected]
-        assert await runs.claim_queued(B, 10, LONG, 0) == []
-        appended = stored(await runs.append(ends(claims[0], 1)))
+        assert await runs.claim_queued(B, 10, CLAIM_SECONDS, 0) == []
+        appended = assert_stored(await runs.append(ending_batch(claims[0], 1)))
         assert appended.turn_passed == (expected != arrived[-1])
     assert await runs.queue_depth() == QueueDepth(ready=0, waiting=0, running=0)
 
 
 async def test_a_session_with_a_long_queue_does_not_keep_others_waiting(runs: RunStore) -> None:
-    busy = [(await runs.enqueue(a_run("busy"))).run.run_id for _ in range(100)]
-    others = [(await runs.enqueue(a_run(f"other-{n}"))).run.run_id for n in range(5)]
+    busy = [(await runs.enqueue(new_run("busy"))).run.run_id for _ in range(100)]
+    others = [(await runs.enqueue(new_run(f"other-{n}"))).run.run_id for n in range(5)]
     assert await runs.queue_depth() == QueueDepth(ready=6, waiting=99, running=0)
-    assert [claim.run_id for claim in await runs.claim_queued(A, 50, LONG, 0)] == [busy[0], *others]
+    assert [claim.run_id for claim in await runs.claim_queued(A, 50, CLAIM_SECONDS, 0)] == [busy[0], *others]
 
 
 async def test_sessions_take_turns(runs: RunStore) -> None:
     """A run whose turn comes stands behind those whose turn came before: each session moves on by one."""
     for _ in range(3):
         for session in ("a", "b", "c"):
-            await runs.enqueue(a_run(session))
-    served = [(await reload(runs, await finish_next(runs))).session_id for _ in range(9)]
+            await runs.enqueue(new_run(session))
+    served = [(await get_run(runs, await finish_next(runs))).session_id for _ in range(9)]
     assert served == ["a", "b", "c"] * 3
 
 
 async def test_equal_session_ids_of_two_users_are_two_sessions(runs: RunStore, store: Store) -> None:
     guest = await store.add_user("guest")
     mine, theirs = (
-        (await runs.enqueue(a_run("talk"))).run,
-        (await runs.enqueue(a_run("talk", user=guest))).run,
+        (await runs.enqueue(new_run("talk"))).run,
+        (await runs.enqueue(new_run("talk", user=guest))).run,
     )
-    assert [claim.run_id for claim in await runs.claim_queued(A, 5, LONG, 0)] == [mine.run_id, theirs.run_id]
+    assert [claim.run_id for claim in await runs.claim_queued(A, 5, CLAIM_SECONDS, 0)] == [
+        mine.run_id,
+        theirs.run_id,
+    ]
 
 
 async def test_a_session_that_fell_silent_takes_its_next_run_at_once(runs: RunStore) -> None:
-    await runs.enqueue(a_run("talk"))
+    await runs.enqueue(new_run("talk"))
     await finish_next(runs)
-    later = (await runs.enqueue(a_run("talk"))).run
+    later = (await runs.enqueue(new_run("talk"))).run
     assert await finish_next(runs) == later.run_id
 
 
@@ -197,10 +200,10 @@ async def test_a_session_that_fell_silent_takes_its_next_run_at_once(runs: RunSt
 async def test_however_a_run_ends_the_next_one_gets_its_turn(
     runs: RunStore, status: Status, error: str | None
 ) -> None:
-    claim = await start(runs, "talk")
-    waiting = (await runs.enqueue(a_run("talk"))).run
-    assert stored(await runs.append(ends(claim, 1, status, error))).turn_passed
-    assert [claim.run_id for claim in await runs.claim_queued(B, 5, LONG, 0)] == [waiting.run_id]
+    claim = await start_run(runs, "talk")
+    waiting = (await runs.enqueue(new_run("talk"))).run
+    assert assert_stored(await runs.append(ending_batch(claim, 1, status, error))).turn_passed
+    assert [claim.run_id for claim in await runs.claim_queued(B, 5, CLAIM_SECONDS, 0)] == [waiting.run_id]
 
 
 # --- calling off ------------------------------------------------------------------------------------------------------
@@ -208,60 +211,65 @@ async def test_however_a_run_ends_the_next_one_gets_its_turn(
 
 @rule("RS-37", "RX-12")
 async def test_a_queued_run_is_cancelled_at_once_with_its_closing_events(runs: RunStore) -> None:
-    queued = (await runs.enqueue(a_run())).run
-    answer = await runs.request_cancel(OWNER, queued.run_id, closing(queued.run_id))
+    queued = (await runs.enqueue(new_run())).run
+    answer = await runs.request_cancel(OWNER, queued.run_id, closing_events(queued.run_id))
     assert answer is not None
     assert (answer.changed, answer.turn_passed, answer.run.status) == (True, False, Status.CANCELLED)
     assert answer.run.finished_at == answer.run.cancel_requested_at is not None
     assert answer.run == await runs.get(OWNER, queued.run_id)
-    events = await whole_log(runs, queued.run_id)
-    assert [(event.seq, event.type, data_of(event)["status"]) for event in events] == [
+    events = await read_log(runs, queued.run_id)
+    assert [(event.seq, event.type, decode_payload(event)["status"]) for event in events] == [
         (1, "run.status", "cancelled"),
         (2, "done", "cancelled"),
     ]
     assert answer.run.last_seq == 2
-    assert await runs.claim_queued(A, 5, LONG, 0) == []
+    assert await runs.claim_queued(A, 5, CLAIM_SECONDS, 0) == []
 
 
 async def test_a_cancelled_run_passes_its_turn_on(runs: RunStore) -> None:
-    first, second = (await runs.enqueue(a_run("talk"))).run, (await runs.enqueue(a_run("talk"))).run
-    answer = await runs.request_cancel(OWNER, first.run_id, closing(first.run_id))
+    first, second = (await runs.enqueue(new_run("talk"))).run, (await runs.enqueue(new_run("talk"))).run
+    answer = await runs.request_cancel(OWNER, first.run_id, closing_events(first.run_id))
     assert answer is not None
     assert answer.turn_passed
-    assert [claim.run_id for claim in await runs.claim_queued(A, 5, LONG, 0)] == [second.run_id]
+    assert [claim.run_id for claim in await runs.claim_queued(A, 5, CLAIM_SECONDS, 0)] == [second.run_id]
 
 
 async def test_a_waiting_run_that_is_cancelled_is_left_out_and_no_turn_moves(runs: RunStore) -> None:
-    claim = await start(runs, "talk")
-    second, third = (await runs.enqueue(a_run("talk"))).run, (await runs.enqueue(a_run("talk"))).run
-    answer = await runs.request_cancel(OWNER, second.run_id, closing(second.run_id))
+    claim = await start_run(runs, "talk")
+    second, third = (await runs.enqueue(new_run("talk"))).run, (await runs.enqueue(new_run("talk"))).run
+    answer = await runs.request_cancel(OWNER, second.run_id, closing_events(second.run_id))
     assert answer is not None
     assert (answer.run.status, answer.turn_passed) == (Status.CANCELLED, False)
-    assert await runs.claim_queued(B, 5, LONG, 0) == []
-    stored(await runs.append(ends(claim, 1)))
-    assert [claim.run_id for claim in await runs.claim_queued(B, 5, LONG, 0)] == [third.run_id]
+    assert await runs.claim_queued(B, 5, CLAIM_SECONDS, 0) == []
+    assert_stored(await runs.append(ending_batch(claim, 1)))
+    assert [claim.run_id for claim in await runs.claim_queued(B, 5, CLAIM_SECONDS, 0)] == [third.run_id]
 
 
 @rule("RX-12")
 async def test_a_running_run_is_flagged_and_goes_on_until_its_worker_stops_it(runs: RunStore) -> None:
-    claim, _ = await started(runs, a_run("this"), a_run("that"))
-    answer = await runs.request_cancel(OWNER, claim.run_id, closing(claim.run_id))
+    claim, _ = await start_runs(runs, new_run("this"), new_run("that"))
+    answer = await runs.request_cancel(OWNER, claim.run_id, closing_events(claim.run_id))
     assert answer is not None
     assert (answer.changed, answer.run.status) == (True, Status.RUNNING)
     assert answer.run.cancel_requested_at is not None
     assert await runs.requested_cancels(A) == {claim.run_id}
     assert await runs.requested_cancels(B) == set()
-    assert stored(await runs.append(says(claim, 1, "still here"))).cancel_requested
-    assert await runs.renew([claim], LONG) == {claim.run_id: True}
-    stored(await runs.append(ends(claim, 2, Status.CANCELLED)))
+    assert assert_stored(await runs.append(delta_batch(claim, 1, "still here"))).cancel_requested
+    assert await runs.renew([claim], CLAIM_SECONDS) == {claim.run_id: True}
+    assert_stored(await runs.append(ending_batch(claim, 2, Status.CANCELLED)))
     assert await runs.requested_cancels(A) == set()
-    assert await log_types(runs, claim.run_id) == ["message.delta", "message.completed", "run.status", "done"]
+    assert await event_types(runs, claim.run_id) == [
+        "message.delta",
+        "message.completed",
+        "run.status",
+        "done",
+    ]
 
 
 async def test_the_first_asking_counts(runs: RunStore) -> None:
-    claim = await start(runs)
-    first = await runs.request_cancel(OWNER, claim.run_id, closing(claim.run_id))
-    second = await runs.request_cancel(OWNER, claim.run_id, closing(claim.run_id))
+    claim = await start_run(runs)
+    first = await runs.request_cancel(OWNER, claim.run_id, closing_events(claim.run_id))
+    second = await runs.request_cancel(OWNER, claim.run_id, closing_events(claim.run_id))
     assert first is not None
     assert second is not None
     assert (second.changed, second.run) == (False, first.run)
@@ -274,13 +282,13 @@ async def test_the_first_asking_counts(runs: RunStore) -> None:
 async def test_an_ended_run_cannot_be_cancelled_any_more(
     runs: RunStore, status: Status, error: str | None
 ) -> None:
-    claim = await start(runs)
-    await runs.append(ends(claim, 1, status, error))
-    before = await reload(runs, claim.run_id)
-    answer = await runs.request_cancel(OWNER, claim.run_id, closing(claim.run_id))
+    claim = await start_run(runs)
+    await runs.append(ending_batch(claim, 1, status, error))
+    before = await get_run(runs, claim.run_id)
+    answer = await runs.request_cancel(OWNER, claim.run_id, closing_events(claim.run_id))
     assert answer is not None
     assert (answer.changed, answer.turn_passed, answer.run) == (False, False, before)
-    assert (await log_types(runs, claim.run_id)).count("done") == 1
+    assert (await event_types(runs, claim.run_id)).count("done") == 1
 
 
 # --- finding ----------------------------------------------------------------------------------------------------------
@@ -300,7 +308,7 @@ async def listed(
 
 
 async def test_a_listing_is_newest_first_and_goes_on_below_its_last(runs: RunStore) -> None:
-    arrived = [(await runs.enqueue(a_run(f"s{n % 2}"))).run for n in range(7)]
+    arrived = [(await runs.enqueue(new_run(f"s{n % 2}"))).run for n in range(7)]
     newest_first = [run.run_id for run in reversed(arrived)]
     assert await listed(runs) == newest_first
     assert await listed(runs, limit=3) == newest_first[:3]
@@ -312,13 +320,13 @@ async def test_a_listing_is_newest_first_and_goes_on_below_its_last(runs: RunSto
 
 
 async def test_a_listing_is_filtered_before_it_is_cut(runs: RunStore) -> None:
-    ended = [await start(runs, f"ended-{n}") for n in range(3)]
+    ended = [await start_run(runs, f"ended-{n}") for n in range(3)]
     for claim, status, error in zip(
         ended, (Status.COMPLETED, Status.FAILED, Status.CANCELLED), (None, "why", None), strict=True
     ):
-        await runs.append(ends(claim, 1, status, error))
-    running = await start(runs, "running")
-    queued = [(await runs.enqueue(a_run(f"queued-{n}"))).run.run_id for n in range(3)]
+        await runs.append(ending_batch(claim, 1, status, error))
+    running = await start_run(runs, "running")
+    queued = [(await runs.enqueue(new_run(f"queued-{n}"))).run.run_id for n in range(3)]
     assert await listed(runs, Status.FAILED, limit=1) == [ended[1].run_id]
     assert await listed(runs, Status.COMPLETED, Status.CANCELLED) == [ended[2].run_id, ended[0].run_id]
     assert await listed(runs, Status.RUNNING) == [running.run_id]
@@ -330,28 +338,28 @@ async def test_a_listing_is_filtered_before_it_is_cut(runs: RunStore) -> None:
 @rule("RX-54")
 async def test_another_users_run_is_as_if_it_were_not_there(runs: RunStore, store: Store) -> None:
     guest = await store.add_user("guest")
-    new: NewRun = a_run("talk", user=guest)
+    new: NewRun = new_run("talk", user=guest)
     await runs.enqueue(new)
     assert await runs.get(OWNER, new.run_id) is None
     assert await runs.bounds(OWNER, new.run_id) is None
-    assert await runs.request_cancel(OWNER, new.run_id, closing(new.run_id)) is None
+    assert await runs.request_cancel(OWNER, new.run_id, closing_events(new.run_id)) is None
     assert await listed(runs) == []
     assert await listed(runs, session="talk") == []
-    theirs = await reload(runs, new.run_id, guest)
+    theirs = await get_run(runs, new.run_id, guest)
     assert (theirs.status, theirs.cancel_requested_at, theirs.last_seq) == (Status.QUEUED, None, 0)
 
-    [claim] = await runs.claim_queued(A, 1, LONG, 0)
+    [claim] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
     assert claim.user_id == guest
-    assert await runs.request_cancel(OWNER, new.run_id, closing(new.run_id)) is None
-    assert (await reload(runs, new.run_id, guest)).cancel_requested_at is None
+    assert await runs.request_cancel(OWNER, new.run_id, closing_events(new.run_id)) is None
+    assert (await get_run(runs, new.run_id, guest)).cancel_requested_at is None
 
 
 async def test_the_depth_counts_what_has_not_ended_by_where_it_stands(runs: RunStore) -> None:
     assert await runs.queue_depth() == QueueDepth(ready=0, waiting=0, running=0)
     for number in range(2):
-        await start(runs, f"running-{number}")
+        await start_run(runs, f"running-{number}")
     for session in ("running-0", "ready-0", "ready-1", "ready-1", "ready-1"):
-        await runs.enqueue(a_run(session))
+        await runs.enqueue(new_run(session))
     assert await runs.queue_depth() == QueueDepth(ready=2, waiting=3, running=2)
 
 

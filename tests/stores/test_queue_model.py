@@ -24,16 +24,16 @@ from easel.errors import IdempotencyConflict
 from easel.ids import OWNER, MessageId, SessionId
 from tests import requirements
 from tests.stores.harness import (
-    LONG,
+    CLAIM_SECONDS,
     TIMEOUT_SECONDS,
     A,
     B,
     Store,
-    a_run,
-    closing,
-    data_of,
-    events_of,
-    open_store,
+    closing_events,
+    decode_payload,
+    new_run,
+    open_migrated_store,
+    run_events,
 )
 from tests.stores.queue_model import ModelClaim, ModelQueue, ModelRun
 
@@ -82,7 +82,7 @@ class QueueMachine(RuleBasedStateMachine):
         digest=st.sampled_from(["d1", "d2"]),
     )
     def enqueue(self, session: str, key: str | None, digest: str) -> None:
-        new = a_run(session, key=key, digest=digest)
+        new = new_run(session, key=key, digest=digest)
         expected = self.model.enqueue(ModelRun(new.run_id, session, new.max_attempts, key, digest))
         try:
             enqueued = self.wait(self.store.runs.enqueue(new))
@@ -97,7 +97,7 @@ class QueueMachine(RuleBasedStateMachine):
         after = data.draw(st.sampled_from([None, None, None, *self.claims[-1:]]))
         expected = self.model.claim(worker, room, after.run_id if after else None)
         claims: list[Claim] = self.wait(
-            self.store.runs.claim_queued(worker, room, LONG, after.turn_no if after else 0)
+            self.store.runs.claim_queued(worker, room, CLAIM_SECONDS, after.turn_no if after else 0)
         )
         assert [_bare(claim) for claim in claims] == expected
         self.took(claims)
@@ -106,7 +106,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(worker=WORKERS, room=st.integers(1, 2))
     def take_over(self, worker: WorkerId, room: int) -> None:
         expected = self.model.take_over(worker, room)
-        claims: list[Claim] = self.wait(self.store.runs.claim_expired(worker, room, LONG))
+        claims: list[Claim] = self.wait(self.store.runs.claim_expired(worker, room, CLAIM_SECONDS))
         assert sorted(map(_bare, claims), key=repr) == sorted(expected, key=repr)
         self.took(claims)
 
@@ -124,7 +124,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def a_claim_runs_out(self, data: st.DataObject) -> None:
         run_id = data.draw(st.sampled_from(self.model.held()))
-        self.wait(self.store.run_out(run_id, 10_000 - self.model.lapse(run_id)))
+        self.wait(self.store.expire_claim(run_id, 10_000 - self.model.lapse(run_id)))
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data())
@@ -141,7 +141,7 @@ class QueueMachine(RuleBasedStateMachine):
             for claim in asked
             if self.model.holds(_bare(claim))
         }
-        assert self.wait(self.store.runs.renew(asked, LONG)) == expected
+        assert self.wait(self.store.runs.renew(asked, CLAIM_SECONDS)) == expected
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data(), count=st.integers(0, 3))
@@ -157,7 +157,7 @@ class QueueMachine(RuleBasedStateMachine):
         number = self.model.runs[claim.run_id].batch_no + step
         texts = [str(self.events + nth) for nth in range(count)]
         self.events += count
-        events = [events_of(claim.run_id).delta(MessageId("msg"), text) for text in texts]
+        events = [run_events(claim.run_id).delta(MessageId("msg"), text) for text in texts]
         expected = self.model.append(_bare(claim), number, texts, ends_as)
         appended = self.wait(
             self.store.runs.append(
@@ -177,7 +177,7 @@ class QueueMachine(RuleBasedStateMachine):
     def cancel(self, data: st.DataObject) -> None:
         run_id = data.draw(st.sampled_from(self.model.held() * 3 + list(self.model.runs)))
         expected = self.model.cancel(run_id)
-        answer = self.wait(self.store.runs.request_cancel(OWNER, run_id, closing(run_id)))
+        answer = self.wait(self.store.runs.request_cancel(OWNER, run_id, closing_events(run_id)))
         assert (answer.changed, answer.turn_passed) == expected
         assert answer.run.status is self.model.runs[run_id].status
 
@@ -187,7 +187,7 @@ class QueueMachine(RuleBasedStateMachine):
         run_id = data.draw(
             st.sampled_from([run.run_id for run in self.model.runs.values() if is_terminal(run.status)])
         )
-        self.wait(self.store.make_old(run_id, 500))
+        self.wait(self.store.set_run_age(run_id, 500))
         assert self.wait(self.store.runs.prune(250)) == self.model.prune([run_id])
 
     # -- what holds after each of them
@@ -250,14 +250,14 @@ def _bare(claim: Claim) -> ModelClaim:
 
 
 def _says(event: LoggedEvent) -> str:
-    return data_of(event).get("text", event.type)
+    return decode_payload(event).get("text", event.type)
 
 
 @pytest.fixture
-def machine(kind: str, url: str, tmp_path: Path) -> Iterator[type[QueueMachine]]:
+def machine(kind: str, url: str, folder: Path) -> Iterator[type[QueueMachine]]:
     """The machine on an open store, with an event loop that lives as long."""
     with asyncio.Runner() as runner:
-        opened = runner.run(open_store(kind, folder=tmp_path, database_url=url))
+        opened = runner.run(open_migrated_store(kind, folder=folder, database_url=url))
 
         class Machine(QueueMachine):
             store = opened

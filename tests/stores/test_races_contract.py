@@ -14,20 +14,20 @@ from easel.errors import IdempotencyConflict
 from easel.ids import OWNER, RunId, WorkerId
 from tests.requirements import case, rule
 from tests.stores.harness import (
-    LONG,
+    CLAIM_SECONDS,
     A,
     B,
     Store,
-    a_run,
-    closing,
-    data_of,
-    ends,
-    log_types,
-    reload,
-    says,
-    started,
-    stored,
-    whole_log,
+    assert_stored,
+    closing_events,
+    decode_payload,
+    delta_batch,
+    ending_batch,
+    event_types,
+    get_run,
+    new_run,
+    read_log,
+    start_runs,
 )
 
 if TYPE_CHECKING:
@@ -84,14 +84,14 @@ async def many(drill: Callable[[int], Coroutine[Any, Any, None]], times: int = R
 async def test_eight_workers_claim_two_thousand_runs_each_once(runs: RunStore) -> None:
     total, workers = 2_000, 8
     for first in range(0, total, 500):
-        await asyncio.gather(*(runs.enqueue(a_run(f"s{nth}")) for nth in range(first, first + 500)))
+        await asyncio.gather(*(runs.enqueue(new_run(f"s{nth}")) for nth in range(first, first + 500)))
     claimed: list[Claim] = []
 
     async def work(worker_id: WorkerId) -> None:
         while (
             len(claimed) < total
         ):  # a row that another is just taking is passed over, so empty hands do not mean the end
-            claimed.extend(await runs.claim_queued(worker_id, 7, LONG, 0))
+            claimed.extend(await runs.claim_queued(worker_id, 7, CLAIM_SECONDS, 0))
 
     async with asyncio.timeout(LONGEST):
         await race(*(lambda nth=nth: work(WorkerId(f"wrk_{nth}")) for nth in range(workers)))
@@ -104,13 +104,13 @@ async def test_eight_workers_claim_two_thousand_runs_each_once(runs: RunStore) -
 @case("J1")
 @rule("RX-23", "RX-37")
 async def test_a_run_whose_claim_ran_out_is_taken_over_by_one_of_many(runs: RunStore, store: Store) -> None:
-    claims = await started(runs, *(a_run(f"s{nth}") for nth in range(RACES)))
+    claims = await start_runs(runs, *(new_run(f"s{nth}") for nth in range(RACES)))
     await store.sql(f"update runs set lease_until = {store.ago(5)}")
     taken: list[Claim] = []
 
     async def take(worker_id: WorkerId) -> None:
         while len(taken) < RACES:
-            taken.extend(await runs.claim_expired(worker_id, 3, LONG))
+            taken.extend(await runs.claim_expired(worker_id, 3, CLAIM_SECONDS))
 
     async with asyncio.timeout(LONGEST):
         await race(*(lambda nth=nth: take(WorkerId(f"wrk_{nth}")) for nth in range(8)))
@@ -122,22 +122,22 @@ async def test_a_run_whose_claim_ran_out_is_taken_over_by_one_of_many(runs: RunS
 async def test_a_worker_that_wakes_up_while_another_takes_over_changes_nothing(
     runs: RunStore, store: Store
 ) -> None:
-    claims = await started(runs, *(a_run(f"s{nth}") for nth in range(RACES)), worker=A)
+    claims = await start_runs(runs, *(new_run(f"s{nth}") for nth in range(RACES)), worker=A)
 
     async def drill(nth: int) -> None:
         stale = claims[nth]
-        await store.run_out(stale.run_id)
+        await store.expire_claim(stale.run_id)
         asks = [
-            lambda: runs.append(ends(stale, 1)),
-            lambda: runs.renew([stale], LONG),
-            lambda: runs.claim_expired(B, AT_ONCE, LONG),
+            lambda: runs.append(ending_batch(stale, 1)),
+            lambda: runs.renew([stale], CLAIM_SECONDS),
+            lambda: runs.claim_expired(B, AT_ONCE, CLAIM_SECONDS),
         ]
         answers = await race(*(asks if nth % 2 else reversed(asks)))
         assert None in answers
         assert {} in answers
 
     await many(drill)
-    await runs.claim_expired(B, RACES, LONG)
+    await runs.claim_expired(B, RACES, CLAIM_SECONDS)
     for run in await runs.list_runs(OWNER, session_id=None, statuses=[], before=None, limit=RACES):
         assert (run.status, run.attempt, run.last_seq) == (Status.RUNNING, 2, 0)
 
@@ -149,20 +149,20 @@ async def test_a_worker_that_wakes_up_while_another_takes_over_changes_nothing(
 @rule("RX-31")
 async def test_fifty_equal_requests_at_once_make_one_run(runs: RunStore) -> None:
     answers: list[Enqueued] = await race(
-        *(lambda: runs.enqueue(a_run("talk", key="k", digest="d")) for _ in range(50))
+        *(lambda: runs.enqueue(new_run("talk", key="k", digest="d")) for _ in range(50))
     )
     assert sum(answer.is_new for answer in answers) == 1
     assert len({answer.run.run_id for answer in answers}) == 1
     assert len(await runs.list_runs(OWNER, session_id=None, statuses=[], before=None, limit=10)) == 1
     with pytest.raises(IdempotencyConflict):
-        await runs.enqueue(a_run("talk", key="k", digest="other"))
+        await runs.enqueue(new_run("talk", key="k", digest="other"))
 
 
 @case("J10")
 async def test_of_two_different_requests_under_one_key_one_wins_and_the_other_is_told(runs: RunStore) -> None:
     async def attempt(key: str, digest: str) -> Enqueued | IdempotencyConflict:
         try:
-            return await runs.enqueue(a_run(f"s-{key}", key=key, digest=digest))
+            return await runs.enqueue(new_run(f"s-{key}", key=key, digest=digest))
         except IdempotencyConflict as conflict:
             return conflict
 
@@ -181,16 +181,16 @@ async def test_of_two_different_requests_under_one_key_one_wins_and_the_other_is
 
 async def test_a_turn_is_never_lost_between_an_arrival_and_an_end(runs: RunStore) -> None:
     """Either the ending run sees the new one and passes the turn, or the new one finds the turn free."""
-    claims = await started(runs, *(a_run(f"s{nth}") for nth in range(RACES)))
+    claims = await start_runs(runs, *(new_run(f"s{nth}") for nth in range(RACES)))
     passed = 0
 
     async def drill(nth: int) -> None:
         nonlocal passed
         claim = claims[nth]
         _, appended = await either_order(
-            nth, lambda: runs.enqueue(a_run(f"s{nth}")), lambda: runs.append(ends(claim, 1))
+            nth, lambda: runs.enqueue(new_run(f"s{nth}")), lambda: runs.append(ending_batch(claim, 1))
         )
-        passed += stored(appended).turn_passed
+        passed += assert_stored(appended).turn_passed
 
     await many(drill)
     depth = await runs.queue_depth()
@@ -199,17 +199,17 @@ async def test_a_turn_is_never_lost_between_an_arrival_and_an_end(runs: RunStore
 
 
 async def test_a_turn_is_never_passed_to_a_run_that_was_just_cancelled(runs: RunStore) -> None:
-    claims = await started(runs, *(a_run(f"s{nth}") for nth in range(RACES)))
+    claims = await start_runs(runs, *(new_run(f"s{nth}") for nth in range(RACES)))
 
     async def drill(nth: int) -> None:
         claim = claims[nth]
-        waiting = [(await runs.enqueue(a_run(f"s{nth}"))).run.run_id for _ in range(2)]
+        waiting = [(await runs.enqueue(new_run(f"s{nth}"))).run.run_id for _ in range(2)]
         await either_order(
             nth,
-            lambda: runs.append(ends(claim, 1)),
-            lambda: runs.request_cancel(OWNER, waiting[0], closing(waiting[0])),
+            lambda: runs.append(ending_batch(claim, 1)),
+            lambda: runs.request_cancel(OWNER, waiting[0], closing_events(waiting[0])),
         )
-        assert (await reload(runs, waiting[0])).status is Status.CANCELLED
+        assert (await get_run(runs, waiting[0])).status is Status.CANCELLED
 
     await many(drill)
     depth = await runs.queue_depth()
@@ -220,11 +220,11 @@ async def test_a_turn_is_never_passed_to_a_run_that_was_just_cancelled(runs: Run
 
 
 async def assert_one_end(runs: RunStore, run_id: RunId) -> Status:
-    run = await reload(runs, run_id)
-    log = await whole_log(runs, run_id)
+    run = await get_run(runs, run_id)
+    log = await read_log(runs, run_id)
     dones = [event for event in log if event.type == "done"]
     assert run.is_terminal
-    assert [data_of(event)["status"] for event in dones] == [run.status]
+    assert [decode_payload(event)["status"] for event in dones] == [run.status]
     assert log[-1] == dones[0]
     assert [event.seq for event in log] == list(range(1, run.last_seq + 1))
     return run.status
@@ -233,17 +233,17 @@ async def assert_one_end(runs: RunStore, run_id: RunId) -> Status:
 @case("J9")
 @rule("RX-12", "RX-28", "RX-49")
 async def test_a_cancel_that_races_with_the_end_leaves_one_end(runs: RunStore) -> None:
-    claims = await started(runs, *(a_run(f"s{nth}") for nth in range(RACES)))
+    claims = await start_runs(runs, *(new_run(f"s{nth}") for nth in range(RACES)))
     came_in_time = 0
 
     async def drill(nth: int) -> None:
         nonlocal came_in_time
         claim = claims[nth]
-        stored(await runs.append(says(claim, 1, "last words")))
+        assert_stored(await runs.append(delta_batch(claim, 1, "last words")))
         cancel, appended = await either_order(
             nth,
-            lambda: runs.request_cancel(OWNER, claim.run_id, closing(claim.run_id)),
-            lambda: runs.append(ends(claim, 2)),
+            lambda: runs.request_cancel(OWNER, claim.run_id, closing_events(claim.run_id)),
+            lambda: runs.append(ending_batch(claim, 2)),
         )
         assert cancel.changed == appended.cancel_requested, (
             "either the asking came in time and the worker hears so, or it came too late"
@@ -264,12 +264,12 @@ async def test_a_cancel_that_races_with_the_claim_either_ends_the_run_or_is_told
     claimed: dict[RunId, Claim] = {}
     async with asyncio.timeout(LONGEST):
         for nth in range(RACES):  # one by one: a claim takes whatever is there
-            new = a_run(f"s{nth}")
+            new = new_run(f"s{nth}")
             await runs.enqueue(new)
             _, claims = await either_order(
                 nth,
-                lambda run_id=new.run_id: runs.request_cancel(OWNER, run_id, closing(run_id)),
-                lambda: runs.claim_queued(A, 1, LONG, 0),
+                lambda run_id=new.run_id: runs.request_cancel(OWNER, run_id, closing_events(run_id)),
+                lambda: runs.claim_queued(A, 1, CLAIM_SECONDS, 0),
             )
             claimed.update({claim.run_id: claim for claim in claims})
     asked = await runs.requested_cancels(A)
@@ -280,7 +280,7 @@ async def test_a_cancel_that_races_with_the_claim_either_ends_the_run_or_is_told
         )
         assert (run.run_id in asked) == (run.status is Status.RUNNING)
         if run.status is Status.RUNNING:
-            stored(await runs.append(ends(claimed[run.run_id], 1, Status.CANCELLED)))
+            assert_stored(await runs.append(ending_batch(claimed[run.run_id], 1, Status.CANCELLED)))
         assert await assert_one_end(runs, run.run_id) is Status.CANCELLED
     assert set(outcomes) == {Status.CANCELLED, Status.RUNNING}, "both orders were tried"
 
@@ -288,22 +288,22 @@ async def test_a_cancel_that_races_with_the_claim_either_ends_the_run_or_is_told
 @case("J9")
 @rule("RX-12", "RX-49")
 async def test_a_cancel_that_races_with_a_hand_back_is_not_lost(runs: RunStore) -> None:
-    claims = await started(runs, *(a_run(f"s{nth}") for nth in range(RACES)))
+    claims = await start_runs(runs, *(new_run(f"s{nth}") for nth in range(RACES)))
 
     async def drill(nth: int) -> None:
         claim = claims[nth]
         await either_order(
             nth,
-            lambda: runs.request_cancel(OWNER, claim.run_id, closing(claim.run_id)),
+            lambda: runs.request_cancel(OWNER, claim.run_id, closing_events(claim.run_id)),
             lambda: runs.release_claim(claim),
         )
 
     await many(drill)
-    left = {claim.run_id: claim for claim in await runs.claim_queued(B, RACES, LONG, 0)}
+    left = {claim.run_id: claim for claim in await runs.claim_queued(B, RACES, CLAIM_SECONDS, 0)}
     for claim in claims:
         if claim.run_id in left:
             assert left[claim.run_id].cancel_requested
-            stored(await runs.append(ends(left[claim.run_id], 1, Status.CANCELLED)))
+            assert_stored(await runs.append(ending_batch(left[claim.run_id], 1, Status.CANCELLED)))
         assert await assert_one_end(runs, claim.run_id) is Status.CANCELLED
 
 
@@ -314,15 +314,19 @@ async def test_a_cancel_that_races_with_a_hand_back_is_not_lost(runs: RunStore) 
 @rule("RX-25", "RX-36")
 async def test_readers_by_seq_miss_nothing_while_eight_runs_are_written(runs: RunStore) -> None:
     batches = 100
-    claims = await started(runs, *(a_run(f"s{nth}") for nth in range(8)))
+    claims = await start_runs(runs, *(new_run(f"s{nth}") for nth in range(8)))
 
     grew = {claim.run_id: asyncio.Event() for claim in claims}
 
     async def write(claim: Claim) -> None:
         for number in range(1, batches + 1):
-            stored(await runs.append(says(claim, number, *(f"{number}.{nth}" for nth in range(number % 4)))))
+            assert_stored(
+                await runs.append(
+                    delta_batch(claim, number, *(f"{number}.{nth}" for nth in range(number % 4)))
+                )
+            )
             grew[claim.run_id].set()
-        stored(await runs.append(ends(claim, batches + 1)))
+        assert_stored(await runs.append(ending_batch(claim, batches + 1)))
         grew[claim.run_id].set()
 
     async def tail(claim: Claim) -> None:
@@ -349,15 +353,15 @@ async def test_readers_by_seq_miss_nothing_while_eight_runs_are_written(runs: Ru
 @rule("RX-29", "RX-25")
 async def test_a_batch_that_is_sent_many_times_at_once_is_stored_once(runs: RunStore) -> None:
     """A sender that lost the answer asks again while the first asking is still under way. Others are not harmed by it."""
-    claims = await started(runs, *(a_run(f"s{nth}") for nth in range(RACES)))
+    claims = await start_runs(runs, *(new_run(f"s{nth}") for nth in range(RACES)))
 
     async def drill(nth: int) -> None:
         claim = claims[nth]
-        answers = await race(*(lambda: runs.append(says(claim, 1, "a", "b")) for _ in range(4)))
-        assert {stored(answer).last_seq for answer in answers} == {2}
-        answers = await race(*(lambda: runs.append(ends(claim, 2)) for _ in range(3)))
-        assert {stored(answer).last_seq for answer in answers} == {5}
-        assert await log_types(runs, claim.run_id) == [
+        answers = await race(*(lambda: runs.append(delta_batch(claim, 1, "a", "b")) for _ in range(4)))
+        assert {assert_stored(answer).last_seq for answer in answers} == {2}
+        answers = await race(*(lambda: runs.append(ending_batch(claim, 2)) for _ in range(3)))
+        assert {assert_stored(answer).last_seq for answer in answers} == {5}
+        assert await event_types(runs, claim.run_id) == [
             "message.delta",
             "message.delta",
             "message.completed",
@@ -371,7 +375,7 @@ async def test_a_batch_that_is_sent_many_times_at_once_is_stored_once(runs: RunS
 @case("E1", "J9")
 @rule("RX-25", "RX-12")
 async def test_a_cancel_amid_the_batches_is_heard_by_the_next_one(runs: RunStore) -> None:
-    claims = await started(runs, *(a_run(f"s{nth}") for nth in range(RACES)))
+    claims = await start_runs(runs, *(new_run(f"s{nth}") for nth in range(RACES)))
 
     async def drill(nth: int) -> None:
         claim = claims[nth]
@@ -382,18 +386,18 @@ async def test_a_cancel_amid_the_batches_is_heard_by_the_next_one(runs: RunStore
             while True:
                 number += 1
                 was_asked = asked.is_set()
-                appended = stored(await runs.append(says(claim, number, "x")))
+                appended = assert_stored(await runs.append(delta_batch(claim, number, "x")))
                 assert appended.last_seq == number
                 if appended.cancel_requested:
                     return number
                 assert not was_asked, "a cancel that was answered before is heard"
 
         async def cancel() -> None:
-            await runs.request_cancel(OWNER, claim.run_id, closing(claim.run_id))
+            await runs.request_cancel(OWNER, claim.run_id, closing_events(claim.run_id))
             asked.set()
 
         number, _ = await race(write, cancel)
-        stored(await runs.append(ends(claim, number + 1, Status.CANCELLED)))
+        assert_stored(await runs.append(ending_batch(claim, number + 1, Status.CANCELLED)))
         assert await assert_one_end(runs, claim.run_id) is Status.CANCELLED
 
     await many(drill)

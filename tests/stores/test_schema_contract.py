@@ -10,7 +10,19 @@ from easel.core.run.status import MOVES, TERMINAL, Status
 from easel.ids import OWNER
 from easel.stores import migrations
 from tests.requirements import case, rule
-from tests.stores.harness import LONG, REFUSED, A, Store, a_run, closing, ends, log_types, says, start, stored
+from tests.stores.harness import (
+    CLAIM_SECONDS,
+    CONSTRAINT_ERRORS,
+    A,
+    Store,
+    assert_stored,
+    closing_events,
+    delta_batch,
+    ending_batch,
+    event_types,
+    new_run,
+    start_run,
+)
 
 if TYPE_CHECKING:
     from easel.host.ports import RunStore
@@ -68,8 +80,8 @@ async def test_runs_has_the_columns_of_the_specification(store: Store) -> None:
     columns = await store.columns("runs")
     for name, kind, required in RUNS:
         assert (columns[name].type, columns[name].required) == (TYPES[store.kind][kind], required), name
-    assert [name for name, column in columns.items() if column.key_place] == ["run_id"]
-    assert columns["created_at"].preset
+    assert [name for name, column in columns.items() if column.key_position] == ["run_id"]
+    assert columns["created_at"].has_default
 
 
 @rule("RS-39")
@@ -84,14 +96,14 @@ async def test_run_events_has_the_columns_of_the_specification(store: Store) -> 
     columns = await store.columns("run_events")
     for name, kind, required in RUN_EVENTS:
         assert (columns[name].type, columns[name].required) == (TYPES[store.kind][kind], required), name
-    assert (columns["run_id"].key_place, columns["seq"].key_place) == (1, 2)
-    assert columns["created_at"].preset
+    assert (columns["run_id"].key_position, columns["seq"].key_position) == (1, 2)
+    assert columns["created_at"].has_default
 
 
 @rule("RX-17")
 async def test_a_deleted_run_takes_its_events_with_it(store: Store, runs: RunStore) -> None:
-    claim = await start(runs)
-    await runs.append(says(claim, 1, "a", "b"))
+    claim = await start_run(runs)
+    await runs.append(delta_batch(claim, 1, "a", "b"))
     await store.sql(f"delete from runs where run_id = '{claim.run_id}'")
     assert await store.sql("select * from run_events") == []
 
@@ -109,8 +121,8 @@ async def test_the_indexes_of_the_specification_exist(store: Store) -> None:
 async def test_the_database_refuses_a_status_that_is_not_one_of_five(
     store: Store, runs: RunStore, status: str
 ) -> None:
-    claim = await start(runs)
-    with pytest.raises(REFUSED, match="status_is_known"):
+    claim = await start_run(runs)
+    with pytest.raises(CONSTRAINT_ERRORS, match="status_is_known"):
         await store.sql(f"update runs set status = '{status}' where run_id = '{claim.run_id}'")
 
 
@@ -134,15 +146,15 @@ IMPOSSIBLE = [
 async def test_the_database_refuses_an_impossible_run(
     store: Store, runs: RunStore, law: str, change: str
 ) -> None:
-    claim = await start(runs)
-    with pytest.raises(REFUSED, match=law):
+    claim = await start_run(runs)
+    with pytest.raises(CONSTRAINT_ERRORS, match=law):
         await store.sql(f"update runs set {change} where run_id = '{claim.run_id}'")
 
 
 async def test_the_database_gives_a_sessions_turn_to_one_run_only(store: Store, runs: RunStore) -> None:
-    await start(runs, "talk")
-    second = (await runs.enqueue(a_run("talk"))).run
-    with pytest.raises(REFUSED, match=r"one_turn_per_session|runs\.user_id, runs\.session_id"):
+    await start_run(runs, "talk")
+    second = (await runs.enqueue(new_run("talk"))).run
+    with pytest.raises(CONSTRAINT_ERRORS, match=r"one_turn_per_session|runs\.user_id, runs\.session_id"):
         await store.sql(f"update runs set turn_no = 999 where run_id = '{second.run_id}'")
 
 
@@ -163,9 +175,9 @@ IMPOSSIBLE_EVENTS = [
 async def test_the_database_refuses_an_impossible_event(
     store: Store, runs: RunStore, run_id: str | None, seq: int, visibility: str
 ) -> None:
-    claim = await start(runs)
-    await runs.append(says(claim, 1, "first"))
-    with pytest.raises(REFUSED):
+    claim = await start_run(runs)
+    await runs.append(delta_batch(claim, 1, "first"))
+    with pytest.raises(CONSTRAINT_ERRORS):
         await store.sql(
             "insert into run_events (run_id, seq, event_type, payload, visibility)"
             f" values ('{run_id or claim.run_id}', {seq}, 'message.delta', '{{}}', '{visibility}')"
@@ -174,7 +186,7 @@ async def test_the_database_refuses_an_impossible_event(
 
 async def test_the_laws_of_the_database_are_those_of_the_table_of_moves(store: Store, runs: RunStore) -> None:
     """Exactly the terminal states need an end, and exactly the known states exist."""
-    claim = await start(runs)
+    claim = await start_run(runs)
     for status in Status:
         reason = "'why'" if status is Status.FAILED else "null"
         for finished_at in ("null", "created_at"):
@@ -182,7 +194,7 @@ async def test_the_laws_of_the_database_are_those_of_the_table_of_moves(store: S
             if (finished_at == "null") == (status not in TERMINAL):
                 await store.sql(change)
             else:
-                with pytest.raises(REFUSED):
+                with pytest.raises(CONSTRAINT_ERRORS):
                     await store.sql(change)
     assert set(MOVES) == set(Status)
 
@@ -198,8 +210,8 @@ async def test_a_migration_is_applied_once(store: Store) -> None:
 async def test_this_code_runs_on_a_schema_that_is_newer_than_it(own_store: Store) -> None:
     """Another instance was replaced first and has migrated already, under our running store."""
     store, runs = own_store, own_store.runs
-    before = await start(runs, "before")
-    stored(await runs.append(says(before, 1, "old")))
+    before = await start_run(runs, "before")
+    assert_stored(await runs.append(delta_batch(before, 1, "old")))
     await store.sql("alter table runs add column mood text")
     await store.sql("alter table run_events add column weight integer")
     await store.sql("alter table sessions add column mood text default 'calm'")
@@ -208,13 +220,13 @@ async def test_this_code_runs_on_a_schema_that_is_newer_than_it(own_store: Store
 
     assert await store.database.migrate() == []
     assert await store.database.schema_version() == 9999
-    stored(await runs.append(ends(before, 2)))
-    queued = (await runs.enqueue(a_run("after"))).run
-    [claim] = await runs.claim_queued(A, 5, LONG, 0)
+    assert_stored(await runs.append(ending_batch(before, 2)))
+    queued = (await runs.enqueue(new_run("after"))).run
+    [claim] = await runs.claim_queued(A, 5, CLAIM_SECONDS, 0)
     assert claim.run_id == queued.run_id
-    assert await runs.renew([claim], LONG) == {claim.run_id: False}
-    waiting = (await runs.enqueue(a_run("after"))).run
-    assert (await runs.request_cancel(OWNER, waiting.run_id, closing(waiting.run_id))) is not None
-    stored(await runs.append(ends(claim, 1)))
-    assert await log_types(runs, claim.run_id) == ["message.completed", "run.status", "done"]
+    assert await runs.renew([claim], CLAIM_SECONDS) == {claim.run_id: False}
+    waiting = (await runs.enqueue(new_run("after"))).run
+    assert (await runs.request_cancel(OWNER, waiting.run_id, closing_events(waiting.run_id))) is not None
+    assert_stored(await runs.append(ending_batch(claim, 1)))
+    assert await event_types(runs, claim.run_id) == ["message.completed", "run.status", "done"]
     assert len(await runs.list_runs(OWNER, session_id=None, statuses=[], before=None, limit=10)) == 3

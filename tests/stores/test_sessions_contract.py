@@ -12,9 +12,9 @@ from easel.core.run.batch import Batch
 from easel.core.run.run import NewRun
 from easel.core.run.status import Status
 from easel.core.session.message import message, question
-from easel.ids import OWNER, RunId, SessionId, UserId, answer_id, new_run_id, owned
+from easel.ids import OWNER, RunId, SessionId, UserId, answer_id, new_run_id, scoped_key
 from tests.requirements import rule
-from tests.stores.harness import LONG, A, B, Store, events_of, stored
+from tests.stores.harness import CLAIM_SECONDS, A, B, Store, assert_stored, run_events
 
 if TYPE_CHECKING:
     from easel.core.run.run import Claim
@@ -37,12 +37,12 @@ def asks(text: str, session: str = "talk", user: UserId = OWNER, title: str | No
 
 
 def answers(claim: Claim, number: int, text: str, status: Status = Status.COMPLETED) -> Batch:
-    events = events_of(claim.run_id).ending(answer_id(claim.run_id), text, status, None)
+    events = run_events(claim.run_id).end_with_message(answer_id(claim.run_id), text, status, None)
     return Batch(claim, number, events, status, None, message(answer_id(claim.run_id), text))
 
 
 async def thread(sessions: SessionStore, session: str = "talk", after: int = 0) -> list[LoggedEvent]:
-    return await sessions.events_after(owned(OWNER, session), after, 1_000)
+    return await sessions.events_after(scoped_key(OWNER, session), after, 1_000)
 
 
 def spoken(events: list[LoggedEvent]) -> list[tuple[int, str, Any]]:
@@ -55,17 +55,19 @@ async def test_a_thread_has_what_was_asked_and_what_was_said_in_one_order(
 ) -> None:
     first = asks("hello")
     assert (await runs.enqueue(first)).thread_seq == 1
-    [claim] = await runs.claim_queued(A, 1, LONG, 0)
-    delta = events_of(first.run_id).delta(answer_id(first.run_id), "hi")
+    [claim] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
+    delta = run_events(first.run_id).delta(answer_id(first.run_id), "hi")
     assert (
-        stored(await runs.append(Batch(claim, 1, [events_of(first.run_id).started(1), delta]))).thread_seq
+        assert_stored(
+            await runs.append(Batch(claim, 1, [run_events(first.run_id).start(1), delta]))
+        ).thread_seq
         == 2
     )
     second = asks("and then?")
     assert (await runs.enqueue(second)).thread_seq == 3, (
         "a message sent meanwhile has its place among what is being said"
     )
-    assert stored(await runs.append(answers(claim, 2, "hi there"))).thread_seq == 4
+    assert assert_stored(await runs.append(answers(claim, 2, "hi there"))).thread_seq == 4
     assert spoken(await thread(sessions)) == [
         (1, "message.completed", "hello"),
         (2, "message.delta", "hi"),
@@ -82,7 +84,7 @@ async def test_a_thread_has_what_was_asked_and_what_was_said_in_one_order(
     bounds = await sessions.bounds(OWNER, TALK)
     assert bounds is not None
     assert (bounds.oldest, bounds.newest, bounds.ended) == (1, 4, False)
-    assert await sessions.heads([owned(OWNER, "talk"), owned(OWNER, "none")]) == {owned(OWNER, "talk"): 4}
+    assert await sessions.heads([scoped_key(OWNER, "talk"), scoped_key(OWNER, "none")]) == {scoped_key(OWNER, "talk"): 4}
 
 
 @rule("CC-02", "RS-03")
@@ -90,8 +92,11 @@ async def test_state_events_have_no_place_in_the_thread(
     runs: RunStore, sessions: SessionStore, store: Store
 ) -> None:
     await runs.enqueue(asks("hello"))
-    [claim] = await runs.claim_queued(A, 1, LONG, 0)
-    assert stored(await runs.append(Batch(claim, 1, [events_of(claim.run_id).started(1)]))).thread_seq is None
+    [claim] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
+    assert (
+        assert_stored(await runs.append(Batch(claim, 1, [run_events(claim.run_id).start(1)]))).thread_seq
+        is None
+    )
     await runs.append(answers(claim, 2, "bye"))
     rows = await store.sql("select event_type, thread_seq, session_id from run_events order by seq")
     assert [(row["event_type"], row["thread_seq"], row["session_id"]) for row in rows] == [
@@ -107,9 +112,9 @@ async def test_a_worker_that_lost_its_claim_leaves_no_gap_in_the_thread(
     runs: RunStore, sessions: SessionStore, store: Store
 ) -> None:
     await runs.enqueue(asks("hello"))
-    [stale] = await runs.claim_queued(A, 1, LONG, 0)
-    await store.run_out(stale.run_id)
-    [claim] = await runs.claim_expired(B, 1, LONG)
+    [stale] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
+    await store.expire_claim(stale.run_id)
+    [claim] = await runs.claim_expired(B, 1, CLAIM_SECONDS)
     assert await runs.append(answers(stale, 1, "from the dead")) is None
     await runs.append(answers(claim, 1, "alive"))
     assert spoken(await thread(sessions)) == [
@@ -123,8 +128,8 @@ async def test_a_repeated_batch_takes_its_place_in_the_thread_once(
     runs: RunStore, sessions: SessionStore
 ) -> None:
     await runs.enqueue(asks("hello"))
-    [claim] = await runs.claim_queued(A, 1, LONG, 0)
-    delta = events_of(claim.run_id).delta(answer_id(claim.run_id), "hi")
+    [claim] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
+    delta = run_events(claim.run_id).delta(answer_id(claim.run_id), "hi")
     first = await runs.append(Batch(claim, 1, [delta]))
     assert await runs.append(Batch(claim, 1, [delta])) == first
     assert [event.seq for event in await thread(sessions)] == [1, 2]
@@ -144,8 +149,8 @@ async def test_many_runs_at_once_leave_every_thread_without_a_gap(
     async def work() -> None:
         done = 0
         while done < len(names) * 8:
-            for claim in await runs.claim_queued(A, 5, LONG, 0):
-                delta = events_of(claim.run_id).delta(answer_id(claim.run_id), "…")
+            for claim in await runs.claim_queued(A, 5, CLAIM_SECONDS, 0):
+                delta = run_events(claim.run_id).delta(answer_id(claim.run_id), "…")
                 await runs.append(Batch(claim, 1, [delta, delta]))
                 await runs.append(answers(claim, 2, "ok"))
                 done += 1
@@ -161,10 +166,10 @@ async def test_cancelling_a_queued_run_that_has_said_something_leaves_its_messag
     runs: RunStore, sessions: SessionStore
 ) -> None:
     await runs.enqueue(asks("hello"))
-    [claim] = await runs.claim_queued(A, 1, LONG, 0)
-    await runs.append(Batch(claim, 1, [events_of(claim.run_id).delta(answer_id(claim.run_id), "so f")]))
+    [claim] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
+    await runs.append(Batch(claim, 1, [run_events(claim.run_id).delta(answer_id(claim.run_id), "so f")]))
     assert await runs.release_claim(claim)
-    closing = events_of(claim.run_id).ending(answer_id(claim.run_id), "so far", Status.CANCELLED, None)
+    closing = run_events(claim.run_id).end_with_message(answer_id(claim.run_id), "so far", Status.CANCELLED, None)
     answer = await runs.request_cancel(
         OWNER, claim.run_id, closing, message(answer_id(claim.run_id), "so far")
     )
@@ -283,13 +288,13 @@ async def test_a_deleted_session_takes_everything_with_it_and_its_worker_writes_
     new = asks("hello")
     await runs.enqueue(new)
     await runs.enqueue(asks("keep me", "other"))
-    claims = await runs.claim_queued(A, 5, LONG, 0)
+    claims = await runs.claim_queued(A, 5, CLAIM_SECONDS, 0)
     claim = next(claim for claim in claims if claim.run_id == new.run_id)
-    await runs.append(Batch(claim, 1, [events_of(claim.run_id).delta(answer_id(claim.run_id), "hi")]))
+    await runs.append(Batch(claim, 1, [run_events(claim.run_id).delta(answer_id(claim.run_id), "hi")]))
     assert await sessions.delete(OWNER, TALK) == [new.run_id]
     assert await sessions.delete(OWNER, TALK) is None
     assert await runs.append(answers(claim, 2, "too late")) is None
-    assert await runs.renew([claim], LONG) == {}
+    assert await runs.renew([claim], CLAIM_SECONDS) == {}
     for table in ("runs", "run_events", "messages"):
         [row] = await store.sql(f"select count(*) as left_over from {table} where run_id = '{new.run_id}'")
         assert row["left_over"] == 0, table
@@ -297,7 +302,9 @@ async def test_a_deleted_session_takes_everything_with_it_and_its_worker_writes_
     assert (await runs.enqueue(asks("anew"))).thread_seq == 3, (
         "the same name is a new session, whose numbers go on: no old cursor fits it"
     )
-    assert [one.content for one in await sessions.list_messages(OWNER, TALK, before=None, limit=9)] == ["anew"]
+    assert [one.content for one in await sessions.list_messages(OWNER, TALK, before=None, limit=9)] == [
+        "anew"
+    ]
 
 
 @rule("RX-54")
@@ -331,7 +338,7 @@ async def test_a_pruned_run_moves_the_start_of_its_thread_and_never_makes_a_hole
     runs: RunStore, sessions: SessionStore, store: Store
 ) -> None:
     await runs.enqueue(asks("old"))
-    [claim] = await runs.claim_queued(A, 1, LONG, 0)
+    [claim] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
     await runs.append(answers(claim, 1, "gone"))
     await store.sql(f"update runs set finished_at = {store.ago(3600)}")
     await runs.enqueue(asks("new"))

@@ -24,15 +24,15 @@ from easel.stores.sqlite import executor as lanes
 from tests.requirements import case, rule
 from tests.stores.harness import (
     TIMEOUT_SECONDS,
-    a_run,
-    log_types,
-    reload,
-    says,
+    assert_stored,
+    delta_batch,
+    event_types,
+    get_run,
+    new_run,
+    read_log,
     sqlite_at,
-    start,
-    started,
-    stored,
-    whole_log,
+    start_run,
+    start_runs,
 )
 
 if TYPE_CHECKING:
@@ -73,22 +73,22 @@ def add_user(name: str) -> Any:
 
 
 async def test_writes_that_wait_together_share_one_commit(database: SqliteDatabase) -> None:
-    claims = await started(database.runs, *(a_run(f"s{nth}") for nth in range(200)))
+    claims = await start_runs(database.runs, *(new_run(f"s{nth}") for nth in range(200)))
     before = database.commits
     async with writer_at_work(database):
-        appends = asyncio.gather(*(database.runs.append(says(claim, 1, "x")) for claim in claims))
+        appends = asyncio.gather(*(database.runs.append(delta_batch(claim, 1, "x")) for claim in claims))
         await asyncio.sleep(0)  # all of them are handed to the lane now
-    assert [stored(answer).last_seq for answer in await appends] == [1] * 200
+    assert [assert_stored(answer).last_seq for answer in await appends] == [1] * 200
     assert database.commits == before + 2, "the one that was under way, and one for all two hundred"
 
 
 async def test_many_writers_take_far_fewer_commits_than_writes(database: SqliteDatabase) -> None:
-    claims = await started(database.runs, *(a_run(f"s{nth}") for nth in range(32)))
+    claims = await start_runs(database.runs, *(new_run(f"s{nth}") for nth in range(32)))
     before = database.commits
 
     async def write(claim: Any) -> None:
         for number in range(1, 21):
-            stored(await database.runs.append(says(claim, number, "x")))
+            assert_stored(await database.runs.append(delta_batch(claim, number, "x")))
 
     await asyncio.gather(*map(write, claims))
     assert database.commits - before < 32 * 20 / 4
@@ -143,9 +143,9 @@ async def test_nobody_is_answered_before_the_commit(database: SqliteDatabase) ->
 
 
 async def test_reads_go_on_while_the_writer_is_at_work(database: SqliteDatabase) -> None:
-    claim = await start(database.runs)
+    claim = await start_run(database.runs)
     async with writer_at_work(database), asyncio.timeout(TIMEOUT_SECONDS):
-        assert (await reload(database.runs, claim.run_id)).status is Status.RUNNING
+        assert (await get_run(database.runs, claim.run_id)).status is Status.RUNNING
         assert await database.runs.heads([claim.run_id]) == {claim.run_id: 0}
 
 
@@ -166,20 +166,20 @@ async def test_a_long_read_does_not_hold_up_the_others(database: SqliteDatabase)
 
 
 async def test_a_write_whose_asker_stopped_waiting_is_done_all_the_same(database: SqliteDatabase) -> None:
-    claim = await start(database.runs)
+    claim = await start_run(database.runs)
     async with writer_at_work(database):
-        asked = asyncio.create_task(database.runs.append(says(claim, 1, "x")))
+        asked = asyncio.create_task(database.runs.append(delta_batch(claim, 1, "x")))
         await asyncio.sleep(0)
         asked.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asked
-    assert stored(await database.runs.append(says(claim, 2, "y"))).last_seq == 2
+    assert assert_stored(await database.runs.append(delta_batch(claim, 2, "y"))).last_seq == 2
 
 
 async def test_more_than_the_lane_holds_is_refused_at_once(
     database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lanes, "MAX_WAITING", 5)
+    monkeypatch.setattr(lanes, "MAX_PENDING_JOBS", 5)
     async with writer_at_work(database):
         waiting = asyncio.gather(*(database.write(add_user(f"u{nth}")) for nth in range(4)))
         await asyncio.sleep(0)
@@ -220,7 +220,7 @@ async def test_closing_ends_what_was_asked_for_and_folds_the_log_into_the_file(p
     database = await open_sqlite(path)
     await database.migrate()
     async with writer_at_work(database):
-        asked = [asyncio.create_task(database.runs.enqueue(a_run(f"s{nth}"))) for nth in range(50)]
+        asked = [asyncio.create_task(database.runs.enqueue(new_run(f"s{nth}"))) for nth in range(50)]
         await asyncio.sleep(0)
         closing_task = asyncio.create_task(database.close())
         await asyncio.sleep(0)
@@ -242,11 +242,11 @@ from tests.stores.harness import *
 async def main():
     database = await open_sqlite(Path(sys.argv[1]))
     await database.migrate()
-    claims = await started(database.runs, *(a_run(f"s{nth}") for nth in range(4)))
+    claims = await start_runs(database.runs, *(new_run(f"s{nth}") for nth in range(4)))
 
     async def write(claim):
         for number in range(1, 1_000_000):
-            answer = stored(await database.runs.append(says(claim, number, "x", "y")))
+            answer = assert_stored(await database.runs.append(delta_batch(claim, number, "x", "y")))
             print(claim.run_id, answer.last_seq, flush=True)
 
     await asyncio.gather(*map(write, claims))
@@ -287,9 +287,9 @@ async def test_what_was_acknowledged_survives_kill_9(path: Path) -> None:
     async with sqlite_at(path) as database:
         assert len(acknowledged) == 4
         for run_id, last_seq in acknowledged.items():
-            run = await reload(database.runs, run_id)
+            run = await get_run(database.runs, run_id)
             assert run.last_seq >= last_seq
-            assert [event.seq for event in await whole_log(database.runs, run_id)] == list(
+            assert [event.seq for event in await read_log(database.runs, run_id)] == list(
                 range(1, run.last_seq + 1)
             )
 
@@ -316,12 +316,12 @@ async def test_a_second_opening_in_the_same_process_is_refused_too(
     await database.runs.probe()
 
 
-async def test_the_files_are_for_their_owner_only(database: SqliteDatabase, path: Path) -> None:
-    await database.runs.probe()
-    assert path.parent.stat().st_mode & 0o777 == 0o700
-    assert {entry.name: entry.stat().st_mode & 0o777 for entry in path.parent.iterdir()} == dict.fromkeys(
-        ["easel.db", "easel.db-shm", "easel.db-wal", "easel.lock"], 0o600
-    )
+async def test_files_are_readable_by_their_owner_only(path: Path) -> None:
+    async with sqlite_at(path) as database:
+        await database.runs.probe()
+        assert path.parent.stat().st_mode & 0o777 == 0o700
+        modes = {entry.name: entry.stat().st_mode & 0o777 for entry in path.parent.iterdir()}
+    assert modes == dict.fromkeys(["easel.db", "easel.db-shm", "easel.db-wal", "easel.lock"], 0o600)
 
 
 # --- when the disk or the file fails ----------------------------------------------------------------------------------
@@ -341,22 +341,22 @@ def full_disk() -> Iterator[None]:
 @case("D5")
 async def test_a_full_disk_refuses_writes_keeps_reads_and_mends_itself(database: SqliteDatabase) -> None:
     runs = database.runs
-    claim = await start(runs)
-    stored(await runs.append(says(claim, 1, "kept")))
-    before = await reload(runs, claim.run_id)
+    claim = await start_run(runs)
+    assert_stored(await runs.append(delta_batch(claim, 1, "kept")))
+    before = await get_run(runs, claim.run_id)
     with full_disk():
         for _ in range(3):
             answers = await asyncio.gather(
-                runs.append(says(claim, 2, "lost")),
-                runs.enqueue(a_run("lost")),
+                runs.append(delta_batch(claim, 2, "lost")),
+                runs.enqueue(new_run("lost")),
                 runs.probe(),
                 return_exceptions=True,
             )
             assert [type(answer) for answer in answers] == [Unavailable] * 3, answers
-        assert await reload(runs, claim.run_id) == before
-        assert await log_types(runs, claim.run_id) == ["message.delta"]
+        assert await get_run(runs, claim.run_id) == before
+        assert await event_types(runs, claim.run_id) == ["message.delta"]
     await runs.probe()
-    assert stored(await runs.append(says(claim, 2, "found"))).last_seq == 2
+    assert assert_stored(await runs.append(delta_batch(claim, 2, "found"))).last_seq == 2
     assert await runs.list_runs(OWNER, session_id=SessionId("lost"), statuses=[], before=None, limit=5) == []
 
 

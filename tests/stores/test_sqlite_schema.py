@@ -16,16 +16,16 @@ from tests.requirements import case, rule
 from tests.stores.harness import (
     A,
     B,
-    a_run,
-    closing,
-    ends,
-    reload,
-    says,
+    assert_stored,
+    closing_events,
+    delta_batch,
+    ending_batch,
+    get_run,
+    new_run,
+    read_log,
     sqlite_at,
-    start,
-    started,
-    stored,
-    whole_log,
+    start_run,
+    start_runs,
 )
 
 if TYPE_CHECKING:
@@ -37,26 +37,26 @@ if TYPE_CHECKING:
 async def test_only_the_clock_of_the_database_decides_whether_a_claim_is_over(path: Path) -> None:
     now = 1_700_000_000_123_456
     async with sqlite_at(path, clock=lambda: now) as database:
-        run = (await database.runs.enqueue(a_run())).run
+        run = (await database.runs.enqueue(new_run())).run
         assert round(run.created_at.timestamp() * 1_000_000) == now
         [claim] = await database.runs.claim_queued(A, 1, 15.0, 0)
         now += 14_999_999
         assert await database.runs.claim_expired(B, 1, 15.0) == []
-        stored(await database.runs.append(says(claim, 1, "in time")))
+        assert_stored(await database.runs.append(delta_batch(claim, 1, "in time")))
         now += 2
-        assert await database.runs.append(says(claim, 2, "late")) is None
+        assert await database.runs.append(delta_batch(claim, 2, "late")) is None
         [taken] = await database.runs.claim_expired(B, 1, 15.0)
         assert (taken.attempt, taken.queued_seconds, taken.running_seconds) == (2, 15.000001, 15.000001)
 
 
 async def test_a_nul_in_a_message_is_kept(database: SqliteDatabase) -> None:
-    [claim] = await started(database.runs, a_run(text="a\x00b"))
+    [claim] = await start_runs(database.runs, new_run(text="a\x00b"))
     assert claim.input_text == "a\x00b"
-    assert (await reload(database.runs, claim.run_id)).input_text == "a\x00b"
+    assert (await get_run(database.runs, claim.run_id)).input_text == "a\x00b"
 
 
 async def test_the_database_refuses_a_payload_that_is_not_json(database: SqliteDatabase) -> None:
-    claim = await start(database.runs)
+    claim = await start_run(database.runs)
     with pytest.raises(sqlite3.IntegrityError, match="payload_is_json"):
         await database.write(
             lambda connection: connection.execute(
@@ -112,7 +112,7 @@ PLANS = [
     ("list_runs", "runs_listing_idx", False),
     ("list_session_runs", "runs_session_idx", False),
     ("events_after", "PRIMARY KEY (run_id=? AND seq>?)", False),
-    ("prunable_runs", "runs_prunable_idx", False),
+    ("list_prunable_runs", "runs_prunable_idx", False),
     ("run_by_key", "runs_idempotency_idx", False),
     ("requested_cancels", "runs_owner_idx", False),
     ("append_batch", "sqlite_autoindex_runs_1 (run_id=?)", False),
@@ -145,11 +145,11 @@ def test_no_statement_asks_for_null_in_its_returning_clause() -> None:
 
 
 async def test_a_handed_back_run_that_is_cancelled_keeps_its_log(database: SqliteDatabase) -> None:
-    claim = await start(database.runs)
-    stored(await database.runs.append(says(claim, 1, "a", "b")))
+    claim = await start_run(database.runs)
+    assert_stored(await database.runs.append(delta_batch(claim, 1, "a", "b")))
     assert await database.runs.release_claim(claim)
-    answer = await database.runs.request_cancel(OWNER, claim.run_id, closing(claim.run_id))
+    answer = await database.runs.request_cancel(OWNER, claim.run_id, closing_events(claim.run_id))
     assert answer is not None
     assert answer.run.last_seq == 4
-    assert [event.seq for event in await whole_log(database.runs, claim.run_id)] == [1, 2, 3, 4]
-    assert await database.runs.append(ends(claim, 2)) is None
+    assert [event.seq for event in await read_log(database.runs, claim.run_id)] == [1, 2, 3, 4]
+    assert await database.runs.append(ending_batch(claim, 2)) is None

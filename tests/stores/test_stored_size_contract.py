@@ -16,7 +16,7 @@ from easel.core.stream.marker import markers_in
 from easel.core.stream.payload_limit import LIMIT, restored
 from easel.ids import OWNER, CallId, CanvasId
 from tests.requirements import rule
-from tests.stores.harness import Store, events_of, start, stored
+from tests.stores.harness import Store, assert_stored, run_events, start_run
 
 if TYPE_CHECKING:
     from easel.core.stream.envelope import Envelope
@@ -86,9 +86,9 @@ def numbers(value: Any) -> Any:
 @rule("RS-35", "CC-25", "RX-17")
 @pytest.mark.parametrize("what", HEAVY)
 async def test_an_event_of_a_run_is_read_back_in_at_most_2_kb(store: Store, what: str) -> None:
-    claim = await start(store.runs)
-    sealed = events_of(claim.run_id).called(ToolResult(CallId("call_1"), "gsv__Echo", HEAVY[what]))
-    stored(await store.runs.append(Batch(claim, 1, [sealed])))
+    claim = await start_run(store.runs)
+    sealed = run_events(claim.run_id).tool_result(ToolResult(CallId("call_1"), "gsv__Echo", HEAVY[what]))
+    assert_stored(await store.runs.append(Batch(claim, 1, [sealed])))
     [row] = await store.sql(
         "select cast(payload as text) as payload from run_events where event_type = 'tool.result'"
     )

@@ -13,7 +13,7 @@ from easel.core.artifact.artifact import NewArtifact
 from easel.core.principal import THE_OWNER
 from easel.core.run.batch import Batch
 from easel.core.run.conversation import Step, ToolCall
-from easel.core.run.events import never_begun
+from easel.core.run.events import message_of_unstarted_run
 from easel.core.run.status import Status
 from easel.core.session.message import message
 from easel.core.stream.filter import CHAT
@@ -22,10 +22,19 @@ from easel.errors import CursorOutOfRange
 from easel.host.audit import Audit
 from easel.host.runs.queue import RunQueue
 from easel.host.streams import THREADS, StreamQuota, Tails
-from easel.ids import OWNER, CallId, SessionId, answer_id, owned
+from easel.ids import OWNER, CallId, SessionId, answer_id, scoped_key
 from tests.requirements import rule
-from tests.stores.harness import LONG, TIMEOUT_SECONDS, A, Store, closing, events_of, says
-from tests.stores.test_artifacts_contract import wait_until_someone_waits
+from tests.stores.harness import (
+    CLAIM_SECONDS,
+    TIMEOUT_SECONDS,
+    A,
+    Store,
+    closing_events,
+    delta_batch,
+    other_connection,
+    run_events,
+    wait_for_blocked_statement,
+)
 from tests.stores.test_sessions_contract import TALK, asks
 
 if TYPE_CHECKING:
@@ -71,7 +80,7 @@ async def test_a_thread_that_was_deleted_shows_nothing_of_itself_in_one_of_the_s
     await tails.poll()
     assert texts(await slow.next()) == ["old 1", "old 2"]
     await store.database.sessions.delete(OWNER, TALK)
-    store.notifier.notify(LogDeleted("session", owned(OWNER, "talk")))
+    store.notifier.notify(LogDeleted("session", scoped_key(OWNER, "talk")))
     await ask(store, "new")
     fresh = await tails.open(THE_OWNER, "talk", None, CHAT)
     assert fresh is not None
@@ -160,15 +169,15 @@ async def test_a_poll_that_breaks_is_not_given_up(store: Store, monkeypatch: pyt
 async def test_a_cancel_of_a_run_that_goes_with_its_session_finds_no_run(store: Store) -> None:
     new = asks("hello")
     await store.runs.enqueue(new)
-    if store.hand is None:  # SQLite has one writer: nothing comes between
+    if store.kind == "sqlite":  # one writer: the two never overlap
         await store.database.sessions.delete(OWNER, TALK)
-        assert await store.runs.request_cancel(OWNER, new.run_id, closing(new.run_id)) is None
+        assert await store.runs.request_cancel(OWNER, new.run_id, closing_events(new.run_id)) is None
         return
-    async with store.hand.transaction():
-        await store.hand.fetch("select 1 from sessions for update")
-        cancel = asyncio.create_task(store.runs.request_cancel(OWNER, new.run_id, closing(new.run_id)))
-        await wait_until_someone_waits(store.hand)
-        await store.hand.execute("delete from sessions")
+    async with other_connection(store) as other, other.transaction():
+        await other.fetch("select 1 from sessions for update")
+        cancel = asyncio.create_task(store.runs.request_cancel(OWNER, new.run_id, closing_events(new.run_id)))
+        await wait_for_blocked_statement(other)
+        await other.execute("delete from sessions")
     assert await cancel is None
 
 
@@ -176,12 +185,12 @@ async def test_a_cancel_of_a_run_that_goes_with_its_session_finds_no_run(store: 
 async def test_what_a_cancelled_run_left_behind_keeps_its_artifacts(store: Store) -> None:
     new = asks("hello")
     await store.runs.enqueue(new)
-    [claim] = await store.runs.claim_queued(A, 1, LONG, 0)
-    await store.runs.append(says(claim, 1, "x"))
+    [claim] = await store.runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
+    await store.runs.append(delta_batch(claim, 1, "x"))
     assert await store.runs.release_claim(claim)
     text = "many words " * 1_000
     left = message(answer_id(new.run_id), text)
-    ending = events_of(new.run_id).ending(answer_id(new.run_id), text, Status.CANCELLED, None)
+    ending = run_events(new.run_id).end_with_message(answer_id(new.run_id), text, Status.CANCELLED, None)
     offloaded = [one for event in ending for one in event.offloaded]
     assert offloaded, "the text is too long for an event"
     artifacts = store.database.artifacts
@@ -200,10 +209,12 @@ async def test_what_a_cancelled_run_left_behind_keeps_its_artifacts(store: Store
 async def test_the_chat_hears_of_a_run_that_was_cancelled_before_it_began(store: Store) -> None:
     new = asks("hello")
     await store.runs.enqueue(new)
-    answer = await store.runs.request_cancel(OWNER, new.run_id, closing(new.run_id), never_begun(new.run_id))
+    answer = await store.runs.request_cancel(
+        OWNER, new.run_id, closing_events(new.run_id), message_of_unstarted_run(new.run_id)
+    )
     assert answer is not None
     assert answer.thread_seq == 2
-    [_, heard] = await store.database.sessions.events_after(owned(OWNER, "talk"), 0, 10)
+    [_, heard] = await store.database.sessions.events_after(scoped_key(OWNER, "talk"), 0, 10)
     data = json.loads(heard.data)
     assert (heard.type, data["role"], data["status"], data["run_id"]) == (
         "message.completed",
@@ -237,8 +248,8 @@ async def test_a_cancel_that_meets_a_run_on_its_way_back_looks_again_and_keeps_w
     store: Store,
 ) -> None:
     await store.runs.enqueue(asks("hello"))
-    [claim] = await store.runs.claim_queued(A, 1, LONG, 0)
-    made, said = events_of(claim.run_id), "I said this"
+    [claim] = await store.runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
+    made, said = run_events(claim.run_id), "I said this"
     step = made.step(1, Step(said, (ToolCall(CallId("call_1"), "t", {}),)))
     await store.runs.append(Batch(claim, 1, [made.delta(answer_id(claim.run_id), said), step]))
     audit = Audit(store.database.audit)

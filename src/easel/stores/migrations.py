@@ -1,6 +1,7 @@
 """Migrations of the schema: plain SQL files, forward only, numbered per dialect.
 
-A migration only adds, so that older code keeps working on a newer schema while the instances are replaced one by one.
+A migration only adds, so that older code keeps working on a newer schema while the instances are replaced one
+by one.
 """
 
 import re

@@ -1,8 +1,8 @@
 """SQL statements with a name and a purpose, read from the `.sql` files beside this module.
 
-One file per noun and dialect. A statement without a purpose does not load. Parameters are written `:name`; for Postgres
-they become `$1 …` in the order of their first use. `-- define: NAME` names a piece of SQL that the line
-`-- include: NAME` inserts into a later statement, so that a column list is written once per file.
+One file per noun and dialect. A statement without a purpose does not load. Parameters are written `:name`;
+for Postgres they become `$1 …` in the order of their first use. `-- define: NAME` names a piece of SQL that
+the line `-- include: NAME` inserts into a later statement, so that a column list is written once per file.
 """
 
 import re

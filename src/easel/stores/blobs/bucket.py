@@ -1,10 +1,12 @@
 """Blobs as objects in an S3-compatible bucket, by obstore.
 
-Owns how an object comes to be without replacing one, how an upload is withdrawn and what a lost bucket looks like. Knows
-no key rules: `blobs` has checked them. Endpoint, region and credentials are obstore's to read from `AWS_*`.
+Owns how an object is created without replacing one, how an upload is aborted and how failures are reported.
+Does not know the rules of keys: `store` has checked them. obstore reads endpoint, region and credentials from
+`AWS_*`.
 
-obstore is called in threads of ours, not by its coroutines: those are finished by a thread of its own that still needs
-the interpreter a moment later, and aborts the process if that was its end (every fifth `check` and exit, when measured).
+obstore is called in our own threads, not by its coroutines: those are finished by a thread of obstore that
+still needs the interpreter a moment later, and aborts the process if it has exited (measured: one exit in
+five after a `check`).
 """
 
 import asyncio
@@ -22,29 +24,32 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedEr
 from obstore.store import S3Store
 
 from easel.errors import BadInput, NotFound, Unavailable
-from easel.stores.blobs.store import ASIDE, CHUNK, RACES, as_stream, settled
+from easel.stores.blobs.store import CHUNK_BYTES, MAX_PUT_ATTEMPTS, STAGING, as_stream, await_to_end
 
 if TYPE_CHECKING:
     from obstore import BytesStream, GetOptions, ListStream, ObjectMeta
     from obstore.store import ClientConfig, RetryConfig
 
+    Pages = ListStream[Sequence[ObjectMeta]]
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
-REQUESTS_AT_ONCE = 16  # each holds a thread while it waits
+MAX_CONCURRENT_REQUESTS = 16  # each uses a thread
 
-PART = (
-    5 * 1024 * 1024
-)  # a blob up to this size goes up in one request, a larger one in parts; the least that S3 allows
-PARTS_AT_ONCE = 2  # so an upload holds a few parts in memory, however large the blob
-LARGEST = 5 * 1024**3  # what S3 copies in one request, which is how a large blob gets its name
+# A blob up to this size is uploaded in one request, a larger one in parts. The smallest part that S3 allows.
+PART_BYTES = 5 * 1024 * 1024
+MAX_CONCURRENT_PARTS = 2  # bounds the memory of an upload
+MAX_BLOB_BYTES = (
+    5 * 1024**3
+)  # S3 copies at most this in one request, and a large blob gets its name by a copy
 
 TIMES: "ClientConfig" = {
     "connect_timeout": timedelta(seconds=3),
-    "read_timeout": timedelta(seconds=30),  # of silence, such as while a part goes up
-    "timeout": timedelta(hours=1),  # a slow reader is no fault
+    "read_timeout": timedelta(seconds=30),  # without data, such as while a part is uploaded
+    "timeout": timedelta(hours=1),  # a slow reader is allowed
 }
-# A lost bucket is reported within seconds, and whoever asked may try again.
+# An unreachable bucket is reported within seconds; the caller may retry.
 RETRIES: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=10)}
 
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
@@ -65,10 +70,10 @@ def bucket_faults(key: str) -> Generator[None]:
 
 
 class Feed:
-    """Blocks on their way from the loop into the thread of an upload.
+    """Passes blocks from the event loop to the thread of an upload.
 
-    obstore withdraws an upload whose source fails, so failing is how to stop one. An upload that is merely left leaves its
-    parts in the bucket, unseen and paid for.
+    obstore aborts an upload whose source fails, so `stop` makes the source fail. An abandoned upload would
+    leave its parts in the bucket, unlisted but billed.
     """
 
     def __init__(self, first: bytes, second: bytes, rest: AsyncGenerator[bytes, None]) -> None:
@@ -107,10 +112,13 @@ class Feed:
 
 
 class Bucket:
-    """Objects under a prefix of a bucket. A small one is created by one conditional request, a large one named by a copy."""
+    """Objects under a prefix.
 
-    block = PART
-    limit = LARGEST
+    A small one is created by one conditional request, a large one is named by a copy.
+    """
+
+    block = PART_BYTES
+    limit = MAX_BLOB_BYTES
 
     def __init__(self, bucket: str, prefix: str | None) -> None:
         endpoints = (
@@ -118,23 +126,24 @@ class Bucket:
         )
         try:
             endpoint = urlsplit(next(filter(None, endpoints), ""))
-            # Plain HTTP is for a server beside us. Elsewhere it must be asked for, and obstore does not look once it is given options.
-            asked_for = os.environ.get("AWS_ALLOW_HTTP", "").lower() in {"1", "true", "yes", "on"}
+            # Plain HTTP is allowed for a local server or by AWS_ALLOW_HTTP, which obstore ignores if it gets
+            # options.
+            allow_http = os.environ.get("AWS_ALLOW_HTTP", "").lower() in {"1", "true", "yes", "on"}
             self._s3 = S3Store(
                 bucket,
                 prefix=prefix,
-                client_options={**TIMES, "allow_http": asked_for or endpoint.hostname in LOOPBACK},
+                client_options={**TIMES, "allow_http": allow_http or endpoint.hostname in LOOPBACK},
                 retry_config=RETRIES,
                 copy_if_not_exists=os.environ.get("AWS_COPY_IF_NOT_EXISTS", "multipart"),
-                disable_bulk_delete=True,  # some compatible servers lack it, and we delete one by one
+                disable_bulk_delete=True,  # not all compatible servers support it, and we delete one by one
             )
         except (BaseError, ValueError) as error:
             raise BadInput(
-                problem=f"The AWS_* variables do not describe a bucket: {str(error).partition(chr(10))[0]}"
+                problem=f"The AWS_* variables must describe a bucket: {str(error).partition(chr(10))[0]}"
             ) from error
-        self._threads = ThreadPoolExecutor(REQUESTS_AT_ONCE, "blobs")
+        self._threads = ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS, "blobs")
 
-    async def _ask(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def _request(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *args, **kwargs))
 
     async def put(self, key: str, source: AsyncGenerator[bytes, None]) -> int:
@@ -142,33 +151,38 @@ class Bucket:
         second = await anext(source, b"")
         if not second:
             return await self._create(key, len(first), partial(self._s3.put, key, first, mode="create"))
-        feed, aside = Feed(first, second, source), f"{ASIDE}/{uuid4().hex}"
+        feed, staged = Feed(first, second, source), f"{STAGING}/{uuid4().hex}"
         try:
-            await self._upload(aside, feed)
-            return await self._create(key, feed.size, partial(self._s3.copy, aside, key, overwrite=False))
+            await self._upload(staged, feed)
+            return await self._create(key, feed.size, partial(self._s3.copy, staged, key, overwrite=False))
         finally:
-            with suppress(Unavailable):  # else a sweep will
-                await self.delete(aside)
+            with suppress(Unavailable):  # a sweep deletes it later
+                await self.delete(staged)
 
     async def _create(self, key: str, size: int, create: Callable[[], object]) -> int:
-        for _ in range(RACES):
+        for _ in range(MAX_PUT_ATTEMPTS):
             with bucket_faults(key), suppress(AlreadyExistsError):
-                await self._ask(create)
+                await self._request(create)
                 return size
             present = await self.size(key)
-            if present is not None:  # else it has just been deleted
+            if present is not None:  # else it was deleted a moment ago
                 return present
         raise Unavailable(what="The blob store")
 
-    async def _upload(self, aside: str, feed: Feed) -> None:
+    async def _upload(self, staged: str, feed: Feed) -> None:
         upload = partial(
-            self._s3.put, aside, feed, use_multipart=True, chunk_size=PART, max_concurrency=PARTS_AT_ONCE
+            self._s3.put,
+            staged,
+            feed,
+            use_multipart=True,
+            chunk_size=PART_BYTES,
+            max_concurrency=MAX_CONCURRENT_PARTS,
         )
-        # A thread of its own: it waits for the source too, and a slow source must not hold up anyone else.
+        # A dedicated thread: it waits for the source too, and a slow source must not delay other requests.
         thread = ThreadPoolExecutor(1, "blob-upload")
         try:
-            with bucket_faults(aside):
-                await settled(asyncio.get_running_loop().run_in_executor(thread, upload), feed.stop)
+            with bucket_faults(staged):
+                await await_to_end(asyncio.get_running_loop().run_in_executor(thread, upload), feed.stop)
         except Exception:
             if feed.failure is not None:
                 raise feed.failure from None
@@ -178,7 +192,7 @@ class Bucket:
 
     async def read(self, key: str, start: int, end: int | None) -> AsyncIterator[bytes]:
         options: GetOptions = {}
-        if start or end is not None:  # S3 refuses a range outside the object, so cut it first
+        if start or end is not None:  # S3 rejects a range outside the object, so limit it first
             size = await self.size(key)
             if size is None:
                 raise NotFound(what="blob", id=key)
@@ -187,42 +201,43 @@ class Bucket:
                 return as_stream(b"")
             options = {"range": (start, end)}
         with bucket_faults(key):
-            found = await self._ask(self._s3.get, key, options=options)
-        return self._chunks(key, found.stream(min_chunk_size=CHUNK))
+            found = await self._request(self._s3.get, key, options=options)
+        return self._chunks(key, found.stream(min_chunk_size=CHUNK_BYTES))
 
     async def _chunks(self, key: str, stream: "BytesStream") -> AsyncIterator[bytes]:
         while True:
             with bucket_faults(key):
-                piece = await self._ask(next, stream, None)
+                piece = await self._request(next, stream, None)
             if piece is None:
                 return
-            for start in range(0, len(piece), CHUNK):
-                yield bytes(piece[start : start + CHUNK])
+            for start in range(0, len(piece), CHUNK_BYTES):
+                yield bytes(piece[start : start + CHUNK_BYTES])
 
     async def size(self, key: str) -> int | None:
         with suppress(NotFound), bucket_faults(key):
-            return (await self._ask(self._s3.head, key))["size"]
+            return (await self._request(self._s3.head, key))["size"]
         return None
 
     async def delete(self, key: str) -> None:
         with suppress(NotFound), bucket_faults(key):
-            await self._ask(self._s3.delete, key)
+            await self._request(self._s3.delete, key)
 
     async def list(self, folder: str) -> AsyncIterator[str]:
         async for found in self._objects(folder):
             yield found["path"]
 
     async def sweep(self, before: datetime) -> int:
-        old = [found["path"] async for found in self._objects(ASIDE) if found["last_modified"] < before]
+        old = [found["path"] async for found in self._objects(STAGING) if found["last_modified"] < before]
         for key in old:
             await self.delete(key)
         return len(old)
 
     async def _objects(self, folder: str) -> AsyncIterator["ObjectMeta"]:
-        pages: ListStream[Sequence[ObjectMeta]] = self._s3.list(folder or None)  # pyright: ignore[reportUnknownMemberType] - its other form needs Arrow
+        # The other overload of `list` needs Arrow.
+        pages: Pages = self._s3.list(folder or None)  # pyright: ignore[reportUnknownMemberType]
         while True:
             with bucket_faults(folder):
-                page = await self._ask(next, pages, None)
+                page = await self._request(next, pages, None)
             if page is None:
                 return
             for found in page:

@@ -17,10 +17,10 @@ from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
-from uuid import uuid4
 
+from easel import fs
 from easel.errors import BadInput, NotFound, Unavailable
-from easel.stores.blobs.store import ASIDE, CHUNK, RACES, settled
+from easel.stores.blobs.store import CHUNK_BYTES, MAX_PUT_ATTEMPTS, STAGING, await_to_end
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,7 +34,7 @@ def threaded(work: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
 
     @wraps(work)
     async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
-        return await settled(asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs)))
+        return await await_to_end(asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs)))
 
     return in_thread
 
@@ -56,14 +56,6 @@ def regular(found: os.stat_result) -> os.stat_result:
     return found
 
 
-class Draft:
-    """A file that waits aside for its name."""
-
-    def __init__(self) -> None:
-        self.name = uuid4().hex
-        self.file = -1  # its descriptor, once open
-
-
 class Disk:
     """Each step of a path is opened without following links, so nothing under the root leads out of it."""
 
@@ -78,7 +70,7 @@ class Disk:
             raise Unavailable(what="The blob store") from error
 
     async def put(self, key: str, source: AsyncGenerator[bytes, None]) -> int:
-        draft = Draft()
+        draft = fs.Draft()
         try:
             await self._begin(draft)
             async for block in source:
@@ -95,8 +87,8 @@ class Disk:
 
     async def _chunks(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
         # Opened anew for each chunk: a thousand slow readers hold no descriptor.
-        for at in range(start, end, CHUNK):
-            yield await self._read(key, at, min(CHUNK, end - at))
+        for at in range(start, end, CHUNK_BYTES):
+            yield await self._read(key, at, min(CHUNK_BYTES, end - at))
 
     @threaded
     def size(self, key: str) -> int | None:
@@ -113,7 +105,7 @@ class Disk:
             os.unlink(name, dir_fd=folder)
             os.fsync(folder)
         with suppress(OSError):  # the first folder that is not empty ends it
-            while path and path[0] != ASIDE:
+            while path and path[0] != STAGING:
                 *path, name = path
                 with self._folder(path) as folder:
                     os.rmdir(name, dir_fd=folder)
@@ -131,8 +123,8 @@ class Disk:
         swept = 0
         with (
             suppress(NotFound),
-            disk_faults(ASIDE),
-            self._folder([ASIDE]) as aside,
+            disk_faults(STAGING),
+            self._folder([STAGING]) as aside,
             os.scandir(aside) as entries,
         ):
             for entry in entries:
@@ -144,53 +136,41 @@ class Disk:
 
     @contextmanager
     def _folder(self, path: Sequence[str], *, make: bool = False) -> Generator[int]:
-        """A folder under the root, open. With `make` it is there, and durably so, whoever made it."""
+        """Open a folder under the root. With `make` it is created, and durable before the block starts."""
         try:
-            folder = os.open(
-                self._root, os.O_DIRECTORY
-            )  # may be a link: whoever set up the server put it there
+            root = os.open(self._root, fs.READ_DIRECTORY)  # may be a link: the operator placed it
         except OSError as error:
             raise Unavailable(what="The blob store") from error
-        try:
-            for name in path:
-                if make:
-                    with suppress(FileExistsError):
-                        os.mkdir(name, 0o700, dir_fd=folder)
-                    os.fsync(folder)
-                deeper = os.open(name, os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-                os.close(folder)
-                folder = deeper
+        with fs.closing(root):
+            folder = fs.open_directories(root, path, create_mode=0o700 if make else None, sync=make)
+        with fs.closing(folder):
             yield folder
-        finally:
-            os.close(folder)
 
     @threaded
-    def _begin(self, draft: Draft) -> None:
-        with disk_faults(ASIDE), self._folder([ASIDE], make=True) as aside:
-            draft.file = os.open(draft.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=aside)
+    def _begin(self, draft: fs.Draft) -> None:
+        with disk_faults(STAGING), self._folder([STAGING], make=True) as staging:
+            draft.create(staging)
 
     @threaded
-    def _write(self, draft: Draft, block: bytes) -> None:
-        left = memoryview(block)
-        with disk_faults(ASIDE):
-            while left:
-                left = left[os.write(draft.file, left) :]
+    def _write(self, draft: fs.Draft, block: bytes) -> None:
+        with disk_faults(STAGING):
+            draft.write(block)
 
     @threaded
-    def _publish(self, draft: Draft, key: str) -> int:
-        """Give the draft its name, unless something has that name. Durable when it returns."""
+    def _publish(self, draft: fs.Draft, key: str) -> int:
+        """Give the draft its name, unless the name exists already. Returns the size of the blob, which is durable then."""
         *path, name = key.split("/")
         try:
-            os.fsync(draft.file)
-            for _ in range(RACES):
-                # A delete takes away the folders that it emptied, perhaps the one we just opened: then from the top.
+            draft.sync()
+            for _ in range(MAX_PUT_ATTEMPTS):
+                # A delete removes the folders that it emptied, perhaps the one just opened: then start from the root.
                 with (
                     suppress(FileNotFoundError),
-                    self._folder([ASIDE]) as aside,
+                    self._folder([STAGING]) as staging,
                     self._folder(path, make=True) as folder,
                 ):
                     with suppress(FileExistsError):
-                        os.link(draft.name, name, src_dir_fd=aside, dst_dir_fd=folder, follow_symlinks=False)
+                        draft.publish(staging, folder, name, replace=False)
                     os.fsync(folder)
                     return regular(os.stat(name, dir_fd=folder, follow_symlinks=False)).st_size
         except OSError as error:
@@ -202,11 +182,12 @@ class Disk:
         raise Unavailable(what="The blob store")
 
     @threaded
-    def _discard(self, draft: Draft) -> None:
-        if draft.file >= 0:
-            os.close(draft.file)
-            with suppress(OSError, Unavailable), self._folder([ASIDE]) as aside:  # else a sweep will
-                os.unlink(draft.name, dir_fd=aside)
+    def _discard(self, draft: fs.Draft) -> None:
+        if draft.descriptor >= 0:
+            draft.close()
+            # A sweep removes the drafts that are left.
+            with suppress(OSError, Unavailable), self._folder([STAGING]) as staging:
+                draft.discard(staging)
 
     @threaded
     def _read(self, key: str, at: int, length: int) -> bytes:

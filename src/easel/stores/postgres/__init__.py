@@ -19,14 +19,14 @@ from easel.stores.postgres.tokens import PostgresTokens
 
 __all__ = ["PostgresDatabase", "open_postgres"]
 
-READY = 4  # connections that are open before the first request: a claim, two appends and a read at a time
-# Every statement is found by an index and has one good plan: plan it once, and never trade the index for a scan because
-# the table is still small or was never analysed.
-PLANNING = {"plan_cache_mode": "force_generic_plan", "random_page_cost": "1.1", "jit": "off"}
+MIN_CONNECTIONS = 4  # opened before the first request: a claim, two appends and a read at a time
+# Every statement has an index and one good plan: plan it once, and use the index even if the table is small
+# or was never analysed.
+PLANNER_SETTINGS = {"plan_cache_mode": "force_generic_plan", "random_page_cost": "1.1", "jit": "off"}
 
 
-async def _keep_as_it_is(_: "asyncpg.connection.Connection[asyncpg.Record]") -> None:
-    """Our statements leave nothing behind in a connection, so resetting it would only cost a round trip."""
+async def _skip_reset(_: "asyncpg.connection.Connection[asyncpg.Record]") -> None:
+    """Do not reset a connection: no statement changes its session state, and a reset costs a round trip."""
 
 
 async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> PostgresDatabase:
@@ -36,14 +36,18 @@ async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> Pos
         "server_settings": {
             "application_name": "easel",
             "idle_in_transaction_session_timeout": str(int(timeout * 1000)),
-            **PLANNING,
+            **PLANNER_SETTINGS,
         },
     }
     with translate_connect_errors():
-        lenders = await asyncpg.create_pool(
-            min_size=min(READY, pool), max_size=pool, command_timeout=timeout, reset=_keep_as_it_is, **options
+        connections = await asyncpg.create_pool(
+            min_size=min(MIN_CONNECTIONS, pool),
+            max_size=pool,
+            command_timeout=timeout,
+            reset=_skip_reset,
+            **options,
         )
-    database = PostgresDatabase(url, lenders, timeout)
+    database = PostgresDatabase(url, connections, timeout)
     check_version(await database.server_version())
     database.runs = PostgresRuns(database)
     database.sessions = PostgresSessions(database)

@@ -23,10 +23,10 @@ class PostgresArtifacts:
         taken = await self._database.rows(
             SQL["claim_artifacts"],
             user_id=user_id,
-            artifact_ids=[one.artifact_id for one in new],
-            sizes=[one.size for one in new],
-            media_types=[one.media_type for one in new],
-            blob_keys=[one.blob_key for one in new],
+            artifact_ids=[artifact.artifact_id for artifact in new],
+            sizes=[artifact.size for artifact in new],
+            media_types=[artifact.media_type for artifact in new],
+            blob_keys=[artifact.blob_key for artifact in new],
         )
         return [Artifact(**row) for row in taken]
 
@@ -36,25 +36,25 @@ class PostgresArtifacts:
     async def complete_upload(
         self, user_id: UserId, upload_id: ArtifactId, new: NewArtifact, missing_key: str | None
     ) -> Artifact | None:
-        withdraw, settle = SQL["withdraw_artifact"], SQL["settle_artifact"]
-        given = {"user_id": user_id, "missing_key": missing_key, **asdict(new)}
-        async with self._database.connection() as lent, lent.transaction():
+        withdraw, settle = SQL["withdraw_artifact"], SQL["complete_upload"]
+        arguments = {"user_id": user_id, "missing_key": missing_key, **asdict(new)}
+        async with self._database.connection() as connection, connection.transaction():
             if (
-                await lent.fetchrow(
+                await connection.fetchrow(
                     withdraw.sql, *withdraw.arguments({"user_id": user_id, "artifact_id": upload_id})
                 )
                 is None
             ):
                 return None
-            row = await lent.fetchrow(settle.sql, *settle.arguments(given))
+            row = await connection.fetchrow(settle.sql, *settle.arguments(arguments))
         return Artifact(**row) if row else None
 
     async def mark_stored(self, user_id: UserId, artifacts: Sequence[Artifact]) -> set[ArtifactId]:
         marked = await self._database.rows(
             SQL["mark_stored"],
             user_id=user_id,
-            artifact_ids=[one.artifact_id for one in artifacts],
-            blob_keys=[one.blob_key for one in artifacts],
+            artifact_ids=[artifact.artifact_id for artifact in artifacts],
+            blob_keys=[artifact.blob_key for artifact in artifacts],
         )
         return {ArtifactId(row["artifact_id"]) for row in marked}
 
@@ -71,7 +71,7 @@ class PostgresArtifacts:
         canvas_id: CanvasId | None = None,
     ) -> None:
         await self._database.rows(
-            SQL["refer_to_artifacts"],
+            SQL["add_references"],
             user_id=user_id,
             artifact_ids=list(artifact_ids),
             run_id=run_id,
@@ -80,7 +80,7 @@ class PostgresArtifacts:
 
     async def sweep(self, after: SweepPosition, older_than_seconds: float, limit: int) -> SweepStep:
         page = await self._database.rows(
-            SQL["page_of_artifacts"],
+            SQL["list_artifacts"],
             after_user=after[0],
             after_artifact=after[1],
             seconds=older_than_seconds,
@@ -94,10 +94,12 @@ class PostgresArtifacts:
 
     async def _sweep(self, old: dict[str, list[str]], older_than_seconds: float) -> list[str]:
         lock, sweep = SQL["lock_artifacts"], SQL["sweep_artifacts"]
-        # Two statements: the second one sees every reference that was made before the first one had its locks.
-        async with self._database.connection() as lent, lent.transaction():
-            held = _columns(await lent.fetch(lock.sql, *lock.arguments(old)))
-            swept = await lent.fetch(sweep.sql, *sweep.arguments({**held, "seconds": older_than_seconds}))
+        # Two statements: the second sees every reference that was added before the first got its locks.
+        async with self._database.connection() as connection, connection.transaction():
+            locked = _columns(await connection.fetch(lock.sql, *lock.arguments(old)))
+            swept = await connection.fetch(
+                sweep.sql, *sweep.arguments({**locked, "seconds": older_than_seconds})
+            )
         return [row["blob_key"] for row in swept]
 
     async def find_unknown_blobs(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from easel.stores.postgres.database import PostgresDatabase
 
 SQL = named_sql.load("postgres", "audit")
-MAX_BATCHES = 64  # that share one commit
-LANES = 1  # the chain has one end: a second transaction would only wait for the first one's lock
+MAX_BATCHES = 64  # per commit
+MAX_TRANSACTIONS = 1  # the chain has one end: a second transaction would only wait for its lock
 
 
 class PostgresAudit:
     def __init__(self, database: "PostgresDatabase") -> None:
         self._database = database
-        self._appends = AppendBatcher(self._append_all, most=MAX_BATCHES, lanes=LANES)
+        self._appends = AppendBatcher(self._append_all, max_items=MAX_BATCHES, max_calls=MAX_TRANSACTIONS)
 
     async def close(self) -> None:
         await self._appends.close()
@@ -41,7 +41,7 @@ class PostgresAudit:
             rests=[entry.rest for entry in entries],
         )
         if row is None:
-            raise LookupError("The head of the audit chain is gone, so nothing can be put behind it.")
+            raise LookupError("The head of the audit chain is missing; no record can be appended.")
         return [None] * len(batches)
 
     async def get_end(self) -> End:

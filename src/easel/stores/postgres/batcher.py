@@ -1,4 +1,4 @@
-"""Group commit: what is asked for while a transaction is under way goes into the next one, together."""
+"""Group commit: items submitted while a transaction runs share the next one."""
 
 import asyncio
 from collections import deque
@@ -12,56 +12,62 @@ Answer = TypeVar("Answer")
 
 
 class AppendBatcher(Generic[Item, Answer]):
-    """Calls `serve` with all items that are waiting (at most `most`), in up to `lanes` calls at a time.
+    """Calls `serve` with all pending items (at most `max_items`), in up to `max_calls` concurrent calls.
 
-    Alone, an item is served at once; under load hundreds share one commit. The caller's own cancellation never cuts
-    a transaction in the middle: the work belongs to the combiner.
+    A single item is served at once; under load hundreds share one commit. Cancelling a caller never
+    interrupts a transaction: the tasks belong to the batcher.
     """
 
     def __init__(
-        self, serve: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]], *, most: int, lanes: int
+        self,
+        serve: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
+        *,
+        max_items: int,
+        max_calls: int,
     ) -> None:
         self._serve = serve
-        self._most = most
-        self._free_lanes = lanes
-        self._waiting: deque[tuple[Item, asyncio.Future[Answer]]] = deque()
-        self._at_work: set[asyncio.Task[None]] = set()
+        self._max_items = max_items
+        self._free_calls = max_calls
+        self._pending: deque[tuple[Item, asyncio.Future[Answer]]] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def submit(self, item: Item) -> Answer:
+        """Return the answer to this item, or raise its failure."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, answer))
-        if self._free_lanes:
-            self._free_lanes -= 1
-            lane = asyncio.create_task(self._work())
-            self._at_work.add(lane)
-            lane.add_done_callback(self._at_work.discard)
+        self._pending.append((item, answer))
+        if self._free_calls:
+            self._free_calls -= 1
+            task = asyncio.create_task(self._serve_pending())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         return await answer
 
-    async def _work(self) -> None:
+    async def _serve_pending(self) -> None:
         try:
-            while self._waiting:
-                taken = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
-                await self._serve_together(taken)
+            while self._pending:
+                batch = [self._pending.popleft() for _ in range(min(self._max_items, len(self._pending)))]
+                await self._serve_batch(batch)
         finally:
-            self._free_lanes += 1
+            self._free_calls += 1
 
-    async def _serve_together(self, taken: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
-        """Together if that works; one by one if it does not, so that one bad item harms no other."""
+    async def _serve_batch(self, batch: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
+        """Serve all items together; if that fails, one by one, so that a bad item fails alone."""
         try:
-            answers = await self._serve([item for item, _ in taken])
-        except Exception as problem:  # noqa: BLE001 - whoever asked is told, and decides
-            if len(taken) > 1 and not isinstance(problem, Unavailable):
-                for one in taken:
-                    await self._serve_together([one])
+            answers = await self._serve([item for item, _ in batch])
+        except Exception as problem:  # noqa: BLE001 - raised again in the caller
+            if len(batch) > 1 and not isinstance(problem, Unavailable):
+                for pending in batch:
+                    await self._serve_batch([pending])
                 return
-            for _, answer in taken:
+            for _, answer in batch:
                 if not answer.done():
                     answer.set_exception(problem)
         else:
-            for (_, answer), given in zip(taken, answers, strict=True):
+            for (_, answer), result in zip(batch, answers, strict=True):
                 if not answer.done():
-                    answer.set_result(given)
+                    answer.set_result(result)
 
     async def close(self) -> None:
-        while self._at_work:
-            await asyncio.wait(self._at_work)
+        """Wait until all submitted items are served."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)

@@ -1,4 +1,7 @@
-"""Executions of canvases' actions, and what runs by itself, in Postgres. How an execution goes on is in `canvases`, with its canvas."""
+"""Executions of canvas actions and refresh jobs in Postgres.
+
+Transitions are stored by `canvases`, with their canvas.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,11 +24,13 @@ class PostgresCanvasActions:
         self._database = database
 
     async def get(self, user_id: UserId, event_id: str) -> Execution | None:
-        return await self._one("get_execution", user_id=user_id, event_id=event_id)
+        return await self._fetch_one("get_execution", user_id=user_id, event_id=event_id)
 
-    async def find_by_request_id(self, user_id: UserId, canvas_id: CanvasId, request_id: str) -> Execution | None:
-        return await self._one(
-            "execution_of_request", user_id=user_id, canvas_id=canvas_id, request_id=request_id
+    async def find_by_request_id(
+        self, user_id: UserId, canvas_id: CanvasId, request_id: str
+    ) -> Execution | None:
+        return await self._fetch_one(
+            "execution_by_request", user_id=user_id, canvas_id=canvas_id, request_id=request_id
         )
 
     async def list_executions(
@@ -37,7 +42,7 @@ class PostgresCanvasActions:
         before: str | None,
         limit: int,
     ) -> list[Execution]:
-        return await self._some(
+        return await self._fetch_all(
             "list_executions",
             user_id=user_id,
             canvas_id=canvas_id,
@@ -52,35 +57,38 @@ class PostgresCanvasActions:
         )
         return {row["event_id"] for row in rows}
 
-    async def find_orphaned(self, owner_ids: Sequence[str], asked_seconds: float, limit: int) -> list[Execution]:
-        return await self._some(
-            "lost_executions", owner_ids=list(owner_ids), asked_seconds=asked_seconds, limit=limit
+    async def find_orphaned(
+        self, owner_ids: Sequence[str], asked_seconds: float, limit: int
+    ) -> list[Execution]:
+        return await self._fetch_all(
+            "orphaned_executions", owner_ids=list(owner_ids), asked_seconds=asked_seconds, limit=limit
         )
 
     async def adopt(
         self, orphan: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float
     ) -> StartedRun | None:
         which = {"user_id": orphan.user_id, "event_id": orphan.event_id, "owner_ids": list(owner_ids)}
-        row = await self._database.row(SQL["take_up_execution"], owner_id=owner_id, seconds=seconds, **which)
+        row = await self._database.row(SQL["adopt_execution"], owner_id=owner_id, seconds=seconds, **which)
         return StartedRun(row["run_id"], row["seconds"]) if row else None
 
     async def other_active_owners(self, owner_id: str) -> list[str]:
         return [
-            row["owner_id"] for row in await self._database.rows(SQL["other_active_owners"], owner_id=owner_id)
+            row["owner_id"]
+            for row in await self._database.rows(SQL["other_active_owners"], owner_id=owner_id)
         ]
 
     async def prune(self, older_than_seconds: float) -> int:
         return len(await self._database.rows(SQL["prune_executions"], seconds=older_than_seconds))
 
-    # -- what runs by itself ---------------------------------------------------------------------------------------
+    # -- refresh jobs ----------------------------------------------------------------------------------------
 
     async def claim_refreshes(
         self, owner_id: str, capacity: int, seconds: float, *, running: Collection[Job], unwatched: bool
     ) -> list[Due]:
-        given = {"owner_id": owner_id, "capacity": capacity, "seconds": seconds, "unwatched": unwatched}
+        arguments = {"owner_id": owner_id, "capacity": capacity, "seconds": seconds, "unwatched": unwatched}
         return [
             Due(**row)
-            for row in await self._database.rows(SQL["claim_refreshes"], **given, **_named(running))
+            for row in await self._database.rows(SQL["claim_refreshes"], **arguments, **_named(running))
         ]
 
     async def next_refresh(self, *, unwatched: bool) -> float | None:
@@ -92,15 +100,15 @@ class PostgresCanvasActions:
     async def finish_refresh(
         self, owner_id: str, due: Due, *, failures: int, delay: float, error: Mapping[str, Any] | None = None
     ) -> None:
-        whose = {"user_id": due.user_id, "canvas_id": due.canvas_id, "refresh_id": due.refresh_id}
+        ids = {"user_id": due.user_id, "canvas_id": due.canvas_id, "refresh_id": due.refresh_id}
         how = {"failures": failures, "error": None if error is None else to_json(error)}
-        await self._database.rows(SQL["finish_refresh"], owner_id=owner_id, delay=delay, **how, **whose)
+        await self._database.rows(SQL["finish_refresh"], owner_id=owner_id, delay=delay, **how, **ids)
 
-    async def _one(self, name: str, **given: Any) -> Execution | None:
-        return next(iter(await self._some(name, **given)), None)
+    async def _fetch_one(self, name: str, **arguments: Any) -> Execution | None:
+        return next(iter(await self._fetch_all(name, **arguments)), None)
 
-    async def _some(self, name: str, **given: Any) -> list[Execution]:
-        return [to_execution(row) for row in await self._database.rows(SQL[name], **given)]
+    async def _fetch_all(self, name: str, **arguments: Any) -> list[Execution]:
+        return [to_execution(row) for row in await self._database.rows(SQL[name], **arguments)]
 
 
 def _named(jobs: Collection[Job]) -> dict[str, list[str]]:

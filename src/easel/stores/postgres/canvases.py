@@ -14,10 +14,16 @@ from easel.core.stream.envelope import Envelope
 from easel.core.stream.json_text import to_json
 from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.payload_limit import mentioned
-from easel.ids import CanvasId, UserId, owned
+from easel.ids import CanvasId, UserId, scoped_key
 from easel.stores import named_sql
 from easel.stores.postgres.run_arguments import columns
-from easel.stores.rows.canvases import arguments, changed, to_old_logs, to_snapshot, transition_arguments
+from easel.stores.rows.canvases import (
+    build_outcome,
+    change_arguments,
+    to_old_logs,
+    to_snapshot,
+    transition_arguments,
+)
 from easel.stores.rows.runs import split_key, to_canvas, to_events
 
 if TYPE_CHECKING:
@@ -45,10 +51,12 @@ class PostgresCanvases:
             payload=event.json,
             refers_to=sorted(event.refers_to | mentioned(stored["spec"]) | mentioned(stored["state"])),
             **stored,
-            **_columns(new.assets),
-            **_jobs(new.refreshes),
+            **_asset_columns(new.assets),
+            **_job_columns(new.refreshes),
         )
-        return CanvasSnapshot(to_canvas(row), sorted(new.assets, key=lambda one: one.path)) if row else None
+        return (
+            CanvasSnapshot(to_canvas(row), sorted(new.assets, key=lambda asset: asset.path)) if row else None
+        )
 
     async def get(self, user_id: UserId, canvas_id: CanvasId) -> CanvasSnapshot | None:
         row = await self._database.row(SQL["get_canvas"], user_id=user_id, canvas_id=canvas_id)
@@ -65,35 +73,37 @@ class PostgresCanvases:
     async def change(
         self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0
     ) -> Outcome | None:
-        whose = {"user_id": user_id, "canvas_id": canvas_id}
-        async with self._database.connection() as lent, lent.transaction():
-            snapshot = await _locked(lent, whose)
+        ids = {"user_id": user_id, "canvas_id": canvas_id}
+        async with self._database.connection() as connection, connection.transaction():
+            snapshot = await _lock_and_load(connection, ids)
             if snapshot is None:
                 return None
             change = decide(snapshot)
             if change is None:
                 return Outcome(snapshot, is_changed=False)
-            given, refers_to = arguments(change)
-            grown = await _row(
-                lent, "change_canvas", {**whose, **given, **columns(change.events), "refers_to": refers_to}
+            arguments, refers_to = change_arguments(change)
+            stored = await _row(
+                connection,
+                "change_canvas",
+                {**ids, **arguments, **columns(change.events), "refers_to": refers_to},
             )
-            await _change_beside(lent, whose, change, seconds)
+            await _store_related(connection, ids, change, seconds)
             if change.transition is not None:
-                await _take_step(lent, change.transition, grown["revision"], seconds)
-            return changed(snapshot, change, **grown)
+                await _store_transition(connection, change.transition, stored["revision"], seconds)
+            return build_outcome(snapshot, change, **stored)
 
     async def delete(self, user_id: UserId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
-        whose = {"user_id": user_id, "canvas_id": canvas_id}
-        async with self._database.connection() as lent, lent.transaction():
-            snapshot = await _locked(lent, whose)
+        ids = {"user_id": user_id, "canvas_id": canvas_id}
+        async with self._database.connection() as connection, connection.transaction():
+            snapshot = await _lock_and_load(connection, ids)
             if snapshot is None:
                 return None
             check(snapshot)
-            await _row(lent, "end_canvas", whose)
-            await _row(lent, "delete_canvas", whose)
-            return [one.blob_key for one in snapshot.assets]
+            await _row(connection, "end_canvas", ids)
+            await _row(connection, "delete_canvas", ids)
+            return [asset.blob_key for asset in snapshot.assets]
 
-    # -- assets and views ------------------------------------------------------------------------------------------
+    # -- assets and views ------------------------------------------------------------------------------------
 
     async def find_unknown_assets(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
         found = await self._database.rows(
@@ -110,17 +120,23 @@ class PostgresCanvases:
         )
 
     async def list_views(self, connection_id: str) -> list[tuple[UserId, CanvasId, View]]:
-        return [_view(row) for row in await self._database.rows(SQL["list_views"], connection_id=connection_id)]
+        return [
+            _to_view(row) for row in await self._database.rows(SQL["list_views"], connection_id=connection_id)
+        ]
 
     async def list_expired_views(self, limit: int) -> list[tuple[UserId, CanvasId, View]]:
-        return [_view(row) for row in await self._database.rows(SQL["list_expired_views"], limit=limit)]
+        return [_to_view(row) for row in await self._database.rows(SQL["list_expired_views"], limit=limit)]
 
-    # -- what is old -----------------------------------------------------------------------------------------------
+    # -- retention -------------------------------------------------------------------------------------------
 
     async def find_old_logs(self, older_than_seconds: float, after: LogKey, limit: int) -> OldLogs:
         user_id, canvas_id = after
         rows = await self._database.rows(
-            SQL["find_old_logs"], seconds=older_than_seconds, user_id=user_id, canvas_id=canvas_id, limit=limit
+            SQL["find_old_logs"],
+            seconds=older_than_seconds,
+            user_id=user_id,
+            canvas_id=canvas_id,
+            limit=limit,
         )
         return to_old_logs(rows, limit)
 
@@ -128,24 +144,28 @@ class PostgresCanvases:
         self, user_id: UserId, canvas_id: CanvasId, older_than_seconds: float, step: int
     ) -> int:
         row = await self._database.row(
-            SQL["shorten_canvas"], user_id=user_id, canvas_id=canvas_id, seconds=older_than_seconds, step=step
+            SQL["trim_canvas_log"],
+            user_id=user_id,
+            canvas_id=canvas_id,
+            seconds=older_than_seconds,
+            step=step,
         )
         return row["events"]
 
-    # -- the log ---------------------------------------------------------------------------------------------------
+    # -- the log ---------------------------------------------------------------------------------------------
 
     async def bounds(self, user_id: UserId, canvas_id: str, /) -> Bounds | None:
         row = await self._database.row(SQL["canvas_bounds"], user_id=user_id, canvas_id=canvas_id)
         return Bounds(row["oldest_seq"], row["last_seq"], ended=False) if row else None
 
     async def heads(self, keys: Sequence[str], /) -> dict[str, int]:
-        whose = [split_key(key) for key in keys]
+        ids = [split_key(key) for key in keys]
         rows = await self._database.rows(
             SQL["canvas_heads"],
-            user_ids=[user_id for user_id, _ in whose],
-            canvas_ids=[canvas_id for _, canvas_id in whose],
+            user_ids=[user_id for user_id, _ in ids],
+            canvas_ids=[canvas_id for _, canvas_id in ids],
         )
-        return {owned(row["user_id"], row["canvas_id"]): row["last_seq"] for row in rows}
+        return {scoped_key(row["user_id"], row["canvas_id"]): row["last_seq"] for row in rows}
 
     async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
         user_id, canvas_id = split_key(key)
@@ -155,43 +175,56 @@ class PostgresCanvases:
         return to_events(rows)
 
 
-async def _locked(lent: "Connection", whose: dict[str, Any]) -> CanvasSnapshot | None:
-    # A statement of its own: the next one must see what was committed while this one waited.
-    await _row(lent, "lock_canvas", whose)
-    row = await _row(lent, "get_canvas", whose)
+async def _lock_and_load(connection: "Connection", ids: dict[str, Any]) -> CanvasSnapshot | None:
+    # A separate statement: the next one must see what was committed while this one waited for the lock.
+    await _row(connection, "lock_canvas", ids)
+    row = await _row(connection, "get_canvas", ids)
     return to_snapshot(row) if row else None
 
 
-async def _take_step(lent: "Connection", step: Transition, revision: int, seconds: float) -> None:
-    if step.pending_limit is not None:
-        whose = {"user_id": step.execution.user_id, "canvas_id": step.execution.canvas_id}
-        step.pending_limit.check(
-            (await _row(lent, "count_waiting", {**whose, "seconds": step.pending_limit.seconds}))["waiting"]
+async def _store_transition(
+    connection: "Connection", transition: Transition, revision: int, seconds: float
+) -> None:
+    if transition.pending_limit is not None:
+        ids = {"user_id": transition.execution.user_id, "canvas_id": transition.execution.canvas_id}
+        transition.pending_limit.check(
+            (
+                await _row(
+                    connection,
+                    "count_pending_executions",
+                    {**ids, "seconds": transition.pending_limit.seconds},
+                )
+            )["waiting"]
         )
-    name = "begin_execution" if step.from_status is None else "step_execution"
-    if await _row(lent, name, {**transition_arguments(step, revision), "seconds": seconds}) is None:
-        raise DuplicateRequest if step.from_status is None else StaleTransition
+    name = "start_execution" if transition.from_status is None else "advance_execution"
+    if (
+        await _row(connection, name, {**transition_arguments(transition, revision), "seconds": seconds})
+        is None
+    ):
+        raise DuplicateRequest if transition.from_status is None else StaleTransition
 
 
-async def _change_beside(lent: "Connection", whose: dict[str, Any], change: Change, seconds: float) -> None:
+async def _store_related(
+    connection: "Connection", ids: dict[str, Any], change: Change, seconds: float
+) -> None:
     if change.removed:
-        await _row(lent, "remove_assets", {**whose, "paths": list(change.removed)})
+        await _row(connection, "remove_assets", {**ids, "paths": list(change.removed)})
     if change.put:
-        await _row(lent, "put_assets", {**whose, **_columns(change.put)})
+        await _row(connection, "put_assets", {**ids, **_asset_columns(change.put)})
     if change.closed:
-        await _row(lent, "remove_views", {**whose, "view_ids": list(change.closed)})
+        await _row(connection, "remove_views", {**ids, "view_ids": list(change.closed)})
     if change.opened is not None:
-        await _row(lent, "add_view", {**whose, **asdict(change.opened), "seconds": seconds})
+        await _row(connection, "add_view", {**ids, **asdict(change.opened), "seconds": seconds})
     if change.refreshes is not None:
-        await _row(lent, "drop_refreshes", {**whose, **_jobs(change.refreshes)})
-        await _row(lent, "put_refreshes", {**whose, **_jobs(change.refreshes)})
+        await _row(connection, "delete_refreshes", {**ids, **_job_columns(change.refreshes)})
+        await _row(connection, "add_refreshes", {**ids, **_job_columns(change.refreshes)})
 
 
-async def _row(lent: "Connection", name: str, given: dict[str, Any]) -> Any:
-    return await lent.fetchrow(SQL[name].sql, *SQL[name].arguments(given))
+async def _row(connection: "Connection", name: str, arguments: dict[str, Any]) -> Any:
+    return await connection.fetchrow(SQL[name].sql, *SQL[name].arguments(arguments))
 
 
-def _jobs(refreshes: Sequence[Refresh]) -> dict[str, list[Any]]:
+def _job_columns(refreshes: Sequence[Refresh]) -> dict[str, list[Any]]:
     return {
         "refresh_ids": [job.refresh_id for job in refreshes],
         "action_ids": [job.action_id for job in refreshes],
@@ -200,15 +233,15 @@ def _jobs(refreshes: Sequence[Refresh]) -> dict[str, list[Any]]:
     }
 
 
-def _columns(assets: Sequence[Asset]) -> dict[str, list[Any]]:
+def _asset_columns(assets: Sequence[Asset]) -> dict[str, list[Any]]:
     return {
-        "paths": [one.path for one in assets],
-        "blob_keys": [one.blob_key for one in assets],
-        "sizes": [one.size for one in assets],
+        "paths": [asset.path for asset in assets],
+        "blob_keys": [asset.blob_key for asset in assets],
+        "sizes": [asset.size for asset in assets],
     }
 
 
-def _view(row: Any) -> tuple[UserId, CanvasId, View]:
+def _to_view(row: Any) -> tuple[UserId, CanvasId, View]:
     return (
         UserId(row["user_id"]),
         CanvasId(row["canvas_id"]),

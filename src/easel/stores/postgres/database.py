@@ -1,7 +1,7 @@
-"""Connections to Postgres: a small pool that never hangs, and migrations under a lock.
+"""Connections to Postgres: a small pool with timeouts, and migrations under a lock.
 
-Owns how connections are made, lent and given up. Whatever keeps a statement from being answered (no server, no free
-connection, a silent network, a full disk) becomes `Unavailable`; the next statement tries anew.
+Owns how connections are opened, borrowed and discarded. A transient failure (no server, no free connection, a
+network timeout, a full disk) becomes `Unavailable`; the next statement uses another connection.
 """
 
 import contextlib
@@ -34,23 +34,24 @@ if TYPE_CHECKING:
     Connection = PoolConnectionProxy[asyncpg.Record]
 
 OLDEST_SERVER = 15
-MIGRATION_LOCK = 0x45A5E1  # any number, as long as every instance uses the same
-# Groups of SQLSTATE codes that say "not now" rather than "not so": connection, resources, operator, system, rollback.
-_PASSING = ("08", "53", "57", "58", "40", "XX")
+MIGRATION_LOCK = 0x45A5E1  # any number that all instances share
+# Classes of SQLSTATE codes that do not concern the statement: connection, resources, operator, system,
+# rollback.
+_TRANSIENT = ("08", "53", "57", "58", "40", "XX")
 _READ_ONLY = "25006"
 
 
 def is_transient(problem: BaseException) -> bool:
-    """Whether trying again later can help: the server, the network or the disk, not the statement."""
+    """Return whether a retry can succeed: the server, the network or the disk failed, not the statement."""
     if isinstance(problem, asyncpg.PostgresError):
         state = str(getattr(problem, "sqlstate", None) or "")
-        return state[:2] in _PASSING or state == _READ_ONLY
+        return state[:2] in _TRANSIENT or state == _READ_ONLY
     return isinstance(problem, (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError))
 
 
 @contextlib.contextmanager
 def translate_connect_errors() -> "Generator[None]":
-    """What keeps a server from being reached, as our own: a wrong address has to be corrected, all else may pass."""
+    """Raise `BadSettings` for a wrong address or login, `Unavailable` for a server that does not respond."""
     try:
         yield
     except (
@@ -58,7 +59,9 @@ def translate_connect_errors() -> "Generator[None]":
         asyncpg.InvalidCatalogNameError,
         asyncpg.InvalidAuthorizationSpecificationError,
     ) as problem:
-        raise BadSettings(problem=f"EASEL_DATABASE_URL does not lead to a database: {problem}") from problem
+        raise BadSettings(
+            problem=f"EASEL_DATABASE_URL must name a database that we can log in to: {problem}"
+        ) from problem
     except Exception as problem:
         if is_transient(problem):
             raise Unavailable(what="The database") from problem
@@ -71,7 +74,7 @@ def check_version(server: int) -> None:
 
 
 class PostgresDatabase:
-    """`runs` and `bell` are the ports it fulfils; the rest is how."""
+    """Provides the stores and the notifier."""
 
     runs: "PostgresRuns"
     sessions: "PostgresSessions"
@@ -93,73 +96,76 @@ class PostgresDatabase:
     @asynccontextmanager
     async def connection(self) -> "AsyncGenerator[Connection]":
         try:
-            lent = await self._pool.acquire(timeout=self.timeout)
+            connection = await self._pool.acquire(timeout=self.timeout)
         except Exception as problem:
             if is_transient(problem):
                 raise Unavailable(what="The database") from problem
             raise
         try:
-            yield lent
+            yield connection
         except Exception as problem:
             if not is_transient(problem):
                 raise
-            # A connection that was silent or broken once is not lent again: its server may be gone without a word.
-            with contextlib.suppress(asyncpg.InterfaceError):  # it was found dead and taken back already
-                lent.terminate()
+            # Discard the connection: after a timeout its server may be unreachable.
+            with contextlib.suppress(asyncpg.InterfaceError):  # the pool has discarded it already
+                connection.terminate()
             raise Unavailable(what="The database") from problem
         finally:
-            await self._give_back(lent)
+            await self._release(connection)
 
-    async def _give_back(self, lent: "Connection") -> None:
-        """One that breaks meanwhile is closed by the pool, and no more: what was asked of it has been answered."""
+    async def _release(self, connection: "Connection") -> None:
+        """Return a connection to the pool.
+
+        A broken one is closed by the pool; its statement is answered already.
+        """
         try:
-            await self._pool.release(lent, timeout=self.timeout)
+            await self._pool.release(connection, timeout=self.timeout)
         except Exception as problem:
             if not is_transient(problem):
                 raise
 
-    async def rows(self, statement: Statement, **given: Any) -> list[Any]:
-        async with self.connection() as lent:
-            return await lent.fetch(statement.sql, *statement.arguments(given))
+    async def rows(self, statement: Statement, **arguments: Any) -> list[Any]:
+        async with self.connection() as connection:
+            return await connection.fetch(statement.sql, *statement.arguments(arguments))
 
-    async def row(self, statement: Statement, **given: Any) -> Any:
-        async with self.connection() as lent:
-            return await lent.fetchrow(statement.sql, *statement.arguments(given))
+    async def row(self, statement: Statement, **arguments: Any) -> Any:
+        async with self.connection() as connection:
+            return await connection.fetchrow(statement.sql, *statement.arguments(arguments))
 
     async def migrate(self) -> list[str]:
-        """Apply what is missing, one instance at a time; the names of what was applied."""
-        async with self.connection() as lent:
-            await lent.execute("select pg_advisory_lock($1)", MIGRATION_LOCK, timeout=120)
+        """Apply the missing migrations, one instance at a time. Returns their names."""
+        async with self.connection() as connection:
+            await connection.execute("select pg_advisory_lock($1)", MIGRATION_LOCK, timeout=120)
             try:
-                await lent.execute(migrations.CREATE_LEDGER)
+                await connection.execute(migrations.CREATE_LEDGER)
                 applied = {
-                    row["version"] for row in await lent.fetch("select version from schema_migrations")
+                    row["version"] for row in await connection.fetch("select version from schema_migrations")
                 }
                 missing = migrations.missing("postgres", applied)
                 for migration in missing:
-                    async with lent.transaction():
-                        await lent.execute(migration.sql, timeout=600)
-                        await lent.execute(
+                    async with connection.transaction():
+                        await connection.execute(migration.sql, timeout=600)
+                        await connection.execute(
                             "insert into schema_migrations (version, name) values ($1, $2)",
                             migration.version,
                             migration.name,
                         )
             finally:
-                await lent.execute("select pg_advisory_unlock($1)", MIGRATION_LOCK)
+                await connection.execute("select pg_advisory_unlock($1)", MIGRATION_LOCK)
         return [f"{migration.version:04} {migration.name}" for migration in missing]
 
     async def schema_version(self) -> int:
-        async with self.connection() as lent:
-            if not await lent.fetchval("select to_regclass('schema_migrations') is not null"):
+        async with self.connection() as connection:
+            if not await connection.fetchval("select to_regclass('schema_migrations') is not null"):
                 return 0
-            return await lent.fetchval("select coalesce(max(version), 0) from schema_migrations")
+            return await connection.fetchval("select coalesce(max(version), 0) from schema_migrations")
 
     async def server_version(self) -> int:
-        async with self.connection() as lent:
-            return lent.get_server_version().major
+        async with self.connection() as connection:
+            return connection.get_server_version().major
 
     async def close(self) -> None:
         await self.notifier.close()
         await self.runs.close()
         await self.audit.close()
-        self._pool.terminate()  # everything that had to be written was awaited by whoever wrote it
+        self._pool.terminate()  # every caller has awaited its writes

@@ -68,7 +68,7 @@ class PostgresNodes:
             target=new.target,
             method=new.method,
             params=new.params,
-            seconds=new.timeout_seconds,
+            timeout_seconds=new.timeout_seconds,
             caller_ttl_seconds=new.caller_ttl_seconds,
         )
         return placed is not None

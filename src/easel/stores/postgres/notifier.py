@@ -1,8 +1,8 @@
-"""The bell across instances: LISTEN/NOTIFY on one connection of its own.
+"""Notifications across instances: LISTEN/NOTIFY on a dedicated connection.
 
-Rings are collected while one is on its way and sent together, after the commit they tell of and beside it: a NOTIFY
-inside the writing transaction would hold a global lock over its fsync. A bell that is out of order loses rings and
-nothing else, and mends itself.
+Notifications are collected while one is being sent, and are sent together after their commit: a NOTIFY inside
+the writing transaction would hold a global lock during its fsync. A failed connection loses notifications and
+nothing else, because readers poll, and it is reopened.
 """
 
 import asyncio
@@ -17,85 +17,84 @@ from easel.core.stream.notifications import Grew, Notification, from_text, to_te
 from easel.stores.postgres.database import is_transient
 
 CHANNEL = "easel"
-MAX_WAITING = 10_000  # rings kept while the bell is out of order; beyond that the poll serves
+MAX_PENDING = 10_000  # while the connection is down; readers poll for the rest
 MAX_PAYLOAD_LENGTH = 7_900  # Postgres refuses 8,000 bytes
-CHECK_SECONDS = 5.0  # how often a quiet connection is asked whether it still lives
-LAST_RING_SECONDS = 1.0
-FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 5.0
+CHECK_SECONDS = 5.0  # between checks of an idle connection
+CLOSE_SECONDS = 1.0  # to send the last notifications
+MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 5.0
 
-log = structlog.get_logger("bell")
+log = structlog.get_logger("notifier")
 
 
 class PostgresNotifier:
     def __init__(self, options: dict[str, Any], timeout: float) -> None:
         self._options: dict[str, Any] = {
             **options,
-            "server_settings": {**options["server_settings"], "application_name": "easel bell"},
+            "server_settings": {**options["server_settings"], "application_name": "easel notifier"},
         }
         self._timeout = timeout
         self._listeners: list[Callable[[Notification], None]] = []
         self._outbox: dict[object, Notification] = {}
-        self._something = asyncio.Event()
+        self._wake = asyncio.Event()
         self._sent = asyncio.Event()
-        self._keeper: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self.connected = asyncio.Event()
 
-    def listen(self, hear: Callable[[Notification], None]) -> None:
-        self._listeners.append(hear)
+    def listen(self, callback: Callable[[Notification], None]) -> None:
+        self._listeners.append(callback)
         self._start()
 
     def notify(self, notification: Notification) -> None:
-        self._tell(notification)  # who waits in this process need not wait for the round trip
-        if len(self._outbox) < MAX_WAITING:
-            self._outbox[
-                (type(notification), notification.key) if isinstance(notification, Grew) else notification
-            ] = notification  # of a growing log only the newest matters
-            self._something.set()
+        self._deliver(notification)  # listeners in this process do not wait for the round trip
+        if len(self._outbox) < MAX_PENDING:
+            # Of a growing log only the newest notification matters.
+            key = (type(notification), notification.key) if isinstance(notification, Grew) else notification
+            self._outbox[key] = notification
+            self._wake.set()
             self._sent.clear()
         self._start()
 
     def _start(self) -> None:
-        if self._keeper is None:
-            self._keeper = asyncio.create_task(self._keep(), name="bell")
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="notifier")
 
-    def _tell(self, notification: Notification) -> None:
-        for hear in self._listeners:
-            hear(notification)
+    def _deliver(self, notification: Notification) -> None:
+        for callback in self._listeners:
+            callback(notification)
 
-    async def _keep(self) -> None:
-        wait = FIRST_RETRY_SECONDS
+    async def _run(self) -> None:
+        wait = MIN_RETRY_SECONDS
         while True:
             try:
                 await self._serve()
-            except Exception as problem:  # noqa: BLE001 - whatever it is, the bell is worth another try
-                wait = FIRST_RETRY_SECONDS if self.connected.is_set() else min(wait * 2, LAST_RETRY_SECONDS)
+            except Exception as problem:  # noqa: BLE001 - logged, then retried
+                wait = MIN_RETRY_SECONDS if self.connected.is_set() else min(wait * 2, MAX_RETRY_SECONDS)
                 self.connected.clear()
-                tell = log.info if is_transient(problem) else log.error
-                tell("bell.lost", problem=type(problem).__name__, retry_in=wait)
+                report = log.info if is_transient(problem) else log.error
+                report("notifier.disconnected", problem=type(problem).__name__, retry_in=wait)
             await asyncio.sleep(wait)
 
     async def _serve(self) -> None:
         connection = await asyncpg.connect(command_timeout=self._timeout, **self._options)
         try:
             own = connection.get_server_pid()
-            # A ring tells of what is durable already, so it need not be durable itself.
+            # Notifications follow a durable commit, so they need not be durable themselves.
             await connection.execute("set synchronous_commit = off")
             await connection.add_listener(
                 CHANNEL,
                 lambda _, pid, __, payload: None if pid == own else self._on_notification(str(payload)),
             )
-            connection.add_termination_listener(
-                lambda _: self._something.set()
-            )  # found out at once, not at the next check
+            # Detect a closed connection at once, not at the next check.
+            connection.add_termination_listener(lambda _: self._wake.set())
             self.connected.set()
             while True:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(CHECK_SECONDS):
-                        await self._something.wait()
-                self._something.clear()
+                        await self._wake.wait()
+                self._wake.clear()
                 notifications, self._outbox = self._outbox, {}
                 if notifications:
-                    payloads = _packed(map(to_text, notifications.values()))
+                    payloads = _pack(map(to_text, notifications.values()))
                     await connection.execute(
                         "select pg_notify($1, payload) from unnest($2::text[]) payload", CHANNEL, payloads
                     )
@@ -109,24 +108,24 @@ class PostgresNotifier:
     def _on_notification(self, payload: str) -> None:
         for text in payload.split(" "):
             if (notification := from_text(text)) is not None:
-                self._tell(notification)
+                self._deliver(notification)
 
     async def close(self) -> None:
-        """Sends what it still holds: the last rings tell other instances of runs that were handed back."""
-        if self._keeper is None:
+        """Send pending notifications, such as those of runs that were released, and close the connection."""
+        if self._task is None:
             return
         if self._outbox and self.connected.is_set():
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LAST_RING_SECONDS):
+                async with asyncio.timeout(CLOSE_SECONDS):
                     await self._sent.wait()
-        self._keeper.cancel()
+        self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await self._keeper
-        self._keeper = None
+            await self._task
+        self._task = None
 
 
-def _packed(texts: Iterable[str]) -> list[str]:
-    """As many rings in one notification as fit."""
+def _pack(texts: Iterable[str]) -> list[str]:
+    """Join texts into as few payloads as fit."""
     packed: list[str] = []
     size = MAX_PAYLOAD_LENGTH
     for text in texts:

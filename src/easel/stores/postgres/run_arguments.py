@@ -1,9 +1,9 @@
-"""Batches of a run's log as the arrays that one statement takes: many runs share it, so everything is a column."""
+"""Arguments of the statements on runs: batches of many runs as one array per column."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from easel.core.run.batch import Batch, spoken_places
+from easel.core.run.batch import Batch, thread_positions
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
 
@@ -28,25 +28,25 @@ def columns(events: Sequence[Envelope]) -> dict[str, list[str]]:
 
 
 def closing_arguments(events: Sequence[Envelope], answer: Message | None) -> dict[str, Any]:
-    places = spoken_places(events)
-    told_apart = answer is not None and answer.event is not None
-    speakers = (*events, *([answer] if answer else []))
+    places = thread_positions(events)
+    has_own_event = answer is not None and answer.event is not None
+    sources = (*events, *([answer] if answer else []))
     return {
         **columns(events),
-        "spoken": sum(place is not None for place in places) + told_apart,
+        "spoken": sum(place is not None for place in places) + has_own_event,
         "spoken_nths": places,
         "message_id": answer.message_id if answer else None,
         "content": answer.content if answer else None,
         "payload": answer.event.json if answer and answer.event else None,
-        "refers_to": sorted(frozenset[str]().union(*(speaker.refers_to for speaker in speakers))),
+        "refers_to": sorted(frozenset[str]().union(*(source.refers_to for source in sources))),
     }
 
 
 def append_arguments(batches: Sequence[Batch]) -> dict[str, list[Any]]:
     claims = [batch.claim for batch in batches]
-    places = [spoken_places(batch.events) for batch in batches]
-    # Only these need their session: the others leave its row alone.
-    speaking = [
+    places = [thread_positions(batch.events) for batch in batches]
+    # Only these lock their session.
+    in_thread = [
         batch.claim
         for batch, spoken in zip(batches, places, strict=True)
         if batch.ends_as is not None or any(spoken)
@@ -62,9 +62,9 @@ def append_arguments(batches: Sequence[Batch]) -> dict[str, list[Any]]:
         "errors": [batch.error for batch in batches],
         "message_ids": [batch.answer.message_id if batch.answer else None for batch in batches],
         "contents": [batch.answer.content if batch.answer else None for batch in batches],
-        "speaking_run_ids": [claim.run_id for claim in speaking],
-        "user_ids": [claim.user_id for claim in speaking],
-        "session_ids": [claim.session_id for claim in speaking],
+        "speaking_run_ids": [claim.run_id for claim in in_thread],
+        "user_ids": [claim.user_id for claim in in_thread],
+        "session_ids": [claim.session_id for claim in in_thread],
         "event_run_ids": [batch.claim.run_id for batch in batches for _ in batch.events],
         "event_nths": [nth for batch in batches for nth in range(1, len(batch.events) + 1)],
         "spoken_nths": [place for spoken in places for place in spoken],
@@ -76,7 +76,10 @@ def append_arguments(batches: Sequence[Batch]) -> dict[str, list[Any]]:
 def _reference_arguments(batches: Sequence[Batch]) -> dict[str, list[str]]:
     pairs: set[tuple[str, str]] = set()
     for batch in batches:
-        for speaker in (*batch.events, *([batch.answer] if batch.answer else [])):
-            pairs.update((batch.claim.run_id, one) for one in speaker.refers_to)
+        for source in (*batch.events, *([batch.answer] if batch.answer else [])):
+            pairs.update((batch.claim.run_id, artifact_id) for artifact_id in source.refers_to)
     ordered = sorted(pairs)
-    return {"referring_run_ids": [run_id for run_id, _ in ordered], "refers_to": [one for _, one in ordered]}
+    return {
+        "referring_run_ids": [run_id for run_id, _ in ordered],
+        "refers_to": [artifact_id for _, artifact_id in ordered],
+    }

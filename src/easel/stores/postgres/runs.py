@@ -1,4 +1,7 @@
-"""Runs, their queue and their logs in Postgres. The rules are in the statements of `sql/postgres/runs.sql`."""
+"""Runs, their queue and their logs in Postgres.
+
+The rules are in the statements of `sql/postgres/runs.sql`.
+"""
 
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,20 +25,20 @@ if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
 
 SQL = named_sql.load("postgres", "runs")
-MAX_BATCHES = 128  # runs that share one commit
-LANES = 2  # one transaction is prepared while the other waits for its fsync
+MAX_BATCHES = 128  # runs per commit
+MAX_TRANSACTIONS = 2  # one is prepared while the other waits for its fsync
 
 
 class PostgresRuns:
     def __init__(self, database: "PostgresDatabase") -> None:
         self._database = database
-        self._appends = AppendBatcher(self._append_all, most=MAX_BATCHES, lanes=LANES)
+        self._appends = AppendBatcher(self._append_all, max_items=MAX_BATCHES, max_calls=MAX_TRANSACTIONS)
 
     async def close(self) -> None:
         await self._appends.close()
 
     async def enqueue(self, new: NewRun) -> Enqueued:
-        if new.idempotency_key is not None and (earlier := await self._under_same_key(new)):
+        if new.idempotency_key is not None and (earlier := await self._find_by_key(new)):
             return earlier
         try:
             row = await self._database.row(
@@ -52,14 +55,14 @@ class PostgresRuns:
                 **question_arguments(new.question),
             )
         except asyncpg.UniqueViolationError:
-            earlier = await self._under_same_key(new)  # another request with this key was quicker
+            earlier = await self._find_by_key(new)  # another request with this key came first
             if earlier is None:
                 raise
             return earlier
         thread_seq = row["thread_seq"] if new.question else None
         return Enqueued(to_run(row), is_new=True, thread_seq=thread_seq, prefers=row["preferred_worker"])
 
-    async def _under_same_key(self, new: NewRun) -> Enqueued | None:
+    async def _find_by_key(self, new: NewRun) -> Enqueued | None:
         row = await self._database.row(
             SQL["run_by_key"], user_id=new.user_id, idempotency_key=new.idempotency_key
         )
@@ -85,7 +88,12 @@ class PostgresRuns:
         statement = SQL["list_runs" if session_id is None else "list_session_runs"]
         status_names = [status.value for status in statuses]
         found = await self._database.rows(
-            statement, user_id=user_id, session_id=session_id, statuses=status_names, before=before, limit=limit
+            statement,
+            user_id=user_id,
+            session_id=session_id,
+            statuses=status_names,
+            before=before,
+            limit=limit,
         )
         return [to_run(row) for row in found]
 
@@ -99,9 +107,9 @@ class PostgresRuns:
         run = await self.get(user_id, run_id)
         if run is None:
             return None
-        async with self._database.connection() as lent, lent.transaction():
-            await _fetch(lent, "lock_session", user_id=user_id, session_id=run.session_id)
-            locked = await _fetch(lent, "lock_run", user_id=user_id, run_id=run_id)
+        async with self._database.connection() as connection, connection.transaction():
+            await _fetch(connection, "lock_session", user_id=user_id, session_id=run.session_id)
+            locked = await _fetch(connection, "lock_run", user_id=user_id, run_id=run_id)
             if not locked:  # deleted with its session meanwhile
                 return None
             run = to_run(locked[0])
@@ -109,16 +117,16 @@ class PostgresRuns:
                 return CancelAnswer(run, changed=False)
             if run.status is Status.RUNNING:
                 return CancelAnswer(
-                    to_run((await _fetch(lent, "flag_cancel", run_id=run_id))[0]),
+                    to_run((await _fetch(connection, "flag_cancel", run_id=run_id))[0]),
                     changed=run.cancel_requested_at is None,
                 )
             if closing is None:
-                return CancelAnswer(run, changed=False, look_again=True)
-            row = (await _fetch(lent, "cancel_queued", run_id=run_id, **closing_arguments(closing, answer)))[
-                0
-            ]
+                return CancelAnswer(run, changed=False, must_retry=True)
+            row = (
+                await _fetch(connection, "cancel_queued", run_id=run_id, **closing_arguments(closing, answer))
+            )[0]
             cancelled = to_run(row)
-            passed = await _pass_turns(lent, [cancelled], [None])
+            passed = await _pass_turns(connection, [cancelled], [None])
             prefers = next(iter(passed.values()), None)
             return CancelAnswer(
                 cancelled,
@@ -138,11 +146,16 @@ class PostgresRuns:
         *,
         prefer_seconds: float = 0,
     ) -> list[Claim]:
-        given = {"worker_id": worker_id, "capacity": capacity, "seconds": seconds, **_opening(opening)}
+        arguments = {
+            "worker_id": worker_id,
+            "capacity": capacity,
+            "seconds": seconds,
+            **_opening_arguments(opening),
+        }
         taken = await self._database.rows(
-            SQL["claim_queued"], after_turn=after_turn, prefer_seconds=prefer_seconds, **given
+            SQL["claim_queued"], after_turn=after_turn, prefer_seconds=prefer_seconds, **arguments
         )
-        return sorted((_claim(worker_id, row) for row in taken), key=lambda claim: claim.turn_no)
+        return sorted((_to_claim(worker_id, row) for row in taken), key=lambda claim: claim.turn_no)
 
     async def claim_expired(
         self,
@@ -153,15 +166,28 @@ class PostgresRuns:
         last_chance: bool | None = None,
         opening: Envelope | None = None,
     ) -> list[Claim]:
-        given = {"worker_id": worker_id, "capacity": capacity, "seconds": seconds, **_opening(opening)}
-        taken = await self._database.rows(SQL["claim_expired"], last_chance=last_chance, **given)
-        return [_claim(worker_id, row) for row in taken]
+        arguments = {
+            "worker_id": worker_id,
+            "capacity": capacity,
+            "seconds": seconds,
+            **_opening_arguments(opening),
+        }
+        taken = await self._database.rows(SQL["claim_expired"], last_chance=last_chance, **arguments)
+        return [_to_claim(worker_id, row) for row in taken]
 
     async def claim_unacknowledged(
         self, worker_id: WorkerId, acknowledged: Collection[RunId], seconds: float, *, opened: bool
     ) -> list[Claim]:
-        given = {"worker_id": worker_id, "acknowledged": list(acknowledged), "seconds": seconds, "opened": opened}
-        return [_claim(worker_id, row) for row in await self._database.rows(SQL["claim_unacknowledged"], **given)]
+        arguments = {
+            "worker_id": worker_id,
+            "acknowledged": list(acknowledged),
+            "seconds": seconds,
+            "opened": opened,
+        }
+        return [
+            _to_claim(worker_id, row)
+            for row in await self._database.rows(SQL["claim_unacknowledged"], **arguments)
+        ]
 
     async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool]:
         if not claims:
@@ -185,21 +211,21 @@ class PostgresRuns:
         return await self._appends.submit(batch)
 
     async def _append_all(self, batches: Sequence[Batch]) -> list[Appended | None]:
-        """All batches in one transaction; each run's fence decides for that run alone."""
-        given = append_arguments(batches)
+        """Append batches of several runs in one transaction; the fence is checked per run."""
+        arguments = append_arguments(batches)
         statement = SQL["append_batches"]
         ending = [batch.claim for batch in batches if batch.ends_as is not None]
         passed: dict[tuple[str, str], WorkerId | None] = {}
-        async with self._database.connection() as lent:
-            if not ending:  # the common case is one statement that commits itself
-                grown = await lent.fetch(statement.sql, *statement.arguments(given))
+        async with self._database.connection() as connection:
+            if not ending:  # the common case: one statement with its own commit
+                grown = await connection.fetch(statement.sql, *statement.arguments(arguments))
             else:
-                async with lent.transaction():
-                    # This statement takes the sessions' locks, so that the next one sees every run that came before it got them.
-                    grown = await lent.fetch(statement.sql, *statement.arguments(given))
+                async with connection.transaction():
+                    # This statement locks the sessions, so that the next one sees every run enqueued before.
+                    grown = await connection.fetch(statement.sql, *statement.arguments(arguments))
                     stored = {row["run_id"]: row["thread_seq"] for row in grown}
                     ended = [claim for claim in ending if claim.run_id in stored]
-                    passed = await _pass_turns(lent, ended, [stored[claim.run_id] for claim in ended])
+                    passed = await _pass_turns(connection, ended, [stored[claim.run_id] for claim in ended])
         answers = {row["run_id"]: row for row in grown}
         return [
             Appended(
@@ -223,7 +249,7 @@ class PostgresRuns:
             batch_no=batch.number,
             count=len(batch.events),
         )
-        # Whether the turn was passed is not kept: saying so once more only rings the bell once more.
+        # Whether the turn was passed is not stored: claiming so again costs one more notification.
         return (
             Appended(row["last_seq"], row["thread_seq"], row["cancel_requested"], batch.ends_as is not None)
             if row
@@ -260,18 +286,21 @@ class PostgresRuns:
         await self._database.row(SQL["probe"])
 
 
-async def _fetch(lent: "Connection", name: str, **given: Any) -> list[Any]:
-    return await lent.fetch(SQL[name].sql, *SQL[name].arguments(given))
+async def _fetch(connection: "Connection", name: str, **arguments: Any) -> list[Any]:
+    return await connection.fetch(SQL[name].sql, *SQL[name].arguments(arguments))
 
 
 async def _pass_turns(
-    lent: "Connection", ended: Sequence[Run | Claim], thread_seqs: Sequence[int | None]
+    connection: "Connection", ended: Sequence[Run | Claim], thread_seqs: Sequence[int | None]
 ) -> dict[tuple[str, str], WorkerId | None]:
-    """The sessions in which another run's turn has come, and whom it prefers; `thread_seqs` are where their threads stand now, None: as noted."""
+    """Pass the turns of ended runs. Returns the sessions with a new turn and its preferred worker.
+
+    `thread_seqs` are the new ends of the threads, None: unchanged.
+    """
     if not ended:
         return {}
     passed = await _fetch(
-        lent,
+        connection,
         "pass_turn",
         user_ids=[run.user_id for run in ended],
         session_ids=[run.session_id for run in ended],
@@ -282,11 +311,11 @@ async def _pass_turns(
     return {(row["user_id"], row["session_id"]): row["preferred_worker"] for row in passed}
 
 
-def _opening(event: Envelope | None) -> dict[str, str | None]:
+def _opening_arguments(event: Envelope | None) -> dict[str, str | None]:
     if event is None:
         return {"opening": None, "event_type": None, "visibility": None}
     return {"opening": event.json, "event_type": event.type, "visibility": event.visibility.value}
 
 
-def _claim(worker_id: WorkerId, row: Any) -> Claim:
+def _to_claim(worker_id: WorkerId, row: Any) -> Claim:
     return Claim(worker_id=worker_id, **row)

@@ -1,4 +1,7 @@
-"""Sessions, their messages and their threads in Postgres. The rules are in the statements of `sql/postgres/sessions.sql`."""
+"""Sessions, their messages and their threads in Postgres.
+
+The rules are in the statements of `sql/postgres/sessions.sql`.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -7,7 +10,7 @@ from typing import TYPE_CHECKING
 from easel.core.session.message import StoredMessage
 from easel.core.session.session import Session
 from easel.core.stream.log import Bounds, LoggedEvent
-from easel.ids import RunId, SessionId, UserId, owned
+from easel.ids import RunId, SessionId, UserId, scoped_key
 from easel.stores import named_sql
 from easel.stores.rows.runs import search_pattern, split_key, to_events, to_message, to_session
 
@@ -52,13 +55,13 @@ class PostgresSessions:
         return to_session(row) if row else None
 
     async def delete(self, user_id: UserId, session_id: SessionId) -> list[RunId] | None:
-        whose = {"user_id": user_id, "session_id": session_id}
-        async with self._database.connection() as lent, lent.transaction():
-            if not await lent.fetch(SQL["lock_session"].sql, *SQL["lock_session"].arguments(whose)):
+        ids = {"user_id": user_id, "session_id": session_id}
+        async with self._database.connection() as connection, connection.transaction():
+            if not await connection.fetch(SQL["lock_session"].sql, *SQL["lock_session"].arguments(ids)):
                 return None
-            gone = await lent.fetch(SQL["runs_of_session"].sql, *SQL["runs_of_session"].arguments(whose))
-            await lent.execute(SQL["end_thread"].sql, *SQL["end_thread"].arguments(whose))
-            await lent.execute(SQL["delete_session"].sql, *SQL["delete_session"].arguments(whose))
+            gone = await connection.fetch(SQL["session_run_ids"].sql, *SQL["session_run_ids"].arguments(ids))
+            await connection.execute(SQL["end_thread"].sql, *SQL["end_thread"].arguments(ids))
+            await connection.execute(SQL["delete_session"].sql, *SQL["delete_session"].arguments(ids))
             return [RunId(row["run_id"]) for row in gone]
 
     async def list_messages(
@@ -74,13 +77,13 @@ class PostgresSessions:
         return Bounds(row["oldest_thread_seq"], row["last_thread_seq"], ended=False) if row else None
 
     async def heads(self, keys: Sequence[str], /) -> dict[str, int]:
-        whose = [split_key(key) for key in keys]
+        ids = [split_key(key) for key in keys]
         rows = await self._database.rows(
             SQL["thread_heads"],
-            user_ids=[user_id for user_id, _ in whose],
-            session_ids=[session_id for _, session_id in whose],
+            user_ids=[user_id for user_id, _ in ids],
+            session_ids=[session_id for _, session_id in ids],
         )
-        return {owned(row["user_id"], row["session_id"]): row["last_thread_seq"] for row in rows}
+        return {scoped_key(row["user_id"], row["session_id"]): row["last_thread_seq"] for row in rows}
 
     async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
         user_id, session_id = split_key(key)

@@ -1,4 +1,7 @@
-"""Sign-ins of browsers that were ended, in Postgres. The rules are in the statements of `sql/postgres/sign_ins.sql`."""
+"""Revoked sign-ins of browsers in Postgres.
+
+The rules are in the statements of `sql/postgres/sign_ins.sql`.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,10 +20,12 @@ class PostgresSignIns:
         self._database = database
 
     async def revoke(self, user_id: UserId, sign_in_id: str, seconds: float) -> None:
-        await self._database.rows(SQL["end_sign_in"], user_id=user_id, sign_in_id=sign_in_id, seconds=seconds)
+        await self._database.rows(
+            SQL["revoke_sign_in"], user_id=user_id, sign_in_id=sign_in_id, seconds=seconds
+        )
 
     async def filter_revoked(self, sign_in_ids: Sequence[str]) -> set[str]:
         return {
             row["sign_in_id"]
-            for row in await self._database.rows(SQL["ended_sign_ins"], sign_in_ids=list(sign_in_ids))
+            for row in await self._database.rows(SQL["revoked_sign_ins"], sign_in_ids=list(sign_in_ids))
         }

@@ -23,10 +23,10 @@ class PostgresTokens:
         return await self._one("create_token", **{**asdict(new), "kind": new.kind.value})
 
     async def find_by_digest(self, digest: str) -> Token | None:
-        return await self._one("token_of_digest", digest=digest)
+        return await self._one("token_by_digest", digest=digest)
 
     async def find_by_id(self, token_id: str) -> Token | None:
-        return await self._one("token_of_id", token_id=token_id)
+        return await self._one("token_by_id", token_id=token_id)
 
     async def filter_valid(self, token_ids: Sequence[str]) -> set[str]:
         return {
@@ -40,6 +40,6 @@ class PostgresTokens:
     async def revoke(self, token_id: str) -> Token | None:
         return await self._one("revoke_token", token_id=token_id)
 
-    async def _one(self, statement: str, /, **given: str | None) -> Token | None:
-        row = await self._database.row(SQL[statement], **given)
+    async def _one(self, statement: str, /, **arguments: str | None) -> Token | None:
+        row = await self._database.row(SQL[statement], **arguments)
         return to_token(row) if row else None

@@ -1,4 +1,4 @@
-"""Canvases between rows and values: what every store reads and writes alike."""
+"""Rows of canvases and executions, shared by the stores."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -19,26 +19,26 @@ from easel.stores.rows.runs import Row, Time, to_canvas
 
 
 def to_snapshot(row: Row, time: Time = None) -> CanvasSnapshot:
-    assets = [Asset(*one) for one in msgspec.json.decode(row["assets"])]
+    assets = [Asset(*values) for values in msgspec.json.decode(row["assets"])]
     views = [
-        View(view_id, client_id, held_by, bool(is_live))
-        for view_id, client_id, held_by, is_live in msgspec.json.decode(row["views"])
+        View(view_id, client_id, connection_id, bool(is_live))
+        for view_id, client_id, connection_id, is_live in msgspec.json.decode(row["views"])
     ]
-    failing = [Failing(*one) for one in msgspec.json.decode(row["failing"])]
+    failing = [Failing(*values) for values in msgspec.json.decode(row["failing"])]
     return CanvasSnapshot(to_canvas(row, time), assets, views, failing)
 
 
 def to_old_logs(rows: Sequence[Row], limit: int) -> OldLogs:
-    places = [(UserId(row["user_id"]), CanvasId(row["canvas_id"])) for row in rows]
-    found = [place for place, row in zip(places, rows, strict=True) if row["is_old"]]
-    return OldLogs(found, places[-1] if len(places) == limit else None)
+    keys = [(UserId(row["user_id"]), CanvasId(row["canvas_id"])) for row in rows]
+    old = [key for key, row in zip(keys, rows, strict=True) if row["is_old"]]
+    return OldLogs(old, keys[-1] if len(keys) == limit else None)
 
 
-def arguments(change: Change) -> tuple[dict[str, Any], list[str]]:
-    """The columns that a change writes, None where one stays, and the artifacts that it speaks of."""
+def change_arguments(change: Change) -> tuple[dict[str, Any], list[str]]:
+    """Return the columns of a change (None: unchanged) and the artifacts it refers to."""
     spec = None if change.spec is None else to_json(change.spec)
     state = None if change.state is None else to_json(change.state)
-    given = {
+    arguments = {
         "title": change.title,
         "owner_session_key": change.owner_session_key,
         "spec": spec,
@@ -46,41 +46,41 @@ def arguments(change: Change) -> tuple[dict[str, Any], list[str]]:
         "is_accepted": change.is_accepted,
         "step": int(change.is_mutation),
     }
-    spoken_of = frozenset[str]().union(
+    references = frozenset[str]().union(
         *(event.refers_to for event in change.events), mentioned(spec or ""), mentioned(state or "")
     )
     if change.transition is not None:
         answer = change.transition.execution.answer
-        spoken_of |= mentioned(to_json(change.transition.execution.resolved)) | mentioned(to_json(answer))
-    return given, sorted(spoken_of)
+        references |= mentioned(to_json(change.transition.execution.resolved)) | mentioned(to_json(answer))
+    return arguments, sorted(references)
 
 
-def transition_arguments(step: Transition, revision: int) -> dict[str, Any]:
-    """The columns of an execution. When it began and ended is the store's to say."""
-    one = step.execution
-    given = {
-        "user_id": one.user_id,
-        "event_id": one.event_id,
-        "status": one.status.value,
-        "answer": None if one.answer is None else to_json(one.answer),
-        "owner_id": one.owner_id,
-        "revision": revision if one.status.is_terminal else None,
+def transition_arguments(transition: Transition, revision: int) -> dict[str, Any]:
+    """Return the columns of an execution, without its times, which the store sets."""
+    execution = transition.execution
+    arguments = {
+        "user_id": execution.user_id,
+        "event_id": execution.event_id,
+        "status": execution.status.value,
+        "answer": None if execution.answer is None else to_json(execution.answer),
+        "owner_id": execution.owner_id,
+        "revision": revision if execution.status.is_terminal else None,
     }
-    if step.from_status is not None:
-        return {**given, "out_of": step.from_status.value, "confirmed_by": one.confirmed_by}
+    if transition.from_status is not None:
+        return {**arguments, "out_of": transition.from_status.value, "confirmed_by": execution.confirmed_by}
     return {
-        **given,
-        "canvas_id": one.canvas_id,
-        "action_id": one.action_id,
-        "request_id": one.request_id,
-        "request_digest": one.request_digest,
-        "actor": to_json(one.actor),
-        "tool": one.tool,
-        "resolved": None if one.resolved is None else to_json(one.resolved),
+        **arguments,
+        "canvas_id": execution.canvas_id,
+        "action_id": execution.action_id,
+        "request_id": execution.request_id,
+        "request_digest": execution.request_digest,
+        "actor": to_json(execution.actor),
+        "tool": execution.tool,
+        "resolved": None if execution.resolved is None else to_json(execution.resolved),
     }
 
 
-_OF_EXECUTION = (
+_EXECUTION_COLUMNS = (
     "user_id",
     "canvas_id",
     "event_id",
@@ -93,28 +93,29 @@ _OF_EXECUTION = (
     "revision",
     "age_seconds",
 )
-_TIMES = ("created_at", "started_at", "ended_at")
+_EXECUTION_TIMES = ("created_at", "started_at", "ended_at")
 
 
 def to_execution(row: Row, time: Time = None) -> Execution:
     times: dict[str, Any] = {
-        name: row[name] if time is None or row[name] is None else time(row[name]) for name in _TIMES
+        name: row[name] if time is None or row[name] is None else time(row[name]) for name in _EXECUTION_TIMES
     }
     decoded: dict[str, Any] = {
         name: None if row[name] is None else msgspec.json.decode(row[name])
         for name in ("actor", "resolved", "answer")
     }
-    if error := (decoded["answer"] or {}).get("error"):
+    answer: dict[str, Any] = decoded["answer"] or {}
+    if error := answer.get("error"):
         error["name"] = current_code(error["name"])
     return Execution(
         status=ExecutionStatus(row["status"]),
-        **{name: row[name] for name in _OF_EXECUTION},
+        **{name: row[name] for name in _EXECUTION_COLUMNS},
         **times,
         **decoded,
     )
 
 
-def changed(
+def build_outcome(
     snapshot: CanvasSnapshot,
     change: Change,
     *,
@@ -124,7 +125,7 @@ def changed(
     is_accepted: bool,
     updated_at: datetime,
 ) -> Outcome:
-    """The canvas as it lies there now, without reading it again."""
+    """Return the changed canvas without reading it again."""
     before = snapshot.canvas
     canvas = Canvas(
         user_id=before.user_id,
@@ -145,11 +146,11 @@ def changed(
     )
     if not (change.put or change.removed or change.opened or change.closed):
         return Outcome(CanvasSnapshot(canvas, snapshot.assets, snapshot.views), is_changed=True)
-    assets = {one.path: one for one in snapshot.assets if one.path not in change.removed}
-    assets |= {one.path: one for one in change.put}
+    assets = {asset.path: asset for asset in snapshot.assets if asset.path not in change.removed}
+    assets |= {asset.path: asset for asset in change.put}
     views = [view for view in snapshot.views if view.view_id not in change.closed]
-    kept = {one.blob_key for one in assets.values()}
-    left = [one.blob_key for one in snapshot.assets if one.blob_key not in kept]
+    blob_keys = {asset.blob_key for asset in assets.values()}
+    orphaned = [asset.blob_key for asset in snapshot.assets if asset.blob_key not in blob_keys]
     return Outcome(
         CanvasSnapshot(
             canvas,
@@ -157,5 +158,5 @@ def changed(
             [*views, *([change.opened] if change.opened else [])],
         ),
         is_changed=True,
-        orphaned_blobs=left,
+        orphaned_blobs=orphaned,
     )

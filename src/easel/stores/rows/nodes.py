@@ -1,4 +1,4 @@
-"""Nodes, calls and tokens between rows and values: what every store reads and writes alike."""
+"""Rows of nodes, calls and tokens, shared by the stores."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -14,20 +14,21 @@ from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import Node
 from easel.stores.rows.runs import Row
 
-_OF_CALL = tuple(field.name for field in fields(TakenCall))
-_OF_TOKEN = tuple(field.name for field in fields(Token))
+_CALL_COLUMNS = tuple(field.name for field in fields(TakenCall))
+_TOKEN_COLUMNS = tuple(field.name for field in fields(Token))
 
 Time = Callable[[Any], datetime]
 
 
-def as_it_is(time: Any) -> datetime:
+def unchanged(time: Any) -> datetime:
+    """Return the time as the driver has decoded it."""
     return time
 
 
 def node_columns(node: Node) -> dict[str, Any]:
     tools = [
-        [one.name, one.description, one.schema, one.read_only, one.idempotent, one.destructive]
-        for one in node.tools.values()
+        [tool.name, tool.description, tool.schema, tool.read_only, tool.idempotent, tool.destructive]
+        for tool in node.tools.values()
     ]
     return {
         "user_id": node.user_id,
@@ -40,7 +41,7 @@ def node_columns(node: Node) -> dict[str, Any]:
     }
 
 
-def to_node(row: Row, time: Time = as_it_is) -> Node:
+def to_node(row: Row, time: Time = unchanged) -> Node:
     return Node(
         user_id=row["user_id"],
         node_id=row["node_id"],
@@ -54,15 +55,17 @@ def to_node(row: Row, time: Time = as_it_is) -> Node:
 
 
 def _tools(stored: str) -> Mapping[str, ToolDefinition]:
-    return {one[0]: ToolDefinition(*one) for one in msgspec.json.decode(stored)}
+    return {values[0]: ToolDefinition(*values) for values in msgspec.json.decode(stored)}
 
 
 def to_call(row: Row) -> TakenCall:
-    return TakenCall(**{name: row[name] for name in _OF_CALL})
+    return TakenCall(**{name: row[name] for name in _CALL_COLUMNS})
 
 
-def to_token(row: Row, time: Time = as_it_is) -> Token:
-    given: dict[str, Any] = {name: row[name] for name in _OF_TOKEN}
-    given |= {name: time(given[name]) for name in ("created_at", "revoked_at") if given[name] is not None}
-    given["kind"] = TokenKind(given["kind"])
-    return Token(**given)
+def to_token(row: Row, time: Time = unchanged) -> Token:
+    columns: dict[str, Any] = {name: row[name] for name in _TOKEN_COLUMNS}
+    columns |= {
+        name: time(columns[name]) for name in ("created_at", "revoked_at") if columns[name] is not None
+    }
+    columns["kind"] = TokenKind(columns["kind"])
+    return Token(**columns)

@@ -1,4 +1,4 @@
-"""Rows of the tables that every store has, as the values of the core."""
+"""Rows of runs, sessions, messages, canvases and logs as values of the core, shared by the stores."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -18,29 +18,31 @@ from easel.core.stream.log import LoggedEvent
 VISIBILITY = {visibility.value: visibility for visibility in Visibility}
 
 Row = Mapping[str, Any]
-Time = Callable[[Any], datetime] | None  # how a stored time is read, where the driver does not
+Time = Callable[[Any], datetime] | None  # decodes a stored time; None: the driver does
 
-_OF_RUN = tuple(field.name for field in fields(Run))
-_OF_SESSION = tuple(field.name for field in fields(Session))
-_OF_MESSAGE = tuple(field.name for field in fields(StoredMessage))
+_RUN_COLUMNS = tuple(field.name for field in fields(Run))
+_SESSION_COLUMNS = tuple(field.name for field in fields(Session))
+_MESSAGE_COLUMNS = tuple(field.name for field in fields(StoredMessage))
 
 
 def to_run(row: Row, time: Time = None) -> Run:
-    """The columns are named like the fields."""
-    given = _timed(
-        {name: row[name] for name in _OF_RUN},
+    """Return the run of a row whose columns have the names of the fields."""
+    columns = _decode_times(
+        {name: row[name] for name in _RUN_COLUMNS},
         time,
         "created_at",
         "started_at",
         "finished_at",
         "cancel_requested_at",
     )
-    given["status"] = Status(given["status"])
-    return Run(**given)
+    columns["status"] = Status(columns["status"])
+    return Run(**columns)
 
 
 def to_session(row: Row, time: Time = None) -> Session:
-    return Session(**_timed({name: row[name] for name in _OF_SESSION}, time, "created_at", "last_message_at"))
+    return Session(
+        **_decode_times({name: row[name] for name in _SESSION_COLUMNS}, time, "created_at", "last_message_at")
+    )
 
 
 def to_canvas(row: Row, time: Time = None) -> Canvas:
@@ -63,40 +65,48 @@ def to_canvas(row: Row, time: Time = None) -> Canvas:
 
 
 def to_message(row: Row, time: Time = None) -> StoredMessage:
-    given = _timed({name: row[name] for name in _OF_MESSAGE}, time, "created_at")
-    return StoredMessage(**{**given, "content": msgspec.json.decode(given["content"])})
+    columns = _decode_times({name: row[name] for name in _MESSAGE_COLUMNS}, time, "created_at")
+    return StoredMessage(**{**columns, "content": msgspec.json.decode(columns["content"])})
 
 
 def to_events(
     rows: Iterable[Sequence[Any]], time: Callable[[Any], datetime] = lambda at: at
 ) -> list[LoggedEvent]:
-    """A page of any log: seq, type, visibility, time and data, in this order."""
+    """Return a page of a log from rows of seq, type, visibility, time and data."""
     return [
         LoggedEvent(seq, event_type, VISIBILITY[visible], time(at), data)
         for seq, event_type, visible, at, data in rows
     ]
 
 
-def _timed(given: dict[str, Any], time: Time, *names: str) -> dict[str, Any]:
+def _decode_times(columns: dict[str, Any], time: Time, *names: str) -> dict[str, Any]:
     if time is not None:
-        given |= {name: time(given[name]) for name in names if given[name] is not None}
-    return given
+        columns |= {name: time(columns[name]) for name in names if columns[name] is not None}
+    return columns
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """The owner and the name of a log that is named by its user."""
+    """Split the key of a log into its user and its name."""
     user_id, _, name = key.rpartition("/")
     return user_id, name
 
 
 def search_pattern(search: str) -> str:
-    """What is searched for as a pattern that both stores read alike, whatever the database's language: anywhere, in either case, and
-    nothing in it is special."""
+    """Return a regular expression that finds the text anywhere and in either case.
+
+    Both stores evaluate it alike, independently of the database's locale.
+    """
     return "".join(map(_in_either_case, search))
 
 
-def _in_either_case(sign: str) -> str:
-    forms = sorted({form for form in (sign, sign.lower(), sign.upper(), sign.title()) if len(form) == 1})
+def _in_either_case(character: str) -> str:
+    forms = sorted(
+        {
+            form
+            for form in (character, character.lower(), character.upper(), character.title())
+            if len(form) == 1
+        }
+    )
     if len(forms) > 1:
         return f"[{''.join(forms)}]"
-    return f"\\{sign}" if sign.isascii() and not sign.isalnum() else sign
+    return f"\\{character}" if character.isascii() and not character.isalnum() else character

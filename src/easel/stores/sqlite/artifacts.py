@@ -1,4 +1,4 @@
-"""The rows of artifacts in SQLite. The rules are in the statements of `sql/sqlite/artifacts.sql`; there is one writer, so nothing comes between them."""
+"""The rows of artifacts in SQLite. The rules are in the statements of `sql/sqlite/artifacts.sql`."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -25,9 +25,9 @@ class SqliteArtifacts:
 
     async def claim(self, user_id: UserId, new: Sequence[NewArtifact]) -> list[Artifact]:
         def work(connection: sqlite3.Connection) -> list[Artifact]:
-            for_all = {"user_id": user_id, "now": self._database.clock()}
-            taken = [_rows(connection, "claim_artifact", **for_all, **asdict(one)) for one in new]
-            return [_artifact(row) for rows in taken for row in rows]
+            common = {"user_id": user_id, "now": self._database.clock()}
+            claimed = (_rows(connection, "claim_artifact", **common, **asdict(artifact)) for artifact in new)
+            return [_to_artifact(row) for rows in claimed for row in rows]
 
         return await self._database.write(work)
 
@@ -42,26 +42,28 @@ class SqliteArtifacts:
         def work(connection: sqlite3.Connection) -> Artifact | None:
             if not _rows(connection, "withdraw_artifact", user_id=user_id, artifact_id=upload_id):
                 return None
-            given = {"user_id": user_id, "missing_key": missing_key, "now": self._database.clock()}
-            return _artifact(_rows(connection, "settle_artifact", **given, **asdict(new))[0])
+            arguments = {"user_id": user_id, "missing_key": missing_key, "now": self._database.clock()}
+            return _to_artifact(_rows(connection, "complete_upload", **arguments, **asdict(new))[0])
 
         return await self._database.write(work)
 
     async def mark_stored(self, user_id: UserId, artifacts: Sequence[Artifact]) -> set[ArtifactId]:
         def work(connection: sqlite3.Connection) -> set[ArtifactId]:
-            given = [
-                {"user_id": user_id, "artifact_id": one.artifact_id, "blob_key": one.blob_key} for one in artifacts
+            now = self._database.clock()
+            keys = [
+                {"user_id": user_id, "artifact_id": artifact.artifact_id, "blob_key": artifact.blob_key}
+                for artifact in artifacts
             ]
-            marked = [_rows(connection, "mark_stored", now=self._database.clock(), **one) for one in given]
+            marked = (_rows(connection, "mark_stored", now=now, **key) for key in keys)
             return {ArtifactId(row["artifact_id"]) for rows in marked for row in rows}
 
         return await self._database.write(work)
 
     async def get(self, user_id: UserId, artifact_id: ArtifactId) -> Artifact | None:
         found = await self._database.read(
-            lambda lane: _rows(lane, "get_artifact", user_id=user_id, artifact_id=artifact_id)
+            lambda connection: _rows(connection, "get_artifact", user_id=user_id, artifact_id=artifact_id)
         )
-        return _artifact(found[0]) if found else None
+        return _to_artifact(found[0]) if found else None
 
     async def add_references(
         self,
@@ -71,24 +73,24 @@ class SqliteArtifacts:
         run_id: RunId | None = None,
         canvas_id: CanvasId | None = None,
     ) -> None:
-        given = {
+        arguments = {
             "user_id": user_id,
             "artifact_ids": _json(artifact_ids),
             "run_id": run_id,
             "canvas_id": canvas_id,
         }
-        await self._database.write(lambda connection: _rows(connection, "refer_to_artifacts", **given))
+        await self._database.write(lambda connection: _rows(connection, "add_references", **arguments))
 
     async def sweep(self, after: SweepPosition, older_than_seconds: float, limit: int) -> SweepStep:
         before = self._database.clock() - microseconds(older_than_seconds)
-        given = {"after_user": after[0], "after_artifact": after[1], "before": before, "limit": limit}
-        page = await self._database.read(lambda connection: _rows(connection, "page_of_artifacts", **given))
+        arguments = {"after_user": after[0], "after_artifact": after[1], "before": before, "limit": limit}
+        page = await self._database.read(lambda connection: _rows(connection, "list_artifacts", **arguments))
         old = [
             {"user_id": row["user_id"], "artifact_id": row["artifact_id"]} for row in page if row["is_old"]
         ]
 
         def work(connection: sqlite3.Connection) -> list[str]:
-            swept = [_rows(connection, "sweep_artifact", before=before, **one) for one in old]
+            swept = (_rows(connection, "sweep_artifact", before=before, **artifact) for artifact in old)
             return [row["blob_key"] for rows in swept for row in rows]
 
         blob_keys = await self._database.write(work) if old else []
@@ -97,22 +99,24 @@ class SqliteArtifacts:
         )
 
     async def find_unknown_blobs(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
-        given = {
-            "keys": _json([(key, from_datetime(made)) for key, made in keys.items()]),
+        arguments = {
+            "keys": _json([(key, from_datetime(created_at)) for key, created_at in keys.items()]),
             "before": self._database.clock() - microseconds(older_than_seconds),
         }
-        found = await self._database.read(lambda connection: _rows(connection, "find_unknown_blobs", **given))
+        found = await self._database.read(
+            lambda connection: _rows(connection, "find_unknown_blobs", **arguments)
+        )
         return [row["blob_key"] for row in found]
 
 
-def _rows(connection: sqlite3.Connection, name: str, **given: Any) -> list[Any]:
-    return connection.execute(SQL[name].sql, given).fetchall()
+def _rows(connection: sqlite3.Connection, name: str, **arguments: Any) -> list[Any]:
+    return connection.execute(SQL[name].sql, arguments).fetchall()
 
 
-def _artifact(row: Any) -> Artifact:
-    given: dict[str, Any] = dict(row)
-    given["is_stored"] = bool(given["is_stored"])
-    return Artifact(**given)
+def _to_artifact(row: Any) -> Artifact:
+    columns: dict[str, Any] = dict(row)
+    columns["is_stored"] = bool(columns["is_stored"])
+    return Artifact(**columns)
 
 
 def _json(values: Sequence[Any]) -> str:

@@ -1,4 +1,4 @@
-"""The audit chain in SQLite. The rules are in the statements of `sql/sqlite/audit.sql`; there is one writer, so the chain has one end."""
+"""The audit chain in SQLite. The rules are in the statements of `sql/sqlite/audit.sql`."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -11,24 +11,24 @@ from easel.core.audit.record import Entry, StorageClass
 from easel.core.stream.log import LAST_CURSOR
 from easel.errors import BadSettings
 from easel.stores import named_sql
-from easel.stores.sqlite.connection import Connector
+from easel.stores.sqlite.connection import BUSY_SECONDS, Connector
 from easel.stores.sqlite.executor import Answer, ReaderThreads, Work
+from easel.stores.sqlite.schema import newest_applied
 from easel.stores.sqlite.times import from_datetime, to_datetime
 
 SQL = named_sql.load("sqlite", "audit")
-BUSY_SECONDS = 5.0
 
-Row = Any  # sqlite3.Row: what it holds is known by the statement alone
+Row = Any  # sqlite3.Row: its columns are known by the statement only
 
 
-class Lanes(Protocol):
+class AuditDatabase(Protocol):
     async def read(self, work: Work[Answer]) -> Answer: ...
 
     async def write(self, work: Work[Answer]) -> Answer: ...
 
 
 class SqliteAudit:
-    def __init__(self, database: Lanes) -> None:
+    def __init__(self, database: AuditDatabase) -> None:
         self._database = database
 
     async def append(self, entries: Sequence[Entry]) -> None:
@@ -66,40 +66,41 @@ class SqliteAudit:
         )
         return [_link(row) for row in found]
 
-    async def _rows(self, name: str, **given: Any) -> list[Row]:
+    async def _rows(self, name: str, **arguments: Any) -> list[Row]:
         return await self._database.read(
-            lambda connection: connection.execute(SQL[name].sql, given).fetchall()
+            lambda connection: connection.execute(SQL[name].sql, arguments).fetchall()
         )
 
 
 class AuditReader:
-    """The chain of a file that another process may have in use: only read, and without the folder's lock."""
+    """Reads the chain of a file that another process may have open, without the lock of its folder."""
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
             raise BadSettings(
-                problem=f"There is no database at {path}; name its folder with --data, or set EASEL_DATABASE_URL."
+                problem=f"There is no database at {path}; "
+                "set its folder with --data, or set EASEL_DATABASE_URL."
             )
-        self._lanes = ReaderThreads("audit", Connector(path, "full", BUSY_SECONDS).reader, 1)
+        self._readers = ReaderThreads("audit", Connector(path, "full", BUSY_SECONDS).reader, 1)
         self.audit = SqliteAudit(self)
 
     async def read(self, work: Work[Answer]) -> Answer:
-        return await self._lanes.do(work)
+        return await self._readers.run(work)
 
     async def write(self, work: Work[Answer]) -> Answer:
-        raise NotImplementedError("Whoever verifies the chain does not write to it.")
+        raise NotImplementedError("The audit reader is read-only.")
 
     async def schema_version(self) -> int:
-        return await self.read(_newest_applied)
+        return await self.read(newest_applied)
 
     async def close(self) -> None:
-        await self._lanes.close()
+        await self._readers.close()
 
 
 def _append(connection: sqlite3.Connection, entries: Sequence[Entry]) -> None:
     head = connection.execute(SQL["head"].sql).fetchall()
     if not head:
-        raise LookupError("The head of the audit chain is gone, so nothing can be put behind it.")
+        raise LookupError("The head of the audit chain is missing; no record can be appended.")
     links = chained(ChainPosition(head[0]["last_seq"], head[0]["last_hash"]), entries)
     connection.executemany(SQL["add_record"].sql, [_columns(link) for link in links])
     connection.execute(SQL["move_head"].sql, {"last_seq": links[-1].seq, "last_hash": links[-1].hash})
@@ -118,12 +119,6 @@ def _columns(link: Link) -> dict[str, Any]:
 
 
 def _link(row: Row) -> Link:
-    given: dict[str, Any] = dict(row)
-    given["at"] = to_datetime(given["at"])
-    return Link(**given)
-
-
-def _newest_applied(connection: sqlite3.Connection) -> int:
-    if not connection.execute("select 1 from sqlite_schema where name = 'schema_migrations'").fetchall():
-        return 0
-    return connection.execute("select coalesce(max(version), 0) from schema_migrations").fetchall()[0][0]
+    columns: dict[str, Any] = dict(row)
+    columns["at"] = to_datetime(columns["at"])
+    return Link(**columns)

@@ -1,4 +1,7 @@
-"""Executions of canvases' actions, and what runs by itself, in SQLite. How an execution goes on is in `canvases`, with its canvas."""
+"""Executions of canvas actions and refresh jobs in SQLite.
+
+Transitions are stored by `canvases`, with their canvas.
+"""
 
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
@@ -23,11 +26,13 @@ class SqliteCanvasActions:
         self._database = database
 
     async def get(self, user_id: UserId, event_id: str) -> Execution | None:
-        return await self._one("get_execution", user_id=user_id, event_id=event_id)
+        return await self._fetch_one("get_execution", user_id=user_id, event_id=event_id)
 
-    async def find_by_request_id(self, user_id: UserId, canvas_id: CanvasId, request_id: str) -> Execution | None:
-        return await self._one(
-            "execution_of_request", user_id=user_id, canvas_id=canvas_id, request_id=request_id
+    async def find_by_request_id(
+        self, user_id: UserId, canvas_id: CanvasId, request_id: str
+    ) -> Execution | None:
+        return await self._fetch_one(
+            "execution_by_request", user_id=user_id, canvas_id=canvas_id, request_id=request_id
         )
 
     async def list_executions(
@@ -39,7 +44,7 @@ class SqliteCanvasActions:
         before: str | None,
         limit: int,
     ) -> list[Execution]:
-        return await self._some(
+        return await self._fetch_all(
             "list_executions",
             user_id=user_id,
             canvas_id=canvas_id,
@@ -55,17 +60,25 @@ class SqliteCanvasActions:
         )
         return {row["event_id"] for row in rows}
 
-    async def find_orphaned(self, owner_ids: Sequence[str], asked_seconds: float, limit: int) -> list[Execution]:
+    async def find_orphaned(
+        self, owner_ids: Sequence[str], asked_seconds: float, limit: int
+    ) -> list[Execution]:
         asked_before = self._database.clock() - microseconds(asked_seconds)
-        return await self._some(
-            "lost_executions", owner_ids=to_json(list(owner_ids)), asked_before=asked_before, limit=limit
+        return await self._fetch_all(
+            "orphaned_executions", owner_ids=to_json(list(owner_ids)), asked_before=asked_before, limit=limit
         )
 
     async def adopt(
         self, orphan: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float
     ) -> StartedRun | None:
-        which = {"user_id": orphan.user_id, "event_id": orphan.event_id, "owner_ids": to_json(list(owner_ids))}
-        rows = await self._write("take_up_execution", owner_id=owner_id, **which, **self._until(seconds))
+        rows = await self._write(
+            "adopt_execution",
+            user_id=orphan.user_id,
+            event_id=orphan.event_id,
+            owner_ids=to_json(list(owner_ids)),
+            owner_id=owner_id,
+            **self._until(seconds),
+        )
         return StartedRun(rows[0]["run_id"], rows[0]["seconds"]) if rows else None
 
     async def other_active_owners(self, owner_id: str) -> list[str]:
@@ -78,21 +91,24 @@ class SqliteCanvasActions:
             )
         )
 
-    # -- what runs by itself ---------------------------------------------------------------------------------------
+    # -- refresh jobs ----------------------------------------------------------------------------------------
 
     async def claim_refreshes(
         self, owner_id: str, capacity: int, seconds: float, *, running: Collection[Job], unwatched: bool
     ) -> list[Due]:
-        there = {"running": to_json(list(running)), "unwatched": unwatched}
         rows = await self._write(
-            "claim_refreshes", owner_id=owner_id, capacity=capacity, **there, **self._until(seconds)
+            "claim_refreshes",
+            owner_id=owner_id,
+            capacity=capacity,
+            running=to_json(list(running)),
+            unwatched=unwatched,
+            **self._until(seconds),
         )
         return [Due(**dict(row)) for row in rows]
 
     async def next_refresh(self, *, unwatched: bool) -> float | None:
-        return (await self._read("next_refresh", now=self._database.clock(), unwatched=unwatched))[0][
-            "seconds"
-        ]
+        [row] = await self._read("next_refresh", now=self._database.clock(), unwatched=unwatched)
+        return row["seconds"]
 
     async def renew_refreshes(self, owner_id: str, jobs: Collection[Job], seconds: float) -> None:
         until = self._database.clock() + microseconds(seconds)
@@ -101,31 +117,38 @@ class SqliteCanvasActions:
     async def finish_refresh(
         self, owner_id: str, due: Due, *, failures: int, delay: float, error: Mapping[str, Any] | None = None
     ) -> None:
-        whose = {"user_id": due.user_id, "canvas_id": due.canvas_id, "refresh_id": due.refresh_id}
         now = self._database.clock()
-        how = {"failures": failures, "error": None if error is None else to_json(error)}
         await self._write(
-            "finish_refresh", owner_id=owner_id, next_at=now + microseconds(delay), now=now, **how, **whose
+            "finish_refresh",
+            owner_id=owner_id,
+            user_id=due.user_id,
+            canvas_id=due.canvas_id,
+            refresh_id=due.refresh_id,
+            failures=failures,
+            error=None if error is None else to_json(error),
+            next_at=now + microseconds(delay),
+            now=now,
         )
 
     def _until(self, seconds: float) -> dict[str, int]:
         now = self._database.clock()
         return {"now": now, "until": now + microseconds(seconds)}
 
-    async def _one(self, name: str, **given: Any) -> Execution | None:
-        return next(iter(await self._some(name, **given)), None)
+    async def _fetch_one(self, name: str, **arguments: Any) -> Execution | None:
+        return next(iter(await self._fetch_all(name, **arguments)), None)
 
-    async def _some(self, name: str, **given: Any) -> list[Execution]:
+    async def _fetch_all(self, name: str, **arguments: Any) -> list[Execution]:
         return [
-            to_execution(row, to_datetime) for row in await self._read(name, now=self._database.clock(), **given)
+            to_execution(row, to_datetime)
+            for row in await self._read(name, now=self._database.clock(), **arguments)
         ]
 
-    async def _read(self, name: str, **given: Any) -> list[Any]:
-        return await self._database.read(lambda connection: _rows(connection, name, **given))
+    async def _read(self, name: str, **arguments: Any) -> list[Any]:
+        return await self._database.read(lambda connection: _rows(connection, name, **arguments))
 
-    async def _write(self, name: str, **given: Any) -> list[Any]:
-        return await self._database.write(lambda connection: _rows(connection, name, **given))
+    async def _write(self, name: str, **arguments: Any) -> list[Any]:
+        return await self._database.write(lambda connection: _rows(connection, name, **arguments))
 
 
-def _rows(connection: sqlite3.Connection, name: str, **given: Any) -> list[Any]:
-    return connection.execute(SQL[name].sql, given).fetchall()
+def _rows(connection: sqlite3.Connection, name: str, **arguments: Any) -> list[Any]:
+    return connection.execute(SQL[name].sql, arguments).fetchall()

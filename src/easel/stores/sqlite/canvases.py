@@ -1,6 +1,7 @@
 """Canvases and their logs in SQLite. The rules are in the statements of `sql/sqlite/canvases.sql`.
 
-A change is several statements of one transaction; there is one writer, so nothing comes between them.
+A change is several statements in one transaction. SQLite has one writer, so no other write comes between
+them.
 """
 
 import sqlite3
@@ -19,9 +20,15 @@ from easel.core.stream.envelope import Envelope
 from easel.core.stream.json_text import to_json
 from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.payload_limit import mentioned
-from easel.ids import CanvasId, UserId, owned
+from easel.ids import CanvasId, UserId, scoped_key
 from easel.stores import named_sql
-from easel.stores.rows.canvases import arguments, changed, to_old_logs, to_snapshot, transition_arguments
+from easel.stores.rows.canvases import (
+    build_outcome,
+    change_arguments,
+    to_old_logs,
+    to_snapshot,
+    transition_arguments,
+)
 from easel.stores.rows.runs import split_key, to_canvas, to_events
 from easel.stores.sqlite.times import from_datetime, microseconds, to_datetime
 
@@ -36,7 +43,7 @@ class SqliteCanvases:
         self._database = database
 
     async def create(self, new: NewCanvas, event: Envelope) -> CanvasSnapshot | None:
-        whose = {"user_id": new.user_id, "canvas_id": new.canvas_id}
+        ids = {"user_id": new.user_id, "canvas_id": new.canvas_id}
         named = {
             "agent_id": new.agent_id,
             "title": new.title,
@@ -48,15 +55,17 @@ class SqliteCanvases:
 
         def work(connection: sqlite3.Connection) -> CanvasSnapshot | None:
             now = self._database.clock()
-            rows = _rows(connection, "create_canvas", now=now, **named, **stored, **whose)
+            rows = _rows(connection, "create_canvas", now=now, **named, **stored, **ids)
             if not rows:
                 return None
             for asset in new.assets:
-                _rows(connection, "put_asset", **whose, **asdict(asset))
-            _log(connection, {**whose, "now": now}, [event], rows[0]["last_seq"], refers_to)
+                _rows(connection, "put_asset", **ids, **asdict(asset))
+            _add_events(connection, {**ids, "now": now}, [event], rows[0]["last_seq"], refers_to)
             for job in new.refreshes:
-                _rows(connection, "put_refresh", now=now, **whose, **_job(job))
-            return CanvasSnapshot(to_canvas(rows[0], to_datetime), sorted(new.assets, key=lambda one: one.path))
+                _rows(connection, "add_refresh", now=now, **ids, **_job_columns(job))
+            return CanvasSnapshot(
+                to_canvas(rows[0], to_datetime), sorted(new.assets, key=lambda asset: asset.path)
+            )
 
         return await self._database.write(work)
 
@@ -75,62 +84,66 @@ class SqliteCanvases:
     async def change(
         self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0
     ) -> Outcome | None:
-        whose = {"user_id": user_id, "canvas_id": canvas_id}
+        ids = {"user_id": user_id, "canvas_id": canvas_id}
 
         def work(connection: sqlite3.Connection) -> Outcome | None:
             now = self._database.clock()
-            snapshot = _whole(connection, whose, now)
+            snapshot = _load(connection, ids, now)
             if snapshot is None:
                 return None
             change = decide(snapshot)
             if change is None:
                 return Outcome(snapshot, is_changed=False)
-            given, refers_to = arguments(change)
-            [grown] = _rows(connection, "change_canvas", now=now, events=len(change.events), **whose, **given)
-            _log(connection, {**whose, "now": now}, change.events, grown["last_seq"], refers_to)
-            _change_beside(connection, whose, change, now + microseconds(seconds), now)
+            arguments, refers_to = change_arguments(change)
+            [stored] = _rows(
+                connection, "change_canvas", now=now, events=len(change.events), **ids, **arguments
+            )
+            _add_events(connection, {**ids, "now": now}, change.events, stored["last_seq"], refers_to)
+            _store_related(connection, ids, change, now + microseconds(seconds), now)
             if change.transition is not None:
-                _take_step(
+                _store_transition(
                     connection,
                     change.transition,
-                    grown["revision"],
+                    stored["revision"],
                     now=now,
                     until=now + microseconds(seconds),
                 )
-            return changed(
+            return build_outcome(
                 snapshot,
                 change,
-                revision=grown["revision"],
-                last_seq=grown["last_seq"],
-                spec_revision=grown["spec_revision"],
-                is_accepted=bool(grown["is_accepted"]),
-                updated_at=to_datetime(grown["updated_at"]),
+                revision=stored["revision"],
+                last_seq=stored["last_seq"],
+                spec_revision=stored["spec_revision"],
+                is_accepted=bool(stored["is_accepted"]),
+                updated_at=to_datetime(stored["updated_at"]),
             )
 
         return await self._database.write(work)
 
     async def delete(self, user_id: UserId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
-        whose = {"user_id": user_id, "canvas_id": canvas_id}
+        ids = {"user_id": user_id, "canvas_id": canvas_id}
 
         def work(connection: sqlite3.Connection) -> list[str] | None:
-            snapshot = _whole(connection, whose, self._database.clock())
+            snapshot = _load(connection, ids, self._database.clock())
             if snapshot is None:
                 return None
             check(snapshot)
-            _rows(connection, "end_canvas", **whose)
-            _rows(connection, "delete_canvas", **whose)
-            return [one.blob_key for one in snapshot.assets]
+            _rows(connection, "end_canvas", **ids)
+            _rows(connection, "delete_canvas", **ids)
+            return [asset.blob_key for asset in snapshot.assets]
 
         return await self._database.write(work)
 
-    # -- assets and views ------------------------------------------------------------------------------------------
+    # -- assets and views ------------------------------------------------------------------------------------
 
     async def find_unknown_assets(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
-        made = msgspec.json.encode([(key, from_datetime(at)) for key, at in keys.items()]).decode()
-        found = await self._read(
-            "find_unknown_assets", keys=made, before=self._database.clock() - microseconds(older_than_seconds)
+        keys_and_times = [(key, from_datetime(created_at)) for key, created_at in keys.items()]
+        rows = await self._read(
+            "find_unknown_assets",
+            keys=msgspec.json.encode(keys_and_times).decode(),
+            before=self._database.clock() - microseconds(older_than_seconds),
         )
-        return [row["blob_key"] for row in found]
+        return [row["blob_key"] for row in rows]
 
     async def renew_views(self, connection_ids: Sequence[str], view_ttl_seconds: float) -> None:
         named = msgspec.json.encode(list(connection_ids)).decode()
@@ -140,40 +153,43 @@ class SqliteCanvases:
         )
 
     async def list_views(self, connection_id: str) -> list[tuple[UserId, CanvasId, View]]:
-        return [_view(row) for row in await self._read("list_views", connection_id=connection_id)]
+        return [_to_view(row) for row in await self._read("list_views", connection_id=connection_id)]
 
     async def list_expired_views(self, limit: int) -> list[tuple[UserId, CanvasId, View]]:
         return [
-            _view(row) for row in await self._read("list_expired_views", now=self._database.clock(), limit=limit)
+            _to_view(row)
+            for row in await self._read("list_expired_views", now=self._database.clock(), limit=limit)
         ]
 
-    # -- what is old -----------------------------------------------------------------------------------------------
+    # -- retention -------------------------------------------------------------------------------------------
 
     async def find_old_logs(self, older_than_seconds: float, after: LogKey, limit: int) -> OldLogs:
         user_id, canvas_id = after
         before = self._database.clock() - microseconds(older_than_seconds)
         return to_old_logs(
-            await self._read("find_old_logs", before=before, user_id=user_id, canvas_id=canvas_id, limit=limit),
+            await self._read(
+                "find_old_logs", before=before, user_id=user_id, canvas_id=canvas_id, limit=limit
+            ),
             limit,
         )
 
     async def trim_log(
         self, user_id: UserId, canvas_id: CanvasId, older_than_seconds: float, step: int
     ) -> int:
-        whose = {"user_id": user_id, "canvas_id": canvas_id}
+        ids = {"user_id": user_id, "canvas_id": canvas_id}
 
         def work(connection: sqlite3.Connection) -> int:
             before = self._database.clock() - microseconds(older_than_seconds)
-            rows = _rows(connection, "shorten_canvas", before=before, step=step, **whose)
+            rows = _rows(connection, "trim_canvas_log", before=before, step=step, **ids)
             return (
-                len(_rows(connection, "drop_canvas_events", oldest_seq=rows[0]["oldest_seq"], **whose))
+                len(_rows(connection, "delete_canvas_events", oldest_seq=rows[0]["oldest_seq"], **ids))
                 if rows
                 else 0
             )
 
         return await self._database.write(work)
 
-    # -- the log ---------------------------------------------------------------------------------------------------
+    # -- the log ---------------------------------------------------------------------------------------------
 
     async def bounds(self, user_id: UserId, canvas_id: str, /) -> Bounds | None:
         rows = await self._read("canvas_bounds", user_id=user_id, canvas_id=canvas_id)
@@ -183,7 +199,7 @@ class SqliteCanvases:
         rows = await self._read(
             "canvas_heads", canvases=msgspec.json.encode([split_key(key) for key in keys]).decode()
         )
-        return {owned(row["user_id"], row["canvas_id"]): row["last_seq"] for row in rows}
+        return {scoped_key(row["user_id"], row["canvas_id"]): row["last_seq"] for row in rows}
 
     async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
         user_id, canvas_id = split_key(key)
@@ -192,65 +208,68 @@ class SqliteCanvases:
         )
         return to_events(rows, to_datetime)
 
-    async def _read(self, name: str, **given: Any) -> list[Any]:
-        return await self._database.read(lambda connection: _rows(connection, name, **given))
+    async def _read(self, name: str, **arguments: Any) -> list[Any]:
+        return await self._database.read(lambda connection: _rows(connection, name, **arguments))
 
 
-def _rows(connection: sqlite3.Connection, name: str, **given: Any) -> list[Any]:
-    return connection.execute(SQL[name].sql, given).fetchall()
+def _rows(connection: sqlite3.Connection, name: str, **arguments: Any) -> list[Any]:
+    return connection.execute(SQL[name].sql, arguments).fetchall()
 
 
-def _log(
+def _add_events(
     connection: sqlite3.Connection,
-    place: dict[str, Any],
+    columns: dict[str, Any],
     events: Sequence[Envelope],
     last_seq: int,
     refers_to: Iterable[str],
 ) -> None:
-    stored = [
+    rows = [
         {
             "seq": seq,
             "event_type": event.type,
             "visibility": event.visibility.value,
             "payload": event.json,
-            **place,
+            **columns,
         }
         for seq, event in enumerate(events, last_seq - len(events) + 1)
     ]
-    connection.executemany(SQL["add_canvas_event"].sql, stored)
+    connection.executemany(SQL["add_canvas_event"].sql, rows)
     for artifact_id in sorted(refers_to):
         _rows(
             connection,
-            "refer_to",
+            "add_reference",
             artifact_id=artifact_id,
-            user_id=place["user_id"],
-            canvas_id=place["canvas_id"],
+            user_id=columns["user_id"],
+            canvas_id=columns["canvas_id"],
         )
 
 
-def _whole(connection: sqlite3.Connection, whose: dict[str, Any], now: int) -> CanvasSnapshot | None:
-    rows = _rows(connection, "get_canvas", now=now, **whose)
+def _load(connection: sqlite3.Connection, ids: dict[str, Any], now: int) -> CanvasSnapshot | None:
+    rows = _rows(connection, "get_canvas", now=now, **ids)
     return to_snapshot(rows[0], to_datetime) if rows else None
 
 
-def _take_step(
-    connection: sqlite3.Connection, step: Transition, revision: int, *, now: int, until: int
+def _store_transition(
+    connection: sqlite3.Connection, transition: Transition, revision: int, *, now: int, until: int
 ) -> None:
-    if step.pending_limit is not None:
-        whose = {"user_id": step.execution.user_id, "canvas_id": step.execution.canvas_id}
-        step.pending_limit.check(
-            _rows(connection, "count_waiting", since=now - microseconds(step.pending_limit.seconds), **whose)[
-                0
-            ]["waiting"]
+    if transition.pending_limit is not None:
+        ids = {"user_id": transition.execution.user_id, "canvas_id": transition.execution.canvas_id}
+        transition.pending_limit.check(
+            _rows(
+                connection,
+                "count_pending_executions",
+                since=now - microseconds(transition.pending_limit.seconds),
+                **ids,
+            )[0]["waiting"]
         )
-    name = "begin_execution" if step.from_status is None else "step_execution"
+    name = "start_execution" if transition.from_status is None else "advance_execution"
     if not connection.execute(
-        SQL[name].sql, {"now": now, "until": until, **transition_arguments(step, revision)}
+        SQL[name].sql, {"now": now, "until": until, **transition_arguments(transition, revision)}
     ).rowcount:
-        raise DuplicateRequest if step.from_status is None else StaleTransition
+        raise DuplicateRequest if transition.from_status is None else StaleTransition
 
 
-def _job(job: Refresh) -> dict[str, Any]:
+def _job_columns(job: Refresh) -> dict[str, Any]:
     return {
         "refresh_id": job.refresh_id,
         "action_id": job.action_id,
@@ -259,25 +278,25 @@ def _job(job: Refresh) -> dict[str, Any]:
     }
 
 
-def _change_beside(
-    connection: sqlite3.Connection, whose: dict[str, Any], change: Change, expires_at: int, now: int
+def _store_related(
+    connection: sqlite3.Connection, ids: dict[str, Any], change: Change, expires_at: int, now: int
 ) -> None:
     if change.refreshes is not None:
-        kept = to_json([to_json(list(_job(job).values())) for job in change.refreshes])
-        _rows(connection, "drop_refreshes", kept=kept, **whose)
+        kept = to_json([to_json(list(_job_columns(job).values())) for job in change.refreshes])
+        _rows(connection, "delete_refreshes", kept=kept, **ids)
         for job in change.refreshes:
-            _rows(connection, "put_refresh", now=now, **whose, **_job(job))
+            _rows(connection, "add_refresh", now=now, **ids, **_job_columns(job))
     for path in change.removed:
-        _rows(connection, "remove_asset", path=path, **whose)
+        _rows(connection, "remove_asset", path=path, **ids)
     for asset in change.put:
-        _rows(connection, "put_asset", **whose, **asdict(asset))
+        _rows(connection, "put_asset", **ids, **asdict(asset))
     for view_id in change.closed:
-        _rows(connection, "remove_view", view_id=view_id, **whose)
+        _rows(connection, "remove_view", view_id=view_id, **ids)
     if change.opened is not None:
-        _rows(connection, "add_view", expires_at=expires_at, **whose, **asdict(change.opened))
+        _rows(connection, "add_view", expires_at=expires_at, **ids, **asdict(change.opened))
 
 
-def _view(row: Any) -> tuple[UserId, CanvasId, View]:
+def _to_view(row: Any) -> tuple[UserId, CanvasId, View]:
     return (
         UserId(row["user_id"]),
         CanvasId(row["canvas_id"]),

@@ -37,13 +37,16 @@ _NORMAL_PRAGMAS = ("pragma synchronous = normal",)
 
 
 def is_transient(problem: BaseException) -> bool:
-    """Return whether a retry can succeed. Such a failure may have rolled back the whole transaction already."""
+    """Return whether a retry can succeed.
+
+    Such a failure may have rolled back the whole transaction already.
+    """
     code = getattr(problem, "sqlite_errorcode", None)
     return isinstance(problem, sqlite3.Error) and code is not None and code & _PRIMARY in _TRANSIENT
 
 
 def _matches(text: str | None, pattern: str) -> bool:
-    """Match a pattern made by `rows.runs.search_pattern`: SQLite itself folds the case of ASCII letters only."""
+    """Match a pattern of `rows.runs.search_pattern`: SQLite itself folds the case of ASCII letters only."""
     return text is not None and re.search(pattern, text) is not None
 
 

@@ -1,7 +1,7 @@
 """The SQLite database of one process: its file, its lock, its threads and its schema.
 
-Owns how the file is opened, and that no second server opens it. A transient failure (a full disk, a missing file, a lock
-held too long) becomes `Unavailable`; the next statement opens a new connection.
+Owns how the file is opened, and that no second server opens it. A transient failure (a full disk, a missing
+file, a lock held too long) becomes `Unavailable`; the next statement opens a new connection.
 """
 
 import asyncio

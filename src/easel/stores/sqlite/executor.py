@@ -1,7 +1,8 @@
 """Threads that run SQLite statements, so that no statement blocks the event loop.
 
-One writer thread with group commit, and reader threads that neither wait for the writer nor delay it. Owns the order of
-jobs, their connections, and how a failed job or a failed disk is reported. Does not know any table.
+One writer thread with group commit, and reader threads that neither wait for the writer nor delay it. Owns
+the order of jobs, their connections, and how a failed job or a failed disk is reported. Does not know any
+table.
 """
 
 import asyncio
@@ -98,7 +99,7 @@ class _Executor(ABC):
 
 
 class _ThreadConnection:
-    """The connection of one thread: opened when needed, closed after a transient failure and then reopened."""
+    """The connection of one thread: opened when needed, and reopened after a transient failure."""
 
     def __init__(self, name: str, connect: Callable[[], sqlite3.Connection]) -> None:
         self._name = name
@@ -167,8 +168,8 @@ class ReaderThreads(_Executor):
 class WriterThread(_Executor):
     """One thread with one transaction at a time: all pending jobs share the next one, and its fsync.
 
-    A single job is committed at once; under load hundreds are committed together. Each job has a savepoint, so a failed
-    one is rolled back without the others. Results are set after the commit.
+    A single job is committed at once; under load hundreds are committed together. Each job has a savepoint,
+    so a failed one is rolled back without the others. Results are set after the commit.
     """
 
     def __init__(self, name: str, connect: Callable[[], sqlite3.Connection]) -> None:

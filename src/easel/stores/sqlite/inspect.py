@@ -20,12 +20,16 @@ class SqliteInfo:
 
 
 def inspect_sqlite(path: Path) -> SqliteInfo | None:
-    """Return what is known of the file, None if it does not exist. Raises `BadSettings` if it cannot be read."""
+    """Return what is known of the file, None if it does not exist.
+
+    Raises `BadSettings` if it cannot be read.
+    """
     try:
         if not path.exists():
             return None
         wal = path.with_name(path.name + "-wal")
-        # Without a WAL, open as immutable: SQLite would create two files beside it. The newest writes are in the WAL.
+        # Without a WAL, open as immutable: SQLite would create two files beside it. The newest writes are in
+        # the WAL.
         mode = "mode=ro" if wal.exists() and wal.stat().st_size else "mode=ro&immutable=1"
         with contextlib.closing(
             sqlite3.connect(f"file:{quote(str(path.absolute()))}?{mode}", timeout=BUSY_SECONDS, uri=True)

@@ -1,13 +1,14 @@
 """The log of a run in SQLite: appending batches, thread places, messages, references, turns and pruning.
 
-Functions over the writer's connection, called by `runs` within one transaction. Statements are in `sql/sqlite/runs.sql`.
+Functions over the writer's connection, called by `runs` within one transaction. Statements are in
+`sql/sqlite/runs.sql`.
 """
 
 import sqlite3
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from easel.core.run.batch import Appended, Batch, spoken_places
+from easel.core.run.batch import Appended, Batch, thread_positions
 from easel.core.run.run import Claim, NewRun, Run
 from easel.core.run.status import Status
 from easel.core.session.message import Message
@@ -37,16 +38,12 @@ def append(connection: sqlite3.Connection, batch: Batch, now: int) -> Appended |
     if batch.ends_as is None:
         stored = fetch_one(connection, "append_batch", **arguments, **fence)
     else:
-        stored = fetch_one(
-            connection, "append_last_batch", ends_as=batch.ends_as.value, **arguments, **fence
-        )
+        stored = fetch_one(connection, "append_last_batch", ends_as=batch.ends_as.value, **arguments, **fence)
     if stored is None:
         return _first_answer(connection, batch)
     thread_seq = add_events(connection, claim, stored["last_seq"] - len(batch.events), batch.events, now)
     if batch.answer is not None and thread_seq is not None:
-        add_message(
-            connection, claim, batch.answer, thread_seq, now, status=batch.ends_as, error=batch.error
-        )
+        add_message(connection, claim, batch.answer, thread_seq, now, status=batch.ends_as, error=batch.error)
         add_references(connection, claim, batch.answer.refers_to)
     turn_passed = batch.ends_as is not None and pass_turn(connection, claim, now) is not None
     return Appended(stored["last_seq"], thread_seq, is_cancel_requested(stored), turn_passed)
@@ -71,8 +68,11 @@ def _first_answer(connection: sqlite3.Connection, batch: Batch) -> Appended | No
 def add_events(
     connection: sqlite3.Connection, run: Run | Claim, last_seq: int, events: Sequence[Envelope], now: int
 ) -> int | None:
-    """Store events after `last_seq`, narrative ones in the thread too. Returns the last thread place taken."""
-    places = spoken_places(events)
+    """Store events after `last_seq`, narrative ones in the thread too.
+
+    Returns the last thread place taken.
+    """
+    places = thread_positions(events)
     session = {"user_id": run.user_id, "session_id": run.session_id}
     count = sum(place is not None for place in places)
     head = (
@@ -131,7 +131,7 @@ def add_references(
     """Keep these artifacts as long as the run."""
     for artifact_id in sorted(artifacts):
         fetch_all(
-            connection, "refer_to", user_id=run.user_id, run_id=run.run_id, artifact_id=artifact_id
+            connection, "add_reference", user_id=run.user_id, run_id=run.run_id, artifact_id=artifact_id
         )
 
 
@@ -166,12 +166,12 @@ def trim_logs(connection: sqlite3.Connection, run_ids: Sequence[RunId]) -> list[
     for nth, run_id in enumerate(run_ids):
         if budget <= 0:
             return list(run_ids[nth:])
-        log = fetch_one(connection, "shorten_log", run_id=run_id, step=budget)
+        log = fetch_one(connection, "trim_log", run_id=run_id, step=budget)
         if log is None:
             continue
         trimmed = {"run_id": run_id, "oldest_seq": log["oldest_seq"]}
         connection.execute(SQL["trim_thread"].sql, trimmed)
-        budget -= connection.execute(SQL["drop_events"].sql, trimmed).rowcount
+        budget -= connection.execute(SQL["delete_events"].sql, trimmed).rowcount
         if log["is_unfinished"]:
             return list(run_ids[nth:])
     return []

@@ -1,7 +1,7 @@
 """Runs, their queue and their claims in SQLite. The rules are in the statements of `sql/sqlite/runs.sql`.
 
-Where Postgres uses one statement with several effects, SQLite uses several statements in one transaction. SQLite has one
-writer, so no other write comes between them.
+Where Postgres uses one statement with several effects, SQLite uses several statements in one transaction.
+SQLite has one writer, so no other write comes between them.
 """
 
 import sqlite3
@@ -201,7 +201,9 @@ class SqliteRuns:
 
     async def prune(self, older_than_seconds: float) -> int:
         old = await self._read(
-            "prunable_runs", before=self._now() - microseconds(older_than_seconds), limit=PRUNE_BATCH_SIZE
+            "list_prunable_runs",
+            before=self._now() - microseconds(older_than_seconds),
+            limit=PRUNE_BATCH_SIZE,
         )
         remaining = [RunId(row["run_id"]) for row in old]
         while remaining:
@@ -225,7 +227,9 @@ class SqliteRuns:
 
 def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued:
     if new.idempotency_key is not None:
-        earlier = fetch_one(connection, "run_by_key", user_id=new.user_id, idempotency_key=new.idempotency_key)
+        earlier = fetch_one(
+            connection, "run_by_key", user_id=new.user_id, idempotency_key=new.idempotency_key
+        )
         if earlier is not None:
             if earlier["request_digest"] != new.request_digest:
                 raise IdempotencyConflict(what="idempotency key", key=new.idempotency_key)
@@ -281,7 +285,7 @@ def _request_cancel(
         flagged = _run(fetch_all(connection, "flag_cancel", run_id=run_id, now=now)[0])
         return CancelAnswer(flagged, changed=run.cancel_requested_at is None)
     if closing.events is None:
-        return CancelAnswer(run, changed=False, look_again=True)
+        return CancelAnswer(run, changed=False, must_retry=True)
     rows = fetch_all(connection, "cancel_queued", run_id=run_id, count=len(closing.events), now=now)
     cancelled = _run(rows[0])
     thread_seq = run_log.add_events(connection, run, run.last_seq, closing.events, now)
@@ -290,9 +294,7 @@ def _request_cancel(
             session = {"user_id": run.user_id, "session_id": run.session_id}
             thread_seq = fetch_all(connection, "extend_thread", count=1, **session)[0]["last_thread_seq"]
         if thread_seq is not None:
-            run_log.add_message(
-                connection, run, closing.answer, thread_seq, now, status=cancelled.status
-            )
+            run_log.add_message(connection, run, closing.answer, thread_seq, now, status=cancelled.status)
             run_log.add_references(connection, run, closing.answer.refers_to)
     passed = run_log.pass_turn(connection, cancelled, now)
     prefers = passed.prefers if passed else None

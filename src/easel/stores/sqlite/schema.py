@@ -1,4 +1,7 @@
-"""The schema of a SQLite file: its version, and the migrations it still needs. Does not know any table but the ledger."""
+"""The schema of a SQLite file: its version, and the migrations it still needs.
+
+Does not know any table but the ledger.
+"""
 
 import sqlite3
 from collections.abc import Iterator

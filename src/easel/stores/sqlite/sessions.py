@@ -1,4 +1,7 @@
-"""Sessions, their messages and their threads in SQLite. The rules are in the statements of `sql/sqlite/sessions.sql`."""
+"""Sessions, their messages and their threads in SQLite.
+
+The rules are in the statements of `sql/sqlite/sessions.sql`.
+"""
 
 import sqlite3
 from collections.abc import Sequence
@@ -10,7 +13,7 @@ import msgspec
 from easel.core.session.message import StoredMessage
 from easel.core.session.session import Session
 from easel.core.stream.log import Bounds, LoggedEvent
-from easel.ids import RunId, SessionId, UserId, owned
+from easel.ids import RunId, SessionId, UserId, scoped_key
 from easel.stores import named_sql
 from easel.stores.rows.runs import search_pattern, split_key, to_events, to_message, to_session
 from easel.stores.sqlite.times import from_datetime, to_datetime
@@ -39,7 +42,12 @@ class SqliteSessions:
     ) -> list[Session]:
         at, name = (from_datetime(before[0]), before[1]) if before else (None, None)
         rows = await self._read(
-            "list_sessions", user_id=user_id, search=search_pattern(search), before_at=at, before_id=name, limit=limit
+            "list_sessions",
+            user_id=user_id,
+            search=search_pattern(search),
+            before_at=at,
+            before_id=name,
+            limit=limit,
         )
         return [to_session(row, to_datetime) for row in rows]
 
@@ -47,15 +55,14 @@ class SqliteSessions:
         return await self._change("rename_session", user_id=user_id, session_id=session_id, title=title)
 
     async def delete(self, user_id: UserId, session_id: SessionId) -> list[RunId] | None:
-        whose = {"user_id": user_id, "session_id": session_id}
+        ids = {"user_id": user_id, "session_id": session_id}
 
         def work(connection: sqlite3.Connection) -> list[RunId] | None:
             gone = [
-                RunId(row["run_id"])
-                for row in connection.execute(SQL["runs_of_session"].sql, whose).fetchall()
+                RunId(row["run_id"]) for row in connection.execute(SQL["session_run_ids"].sql, ids).fetchall()
             ]
-            connection.execute(SQL["end_thread"].sql, whose)
-            return gone if connection.execute(SQL["delete_session"].sql, whose).rowcount else None
+            connection.execute(SQL["end_thread"].sql, ids)
+            return gone if connection.execute(SQL["delete_session"].sql, ids).rowcount else None
 
         return await self._database.write(work)
 
@@ -75,7 +82,7 @@ class SqliteSessions:
         rows = await self._read(
             "thread_heads", threads=msgspec.json.encode([split_key(key) for key in keys]).decode()
         )
-        return {owned(row["user_id"], row["session_id"]): row["last_thread_seq"] for row in rows}
+        return {scoped_key(row["user_id"], row["session_id"]): row["last_thread_seq"] for row in rows}
 
     async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
         user_id, session_id = split_key(key)
@@ -84,13 +91,13 @@ class SqliteSessions:
         )
         return to_events(rows, to_datetime)
 
-    async def _read(self, name: str, **given: Any) -> list[Any]:
+    async def _read(self, name: str, **arguments: Any) -> list[Any]:
         return await self._database.read(
-            lambda connection: connection.execute(SQL[name].sql, given).fetchall()
+            lambda connection: connection.execute(SQL[name].sql, arguments).fetchall()
         )
 
-    async def _change(self, name: str, **given: Any) -> Session | None:
+    async def _change(self, name: str, **arguments: Any) -> Session | None:
         rows: list[Any] = await self._database.write(
-            lambda connection: connection.execute(SQL[name].sql, given).fetchall()
+            lambda connection: connection.execute(SQL[name].sql, arguments).fetchall()
         )
         return to_session(rows[0], to_datetime) if rows else None

@@ -1,4 +1,4 @@
-"""Sign-ins of browsers that were ended, in SQLite. The rules are in the statements of `sql/sqlite/sign_ins.sql`."""
+"""Revoked sign-ins of browsers in SQLite. The rules are in the statements of `sql/sqlite/sign_ins.sql`."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -21,17 +21,21 @@ class SqliteSignIns:
 
     async def revoke(self, user_id: UserId, sign_in_id: str, seconds: float) -> None:
         now = self._database.clock()
-        given = {"user_id": user_id, "sign_in_id": sign_in_id, "forget_at": now + int(seconds * 1_000_000)}
+        arguments = {
+            "user_id": user_id,
+            "sign_in_id": sign_in_id,
+            "forget_at": now + int(seconds * 1_000_000),
+        }
 
         def work(connection: sqlite3.Connection) -> None:
-            connection.execute(SQL["forget_sign_ins"].sql, {"now": now})
-            connection.execute(SQL["end_sign_in"].sql, given)
+            connection.execute(SQL["delete_expired_sign_ins"].sql, {"now": now})
+            connection.execute(SQL["revoke_sign_in"].sql, arguments)
 
         await self._database.write(work)
 
     async def filter_revoked(self, sign_in_ids: Sequence[str]) -> set[str]:
         named = {"sign_in_ids": msgspec.json.encode(list(sign_in_ids)).decode()}
         rows: list[Any] = await self._database.read(
-            lambda connection: connection.execute(SQL["ended_sign_ins"].sql, named).fetchall()
+            lambda connection: connection.execute(SQL["revoked_sign_ins"].sql, named).fetchall()
         )
         return {row["sign_in_id"] for row in rows}

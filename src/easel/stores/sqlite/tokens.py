@@ -16,8 +16,8 @@ from easel.stores.sqlite.times import to_datetime
 SQL = named_sql.load("sqlite", "tokens")
 
 
-class Lanes(Protocol):
-    """Of the process that has the file, or of one beside it."""
+class TokenDatabase(Protocol):
+    """The database of the server, or one that shares its file."""
 
     def clock(self) -> int: ...
 
@@ -27,21 +27,21 @@ class Lanes(Protocol):
 
 
 class SqliteTokens:
-    def __init__(self, database: Lanes) -> None:
+    def __init__(self, database: TokenDatabase) -> None:
         self._database = database
 
     async def create(self, new: NewToken) -> Token | None:
         return await self._change("create_token", **{**asdict(new), "kind": new.kind.value})
 
     async def find_by_digest(self, digest: str) -> Token | None:
-        return _first(await self._read("token_of_digest", digest=digest))
+        return _first(await self._read("token_by_digest", digest=digest))
 
     async def find_by_id(self, token_id: str) -> Token | None:
-        return _first(await self._read("token_of_id", token_id=token_id))
+        return _first(await self._read("token_by_id", token_id=token_id))
 
     async def filter_valid(self, token_ids: Sequence[str]) -> set[str]:
-        named = msgspec.json.encode(list(token_ids)).decode()
-        return {row["token_id"] for row in await self._read("valid_tokens", token_ids=named)}
+        rows = await self._read("valid_tokens", token_ids=msgspec.json.encode(list(token_ids)).decode())
+        return {row["token_id"] for row in rows}
 
     async def list_tokens(self, user_id: UserId | None) -> list[Token]:
         return [to_token(row, to_datetime) for row in await self._read("list_tokens", user_id=user_id)]
@@ -49,15 +49,15 @@ class SqliteTokens:
     async def revoke(self, token_id: str) -> Token | None:
         return await self._change("revoke_token", token_id=token_id)
 
-    async def _read(self, statement: str, /, **given: Any) -> list[Any]:
+    async def _read(self, statement: str, /, **arguments: Any) -> list[Any]:
         return await self._database.read(
-            lambda connection: connection.execute(SQL[statement].sql, given).fetchall()
+            lambda connection: connection.execute(SQL[statement].sql, arguments).fetchall()
         )
 
-    async def _change(self, statement: str, /, **given: Any) -> Token | None:
-        given["now"] = self._database.clock()
+    async def _change(self, statement: str, /, **arguments: Any) -> Token | None:
+        arguments["now"] = self._database.clock()
         rows: list[Any] = await self._database.write(
-            lambda connection: connection.execute(SQL[statement].sql, given).fetchall()
+            lambda connection: connection.execute(SQL[statement].sql, arguments).fetchall()
         )
         return _first(rows)
 

@@ -1,5 +1,6 @@
 -- name: claim_artifacts
--- Take the rows of these contents, before their blobs are written: new ones, or those that are there, which are touched so that no sweep takes them meanwhile.
+-- Create the rows of these contents before their blobs are written. Existing rows are touched, so that no
+-- sweep deletes them.
 insert into artifacts (user_id, artifact_id, size, media_type, blob_key)
 select :user_id::text, new.artifact_id, new.size, new.media_type, new.blob_key
   from unnest(:artifact_ids::text[], :sizes::bigint[], :media_types::text[], :blob_keys::text[]) as new(artifact_id, size, media_type, blob_key)
@@ -8,11 +9,12 @@ on conflict (user_id, artifact_id) do update set touched_at = now()
 returning user_id, artifact_id, size, media_type, blob_key, is_stored;
 
 -- name: withdraw_artifact
--- End what was begun under this name and has no blob that is known to be there; the key of its blob, unless it was swept.
+-- Delete an upload that has no stored blob yet. Returns its blob key, or no row if it was swept.
 delete from artifacts where user_id = :user_id and artifact_id = :artifact_id and not is_stored returning blob_key;
 
--- name: settle_artifact
--- The blob of an upload is there, whole. It goes to the row of its content: a new one, or one that has none yet, or has lost the one named. Else that row is only touched.
+-- name: complete_upload
+-- Attach the stored blob of an upload to the row of its content: a new row, a row without a blob, or a row
+-- whose blob is the missing one named. Any other row is only touched.
 insert into artifacts (user_id, artifact_id, size, media_type, blob_key, is_stored)
 values (:user_id, :artifact_id, :size, :media_type, :blob_key, true)
 on conflict (user_id, artifact_id) do update
@@ -23,7 +25,7 @@ on conflict (user_id, artifact_id) do update
 returning user_id, artifact_id, size, media_type, blob_key, is_stored;
 
 -- name: mark_stored
--- The blobs of these rows are there, whole. A row that was swept or got another blob meanwhile is not in the answer.
+-- Record that these blobs are stored. Rows that were swept or have another blob now are not returned.
 with put as (
   select artifacts.user_id, artifacts.artifact_id
     from unnest(:artifact_ids::text[], :blob_keys::text[]) as given(artifact_id, blob_key)
@@ -37,13 +39,13 @@ update artifacts set is_stored = true, touched_at = now()
 returning artifacts.artifact_id;
 
 -- name: get_artifact
--- One artifact of this user whose blob is there.
+-- Return one artifact of this user whose blob is stored.
 select user_id, artifact_id, size, media_type, blob_key, is_stored
   from artifacts where user_id = :user_id and artifact_id = :artifact_id and is_stored;
 
--- name: refer_to_artifacts
--- Keep these artifacts for as long as the run or the canvas is there; ids of nothing are passed over.
--- The lock waits for a sweep that has the row in its hand, and sees then that it is gone.
+-- name: add_references
+-- Keep these artifacts as long as the run or the canvas exists. Unknown ids are ignored. The lock waits for a
+-- sweep that is deleting the row, and then finds it deleted.
 insert into artifact_refs (user_id, artifact_id, run_id, canvas_id)
 select user_id, artifact_id, :run_id::text, :canvas_id::text
   from artifacts
@@ -52,8 +54,9 @@ select user_id, artifact_id, :run_id::text, :canvas_id::text
    for key share
 on conflict do nothing;
 
--- name: page_of_artifacts
--- The next rows of anyone, and which of them nobody has touched for long: the sweep walks over all of them in short steps.
+-- name: list_artifacts
+-- Return the next rows of all users, and whether each is old enough to sweep. The sweep visits all rows in
+-- short steps.
 select user_id, artifact_id, touched_at < now() - make_interval(secs => :seconds) as is_old
   from artifacts
  where (user_id, artifact_id) > (:after_user, :after_artifact)
@@ -61,7 +64,8 @@ select user_id, artifact_id, touched_at < now() - make_interval(secs => :seconds
  limit :limit;
 
 -- name: lock_artifacts
--- Hold the old rows of this page, so that no reference to them can be made while we look for those there are. Whatever is in use is left.
+-- Lock the old rows of this page, so that no reference to them is added during the check. Rows in use are
+-- skipped.
 select artifacts.user_id, artifacts.artifact_id
   from artifacts
   join unnest(:user_ids::text[], :artifact_ids::text[]) as old(user_id, artifact_id) using (user_id, artifact_id)
@@ -69,7 +73,7 @@ select artifacts.user_id, artifacts.artifact_id
    for update of artifacts skip locked;
 
 -- name: sweep_artifacts
--- Remove those that are still old and that neither a run nor a canvas refers to; the keys of the blobs that they leave.
+-- Delete the artifacts that are still old and that no run or canvas refers to. Returns their blob keys.
 delete from artifacts
  using unnest(:user_ids::text[], :artifact_ids::text[]) as old(user_id, artifact_id)
  where artifacts.user_id = old.user_id and artifacts.artifact_id = old.artifact_id
@@ -81,7 +85,7 @@ delete from artifacts
 returning artifacts.blob_key;
 
 -- name: find_unknown_blobs
--- Which of these keys were made long ago and belong to no row.
+-- Return those of these keys that were created long ago and belong to no row.
 select found.blob_key
   from unnest(:blob_keys::text[], :made_at::timestamptz[]) as found(blob_key, made_at)
  where found.made_at < now() - make_interval(secs => :seconds)

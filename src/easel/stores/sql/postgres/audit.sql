@@ -1,6 +1,7 @@
 -- name: append_records
--- Put records behind the last one, under the lock of the head: the number goes into the text, the text and the hash before it into the hash.
--- One statement, so that a writer that freezes never holds the lock that all others wait for. CC-06
+-- Append records to the chain under the lock of its head: the number is part of the text, the text and the
+-- previous hash are hashed. One statement, so that a stalled client never holds the lock that every other
+-- writer needs. CC-06
 with recursive head as (
   select last_seq, last_hash from audit_head for update
 ), entries as (
@@ -23,19 +24,21 @@ update audit_head set last_seq = newest.seq, last_hash = newest.hash
 returning audit_head.last_seq;
 
 -- name: end_of_chain
--- The head and the highest number of any record, in one look: while others append, two looks would not agree.
+-- Return the head and the highest number of any record in one statement, so that concurrent appends cannot
+-- make them disagree.
 select (select last_seq from audit_head) as last_seq, (select last_hash from audit_head) as last_hash,
        (select coalesce(max(seq), 0) from audit) as newest;
 
 -- name: records_after
--- A page of the chain in its order, for verifying it. A time that was spoilt beyond what can be read comes as the nearest that can.
+-- Return a page of the chain in its order, for verification. A time outside the readable range is returned as
+-- the nearest one inside it.
 select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at, storage_class, action, record, hash from audit
  where seq > :seq and seq <= :last
  order by seq
  limit :limit;
 
 -- name: list_records
--- Newest first; every filter is applied before the limit.
+-- List records, newest first. Every filter is applied before the limit.
 select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at, storage_class, action, record, hash from audit
  where seq < :before
    and (:storage_class::text is null or storage_class = :storage_class)
@@ -45,7 +48,7 @@ select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at, st
  limit :limit;
 
 -- name: list_records_of_action
--- The same for one action, by its own index.
+-- List the records of one action by its own index, newest first.
 select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at, storage_class, action, record, hash from audit
  where action = :action and seq < :before
    and (:storage_class::text is null or storage_class = :storage_class)

@@ -1,10 +1,11 @@
 -- name: lock_run
--- The lock that gives a run's board writes one order, with each other and with everything else in its log. It takes no session's lock:
--- a board write is state, and state is in no thread.
+-- Lock the run, so that its board writes and its other events have one order. The session is not locked:
+-- board events are not part of the thread.
 select 1 from runs where run_id = :run_id and user_id = :user_id for update;
 
--- name: find_place
--- What a write finds, once it has the run's lock: whether the run still takes writes, the key's version, and what else is on the run's boards.
+-- name: find_board_state
+-- Return the status of the run, the version of the key, and the number and size of the other values on its
+-- boards. Requires the lock of the run.
 select r.status,
        coalesce(max(b.version) filter (where b.board = :board and b.edge_id = :edge_id and b.key = :key), 0) as version,
        count(b.key) as keys,
@@ -14,7 +15,8 @@ select r.status,
  group by r.run_id;
 
 -- name: write_board
--- The value, its event and what both refer to, all or nothing; by the run's own agent only while its worker still holds its attempt. CC-09, RX-13
+-- Store the value, its event and their references in one statement. A write of the run's own agent requires
+-- that its worker still holds this attempt. CC-09, RX-13
 with grown as (
   update runs set last_seq = last_seq + 1
    where run_id = :run_id and user_id = :user_id and status in ('queued', 'running')
@@ -48,7 +50,8 @@ with grown as (
 select last_seq as seq, created_at, updated_at from grown, kept;
 
 -- name: read_board
--- One value, an edge's or a whole board, of this user's run; one row without a key when the run has none of them, and none when there is no such run.
+-- Return one value, the values of an edge or a whole board of this user's run. One row without a key: the run
+-- has no such value. No row: there is no such run.
 select b.board, b.edge_id, b.key, b.value::text as value, b.version, b.agent_id, b.node_id, b.created_at, b.updated_at
   from runs r left join boards b
     on b.run_id = r.run_id and b.board = :board and (:edge_id::text is null or b.edge_id = :edge_id) and (:key::text is null or b.key = :key)

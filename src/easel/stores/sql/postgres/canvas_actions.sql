@@ -5,21 +5,21 @@ owner_id, confirmed_by, revision, created_at, started_at, ended_at,
 extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds;
 
 -- name: get_execution
--- One execution of this user's, and how long ago it was asked for.
+-- Return one execution of this user, with its age.
 select
   -- include: execution_columns
        , resolved::text as resolved, answer::text as answer
   from canvas_actions where user_id = :user_id and event_id = :event_id;
 
--- name: execution_of_request
--- What a request has led to.
+-- name: execution_by_request
+-- Return the execution that was started for a request id. CV-36
 select
   -- include: execution_columns
        , resolved::text as resolved, answer::text as answer
   from canvas_actions where user_id = :user_id and canvas_id = :canvas_id and request_id = :request_id;
 
 -- name: list_executions
--- The records of a canvas's actions, newest first. CV-48
+-- List the executions of a canvas, newest first. CV-48
 select
   -- include: execution_columns
        , resolved::text as resolved, answer::text as answer
@@ -29,13 +29,15 @@ select
  order by event_id desc limit :limit;
 
 -- name: renew_executions
--- This instance is alive, and so is what it runs: all of that is named. What is not given back has ended elsewhere.
+-- Extend the claims of these executions. An execution that is not returned has ended or has another owner
+-- now.
 update canvas_actions set lease_until = clock_timestamp() + make_interval(secs => :seconds)
  where owner_id = :owner_id and status = 'running' and event_id = any(:event_ids::text[])
 returning event_id;
 
--- name: lost_executions
--- What nobody runs any more: its instance has not been heard of for too long. And what nobody has agreed to in time.
+-- name: orphaned_executions
+-- List executions whose owner did not renew its claim or is one of these, and confirmations that were not
+-- answered in time.
 select * from (
   select
     -- include: execution_columns
@@ -50,8 +52,9 @@ select * from (
     from canvas_actions where status = 'asked' and created_at <= clock_timestamp() - make_interval(secs => :asked_seconds)
    order by created_at limit :limit) as unanswered;
 
--- name: take_up_execution
--- What another instance has left, where a run was started for it: from now on this one waits for that run. The execution's name is the run's key.
+-- name: adopt_execution
+-- Take over an orphaned execution that has started a run, to wait for that run. The idempotency key of the
+-- run is the id of the execution.
 update canvas_actions a
    set owner_id = :owner_id, lease_until = clock_timestamp() + make_interval(secs => :seconds)
   from runs r
@@ -61,19 +64,20 @@ update canvas_actions a
 returning r.run_id, extract(epoch from clock_timestamp() - a.started_at)::float8 as seconds;
 
 -- name: other_active_owners
--- Who else is said to run something.
+-- List the other instances that own running executions.
 select distinct owner_id from canvas_actions where status = 'running' and owner_id <> :owner_id;
 
 -- name: prune_executions
--- Records that ended long ago, some at a time.
+-- Delete some of the executions that ended long ago.
 delete from canvas_actions
  where (user_id, event_id) in (select user_id, event_id from canvas_actions
                                 where ended_at < clock_timestamp() - make_interval(secs => :seconds) limit 500)
 returning event_id;
 
 -- name: claim_refreshes
--- Take the jobs that are due, each by its own row lock, and of canvases that somebody looks at where that is wanted. What runs is left
--- alone: it is held, here or elsewhere, or it is at work in the very process that asks, however long ago its hold ran out. CV-19, X9
+-- Claim refresh jobs that are due, and, where required, whose canvas is viewed; each by its own row lock.
+-- Jobs with a valid claim are skipped, and so are jobs that the calling process still runs although their
+-- claim has expired. CV-19, X9
 with due as (
   select user_id, canvas_id, refresh_id from canvas_refreshes r
    where next_at <= clock_timestamp() and (lease_until is null or lease_until <= clock_timestamp())
@@ -90,7 +94,7 @@ update canvas_refreshes r
 returning r.user_id, r.canvas_id, r.refresh_id, r.action_id, r.every_ms, r.failures;
 
 -- name: next_refresh
--- In how many seconds the next job is due, among those that nobody runs and that may run as things are; nothing where there is none.
+-- Return the seconds until the next unclaimed job is due that may run now, null if there is none.
 select extract(epoch from min(next_at) - clock_timestamp())::float8 as seconds
   from canvas_refreshes r
  where (lease_until is null or lease_until <= clock_timestamp())
@@ -98,13 +102,14 @@ select extract(epoch from min(next_at) - clock_timestamp())::float8 as seconds
          select 1 from canvas_views v where v.user_id = r.user_id and v.canvas_id = r.canvas_id and v.expires_at > clock_timestamp()));
 
 -- name: renew_refreshes
--- This instance is alive, and so are the jobs that it runs: all of them are named. A hold that ran out is renewed if nobody took the job.
+-- Extend the claims of these jobs. An expired claim is extended too, unless another instance has claimed the
+-- job.
 update canvas_refreshes set lease_until = clock_timestamp() + make_interval(secs => :seconds)
  where owner_id = :owner_id
    and (user_id, canvas_id, refresh_id) in (select * from unnest(:user_ids::text[], :canvas_ids::text[], :refresh_ids::text[]));
 
 -- name: finish_refresh
--- A job has run; when it is due again, and why it failed if it did.
+-- Release a job: store when it is due again, and its error if it failed.
 update canvas_refreshes
    set owner_id = null, lease_until = null, failures = :failures, error = :error::text,
        next_at = clock_timestamp() + make_interval(secs => :delay), put_off_at = clock_timestamp()

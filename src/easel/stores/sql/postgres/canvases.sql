@@ -1,5 +1,6 @@
 -- name: create_canvas
--- A canvas with the first event of its log; nothing where there is one already.
+-- Create a canvas with the first event of its log. Returns no row if it exists. Its log continues after the
+-- log of a deleted canvas of the same id.
 with ended as (
   select coalesce(max(last_seq), 0) as seq from ended_canvases where user_id = :user_id and canvas_id = :canvas_id
 ), made as (
@@ -33,11 +34,12 @@ select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spe
   from made;
 
 -- name: lock_canvas
--- From here to the end of the transaction nobody else changes this canvas.
+-- Lock a canvas until the transaction ends.
 select from canvases where user_id = :user_id and canvas_id = :canvas_id for update;
 
 -- name: get_canvas
--- One canvas of this user with its assets, those who look at it and its jobs that fail, as they are at one moment. CV-46
+-- Return one canvas of this user with its assets, views and failing refresh jobs, all read at one moment.
+-- CV-46
 select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state, revision, last_seq, spec_revision,
        is_accepted, created_at, updated_at,
        (select coalesce(json_agg(json_build_array(path, blob_key, size) order by path collate "C"), '[]')::text
@@ -50,7 +52,7 @@ select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spe
   from canvases c where user_id = :user_id and canvas_id = :canvas_id;
 
 -- name: list_canvases
--- A page of this user's canvases, of one agent or of all, by id. CV-33
+-- Return a page of this user's canvases by id, of one agent or of all. CV-33
 select user_id, canvas_id, agent_id, title, owner_session_key, jsonb_build_object('mode', coalesce(spec->'mode', '"html"'))::text as spec,
        '{}' as state, revision, last_seq, spec_revision, is_accepted, created_at, updated_at
   from canvases
@@ -58,17 +60,18 @@ select user_id, canvas_id, agent_id, title, owner_session_key, jsonb_build_objec
  order by canvas_id collate "C" limit :limit;
 
 -- name: end_canvas
--- Where a canvas of the same name will go on.
+-- Store where the log of a canvas ended, so that a new canvas of the same id continues its numbers.
 insert into ended_canvases (user_id, canvas_id, last_seq)
 select user_id, canvas_id, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id
 on conflict (user_id, canvas_id) do update set last_seq = excluded.last_seq;
 
 -- name: delete_canvas
--- With its log, its assets, its views and what it refers to.
+-- Delete a canvas with its log, assets, views and references.
 delete from canvases where user_id = :user_id and canvas_id = :canvas_id returning canvas_id;
 
 -- name: change_canvas
--- What a change leaves of a canvas, and its events, under the lock that was taken: gapless, in the order of commits. CV-15, CV-44
+-- Update a canvas and append its events. Requires the lock of the canvas: events have no gaps and the order
+-- of the commits. CV-15, CV-44
 with grown as (
   update canvases
      set title = coalesce(:title::text, title),
@@ -95,13 +98,13 @@ with grown as (
 )
 select revision, last_seq, spec_revision, is_accepted, updated_at from grown;
 
--- name: count_waiting
--- What of a canvas waits for a person; who was asked too long ago is waited for no more.
+-- name: count_pending_executions
+-- Count the executions of a canvas that wait for a confirmation and have not expired.
 select count(*) as waiting from canvas_actions
  where user_id = :user_id and canvas_id = :canvas_id and status = 'asked' and created_at > clock_timestamp() - make_interval(secs => :seconds);
 
--- name: begin_execution
--- An action is pressed; nothing where its request has an execution already.
+-- name: start_execution
+-- Store a new execution. No row is stored if its request id has an execution already. CV-36
 insert into canvas_actions (user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor, tool, resolved, answer, revision, owner_id,
                             started_at, ended_at, lease_until)
 values (:user_id, :canvas_id, :event_id, :action_id, :request_id, :request_digest, :status, :actor::text::json, :tool, :resolved::text::json, :answer::text::json,
@@ -112,8 +115,8 @@ values (:user_id, :canvas_id, :event_id, :action_id, :request_id, :request_diges
 on conflict do nothing
 returning event_id;
 
--- name: step_execution
--- It goes on, if it is still where this step leads out of; what runs has to be run by whom the step says.
+-- name: advance_execution
+-- Change an execution if it is still in the expected status. A running one must belong to the given owner.
 update canvas_actions
    set status = :status::text, answer = coalesce(:answer::text::json, answer), revision = :revision, confirmed_by = coalesce(:confirmed_by, confirmed_by),
        started_at = coalesce(started_at, case when :status <> 'refused' then clock_timestamp() end),
@@ -123,8 +126,8 @@ update canvas_actions
  where user_id = :user_id and event_id = :event_id and status = :out_of and (:out_of <> 'running' or owner_id = :owner_id)
 returning event_id;
 
--- name: drop_refreshes
--- What the new spec no longer has, or has otherwise.
+-- name: delete_refreshes
+-- Delete the refresh jobs that the new spec does not have or has changed.
 delete from canvas_refreshes c
  where user_id = :user_id and canvas_id = :canvas_id
    and not exists (select 1 from unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[], :only_watched::boolean[])
@@ -132,8 +135,8 @@ delete from canvas_refreshes c
                     where r.refresh_id = c.refresh_id and r.action_id = c.action_id and r.every_ms = c.every_ms
                       and r.only_watched = c.only_watched);
 
--- name: put_refreshes
--- What the new spec has and the old one had not; what stays goes on in its own time.
+-- name: add_refreshes
+-- Add the refresh jobs of the new spec. Existing jobs keep their due times.
 insert into canvas_refreshes (user_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at, put_off_at)
 select :user_id, :canvas_id, r.refresh_id, r.action_id, r.every_ms, r.only_watched,
        clock_timestamp() + make_interval(secs => r.every_ms / 1000.0), clock_timestamp()
@@ -142,67 +145,67 @@ select :user_id, :canvas_id, r.refresh_id, r.action_id, r.every_ms, r.only_watch
 on conflict do nothing;
 
 -- name: put_assets
--- These assets, in the place of what had their paths.
+-- Store assets, replacing those at their paths.
 insert into canvas_assets (user_id, canvas_id, path, blob_key, size)
 select :user_id, :canvas_id, a.path, a.blob_key, a.size
   from unnest(:paths::text[], :blob_keys::text[], :sizes::bigint[]) as a(path, blob_key, size)
 on conflict (user_id, canvas_id, path) do update set blob_key = excluded.blob_key, size = excluded.size;
 
 -- name: remove_assets
--- These are assets no more.
+-- Delete assets.
 delete from canvas_assets where user_id = :user_id and canvas_id = :canvas_id and path = any(:paths::text[]);
 
 -- name: find_unknown_assets
--- Which of these keys, each with the time it was made, are old and belong to no asset.
+-- Return those of these keys that were created long ago and belong to no asset.
 select found.blob_key
   from unnest(:blob_keys::text[], :made_at::timestamptz[]) as found(blob_key, made_at)
  where found.made_at < now() - make_interval(secs => :seconds)
    and not exists (select 1 from canvas_assets where canvas_assets.blob_key = found.blob_key);
 
 -- name: add_view
--- Somebody looks at a canvas, and is believed to for so long.
+-- Store a view, which expires unless its instance renews it.
 insert into canvas_views (user_id, canvas_id, view_id, client_id, connection_id, expires_at)
 values (:user_id, :canvas_id, :view_id, :client_id, :connection_id, clock_timestamp() + make_interval(secs => :seconds));
 
 -- name: remove_views
--- They look no more.
+-- Delete views.
 delete from canvas_views where user_id = :user_id and canvas_id = :canvas_id and view_id = any(:view_ids::text[]);
 
 -- name: renew_views
--- The connections of these views are alive.
+-- Extend the views of these connections.
 update canvas_views set expires_at = clock_timestamp() + make_interval(secs => :seconds) where connection_id = any(:connection_ids::text[]);
 
 -- name: list_views
--- What a connection displays.
+-- List the views of a connection.
 select user_id, canvas_id, view_id, client_id, connection_id from canvas_views where connection_id = :connection_id;
 
 -- name: list_expired_views
--- Views whose instance has not been heard of for too long.
+-- List views that their instance did not renew in time.
 select user_id, canvas_id, view_id, client_id, connection_id from canvas_views where expires_at <= clock_timestamp() order by expires_at limit :limit;
 
 -- name: canvas_bounds
--- What a canvas's log holds.
+-- Return the first and the last place of a canvas's log.
 select oldest_seq, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id;
 
 -- name: canvas_heads
--- How far each watched canvas has grown.
+-- Return the last place of each watched log: one poll per instance, for all its subscribers.
 select user_id, canvas_id, last_seq
   from canvases join unnest(:user_ids::text[], :canvas_ids::text[]) as w(user_id, canvas_id) using (user_id, canvas_id);
 
 -- name: canvas_after
--- A page of a canvas's log. RX-36
+-- Return a page of a canvas's log. RX-36
 select seq, event_type, visibility, created_at, payload::text as payload
   from canvas_events where user_id = :user_id and canvas_id = :canvas_id and seq > :cursor order by seq limit :limit;
 
 -- name: find_old_logs
--- Among the next canvases of all users: where each stands in their order, and whether its log begins with what is older than that.
+-- Return the next canvases of all users in order, and whether the first event of each log is old.
 select c.user_id, c.canvas_id, c.oldest_seq < c.last_seq and e.created_at < clock_timestamp() - make_interval(secs => :seconds) as is_old
   from (select * from canvases where (user_id, canvas_id) > (:user_id::text, :canvas_id::text) order by user_id, canvas_id limit :limit) c
   left join canvas_events e on e.user_id = c.user_id and e.canvas_id = c.canvas_id and e.seq = c.oldest_seq
  order by c.user_id, c.canvas_id;
 
--- name: shorten_canvas
--- Drop what is old from the beginning of a log, some of it at a time; its last event stays.
+-- name: trim_canvas_log
+-- Delete some of the old events at the start of a log; the last event is kept.
 with held as (
   select user_id, canvas_id, oldest_seq, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id for update
 ), first as (

@@ -1,13 +1,14 @@
 -- name: lock_node
--- The connection that a node had until now; whoever enters next waits for this one.
+-- Return the current connection of a node and lock its row, so that concurrent registrations run one after
+-- another.
 select connection_id from nodes where user_id = :user_id and node_id = :node_id for update;
 
 -- name: count_nodes
--- How many other nodes of this user are there.
+-- Count the other connected nodes of this user.
 select count(*) as others from nodes where user_id = :user_id and node_id <> :node_id and expires_at > clock_timestamp();
 
--- name: enter_node
--- A node is here, in the place of what was known of it, and is believed to be for so long.
+-- name: register_node
+-- Store the connection of a node, replacing an earlier one. It expires unless its instance renews it.
 insert into nodes (user_id, node_id, connection_id, instance_id, version, platform, tools, expires_at)
 values (:user_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools::text::json, clock_timestamp() + make_interval(secs => :seconds))
 on conflict (user_id, node_id) do update
@@ -15,82 +16,88 @@ on conflict (user_id, node_id) do update
        tools = excluded.tools, connected_at = clock_timestamp(), expires_at = excluded.expires_at
 returning connected_at;
 
--- name: enter_node_again
--- A node whose row was taken for dead is here all the same, unless it has meanwhile connected elsewhere: then no row.
+-- name: register_node_again
+-- Restore the row of a connected node after it expired. Returns no row if the node has connected elsewhere
+-- since.
 insert into nodes (user_id, node_id, connection_id, instance_id, version, platform, tools, connected_at, expires_at)
 values (:user_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools::text::json, :connected_at, clock_timestamp() + make_interval(secs => :seconds))
 on conflict do nothing
 returning connected_at;
 
--- name: leave_node
--- This connection of a node has ended.
+-- name: unregister_node
+-- Delete the row of a connection that has ended.
 delete from nodes where connection_id = :connection_id returning user_id, node_id;
 
--- name: lose_calls
--- What was asked of a connection that has ended gets no answer. After the node's row is locked or gone, so that no call slips through.
+-- name: fail_calls
+-- Fail the open calls to a connection that has ended. The row of the node must be locked or deleted before,
+-- so that no new call is missed.
 update calls set status = 'answered', answer = '{"lost": true}' where target = :target and status in ('asked', 'taken') returning call_id;
 
 -- name: renew_nodes
--- The connections of these nodes are alive; which of them are still the node's.
+-- Extend the rows of these connections. Returns those that are still the current connection of their node.
 update nodes set expires_at = clock_timestamp() + make_interval(secs => :seconds) where connection_id = any(:connection_ids::text[]) returning connection_id;
 
 -- name: list_nodes
--- The nodes of a user that are there, on whichever instance.
+-- List the connected nodes of a user, on any instance.
 select user_id, node_id, connection_id, instance_id, version, platform, tools::text as tools, connected_at
   from nodes where user_id = :user_id and expires_at > clock_timestamp()
  order by node_id collate "C";
 
 -- name: place_call
--- Ask something of a connection, if it is there. Its row cannot go before this is stored, so whoever removes it sees the call. DESIGN §5
+-- Store a call to a connection, if it is connected. The shared lock keeps the row of the node until the call
+-- is stored, so that a concurrent unregistration fails the call. DESIGN §5
 insert into calls (call_id, user_id, target, method, params, status, deadline, heard_until)
-select :call_id, user_id, connection_id, :method, :params::text::json, 'asked', clock_timestamp() + make_interval(secs => :seconds),
+select :call_id, user_id, connection_id, :method, :params::text::json, 'asked', clock_timestamp() + make_interval(secs => :timeout_seconds),
        clock_timestamp() + make_interval(secs => :caller_ttl_seconds)
   from nodes where user_id = :user_id and connection_id = :target and expires_at > clock_timestamp()
    for key share
 returning call_id;
 
 -- name: take_calls
--- What is asked of the connections of this instance, each once, unless nobody waits for it any more.
+-- Take the open calls to the connections of this instance, each once, unless the caller or the deadline has
+-- expired.
 update calls set status = 'taken'
  where target = any(:targets::text[]) and status = 'asked' and deadline > clock_timestamp() and heard_until > clock_timestamp()
 returning call_id, user_id, target, method, params::text as params, extract(epoch from deadline - clock_timestamp())::float8 as seconds_left;
 
 -- name: answer_call
--- The one answer; no row: nobody waits for it any more.
+-- Store the only answer of a call. Returns no row if the call was cancelled or its deadline has passed.
 update calls set status = 'answered', answer = :answer::text::json
  where call_id = :call_id and target = :target and status = 'taken' and cancelled_at is null and deadline > clock_timestamp()
 returning call_id;
 
--- name: drop_call
--- Nobody waits for a call that was not begun, or has its answer already.
+-- name: delete_call
+-- Delete a cancelled call that was not taken yet or is answered already.
 delete from calls where call_id = :call_id and user_id = :user_id and status <> 'taken' returning call_id;
 
 -- name: cancel_call
--- Nobody waits for a call that is under way: the instance that has taken it is to stop it.
+-- Mark a taken call as cancelled, so that the instance that runs it stops it.
 update calls set cancelled_at = clock_timestamp() where call_id = :call_id and user_id = :user_id and status = 'taken' returning target;
 
--- name: withdrawn_calls
--- What this instance is to stop: nobody waits for it, or, where that counts, whoever did has not been heard of for too long. By the time at
--- which it was asked: a database that stalled has kept callers from being heard of, too.
+-- name: take_cancelled_calls
+-- Take the calls that this instance must stop: they were cancelled, or, if requested, their caller did not
+-- renew in time. Compared with the start of the statement: a database that stalled has delayed the renewals
+-- of callers too.
 delete from calls
  where target = any(:targets::text[]) and status = 'taken' and (cancelled_at is not null or (:unheard::bool and heard_until <= statement_timestamp()))
 returning call_id;
 
 -- name: renew_calls
--- Whoever made these calls still waits; which of them there are still.
+-- Extend the wait of the callers. Returns the calls that still exist.
 update calls set heard_until = clock_timestamp() + make_interval(secs => :seconds) where call_id = any(:call_ids::text[]) returning call_id;
 
--- name: collect_calls
--- The answers that have come to these calls, and those to which none will come, since their connection has gone with its instance.
+-- name: collect_answers
+-- Take the answers of these calls. A call whose connection has ended or whose instance has stopped renewing
+-- it is returned without an answer.
 delete from calls c
  where call_id = any(:call_ids::text[])
    and (status = 'answered' or not exists (select 1 from nodes n where n.connection_id = c.target and n.expires_at > clock_timestamp()))
 returning call_id, answer::text as answer;
 
 -- name: sweep_calls
--- What nobody fetched.
+-- Delete calls whose answers were never collected.
 delete from calls where deadline < clock_timestamp() - make_interval(secs => :seconds);
 
 -- name: sweep_nodes
--- What was left behind by instances that died.
+-- Delete nodes that a crashed instance did not unregister.
 delete from nodes where expires_at < clock_timestamp() - make_interval(secs => :seconds);

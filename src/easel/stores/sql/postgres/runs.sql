@@ -1,6 +1,7 @@
 -- name: enqueue_run
--- Store a run with the message it answers, and give it its session's turn if nobody has it. The session row is locked first, so arrivals have
--- one order, in the queue and in the thread; and it prefers the worker that the session had last. RX-31, SB-12
+-- Store a run with the message it answers, and give it the turn of its session if that is free. The session
+-- row is locked first, so that arrivals have one order in the queue and in the thread. The run prefers the
+-- last worker of the session. RX-31, SB-12
 with ended as (
   select coalesce(max(last_thread_seq), 0) as seq from ended_threads where user_id = :user_id and session_id = :session_id
 ), place as (
@@ -31,15 +32,15 @@ with ended as (
 select queued.*, place.last_thread_seq as thread_seq from queued, place;
 
 -- name: run_by_key
--- The run that this user already started under this idempotency key.
+-- Return the run that this user started under this idempotency key.
 select * from runs where user_id = :user_id and idempotency_key = :idempotency_key;
 
 -- name: get_run
--- One run of this user. RX-32
+-- Return one run of this user. RX-32
 select * from runs where run_id = :run_id and user_id = :user_id;
 
 -- name: list_runs
--- A user's runs, newest first; every filter is applied before the limit.
+-- List a user's runs, newest first. Every filter is applied before the limit.
 select * from runs
  where user_id = :user_id
    and (cardinality(:statuses::text[]) = 0 or status = any(:statuses))
@@ -48,7 +49,7 @@ select * from runs
  limit :limit;
 
 -- name: list_session_runs
--- The same within one session, by its own index.
+-- List the runs of one session by its own index, newest first.
 select * from runs
  where user_id = :user_id and session_id = :session_id
    and (cardinality(:statuses::text[]) = 0 or status = any(:statuses))
@@ -57,21 +58,21 @@ select * from runs
  limit :limit;
 
 -- name: lock_session
--- The first lock of every change that passes a turn: sessions before runs, always.
+-- Lock the session before its runs; every change that passes a turn locks in this order.
 select 1 from sessions where user_id = :user_id and session_id = :session_id for update;
 
 -- name: lock_run
--- Read a run as it is now and keep it so until commit.
+-- Return a run and lock it until the transaction ends.
 select * from runs where run_id = :run_id and user_id = :user_id for update;
 
 -- name: flag_cancel
--- Ask the worker that holds the run to stop; the first asking counts. RX-12
+-- Request that the worker stops the run; only the first request sets the time. RX-12
 update runs set cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp())
  where run_id = :run_id and status = 'running'
 returning *;
 
 -- name: cancel_queued
--- End a run that nobody has started, with its closing events, under its row lock. RS-37
+-- Cancel a queued run with its closing events. Requires the lock of the run. RS-37
 with ended as (
   update runs
      set status = 'cancelled', finished_at = statement_timestamp(), last_seq = last_seq + cardinality(:event_types::text[]),
@@ -107,8 +108,9 @@ with ended as (
 select ended.*, t.last_thread_seq as thread_seq from ended left join threaded t on true;
 
 -- name: claim_queued
--- Take the oldest turns, each by its own row lock, and open their logs; a row that someone else is taking is passed over. RX-22, RX-23, RS-60
--- So is, for a moment, one that prefers another worker: whatever is unknown, or said to be in the future, does not keep a run from anyone. SB-12
+-- Claim the oldest turns, each by its own row lock, and open their logs; rows locked by other workers are
+-- skipped. RX-22, RX-23, RS-60 A run that prefers another worker is skipped for a moment; a missing or future
+-- time does not delay it. SB-12
 with next as (
   select run_id from runs
    where status = 'queued' and turn_no > :after_turn
@@ -139,7 +141,8 @@ select run_id, attempt, user_id, session_id, input_text, input_artifact, max_att
   from taken;
 
 -- name: claim_expired
--- Take over runs whose worker did not renew in time, by the database's clock alone, and open their next attempt if they have one. RX-22, RX-37
+-- Take over runs whose claim expired by the database's clock, and open the next attempt if there is one.
+-- RX-22, RX-37
 with lost as (
   select run_id, :opening::text is not null and attempt < max_attempts as opens from runs
    where status = 'running' and lease_until < clock_timestamp()
@@ -167,8 +170,8 @@ select run_id, attempt, user_id, session_id, input_text, input_artifact, max_att
   from taken;
 
 -- name: claim_unacknowledged
--- Give a worker those of its claims again whose answer it never got: it has not said a word in them, and their time is not over. RX-49
--- From what is running to whose it is: the index on the owner would lead through everything this worker ever did.
+-- Return the valid claims of a worker whose reply was lost: it does not know them and has appended nothing.
+-- RX-49
 with held as materialized (select run_id, owner_id from runs where status = 'running')
 update runs r set lease_until = clock_timestamp() + make_interval(secs => :seconds)
   from held
@@ -181,7 +184,8 @@ returning r.run_id, r.attempt, r.user_id, r.session_id, r.input_text, r.input_ar
           r.cancel_requested_at is not null as cancel_requested;
 
 -- name: renew_claims
--- Push claims out, where this worker still holds this attempt and its time is not over. Says whether to stop. RX-26
+-- Extend the claims that this worker still holds and that have not expired. Returns whether a cancel was
+-- requested. RX-26
 with held as (
   select run_id from runs where run_id = any(:run_ids::text[]) order by run_id for update
 )
@@ -192,15 +196,17 @@ update runs r set lease_until = clock_timestamp() + make_interval(secs => :secon
 returning r.run_id, r.cancel_requested_at is not null as cancel_requested;
 
 -- name: requested_cancels
--- What this worker holds and should stop. RX-27
--- From what is running to whose it is: the index on the owner would lead through everything this worker ever did.
+-- List the runs of this worker that have a cancel request. RX-27
+-- Starts from the running runs: the index on the owner covers everything this worker ever ran.
 with held as materialized (select run_id, owner_id from runs where status = 'running' and cancel_requested_at is not null)
 select run_id from held where owner_id = :worker_id;
 
 -- name: append_batches
--- Add each batch to its run's log and end the run if it says so: only while its worker still holds its attempt. RX-13, RX-25, RX-28
--- Narrative also takes its place in the thread. Sessions are locked before runs and in one order for everyone, so that two batches never wait for
--- each other in a circle; those of batches that neither speak nor end are left alone. Where a run ends, `pass_turn` writes its session once for both.
+-- Append each batch to its run's log and end the run if the batch is the last, if its worker still holds its
+-- attempt. RX-13, RX-25, RX-28
+-- Narrative events get a place in the thread too. Sessions are locked before runs and all in one order, so
+-- that two statements cannot deadlock; sessions of batches that neither end a run nor have narrative events
+-- are not locked. Where a run ends, `pass_turn` updates its session once for both.
 with asked as (
   select *
     from unnest(:run_ids::text[], :owner_ids::text[], :attempts::int[], :batch_nos::int[], :counts::int[], :spoken::int[], :ends_as::text[], :errors::text[],
@@ -257,15 +263,15 @@ with asked as (
 select run_id, last_seq, cancel_requested, case when spoken > 0 then thread_base + spoken end as thread_seq from grown;
 
 -- name: repeated_batch
--- The first answer to a batch that was stored although its sender never heard so. RX-29
+-- Return the first answer to a batch that is stored already, because its reply was lost. RX-29
 select batch_seq as last_seq, cancel_requested_at is not null as cancel_requested,
        (select max(e.thread_seq) from run_events e where e.run_id = runs.run_id and e.seq > batch_seq - :count and e.seq <= batch_seq) as thread_seq
   from runs
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and batch_no = :batch_no;
 
 -- name: pass_turn
--- Give the turn of sessions whose active run has ended to their oldest waiting run, or to nobody; and note how far their threads have grown by what
--- the run said last, and which worker they had, so that the row is written once. Needs the sessions' locks.
+-- Give the turn of each ended run's session to its oldest waiting run, if any. Stores the end of the thread
+-- and the worker too, so that the session is updated once. Requires the locks of the sessions.
 with ended as (
   select * from unnest(:user_ids::text[], :session_ids::text[], :run_ids::text[], :thread_seqs::bigint[], :worker_ids::text[])
     as e(user_id, session_id, run_id, thread_seq, worker_id)
@@ -286,34 +292,35 @@ update runs r set turn_no = nextval('run_turns'), turn_at = clock_timestamp(), p
 returning r.user_id, r.session_id, r.preferred_worker;
 
 -- name: release_claim
--- Return a run to its old place in the queue, for anybody; the attempt that was not used up is given back. RX-49
+-- Return a run to its old place in the queue for any worker. The unused attempt is given back. RX-49
 update runs
    set status = 'queued', owner_id = null, lease_until = null, max_attempts = max_attempts + 1, preferred_worker = null
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and status = 'running'
 returning run_id;
 
 -- name: log_bounds
--- What a run's log holds, for the user whose run it is. RX-54
+-- Return the first and the last place of a run's log, for its owner. RX-54
 select oldest_seq, last_seq, status from runs where run_id = :run_id and user_id = :user_id;
 
 -- name: log_heads
--- How far each watched log has grown: the one fallback query of an instance, whatever the number of its viewers.
+-- Return the last place of each watched log: one poll per instance, for all its subscribers.
 select run_id, last_seq from runs where run_id = any(:run_ids::text[]);
 
 -- name: events_after
--- A page of a log. RX-36
+-- Return a page of a run's log. RX-36
 select seq, event_type, visibility, created_at, payload::text as payload
   from run_events where run_id = :run_id and seq > :cursor order by seq limit :limit;
 
 -- name: queue_depth
--- Runs that have not ended, by where they stand.
+-- Count the runs that have not ended: claimable, waiting for their turn, running.
 select count(*) filter (where status = 'queued' and turn_no is not null) as ready,
        count(*) filter (where status = 'queued' and turn_no is null) as waiting,
        count(*) filter (where status = 'running') as running
   from runs where status in ('queued', 'running');
 
 -- name: prune_logs
--- Shorten the logs of runs that ended long ago to their last event, some at a time; their threads then begin after what was dropped.
+-- Trim the logs of some of the runs that ended long ago to their last event, and move the starts of their
+-- threads.
 with old as (
   select run_id, user_id, session_id from runs
    where status in ('completed', 'failed', 'cancelled') and oldest_seq < last_seq
@@ -340,5 +347,5 @@ with old as (
 select count(*) as runs from shortened;
 
 -- name: probe
--- Write one row durably, or fail.
+-- Write one row durably.
 insert into probes (probed_at) values (clock_timestamp()) on conflict (only_row) do update set probed_at = excluded.probed_at;

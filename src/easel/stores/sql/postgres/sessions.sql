@@ -1,5 +1,6 @@
 -- name: create_session
--- A session before its first message; nothing where there is one already.
+-- Create a session without a message. Returns no row if it exists. Its thread continues after the thread of a
+-- deleted session of the same id.
 with ended as (
   select coalesce(max(last_thread_seq), 0) as seq from ended_threads where user_id = :user_id and session_id = :session_id
 )
@@ -9,11 +10,11 @@ on conflict do nothing
 returning *;
 
 -- name: get_session
--- One session of this user.
+-- Return one session of this user.
 select * from sessions where user_id = :user_id and session_id = :session_id;
 
 -- name: list_sessions
--- Latest message first; every filter is applied before the limit.
+-- List sessions, latest message first. Every filter is applied before the limit.
 select * from sessions
  where user_id = :user_id
    and (:before_at::timestamptz is null or (last_message_at, session_id) < (:before_at, :before_id::text))
@@ -22,29 +23,29 @@ select * from sessions
  limit :limit;
 
 -- name: rename_session
--- A title of the user's own.
+-- Store the title that the user chose.
 update sessions set title = :title where user_id = :user_id and session_id = :session_id returning *;
 
 -- name: lock_session
--- The first lock of every change to a session's runs: sessions before runs, always.
+-- Lock the session before its runs; every change of a session's runs locks in this order.
 select 1 from sessions where user_id = :user_id and session_id = :session_id for update;
 
--- name: runs_of_session
--- What goes with a session when it is deleted.
+-- name: session_run_ids
+-- List the runs that are deleted with a session.
 select run_id from runs where user_id = :user_id and session_id = :session_id;
 
 -- name: end_thread
--- Where a session of the same name will go on.
+-- Store where the thread of a session ended, so that a new session of the same id continues its numbers.
 insert into ended_threads (user_id, session_id, last_thread_seq)
 select user_id, session_id, last_thread_seq from sessions where user_id = :user_id and session_id = :session_id and last_thread_seq > 0
 on conflict (user_id, session_id) do update set last_thread_seq = excluded.last_thread_seq;
 
 -- name: delete_session
--- With its runs, their logs, boards and references, and its messages.
+-- Delete a session with its messages and its runs, their logs, boards and references.
 delete from sessions where user_id = :user_id and session_id = :session_id;
 
 -- name: list_messages
--- The newest messages below a place in the thread, newest first.
+-- List the newest messages below a place in the thread, newest first.
 select message_id, run_id, role, content::text as content, status, error_message, thread_seq, created_at
   from messages
  where user_id = :user_id and session_id = :session_id and (:before::bigint is null or thread_seq < :before)
@@ -52,16 +53,16 @@ select message_id, run_id, role, content::text as content, status, error_message
  limit :limit;
 
 -- name: thread_bounds
--- What a thread holds.
+-- Return the first and the last place of a thread.
 select oldest_thread_seq, last_thread_seq from sessions where user_id = :user_id and session_id = :session_id;
 
 -- name: thread_heads
--- How far each watched thread has grown: the one fallback query of an instance, whatever the number of its viewers.
+-- Return the last place of each watched thread: one poll per instance, for all its subscribers.
 select user_id, session_id, last_thread_seq
   from sessions join unnest(:user_ids::text[], :session_ids::text[]) as w(user_id, session_id) using (user_id, session_id);
 
 -- name: thread_after
--- A page of a thread: what runs said, and what they were asked. RX-36
+-- Return a page of a thread: the narrative events of runs and the messages they answer. RX-36
 select thread_seq, event_type, visibility, created_at, payload::text as payload
   from ((select thread_seq, event_type, visibility, created_at, payload
            from run_events

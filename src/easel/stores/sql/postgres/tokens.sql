@@ -1,28 +1,28 @@
 -- name: create_token
--- A token of a user who is there; no row: there is no such user.
+-- Store a token of an existing user. Returns no row if there is no such user.
 insert into tokens (token_id, user_id, kind, name, node_id, digest)
 select :token_id, user_id, :kind, :name, :node_id, :digest from users where user_id = :user_id
 returning token_id, user_id, kind, name, node_id, created_at, revoked_at;
 
--- name: token_of_digest
--- Whose token this is, unless it was revoked.
+-- name: token_by_digest
+-- Return the token with this digest, unless it was revoked.
 select token_id, user_id, kind, name, node_id, created_at, revoked_at from tokens where digest = :digest and revoked_at is null;
 
--- name: token_of_id
--- The token that a cookie stands for, unless it was revoked.
+-- name: token_by_id
+-- Return the token that a cookie was signed for, unless it was revoked.
 select token_id, user_id, kind, name, node_id, created_at, revoked_at from tokens where token_id = :token_id and revoked_at is null;
 
 -- name: valid_tokens
--- Which of these have not been revoked.
+-- Return those of these tokens that were not revoked.
 select token_id from tokens where token_id = any(:token_ids::text[]) and revoked_at is null;
 
 -- name: list_tokens
--- All of a user's tokens, or everybody's, oldest first; those that were revoked too.
+-- List the tokens of one user or of all, oldest first, with revoked ones.
 select token_id, user_id, kind, name, node_id, created_at, revoked_at
   from tokens where :user_id::text is null or user_id = :user_id::text
  order by token_id;
 
 -- name: revoke_token
--- From now on it opens nothing; no row: there is no such token, or it opened nothing before.
+-- Revoke a token. Returns no row if there is no such token or it was revoked before.
 update tokens set revoked_at = clock_timestamp() where token_id = :token_id and revoked_at is null
 returning token_id, user_id, kind, name, node_id, created_at, revoked_at;

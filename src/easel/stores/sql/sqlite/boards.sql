@@ -1,5 +1,6 @@
--- name: find_place
--- What a write finds: whether the run still takes writes, the key's version, and what else is on the run's boards. There is one writer, so it stays so.
+-- name: find_board_state
+-- Return the status of the run, the version of the key, and the number and size of the other values on its
+-- boards. There is one writer, so this does not change before the commit.
 select r.status,
        coalesce(max(b.version) filter (where (b.board, b.edge_id, b.key) = (:board, :edge_id, :key)), 0) as version,
        count(b.key) as keys,
@@ -9,14 +10,15 @@ select r.status,
  group by r.run_id;
 
 -- name: take_seq
--- Make room for one event; for the run's own agent only while its worker still holds its attempt. RX-13
+-- Take the next place in the log. A write of the run's own agent requires that its worker still holds this
+-- attempt. RX-13
 update runs set last_seq = last_seq + 1
  where run_id = :run_id and user_id = :user_id and status in ('queued', 'running')
    and (:worker_id is null or (owner_id = :worker_id and attempt = :attempt and status = 'running' and lease_until > :now))
 returning last_seq;
 
--- name: keep_value
--- The value as it stands from now on.
+-- name: store_value
+-- Store the value with its new version.
 insert into boards (run_id, user_id, board, edge_id, key, value, size, version, agent_id, node_id, created_at, updated_at)
 values (:run_id, :user_id, :board, :edge_id, :key, :value, :size, :version, :agent_id, :node_id, :now, :now)
 on conflict (run_id, board, edge_id, key) do update
@@ -25,18 +27,19 @@ on conflict (run_id, board, edge_id, key) do update
 returning created_at, updated_at;
 
 -- name: add_event
--- The event that tells of the write, with the version that only the write knows filled in. CC-09
+-- Store the event of the write, with the version that the write has assigned. CC-09
 insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
 values (:run_id, :seq, :event_type, :visibility, json_set(:payload, '$.version', :version), :now);
 
--- name: refer_to
--- What the value or its event speaks of is kept as long as the run.
+-- name: add_reference
+-- Keep an artifact that the value or its event refers to as long as the run.
 insert into artifact_refs (user_id, artifact_id, run_id)
 select user_id, artifact_id, :run_id from artifacts where user_id = :user_id and artifact_id = :artifact_id
 on conflict do nothing;
 
 -- name: read_board
--- One value, an edge's or a whole board, of this user's run; one row without a key when the run has none of them, and none when there is no such run.
+-- Return one value, the values of an edge or a whole board of this user's run. One row without a key: the run
+-- has no such value. No row: there is no such run.
 select b.board, b.edge_id, b.key, b.value, b.version, b.agent_id, b.node_id, b.created_at, b.updated_at
   from runs r left join boards b
     on b.run_id = r.run_id and b.board = :board and (:edge_id is null or b.edge_id = :edge_id) and (:key is null or b.key = :key)

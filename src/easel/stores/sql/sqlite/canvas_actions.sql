@@ -5,21 +5,21 @@ owner_id, confirmed_by, revision, created_at, started_at, ended_at,
 (:now - created_at) / 1e6 as age_seconds;
 
 -- name: get_execution
--- One execution of this user's, and how long ago it was asked for.
+-- Return one execution of this user, with its age.
 select
   -- include: execution_columns
        , resolved, answer
   from canvas_actions where user_id = :user_id and event_id = :event_id;
 
--- name: execution_of_request
--- What a request has led to.
+-- name: execution_by_request
+-- Return the execution that was started for a request id. CV-36
 select
   -- include: execution_columns
        , resolved, answer
   from canvas_actions where user_id = :user_id and canvas_id = :canvas_id and request_id = :request_id;
 
 -- name: list_executions
--- The records of a canvas's actions, newest first. CV-48
+-- List the executions of a canvas, newest first. CV-48
 select
   -- include: execution_columns
        , resolved, answer
@@ -29,13 +29,15 @@ select
  order by event_id desc limit :limit;
 
 -- name: renew_executions
--- This instance is alive, and so is what it runs: all of that is named. What is not given back has ended elsewhere.
+-- Extend the claims of these executions. An execution that is not returned has ended or has another owner
+-- now.
 update canvas_actions set lease_until = :until
  where owner_id = :owner_id and status = 'running' and event_id in (select value from json_each(:event_ids))
 returning event_id;
 
--- name: lost_executions
--- What nobody runs any more: its instance has not been heard of for too long. And what nobody has agreed to in time.
+-- name: orphaned_executions
+-- List executions whose owner did not renew its claim or is one of these, and confirmations that were not
+-- answered in time.
 select * from (
   select
     -- include: execution_columns
@@ -50,8 +52,9 @@ select * from (
     from canvas_actions where status = 'asked' and created_at <= :asked_before
    order by created_at limit :limit) as unanswered;
 
--- name: take_up_execution
--- What another instance has left, where a run was started for it: from now on this one waits for that run. The execution's name is the run's key.
+-- name: adopt_execution
+-- Take over an orphaned execution that has started a run, to wait for that run. The idempotency key of the
+-- run is the id of the execution.
 update canvas_actions
    set owner_id = :owner_id, lease_until = :until
  where user_id = :user_id and event_id = :event_id and status = 'running'
@@ -61,19 +64,19 @@ returning (select run_id from runs r where r.user_id = canvas_actions.user_id an
           (:now - started_at) / 1e6 as seconds;
 
 -- name: other_active_owners
--- Who else is said to run something.
+-- List the other instances that own running executions.
 select distinct owner_id from canvas_actions where status = 'running' and owner_id <> :owner_id;
 
 -- name: prune_executions
--- Records that ended long ago, some at a time.
+-- Delete some of the executions that ended long ago.
 delete from canvas_actions
  where (user_id, event_id) in (select user_id, event_id from canvas_actions
                                 where ended_at < :before limit 500)
 returning event_id;
 
 -- name: claim_refreshes
--- Take the jobs that are due, and of canvases that somebody looks at where that is wanted. What runs is left alone: it is held, or it is
--- at work in the very process that asks, however long ago its hold ran out. CV-19, X9
+-- Claim refresh jobs that are due, and, where required, whose canvas is viewed. Jobs with a valid claim are
+-- skipped, and so are jobs that the calling process still runs although their claim has expired. CV-19, X9
 update canvas_refreshes
    set owner_id = :owner_id, lease_until = :until
  where (user_id, canvas_id, refresh_id) in (
@@ -87,7 +90,7 @@ update canvas_refreshes
 returning user_id, canvas_id, refresh_id, action_id, every_ms, failures;
 
 -- name: next_refresh
--- In how many seconds the next job is due, among those that nobody runs and that may run as things are; nothing where there is none.
+-- Return the seconds until the next unclaimed job is due that may run now, null if there is none.
 select (min(next_at) - :now) / 1e6 as seconds
   from canvas_refreshes r
  where (lease_until is null or lease_until <= :now)
@@ -95,14 +98,15 @@ select (min(next_at) - :now) / 1e6 as seconds
          select 1 from canvas_views v where v.user_id = r.user_id and v.canvas_id = r.canvas_id and v.expires_at > :now));
 
 -- name: renew_refreshes
--- This instance is alive, and so are the jobs that it runs: all of them are named. A hold that ran out is renewed if nobody took the job.
+-- Extend the claims of these jobs. An expired claim is extended too, unless another instance has claimed the
+-- job.
 update canvas_refreshes set lease_until = :until
  where owner_id = :owner_id
    and (user_id, canvas_id, refresh_id) in (
          select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') from json_each(:jobs));
 
 -- name: finish_refresh
--- A job has run; when it is due again, and why it failed if it did.
+-- Release a job: store when it is due again, and its error if it failed.
 update canvas_refreshes
    set owner_id = null, lease_until = null, failures = :failures, error = :error, next_at = :next_at, put_off_at = :now
  where user_id = :user_id and canvas_id = :canvas_id and refresh_id = :refresh_id and owner_id = :owner_id;

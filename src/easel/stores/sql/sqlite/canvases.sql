@@ -1,5 +1,6 @@
 -- name: create_canvas
--- A canvas whose log has one event, which follows in the same transaction; nothing where there is one already.
+-- Create a canvas; its first event follows in the same transaction. Returns no row if it exists. Its log
+-- continues after the log of a deleted canvas of the same id.
 insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted, oldest_seq, last_seq, created_at,
                       updated_at)
 select :user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec, :state, :is_accepted, coalesce(max(last_seq), 0) + 1,
@@ -9,7 +10,8 @@ on conflict do nothing
 returning *;
 
 -- name: get_canvas
--- One canvas of this user with its assets, those who look at it and its jobs that fail, as they are at one moment. CV-46
+-- Return one canvas of this user with its assets, views and failing refresh jobs, all read at one moment.
+-- CV-46
 select *,
        (select json_group_array(json_array(path, blob_key, size))
           from (select * from canvas_assets a where a.user_id = c.user_id and a.canvas_id = c.canvas_id order by path)) as assets,
@@ -20,7 +22,7 @@ select *,
   from canvases c where user_id = :user_id and canvas_id = :canvas_id;
 
 -- name: list_canvases
--- A page of this user's canvases, of one agent or of all, by id. CV-33
+-- Return a page of this user's canvases by id, of one agent or of all. CV-33
 select user_id, canvas_id, agent_id, title, owner_session_key, json_object('mode', coalesce(json_extract(spec, '$.mode'), 'html')) as spec,
        '{}' as state, revision, last_seq, spec_revision, is_accepted, created_at, updated_at
   from canvases
@@ -28,17 +30,17 @@ select user_id, canvas_id, agent_id, title, owner_session_key, json_object('mode
  order by canvas_id limit :limit;
 
 -- name: end_canvas
--- Where a canvas of the same name will go on.
+-- Store where the log of a canvas ended, so that a new canvas of the same id continues its numbers.
 insert into ended_canvases (user_id, canvas_id, last_seq)
 select user_id, canvas_id, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id
 on conflict (user_id, canvas_id) do update set last_seq = excluded.last_seq;
 
 -- name: delete_canvas
--- With its log, its assets, its views and what it refers to.
+-- Delete a canvas with its log, assets, views and references.
 delete from canvases where user_id = :user_id and canvas_id = :canvas_id returning canvas_id;
 
 -- name: change_canvas
--- What a change leaves of a canvas, and room for its events. CV-15, CV-44
+-- Update a canvas and take the places of its events in the log. CV-15, CV-44
 update canvases
    set title = coalesce(:title, title),
        owner_session_key = coalesce(:owner_session_key, owner_session_key),
@@ -52,21 +54,21 @@ update canvases
  where user_id = :user_id and canvas_id = :canvas_id
 returning revision, last_seq, spec_revision, is_accepted, updated_at;
 
--- name: count_waiting
--- What of a canvas waits for a person; who was asked too long ago is waited for no more.
+-- name: count_pending_executions
+-- Count the executions of a canvas that wait for a confirmation and have not expired.
 select count(*) as waiting from canvas_actions
  where user_id = :user_id and canvas_id = :canvas_id and status = 'asked' and created_at > :since;
 
--- name: begin_execution
--- An action is pressed; nothing where its request has an execution already.
+-- name: start_execution
+-- Store a new execution. No row is stored if its request id has an execution already. CV-36
 insert into canvas_actions (user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor, tool, resolved, answer, revision, owner_id,
                             created_at, started_at, ended_at, lease_until)
 values (:user_id, :canvas_id, :event_id, :action_id, :request_id, :request_digest, :status, :actor, :tool, :resolved, :answer, :revision, :owner_id,
         :now, iif(:status <> 'asked', :now, null), iif(:status in ('completed', 'failed', 'refused'), :now, null), iif(:status = 'running', :until, null))
 on conflict do nothing;
 
--- name: step_execution
--- It goes on, if it is still where this step leads out of; what runs has to be run by whom the step says.
+-- name: advance_execution
+-- Change an execution if it is still in the expected status. A running one must belong to the given owner.
 update canvas_actions
    set status = :status, answer = coalesce(:answer, answer), revision = :revision, confirmed_by = coalesce(:confirmed_by, confirmed_by),
        started_at = coalesce(started_at, iif(:status <> 'refused', :now, null)),
@@ -75,90 +77,90 @@ update canvas_actions
        owner_id = coalesce(owner_id, :owner_id)
  where user_id = :user_id and event_id = :event_id and status = :out_of and (:out_of <> 'running' or owner_id = :owner_id);
 
--- name: drop_refreshes
--- What the new spec no longer has, or has otherwise.
+-- name: delete_refreshes
+-- Delete the refresh jobs that the new spec does not have or has changed.
 delete from canvas_refreshes
  where user_id = :user_id and canvas_id = :canvas_id
    and json_array(refresh_id, action_id, every_ms, only_watched) not in (select value from json_each(:kept));
 
--- name: put_refresh
--- What the new spec has and the old one had not; what stays goes on in its own time.
+-- name: add_refresh
+-- Add a refresh job of the new spec. An existing job keeps its due time.
 insert into canvas_refreshes (user_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at, put_off_at)
 values (:user_id, :canvas_id, :refresh_id, :action_id, :every_ms, :only_watched, :now + :every_ms * 1000, :now)
 on conflict do nothing;
 
 -- name: put_asset
--- This asset, in the place of what had its path.
+-- Store an asset, replacing the one at its path.
 insert into canvas_assets (user_id, canvas_id, path, blob_key, size) values (:user_id, :canvas_id, :path, :blob_key, :size)
 on conflict (user_id, canvas_id, path) do update set blob_key = excluded.blob_key, size = excluded.size;
 
 -- name: remove_asset
--- This is an asset no more.
+-- Delete an asset.
 delete from canvas_assets where user_id = :user_id and canvas_id = :canvas_id and path = :path;
 
 -- name: find_unknown_assets
--- Which of these keys, each with the time it was made, are old and belong to no asset.
+-- Return those of these keys that were created long ago and belong to no asset.
 select json_extract(found.value, '$[0]') as blob_key
   from json_each(:keys) as found
  where json_extract(found.value, '$[1]') < :before
    and not exists (select 1 from canvas_assets where canvas_assets.blob_key = json_extract(found.value, '$[0]'));
 
 -- name: add_view
--- Somebody looks at a canvas, and is believed to for so long.
+-- Store a view, which expires unless its instance renews it.
 insert into canvas_views (user_id, canvas_id, view_id, client_id, connection_id, expires_at)
 values (:user_id, :canvas_id, :view_id, :client_id, :connection_id, :expires_at);
 
 -- name: remove_view
--- They look no more.
+-- Delete a view.
 delete from canvas_views where user_id = :user_id and canvas_id = :canvas_id and view_id = :view_id;
 
 -- name: renew_views
--- The connections of these views are alive.
+-- Extend the views of these connections.
 update canvas_views set expires_at = :expires_at where connection_id in (select value from json_each(:connection_ids));
 
 -- name: list_views
--- What a connection displays.
+-- List the views of a connection.
 select user_id, canvas_id, view_id, client_id, connection_id from canvas_views where connection_id = :connection_id;
 
 -- name: list_expired_views
--- Views whose instance has not been heard of for too long.
+-- List views that their instance did not renew in time.
 select user_id, canvas_id, view_id, client_id, connection_id from canvas_views where expires_at <= :now order by expires_at limit :limit;
 
 -- name: add_canvas_event
--- One event at the place that was made for it.
+-- Store one event at its place in the log.
 insert into canvas_events (user_id, canvas_id, seq, event_type, visibility, payload, created_at)
 values (:user_id, :canvas_id, :seq, :event_type, :visibility, :payload, :now);
 
--- name: refer_to
--- A canvas speaks of an artifact, which is kept as long as the canvas is.
+-- name: add_reference
+-- Keep an artifact that a canvas refers to as long as the canvas.
 insert into artifact_refs (user_id, artifact_id, canvas_id)
 select user_id, artifact_id, :canvas_id from artifacts where user_id = :user_id and artifact_id = :artifact_id and is_stored
 on conflict do nothing;
 
 -- name: canvas_bounds
--- What a canvas's log holds.
+-- Return the first and the last place of a canvas's log.
 select oldest_seq, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id;
 
 -- name: canvas_heads
--- How far each watched canvas has grown.
+-- Return the last place of each watched log: one poll per instance, for all its subscribers.
 select user_id, canvas_id, last_seq
   from canvases
  where (user_id, canvas_id) in (select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(:canvases));
 
 -- name: canvas_after
--- A page of a canvas's log. RX-36
+-- Return a page of a canvas's log. RX-36
 select seq, event_type, visibility, created_at, payload
   from canvas_events where user_id = :user_id and canvas_id = :canvas_id and seq > :cursor order by seq limit :limit;
 
 -- name: find_old_logs
--- Among the next canvases of all users: where each stands in their order, and whether its log begins with what is older than that.
+-- Return the next canvases of all users in order, and whether the first event of each log is old.
 select c.user_id, c.canvas_id, c.oldest_seq < c.last_seq and coalesce(e.created_at < :before, 0) as is_old
   from (select * from canvases where (user_id, canvas_id) > (:user_id, :canvas_id) order by user_id, canvas_id limit :limit) c
   left join canvas_events e on e.user_id = c.user_id and e.canvas_id = c.canvas_id and e.seq = c.oldest_seq
  order by c.user_id, c.canvas_id;
 
--- name: shorten_canvas
--- Where a log begins without what is old, some of it at a time; its last event stays.
+-- name: trim_canvas_log
+-- Move the start of a log past some of its old events; the last event is kept.
 update canvases as c
    set oldest_seq = coalesce((select min(seq) from canvas_events e
                                where e.user_id = c.user_id and e.canvas_id = c.canvas_id
@@ -167,6 +169,6 @@ update canvases as c
  where user_id = :user_id and canvas_id = :canvas_id and oldest_seq < last_seq
 returning oldest_seq;
 
--- name: drop_canvas_events
--- What a log no longer holds.
+-- name: delete_canvas_events
+-- Delete the events before the start of a log.
 delete from canvas_events where user_id = :user_id and canvas_id = :canvas_id and seq < :oldest_seq returning seq;

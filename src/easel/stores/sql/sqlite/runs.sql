@@ -1,5 +1,6 @@
 -- name: open_session
--- Make the session if need be, give the run its turn if nobody has it, and its message a place in the thread. Says which worker it had last. RX-31, SB-12
+-- Create the session if needed, give the run the turn if it is free, and give its message a place in the
+-- thread. Returns the last worker of the session. RX-31, SB-12
 insert into sessions (user_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq, created_at, updated_at, last_message_at)
 select :user_id, :session_id, :run_id, :title, coalesce(max(last_thread_seq), 0) + 1, coalesce(max(last_thread_seq), 0) + :spoken, :now, :now, :now
   from ended_threads where user_id = :user_id and session_id = :session_id
@@ -10,27 +11,27 @@ on conflict (user_id, session_id) do update
 returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id;
 
 -- name: add_message
--- A message at its place in the thread.
+-- Store a message at its place in the thread.
 insert into messages (message_id, user_id, session_id, run_id, role, content, status, error_message, thread_seq, payload, created_at)
 values (:message_id, :user_id, :session_id, :run_id, :role, :content, :status, :error, :thread_seq, :payload, :now);
 
 -- name: extend_thread
--- Make room in a session's thread for what its run says.
+-- Take the next places in a session's thread.
 update sessions set last_thread_seq = last_thread_seq + :count where user_id = :user_id and session_id = :session_id
 returning last_thread_seq;
 
--- name: refer_to
--- A run speaks of an artifact, which is kept as long as the run is.
+-- name: add_reference
+-- Keep an artifact that a run refers to as long as the run.
 insert into artifact_refs (user_id, artifact_id, run_id)
 select user_id, artifact_id, :run_id from artifacts where user_id = :user_id and artifact_id = :artifact_id and is_stored
 on conflict do nothing;
 
 -- name: take_numbers
--- The next number of arrival, of turn, or of both.
+-- Take the next arrival number, the next turn number, or both.
 update run_counters set queue_no = queue_no + :arrivals, turn_no = turn_no + :turns returning queue_no, turn_no;
 
 -- name: enqueue_run
--- Store a run in the order of its arrival, with its turn or without. RX-31
+-- Store a run in the order of arrival, with its turn if it has one. RX-31
 insert into runs (run_id, user_id, session_id, status, input_text, created_at, max_attempts, idempotency_key, request_digest, input_artifact,
                   queue_no, turn_no, turn_at, preferred_worker)
 values (:run_id, :user_id, :session_id, 'queued', :input_text, :now, :max_attempts, :idempotency_key, :request_digest, :input_artifact,
@@ -38,15 +39,15 @@ values (:run_id, :user_id, :session_id, 'queued', :input_text, :now, :max_attemp
 returning *;
 
 -- name: run_by_key
--- The run that this user already started under this idempotency key.
+-- Return the run that this user started under this idempotency key.
 select * from runs where user_id = :user_id and idempotency_key = :idempotency_key;
 
 -- name: get_run
--- One run of this user. RX-32
+-- Return one run of this user. RX-32
 select * from runs where run_id = :run_id and user_id = :user_id;
 
 -- name: list_runs
--- Newest first; every filter is applied before the limit.
+-- List a user's runs, newest first. Every filter is applied before the limit.
 select * from runs
  where user_id = :user_id and queue_no < :before
    and (:statuses = '[]' or status in (select value from json_each(:statuses)))
@@ -54,7 +55,7 @@ select * from runs
  limit :limit;
 
 -- name: list_session_runs
--- The same within one session, by the index of that session.
+-- List the runs of one session by its own index, newest first.
 select * from runs indexed by runs_session_idx
  where user_id = :user_id and session_id = :session_id and queue_no < :before
    and (:statuses = '[]' or status in (select value from json_each(:statuses)))
@@ -62,13 +63,13 @@ select * from runs indexed by runs_session_idx
  limit :limit;
 
 -- name: flag_cancel
--- Ask the worker that holds the run to stop; the first asking counts. RX-12
+-- Request that the worker stops the run; only the first request sets the time. RX-12
 update runs set cancel_requested_at = coalesce(cancel_requested_at, :now)
  where run_id = :run_id and status = 'running'
 returning *;
 
 -- name: cancel_queued
--- End a run that nobody has started; its closing events follow in the same transaction. RS-37
+-- Cancel a queued run; its closing events follow in the same transaction. RS-37
 update runs
    set status = 'cancelled', finished_at = :now, last_seq = last_seq + :count,
        cancel_requested_at = coalesce(cancel_requested_at, :now), lease_until = null
@@ -76,8 +77,9 @@ update runs
 returning *;
 
 -- name: claim_queued
--- Take the oldest turns and make room for the opening of their logs. There is one writer, so nobody else is taking them meanwhile. RX-22, RX-23, RS-60
--- One that prefers another worker is passed over for a moment: whatever is unknown, or said to be in the future, does not keep a run from anyone. SB-12
+-- Claim the oldest turns and take the places of their opening events. There is one writer, so no other worker
+-- claims them at the same time. RX-22, RX-23, RS-60 A run that prefers another worker is skipped for a
+-- moment; a missing or future time does not delay it. SB-12
 update runs
    set status = 'running', owner_id = :worker_id, attempt = attempt + 1, batch_no = 0, last_seq = last_seq + :opens,
        started_at = coalesce(started_at, :now), lease_until = :until
@@ -90,7 +92,8 @@ returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_
           cancel_requested_at;
 
 -- name: claim_expired
--- Take over runs whose worker did not renew in time, by the database's clock alone, and make room for the next attempt's opening. RX-22, RX-37
+-- Take over runs whose claim expired by the database's clock, and take the place of the next attempt's
+-- opening event. RX-22, RX-37
 update runs
    set owner_id = :worker_id, attempt = attempt + 1, batch_no = 0, lease_until = :until,
        last_seq = last_seq + iif(attempt < max_attempts, :opens, 0)
@@ -103,7 +106,8 @@ returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_
           cancel_requested_at;
 
 -- name: claim_unacknowledged
--- Give a worker those of its claims again whose answer it never got: it has not said a word in them, and their time is not over. RX-49
+-- Return the valid claims of a worker whose reply was lost: it does not know them and has appended nothing.
+-- RX-49
 update runs
    set lease_until = :until
  where run_id in (select run_id from runs indexed by runs_held_idx
@@ -115,18 +119,19 @@ returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_
           cancel_requested_at;
 
 -- name: renew_claim
--- Push a claim out, where this worker still holds this attempt and its time is not over. Says whether to stop. RX-26
+-- Extend the claim if this worker still holds this attempt and it has not expired. Returns whether a cancel
+-- was requested. RX-26
 update runs set lease_until = :until
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and status = 'running' and lease_until > :now
 returning run_id, cancel_requested_at;
 
 -- name: requested_cancels
--- What this worker holds and should stop. RX-27
+-- List the runs of this worker that have a cancel request. RX-27
 select run_id from runs where owner_id = :worker_id and status = 'running' and cancel_requested_at is not null;
 
 -- name: append_batch
--- Make room for a batch in its run's log: only while its worker still holds its attempt. RX-13, RX-25
--- Columns that an index knows are left alone: naming them would write their indexes even where nothing changes.
+-- Take the places of a batch in its run's log, if its worker still holds its attempt. RX-13, RX-25
+-- Indexed columns are left out: setting them would write their indexes even if nothing changes.
 update runs
    set last_seq = last_seq + :count, batch_no = :batch_no, batch_seq = last_seq + :count, error_message = :error
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt
@@ -134,7 +139,7 @@ update runs
 returning last_seq, cancel_requested_at;
 
 -- name: append_last_batch
--- The same for the batch that ends its run. RX-13, RX-28
+-- Take the places of the last batch and end the run, if its worker still holds its attempt. RX-13, RX-28
 update runs
    set last_seq = last_seq + :count, batch_no = :batch_no, batch_seq = last_seq + :count, error_message = :error,
        status = :ends_as, finished_at = :now, lease_until = null
@@ -143,25 +148,26 @@ update runs
 returning last_seq, cancel_requested_at;
 
 -- name: add_event
--- One event at the place that was made for it. RX-25
+-- Store one event at its place in the log. RX-25
 insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id, thread_seq)
 values (:run_id, :seq, :event_type, :visibility, :payload, :now, :user_id, :session_id, :thread_seq);
 
 -- name: open_log
--- The event that a claim writes, with what only the claim knows filled in.
+-- Store the opening event of a claim, with its attempt and run id filled in.
 insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
 values (:run_id, :seq, :event_type, :visibility,
         json_set(:payload, '$.attempt', :attempt, '$.provenance.run_id', :run_id), :now);
 
 -- name: repeated_batch
--- The first answer to a batch that was stored although its sender never heard so. RX-29
+-- Return the first answer to a batch that is stored already, because its reply was lost. RX-29
 select batch_seq as last_seq, cancel_requested_at,
        (select max(e.thread_seq) from run_events e where e.run_id = runs.run_id and e.seq > batch_seq - :count and e.seq <= batch_seq) as thread_seq
   from runs
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and batch_no = :batch_no;
 
 -- name: pass_turn
--- Take the turn of a session from its run that has ended and name its oldest waiting run, or nobody; and note which worker it had.
+-- Give the turn of the ended run's session to its oldest waiting run, if any, and store the worker that ended
+-- it.
 update sessions
    set updated_at = :now, last_worker_id = coalesce(:worker_id, last_worker_id),
        active_run_id = (select w.run_id from runs w indexed by runs_waiting_idx
@@ -172,59 +178,59 @@ update sessions
 returning active_run_id, last_worker_id;
 
 -- name: give_turn
--- From now on this run can be claimed, at first by the worker that its session had. SB-12
+-- Make a run claimable, at first by the last worker of its session. SB-12
 update runs set turn_no = :turn_no, turn_at = :now, preferred_worker = :preferred_worker where run_id = :run_id;
 
 -- name: release_claim
--- Return a run to its old place in the queue, for anybody; the attempt that was not used up is given back. RX-49
+-- Return a run to its old place in the queue for any worker. The unused attempt is given back. RX-49
 update runs
    set status = 'queued', owner_id = null, lease_until = null, max_attempts = max_attempts + 1, preferred_worker = null
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and status = 'running'
 returning run_id;
 
 -- name: log_bounds
--- What a run's log holds, for the user whose run it is. RX-54
+-- Return the first and the last place of a run's log, for its owner. RX-54
 select oldest_seq, last_seq, status from runs where run_id = :run_id and user_id = :user_id;
 
 -- name: log_heads
--- How far each watched log has grown: the one fallback query of an instance, whatever the number of its viewers.
+-- Return the last place of each watched log: one poll per instance, for all its subscribers.
 select run_id, last_seq from runs where run_id in (select value from json_each(:run_ids));
 
 -- name: events_after
--- A page of a log. RX-36
+-- Return a page of a run's log. RX-36
 select seq, event_type, visibility, created_at, payload
   from run_events where run_id = :run_id and seq > :cursor order by seq limit :limit;
 
 -- name: queue_depth
--- Runs that have not ended, by where they stand.
+-- Count the runs that have not ended: claimable, waiting for their turn, running.
 select count(*) filter (where status = 'queued' and turn_no is not null) as ready,
        count(*) filter (where status = 'queued' and turn_no is null) as waiting,
        count(*) filter (where status = 'running') as running
   from runs where status in ('queued', 'running');
 
--- name: prunable_runs
--- Runs that ended long ago and whose logs are still longer than their last event, some at a time.
+-- name: list_prunable_runs
+-- List some of the runs that ended long ago and whose logs have more than their last event.
 select run_id from runs
  where finished_at is not null and oldest_seq < last_seq and finished_at < :before
  order by finished_at limit :limit;
 
--- name: shorten_log
--- Move the start of an ended run's log forward, by a step that does not keep other writers waiting.
+-- name: trim_log
+-- Move the start of an ended run's log, by a step that does not delay other writers.
 update runs set oldest_seq = min(last_seq, oldest_seq + :step)
  where run_id = :run_id and finished_at is not null and oldest_seq < last_seq
 returning oldest_seq, oldest_seq < last_seq as is_unfinished;
 
 -- name: trim_thread
--- The thread begins after what is about to be dropped from a run's log.
+-- Move the start of the thread past the events that are deleted from a run's log.
 update sessions
    set oldest_thread_seq = max(oldest_thread_seq, 1 + coalesce(
          (select max(thread_seq) from run_events where run_id = :run_id and seq < :oldest_seq and thread_seq is not null), 0))
  where (user_id, session_id) in (select user_id, session_id from runs where run_id = :run_id);
 
--- name: drop_events
--- Remove what lies before the start of a log.
+-- name: delete_events
+-- Delete the events before the start of a log.
 delete from run_events where run_id = :run_id and seq < :oldest_seq;
 
 -- name: probe
--- Write one row durably, or fail.
+-- Write one row durably.
 insert into probes (only_row, probed_at) values (1, :now) on conflict (only_row) do update set probed_at = excluded.probed_at;

@@ -1,13 +1,13 @@
--- name: forget_sign_ins
--- What nobody could come with any more.
+-- name: delete_expired_sign_ins
+-- Delete revoked sign-ins whose cookies have expired anyway.
 delete from ended_sign_ins where forget_at < :now;
 
--- name: end_sign_in
--- From now on it opens nothing.
+-- name: revoke_sign_in
+-- Revoke a sign-in.
 insert into ended_sign_ins (sign_in_id, user_id, forget_at)
 select :sign_in_id, user_id, :forget_at from users where user_id = :user_id
 on conflict (sign_in_id) do nothing;
 
--- name: ended_sign_ins
--- Which of these were ended.
+-- name: revoked_sign_ins
+-- Return those of these sign-ins that were revoked.
 select sign_in_id from ended_sign_ins where sign_in_id in (select value from json_each(:sign_in_ids));
