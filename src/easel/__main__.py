@@ -1,4 +1,4 @@
-"""The entry point of the `easel` command: Ctrl-C during the imports exits quietly instead of with a traceback."""
+"""The entry point of the `easel` command; Ctrl-C during the imports exits without a traceback."""
 
 import signal
 import sys

@@ -1,6 +1,7 @@
-"""Typed, sortable ids: a short kind, the millisecond it was made, and 80 random bits.
+"""Typed, sortable ids: a short kind, the time of creation, and random bits.
 
-`run_06f8…` sorts by time as text, so that indexes stay compact and a listing reads in order. Knows nothing else.
+`run_06f8…` sorts by time as text, so that indexes stay compact and lists are in order. Does not know another
+module.
 """
 
 import os
@@ -18,19 +19,18 @@ CallId = NewType("CallId", str)
 ArtifactId = NewType("ArtifactId", str)
 CanvasId = NewType("CanvasId", str)
 
-OWNER = UserId("owner")  # the one user there is until accounts come
+OWNER = UserId("owner")  # the only user until there are accounts
 
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no letter is mistaken for a digit
-_PAIRS = [
-    high + low for high in _ALPHABET for low in _ALPHABET
-]  # two at a time, since every event and request has an id
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32
+# Two characters at a time: every event and request has an id.
+_PAIRS = [high + low for high in _ALPHABET for low in _ALPHABET]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _ARTIFACT = re.compile(r"art_[0-9a-f]{64}")
-_MADE = re.compile(r"[a-z]{1,8}_[0-9a-hjkmnp-tv-z]{26}")
+_GENERATED = re.compile(r"[a-z]{1,8}_[0-9a-hjkmnp-tv-z]{26}")
 
 
 def _sortable() -> str:
-    """Milliseconds, the microseconds in them, and chance: what one process names one after another is in that order, by its clock."""
+    """Return 48 bits of milliseconds, 10 of microseconds and 70 random bits as text."""
     milliseconds, microseconds = divmod(time.time_ns() // 1_000, 1_000)
     number = milliseconds << 80 | microseconds << 70 | int.from_bytes(os.urandom(9), "big") >> 2
     return "".join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])
@@ -45,17 +45,17 @@ def new_worker_id() -> WorkerId:
 
 
 def answer_id(run_id: RunId) -> MessageId:
-    """The assistant's message of a run: the same one however many attempts the run takes."""
+    """Return the id of the assistant's message of a run, which is the same for every attempt."""
     return MessageId("msg_" + run_id.removeprefix("run_"))
 
 
-def asked_id(run_id: RunId) -> MessageId:
-    """The user's message that a run answers."""
+def question_id(run_id: RunId) -> MessageId:
+    """Return the id of the user's message that started a run."""
     return MessageId("ask_" + run_id.removeprefix("run_"))
 
 
 def artifact_id(digest: str) -> ArtifactId:
-    """An artifact is named by the SHA-256 of its bytes."""
+    """Return the id of an artifact: the SHA-256 of its content."""
     return ArtifactId(f"art_{digest}")
 
 
@@ -68,7 +68,7 @@ def new_session_id() -> SessionId:
 
 
 def new_event_id() -> str:
-    """Names something that was done where no run did it."""
+    """Return the id of an event outside of a run, such as an execution of a canvas action."""
     return f"evt_{_sortable()}"
 
 
@@ -81,22 +81,22 @@ def new_connection_id() -> str:
 
 
 def new_instance_id() -> str:
-    """Names one start of a process, as the holder of connections."""
+    """Return the id of one process, as the owner of connections."""
     return f"ins_{_sortable()}"
 
 
 def new_call_id() -> CallId:
-    """A call that is made to a tool node."""
+    """Return the id of a call to a tool node."""
     return CallId(f"call_{_sortable()}")
 
 
 def new_token_id() -> str:
-    """Names a token without telling it."""
+    """Return the public id of a token, which does not reveal the secret."""
     return f"tok_{_sortable()}"
 
 
 def new_sign_in_id() -> str:
-    """Names a browser's sign-in: its cookie, and all that is made under it."""
+    """Return the id of a browser's sign-in, shared by its cookie and its page tokens."""
     return f"sign_{_sortable()}"
 
 
@@ -104,8 +104,8 @@ def new_blob_name() -> str:
     return _sortable()
 
 
-def made_at(name: str) -> datetime | None:
-    """When a sortable name was made: its first ten characters say so. None if no calendar has that day."""
+def timestamp_of(name: str) -> datetime | None:
+    """Return the creation time of a sortable name, or None if it is out of range."""
     milliseconds = sum(
         _ALPHABET.index(char) << shift for char, shift in zip(name[:10], range(45, -1, -5), strict=True)
     )
@@ -116,20 +116,20 @@ def made_at(name: str) -> datetime | None:
 
 
 def new_reference() -> str:
-    """What a user can quote so that an operator finds the log line."""
+    """Return a reference that a user can quote, so that an operator finds the log line."""
     return f"ref_{_sortable()}"
 
 
-def is_made_here(value: str) -> bool:
-    """Whether this could be an id of ours at all: anything else is not worth a query."""
-    return _MADE.fullmatch(value) is not None
+def is_generated_id(value: str) -> bool:
+    """Return whether this has the form of a generated id; other values need no query."""
+    return _GENERATED.fullmatch(value) is not None
 
 
 def is_name(value: str) -> bool:
-    """Callers make their own session and canvas ids: 1 to 128 characters of letters, digits and `._:-`."""
+    """Return whether this can be a session or canvas id: 1 to 128 letters, digits and `._:-`."""
     return _NAME.fullmatch(value) is not None
 
 
-def owned(user_id: UserId, name: str) -> str:
-    """A name that users choose is unique per user only; with its owner it is unique. No name has a slash."""
+def scoped_key(user_id: UserId, name: str) -> str:
+    """Return a globally unique key for a name that is unique per user. No name contains a slash."""
     return f"{user_id}/{name}"

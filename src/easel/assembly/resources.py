@@ -17,7 +17,7 @@ from easel.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What all services of one process share."""
+    """The resources that all services of one process share."""
 
     settings: Settings
     database: Database

@@ -1,4 +1,4 @@
-"""Open what the settings name: the database, the blob store, the audit chain, the owner's token.
+"""Open the stores that the settings name: the database, the blob store, the audit chain, the owner's token.
 
 Owns which driver is used, how long a start waits for its database, and the messages when one is not
 available. Does not know any service but the two that commands use alone: `Tokens` and the verification of the

@@ -104,14 +104,14 @@ def export_canvas(
             checked_agent(there, agent)
         found = records(server, canvas, events)
         content = to_files(there.canvas, there.descriptor, found)
-        other, stale = files.replaced(folder, there.canvas.place, content)
+        other, stale = files.replaced(folder, there.canvas.directory, content)
         _confirm_overwrite(
-            folder / there.canvas.place, [path for path in (*other, *stale) if path != "state/latest.json"]
+            folder / there.canvas.directory, [path for path in (*other, *stale) if path != "state/latest.json"]
         )
-        files.write(folder, there.canvas.place, content)
-        files.remove(folder, there.canvas.place, stale)
+        files.write(folder, there.canvas.directory, content)
+        files.remove(folder, there.canvas.directory, stale)
     typer.echo(
-        f"Wrote {canvas}, revision {there.revision}, to {folder / there.canvas.place}: spec, state, "
+        f"Wrote {canvas}, revision {there.revision}, to {folder / there.canvas.directory}: spec, state, "
         f"{_count(len(there.canvas.assets), 'asset')}, {_count(len(found), 'record')} of actions."
     )
     if len(found) == events > 0:

@@ -1,4 +1,4 @@
-"""What every command shares: settings, signals, output, and one sentence when it fails."""
+"""Helpers of every command: settings, signals, output, and one sentence when it fails."""
 
 import asyncio
 import signal
