@@ -1,4 +1,4 @@
-"""The same luck for every test: what is made by chance depends on the test alone, and not on what ran before it in its process."""
+"""Seed the random values of a module by the name of the test, so that they do not depend on other tests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def same_chance(request: pytest.FixtureRequest) -> None:
+def seed_random_values(request: pytest.FixtureRequest) -> None:
     if isinstance(chance := getattr(request.module, "CHANCE", None), random.Random):
         chance.seed(request.node.name)

@@ -1,4 +1,4 @@
-"""Placeholders: which braces are some, what they yield, and what they never do."""
+"""Placeholders: syntax, the text they become, and offloaded values."""
 
 from typing import Any
 
@@ -42,11 +42,11 @@ def no_shell(template: Template, path: tuple[str | int, ...]) -> str | None:
     return None
 
 
-def filled(text: str, values: Values = VALUES) -> str:
+def fill(text: str, values: Values = VALUES) -> str:
     return Filler(values).fill(parse_template(text, "message"))
 
 
-def plainly(tree: Any, values: Values = VALUES) -> Any:
+def fill_args(tree: Any, values: Values = VALUES) -> Any:
     return Filler(values).fill_tree(parse_templates(tree, "args"), no_shell)
 
 
@@ -66,8 +66,8 @@ FILLED = [
 
 @rule("CV-26", "CV-27")
 @pytest.mark.parametrize("text, expected", FILLED)
-def test_a_placeholder_becomes_its_value_as_text(text: str, expected: str) -> None:
-    assert filled(text) == expected
+def test_placeholder_becomes_its_value_as_text(text: str, expected: str) -> None:
+    assert fill(text) == expected
 
 
 @rule("CV-28")
@@ -82,41 +82,47 @@ def test_a_placeholder_becomes_its_value_as_text(text: str, expected: str) -> No
         "{{state.empty}}",
     ],
 )
-def test_what_is_missing_is_empty(text: str) -> None:
-    assert filled(f"a{text}b") == "ab"
+def test_missing_value_is_empty_text(text: str) -> None:
+    assert fill(f"a{text}b") == "ab"
 
 
 NO_PLACEHOLDERS = [
-    "{{state}}", "{{input}}", "{{runtime}}", "{{runtime.env}}", "{{runtime.now.x}}", "{{env.HOME}}", "{{self.x}}", "{{state.}}", "{{.state.n}}",
-    "{{state.n + 1}}", "{{7*7}}", "{{state.n|upper}}", "{{state.n()}}", "{{state['n']}}", "{{state.n.__class__()}}", "{{#if state.n}}", "{{!state.n}}", "{{state.a b}}",
-    "{{state\n.n}}", "{{state.n\n}}", "{state.n}", "{ {state.n} }", "{{state.n}", "{%state.n%}", "${state.n}", "{{STATE.n}}", "{{state..n}}", "{{ state . n }}", "{{}}", "{{state.n;input.name}}",
+    "{{state}}", "{{input}}", "{{runtime}}", "{{runtime.env}}", "{{runtime.now.x}}", "{{env.HOME}}",
+    "{{self.x}}", "{{state.}}", "{{.state.n}}", "{{state.n + 1}}", "{{7*7}}", "{{state.n|upper}}",
+    "{{state.n()}}", "{{state['n']}}", "{{state.n.__class__()}}", "{{#if state.n}}", "{{!state.n}}",
+    "{{state.a b}}", "{{state\n.n}}", "{{state.n\n}}", "{state.n}", "{ {state.n} }", "{{state.n}",
+    "{%state.n%}", "${state.n}", "{{STATE.n}}", "{{state..n}}", "{{ state . n }}", "{{}}",
+    "{{state.n;input.name}}",
 ]  # fmt: skip
 
 
 @rule("CV-29")
 @pytest.mark.parametrize("text", NO_PLACEHOLDERS)
-def test_anything_else_in_braces_is_text_without_effect(text: str) -> None:
-    assert filled(f"a {text} b") == f"a {text} b"
+def test_other_text_in_braces_is_unchanged(text: str) -> None:
+    assert fill(f"a {text} b") == f"a {text} b"
 
 
-def test_an_author_is_told_of_what_only_looks_like_a_placeholder() -> None:
-    assert find_unknown_placeholders("{{state.n}} {{state.n + 1}} {{ foo }} {x} {{") == ["{{state.n + 1}}", "{{ foo }}"]
+def test_unknown_placeholders_are_found() -> None:
+    assert find_unknown_placeholders("{{state.n}} {{state.n + 1}} {{ foo }} {x} {{") == [
+        "{{state.n + 1}}",
+        "{{ foo }}",
+    ]
 
 
 @rule("CV-27")
 @case("X3")
-def test_a_value_is_never_read_as_a_template() -> None:
+def test_value_is_not_parsed_as_a_template() -> None:
     values = Values(
         {"a": "{{input.b}}", "c": "{{run", "d": "time.now}}"}, {"b": "{{state.a}}{{runtime.now}}"}, 1
     )
     assert (
-        filled("{{state.a}}|{{input.b}}|{{state.c}}{{state.d}}", values)
+        fill("{{state.a}}|{{input.b}}|{{state.c}}{{state.d}}", values)
         == "{{input.b}}|{{state.a}}{{runtime.now}}|{{runtime.now}}"
     )
 
 
 @rule("CV-26", "CV-27")
-def test_every_string_of_the_arguments_is_filled_and_nothing_else_changes() -> None:
+def test_only_strings_of_the_arguments_are_filled() -> None:
     args = {
         "a": "{{state.n}}",
         "b": ["{{state.obj}}", {"c": "x{{input.name}}", "{{state.n}}": 1}],
@@ -137,19 +143,19 @@ def test_every_string_of_the_arguments_is_filled_and_nothing_else_changes() -> N
         "h": {},
         "i": [],
     }
-    assert plainly(args) == expected
+    assert fill_args(args) == expected
 
 
 @rule("CV-27", "CV-29")
 @case("X3")
 @given(st.text(max_size=20), json_values)
-def test_no_value_changes_the_shape_of_the_arguments(text: str, value: Any) -> None:
+def test_value_cannot_change_the_structure_of_the_arguments(text: str, value: Any) -> None:
     values = Values({"x": text, "y": value}, {"x": value}, 1)
-    found = plainly({"a": ["{{state.x}}", "{{state.y}}"], "b": {"c": "{{input.x}}!"}}, values)
-    assert found["a"][0] == text
-    assert isinstance(found["a"][1], str)
-    assert isinstance(found["b"]["c"], str)
-    assert found.keys() == {"a", "b"}
+    args = fill_args({"a": ["{{state.x}}", "{{state.y}}"], "b": {"c": "{{input.x}}!"}}, values)
+    assert args["a"][0] == text
+    assert isinstance(args["a"][1], str)
+    assert isinstance(args["b"]["c"], str)
+    assert args.keys() == {"a", "b"}
 
 
 @given(
@@ -159,7 +165,7 @@ def test_no_value_changes_the_shape_of_the_arguments(text: str, value: Any) -> N
         )
     ).map("".join)
 )
-def test_text_between_placeholders_is_kept_letter_by_letter(text: str) -> None:
+def test_text_between_placeholders_is_unchanged(text: str) -> None:
     template = parse_template(text, "t")
     parts = (
         [template]
@@ -183,27 +189,27 @@ def test_text_between_placeholders_is_kept_letter_by_letter(text: str) -> None:
         "{{state" + ".a" * (MAX_PATH_DEPTH + 1) + "}}",
     ],
 )
-def test_a_path_that_no_state_should_have_is_refused(text: str) -> None:
+def test_unsafe_or_deep_path_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match=r"^actions\.x\.message: "):
         parse_template(text, "actions.x.message")
 
 
-def test_the_place_of_a_bad_template_is_named() -> None:
+def test_location_of_an_invalid_template_is_named() -> None:
     with pytest.raises(BadInput, match=r"^args\.b\[1\]\.c: "):
         parse_templates({"b": ["", {"c": "{{state.__x}}"}]}, "args")
 
 
-def test_a_value_named_often_does_not_grow_without_bound() -> None:
+def test_filled_text_is_limited_in_total() -> None:
     with pytest.raises(TooLarge):
         Filler(VALUES, limit=10_000).fill(parse_template("{{state.big}}" * 11, "t"))
     tree = parse_templates({"a": ["{{state.big}}"] * 11}, "t")
     with pytest.raises(TooLarge):
         Filler(VALUES, limit=10_000).fill_tree(tree, no_shell)
-    with pytest.raises(BadInput, match="more than 200 placeholders"):
+    with pytest.raises(BadInput, match="at most 200 placeholders"):
         parse_template("{{state.n}}" * (MAX_PLACEHOLDERS + 1), "t")
 
 
-def test_braces_without_end_are_read_quickly() -> None:
+def test_unclosed_braces_are_parsed_quickly() -> None:
     texts = (
         "{" * 300_000,
         "{{" + " " * 300_000,
@@ -224,52 +230,54 @@ def test_braces_without_end_are_read_quickly() -> None:
     assert least_seconds(read, enough=2) < 2
 
 
-# --- what was moved out of the state ------------------------------------------------------------------------------------
+# --- offloaded values ---------------------------------------------------------------------------------------
 
-HEAVY = "QUJD" * 1_000
-LIGHT, MOVED = offload_large_values({"a": {"heavy": HEAVY, "n": 1}, "list": [HEAVY + "QQ=="], "plain": "x"})
-FETCHED = {one.artifact_id: one.content for one in MOVED}
+LARGE = "QUJD" * 1_000
+STORED, OFFLOADED = offload_large_values(
+    {"a": {"heavy": LARGE, "n": 1}, "list": [LARGE + "QQ=="], "plain": "x"}
+)
+FETCHED = {value.artifact_id: value.content for value in OFFLOADED}
 
 
-def asks_for(text: str, **given: Any) -> frozenset[str]:
-    with pytest.raises(MissingArtifacts) as lacking:
-        filled(text, Values(LIGHT, {}, 0, **given))
-    return lacking.value.artifact_ids
+def missing_for(text: str, **options: Any) -> frozenset[str]:
+    with pytest.raises(MissingArtifacts) as missing:
+        fill(text, Values(STORED, {}, 0, **options))
+    return missing.value.artifact_ids
 
 
 @rule("CV-27")
-def test_a_template_asks_for_exactly_what_it_names() -> None:
-    first, second = markers_in(LIGHT["a"]), markers_in(LIGHT["list"])
+def test_template_needs_only_the_artifacts_it_names() -> None:
+    first, second = markers_in(STORED["a"]), markers_in(STORED["list"])
     assert (
-        asks_for("{{state.a.heavy}}")
-        == asks_for("{{state.a}}")
-        == asks_for("{{state.a.heavy.sha256}}")
+        missing_for("{{state.a.heavy}}")
+        == missing_for("{{state.a}}")
+        == missing_for("{{state.a.heavy.sha256}}")
         == first
     )
-    assert asks_for("{{state.list.0}}", fetched={name: FETCHED[name] for name in first}) == second
-    assert filled("{{state.plain}} {{state.a.n}} {{state.none}}", Values(LIGHT, {}, 0)) == "x 1 ", (
-        "nothing heavy is named"
+    assert missing_for("{{state.list.0}}", fetched={name: FETCHED[name] for name in first}) == second
+    assert fill("{{state.plain}} {{state.a.n}} {{state.none}}", Values(STORED, {}, 0)) == "x 1 ", (
+        "no offloaded value is named"
     )
 
 
 @rule("CV-27")
-def test_with_what_it_asked_for_it_is_filled_with_the_values_themselves() -> None:
-    values = Values(LIGHT, {}, 0, FETCHED)
-    assert filled("{{state.a.heavy}}|{{state.list.0}}", values) == f"{HEAVY}|{HEAVY}QQ=="
-    assert filled("{{state.a}}", values) == f'{{"heavy":"{HEAVY}","n":1}}'
-    assert filled("{{state.a.heavy.sha256}}{{state.list.0.uri}}", values) == ""
+def test_fetched_artifacts_are_filled_in() -> None:
+    values = Values(STORED, {}, 0, FETCHED)
+    assert fill("{{state.a.heavy}}|{{state.list.0}}", values) == f"{LARGE}|{LARGE}QQ=="
+    assert fill("{{state.a}}", values) == f'{{"heavy":"{LARGE}","n":1}}'
+    assert fill("{{state.a.heavy.sha256}}{{state.list.0.uri}}", values) == ""
 
 
-def test_a_path_leads_into_an_object_that_was_moved_as_a_whole() -> None:
+def test_path_leads_into_an_offloaded_object() -> None:
     marker, offloaded = move({"inner": {"n": 7}, "~redacted": 1})
     values = Values({"obj": marker}, {}, 0, {offloaded.artifact_id: offloaded.content})
-    assert filled("{{state.obj.inner.n}} {{state.obj.inner}} {{state.obj.none}}", values) == '7 {"n":7} '
+    assert fill("{{state.obj.inner.n}} {{state.obj.inner}} {{state.obj.none}}", values) == '7 {"n":7} '
     assert (
-        filled("{{state.inner.n}}", Values(marker, {}, 0, {offloaded.artifact_id: offloaded.content})) == "7"
-    ), "the state itself, too"
+        fill("{{state.inner.n}}", Values(marker, {}, 0, {offloaded.artifact_id: offloaded.content})) == "7"
+    ), "also for an offloaded state"
 
 
-def test_more_than_a_template_may_grow_to_is_not_even_fetched() -> None:
-    marker = {**move(HEAVY)[0], "original_size": 1_000_001}
+def test_value_over_the_limit_is_not_fetched() -> None:
+    marker = {**move(LARGE)[0], "original_size": 1_000_001}
     with pytest.raises(TooLarge, match=r"state\.big"):
-        filled("{{state.big}}", Values({"big": marker}, {}, 0))
+        fill("{{state.big}}", Values({"big": marker}, {}, 0))

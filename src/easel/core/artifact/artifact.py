@@ -1,24 +1,23 @@
-"""Artifacts: bytes kept beside the logs, named by what they are.
+"""Artifacts: content stored beside the logs and named by its digest.
 
-Owns the value, the address under which one is served, and the keys of the blobs behind them. Knows no store.
+Owns the value, its URL path and the keys of its blobs. Does not know stores.
 """
 
 import re
 from dataclasses import dataclass
 from datetime import datetime
 
-from easel.ids import ArtifactId, UserId
-from easel.ids import made_at as name_made_at
+from easel.ids import ArtifactId, UserId, timestamp_of
 
 SERVED_AT = "/api/artifacts/"
-FOLDER = "users"  # above all keys of artifacts, whoever they belong to
+FOLDER = "users"  # the prefix of all blob keys
 
 _KEY = re.compile(rf"{FOLDER}/[^/]+/artifacts/([0-9a-hjkmnp-tv-z]{{26}})")
 
 
 @dataclass(frozen=True, slots=True)
 class NewArtifact:
-    """Bytes that want a row, and the key under which their blob is, or will be."""
+    """An artifact to store, and the key of its blob."""
 
     artifact_id: ArtifactId
     size: int
@@ -33,8 +32,8 @@ class Artifact:
     size: int
     media_type: str
     blob_key: str
-    is_stored: bool  # whether the blob is known to be there, whole
-    is_new: bool = False  # whether the upload that answers with this has made it
+    is_stored: bool  # whether the blob is known to be complete
+    is_new: bool = False  # whether this upload created it
 
     @property
     def sha256(self) -> str:
@@ -45,24 +44,27 @@ class Artifact:
         return SERVED_AT + self.artifact_id
 
 
-Place = tuple[UserId, ArtifactId]  # where a sweep stands on its way over all rows
-START: Place = (UserId(""), ArtifactId(""))
+SweepPosition = tuple[UserId, ArtifactId]  # of a sweep over all rows
+START: SweepPosition = (UserId(""), ArtifactId(""))
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
-    """One step of a sweep: the keys of the blobs that now belong to nobody, and where to go on; None: that was all."""
+class SweepStep:
+    """One batch of a sweep: keys of blobs without a row, and the next position; None after the last batch."""
 
     blob_keys: list[str]
-    next: Place | None
+    next: SweepPosition | None
 
 
 def blob_key(user_id: UserId, name: str) -> str:
-    """Each row has a blob of its own, under a new name: what is swept away for an old row is never a new row's."""
+    """Return the blob key.
+
+    `name` is new for every row, so that a sweep of an old row never deletes a new blob.
+    """
     return f"{FOLDER}/{user_id}/artifacts/{name}"
 
 
-def made_at(key: str) -> datetime | None:
-    """When the name in the key was made; None if this is no key of an artifact."""
-    found = _KEY.fullmatch(key)
-    return name_made_at(found[1]) if found else None
+def blob_created_at(key: str) -> datetime | None:
+    """Return when the blob was created, or None if this is not the key of an artifact."""
+    match = _KEY.fullmatch(key)
+    return timestamp_of(match[1]) if match else None

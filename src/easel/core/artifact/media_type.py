@@ -1,8 +1,8 @@
-"""What bytes are, by looking at their beginning, and how they may be shown.
+"""Media types: detection from the first bytes of a content, and the way to serve each type.
 
-Owns the tables of signatures and of passive types. Nothing is parsed or unpacked: an archive, a drawing or a document
-with a billion laughs in it is as inert here as noise. What the sender says can name a type more closely, within a list of
-types that are served alike, and never change what the bytes are.
+Owns the tables of signatures and of passive types. Nothing is parsed or unpacked, so hostile archives,
+drawings and documents have no effect. The sender may declare a more specific type, within a list of types
+that are served alike. Does not know HTTP.
 """
 
 import codecs
@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-HEAD = 2_048  # bytes that are looked at
+HEAD = 2_048  # bytes that are inspected
 
 BINARY = "application/octet-stream"
 TEXT = "text/plain"
@@ -36,7 +36,7 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"fLaC", "audio/flac"),
     (b"\x00asm", "application/wasm"),
 )
-# Four bytes that say "a container", then what it holds: after a length in RIFF, in front of it in ISO media.
+# Container formats, by the type that follows: after a length in RIFF, after `ftyp` in ISO media.
 _IN_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 _IN_ISO = {
     b"avif": "image/avif",
@@ -46,15 +46,24 @@ _IN_ISO = {
     b"qt  ": "video/quicktime",
 }
 
-# What a browser takes for HTML when nobody tells it: https://mimesniff.spec.whatwg.org/#rules-for-identifying-an-unknown-mime-type
+# Content that a browser sniffs as HTML:
+# https://mimesniff.spec.whatwg.org/#rules-for-identifying-an-unknown-mime-type
 _TAG = re.compile(
-    rb"<!--|<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p|meta|link|img|form)(?=[\s>/])"
+    rb"<!--|<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p|meta"
+    rb"|link|img|form)(?=[\s>/])"
 )
 _NOT_IN_TEXT = frozenset({*range(0x09), 0x0B, *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F})
 
-# What a sender may call such bytes more closely. Only names: each is served in the way of its family.
-_CLOSER: Mapping[str, frozenset[str]] = {
-    TEXT: frozenset({"application/json", "application/x-ndjson", "text/csv", "text/markdown", "text/tab-separated-values", "text/x-diff"}),
+# The more specific types that a sender may declare. They are served like the detected type.
+_SPECIFIC: Mapping[str, frozenset[str]] = {
+    TEXT: frozenset({
+        "application/json",
+        "application/x-ndjson",
+        "text/csv",
+        "text/markdown",
+        "text/tab-separated-values",
+        "text/x-diff",
+    }),
     "application/zip": frozenset({
         "application/epub+zip",
         "application/vnd.oasis.opendocument.text",
@@ -67,16 +76,16 @@ _CLOSER: Mapping[str, frozenset[str]] = {
 
 
 def media_type(head: bytes, declared: str = "") -> str:
-    """The type of the bytes that begin so. `head` is their first `HEAD` bytes, or all of them."""
-    found = _of_signature(head) or _of_text(head)
+    """Return the media type. `head` is the first `HEAD` bytes of the content, or all of them."""
+    detected = _detect_signature(head) or _detect_text(head)
     declared = declared.partition(";")[0].strip().lower()
-    return declared if declared in _CLOSER.get(found, ()) else found
+    return declared if declared in _SPECIFIC.get(detected, ()) else detected
 
 
-def _of_signature(head: bytes) -> str | None:
+def _detect_signature(head: bytes) -> str | None:
     for signature, name in _SIGNATURES:
         if head.startswith(signature):
-            # Two letters are no proof: a bitmap also has four bytes of nothing where text would go on.
+            # Two letters are not enough: a bitmap also has four zero bytes where text would continue.
             return name if name != "image/bmp" or head[6:10] == b"\x00" * 4 else None
     if head.startswith(b"RIFF"):
         return _IN_RIFF.get(head[8:12])
@@ -87,7 +96,7 @@ def _of_signature(head: bytes) -> str | None:
     return None
 
 
-def _of_text(head: bytes) -> str:
+def _detect_text(head: bytes) -> str:
     if not _NOT_IN_TEXT.isdisjoint(head) or not _is_utf8(head):
         return BINARY
     start = head.removeprefix(codecs.BOM_UTF8).lstrip().lower()
@@ -101,7 +110,7 @@ def _of_text(head: bytes) -> str:
 
 
 def _is_utf8(head: bytes) -> bool:
-    """A letter that the end of the head cuts in two is no fault."""
+    """Return whether the head is UTF-8; a character cut by the end of the head is valid."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head, final=len(head) < HEAD)
     except UnicodeDecodeError:
@@ -110,35 +119,35 @@ def _is_utf8(head: bytes) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """How bytes are handed to a browser."""
+class Presentation:
+    """How content of a type is served to a browser."""
 
     content_type: str
     is_inline: bool
-    extension: str  # of the file that they are saved as
+    extension: str  # of a downloaded file
 
 
 _PLAIN = "text/plain; charset=utf-8"
-# What nothing in a browser executes, whatever is in it. Everything else is a download of plain bytes.
-_PASSIVE: Mapping[str, Shown] = {
-    "image/png": Shown("image/png", True, ".png"),
-    "image/jpeg": Shown("image/jpeg", True, ".jpg"),
-    "image/gif": Shown("image/gif", True, ".gif"),
-    "image/webp": Shown("image/webp", True, ".webp"),
-    "image/avif": Shown("image/avif", True, ".avif"),
-    "audio/mpeg": Shown("audio/mpeg", True, ".mp3"),
-    "audio/wav": Shown("audio/wav", True, ".wav"),
-    "audio/ogg": Shown("audio/ogg", True, ".ogg"),
-    "video/ogg": Shown("video/ogg", True, ".ogv"),
-    "video/mp4": Shown("video/mp4", True, ".mp4"),
-    "video/webm": Shown("video/webm", True, ".webm"),
-    "application/json": Shown("application/json", True, ".json"),
-    TEXT: Shown(_PLAIN, True, ".txt"),
-    "application/x-ndjson": Shown(_PLAIN, True, ".ndjson"),
-    "text/csv": Shown(_PLAIN, True, ".csv"),
-    "text/markdown": Shown(_PLAIN, True, ".md"),
-    "text/tab-separated-values": Shown(_PLAIN, True, ".tsv"),
-    "text/x-diff": Shown(_PLAIN, True, ".diff"),
+# Types that no browser executes. All others are served as a download of plain bytes.
+_PASSIVE: Mapping[str, Presentation] = {
+    "image/png": Presentation("image/png", True, ".png"),
+    "image/jpeg": Presentation("image/jpeg", True, ".jpg"),
+    "image/gif": Presentation("image/gif", True, ".gif"),
+    "image/webp": Presentation("image/webp", True, ".webp"),
+    "image/avif": Presentation("image/avif", True, ".avif"),
+    "audio/mpeg": Presentation("audio/mpeg", True, ".mp3"),
+    "audio/wav": Presentation("audio/wav", True, ".wav"),
+    "audio/ogg": Presentation("audio/ogg", True, ".ogg"),
+    "video/ogg": Presentation("video/ogg", True, ".ogv"),
+    "video/mp4": Presentation("video/mp4", True, ".mp4"),
+    "video/webm": Presentation("video/webm", True, ".webm"),
+    "application/json": Presentation("application/json", True, ".json"),
+    TEXT: Presentation(_PLAIN, True, ".txt"),
+    "application/x-ndjson": Presentation(_PLAIN, True, ".ndjson"),
+    "text/csv": Presentation(_PLAIN, True, ".csv"),
+    "text/markdown": Presentation(_PLAIN, True, ".md"),
+    "text/tab-separated-values": Presentation(_PLAIN, True, ".tsv"),
+    "text/x-diff": Presentation(_PLAIN, True, ".diff"),
 }
 _EXTENSIONS = {
     HTML: ".html",
@@ -150,5 +159,6 @@ _EXTENSIONS = {
 }
 
 
-def shown(name: str) -> Shown:
-    return _PASSIVE.get(name) or Shown(BINARY, False, _EXTENSIONS.get(name, ""))
+def presentation_of(name: str) -> Presentation:
+    """Return how to serve a media type."""
+    return _PASSIVE.get(name) or Presentation(BINARY, False, _EXTENSIONS.get(name, ""))

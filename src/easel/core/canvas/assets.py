@@ -14,8 +14,7 @@ from datetime import datetime
 from pathlib import PurePosixPath
 
 from easel.errors import BadInput
-from easel.ids import CanvasId, UserId
-from easel.ids import made_at as name_made_at
+from easel.ids import CanvasId, UserId, timestamp_of
 
 FOLDER = "assets/"
 ENTRY = "assets/index.html"
@@ -125,4 +124,4 @@ def asset_key(user_id: UserId, agent_id: str, canvas_id: CanvasId, name: str, pa
 def asset_created_at(key: str) -> datetime | None:
     """Return when the blob of an asset was created, or None if this is not the key of an asset."""
     match = _KEY.fullmatch(key)
-    return name_made_at(match[1]) if match else None
+    return timestamp_of(match[1]) if match else None

@@ -19,12 +19,12 @@ from typing import Any
 import msgspec
 
 from easel.core.canvas.assets import FOLDER, check_path_conflicts, require_asset_path
-from easel.core.canvas.canvas import require_agent_id, require_canvas_id, require_session_key, parse_title
+from easel.core.canvas.canvas import parse_title, require_agent_id, require_canvas_id, require_session_key
 from easel.core.canvas.spec import SpecLimits, check_state_size, parse_spec
 from easel.core.stream.payload_limit import markers_in, restored
 from easel.core.validation import quote_value, require_object
 from easel.errors import BadInput, HostError
-from easel.ids import ArtifactId, CanvasId, is_made_here
+from easel.ids import ArtifactId, CanvasId, is_generated_id
 
 DESCRIPTOR, SPEC, STATE, EVENTS = "descriptor.json", "spec.json", "state/latest.json", "events/"
 AGENTS, CANVASES = "agents", "canvases"
@@ -294,7 +294,7 @@ def to_files(
 def record_path(record: Mapping[str, Any]) -> str:
     """Return the path of a record. It begins with the time of the request, so that names sort by time."""
     asked_at, event_id = record.get("askedAt"), record.get("eventId")
-    if not isinstance(asked_at, int) or not isinstance(event_id, str) or not is_made_here(event_id):
+    if not isinstance(asked_at, int) or not isinstance(event_id, str) or not is_generated_id(event_id):
         raise BadInput(problem=f"The record {quote_value(event_id)} cannot be a file name.")
     return f"{EVENTS}{asked_at}-{event_id}.json"
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 from msgspec import UNSET, UnsetType
 
 from easel.core.canvas.spec import CanvasSpec
-from easel.core.values.paths import MISSING, StateChange, parse_path, get_at, pointer, set_at
+from easel.core.values.paths import MISSING, StateChange, get_at, parse_path, pointer, set_at
 from easel.errors import Forbidden, InputConflict
 
 

@@ -21,13 +21,17 @@ from easel.core.canvas.actions import (
     MAX_DESCRIPTION_LENGTH,
     MAX_TITLE_LENGTH,
     Action,
-    checked_action,
-    checked_tool,
+    parse_action,
+    parse_tool_name,
 )
 from easel.core.canvas.origins import require_origin
 from easel.core.validation import (
     MAX_DEPTH,
     check_members,
+    is_too_deep,
+    is_unsafe_name,
+    quote_value,
+    refuse,
     require_choice,
     require_flag,
     require_id,
@@ -35,10 +39,6 @@ from easel.core.validation import (
     require_number,
     require_object,
     require_text,
-    is_too_deep,
-    is_unsafe_name,
-    refuse,
-    quote_value,
 )
 from easel.core.values.paths import Path, parse_path
 from easel.errors import BadInput, TooLarge
@@ -119,7 +119,7 @@ def parse_spec(raw: Any, limits: SpecLimits = DEFAULT_LIMITS) -> CanvasSpec:
         if name in members:
             require_text(members[name], name, max_length=max_length, may_be_empty=True)
     tools, connect = _parse_policy(members.get("toolPolicy", {}), limits)
-    actions = {name: checked_action(name, action) for name, action in declared.items()}
+    actions = {name: parse_action(name, action) for name, action in declared.items()}
     return CanvasSpec(
         mode=require_choice(members.get("mode", Mode.HTML), Mode, "mode"),
         tools=tools,
@@ -169,7 +169,7 @@ def _parse_policy(raw: Any, limits: SpecLimits) -> tuple[frozenset[str], tuple[s
     members = require_object(raw, "toolPolicy")
     check_members(members, {"allow", "connect"}, "toolPolicy")
     allow = require_list(members.get("allow", []), "toolPolicy.allow", max_items=limits.tools)
-    tools = frozenset(checked_tool(name, f"toolPolicy.allow[{number}]") for number, name in enumerate(allow))
+    tools = frozenset(parse_tool_name(name, f"toolPolicy.allow[{number}]") for number, name in enumerate(allow))
     connect = require_list(members.get("connect", []), "toolPolicy.connect", max_items=limits.tools)
     return tools, tuple(
         require_origin(origin, f"toolPolicy.connect[{number}]") for number, origin in enumerate(connect)

@@ -1,8 +1,9 @@
-"""The words of a shell command: where one begins and ends, how each part of it is quoted, and where values stand in it.
+"""Lexer for shell commands with placeholders: splits a command into words and finds the quoting of every
+slot.
 
-Owns the lexical half of reading a command that has placeholders. A placeholder is one `HOLE` character in the text, which can
-stand for nothing else, since no command holds a NUL. Only what dash, bash and their kin read alike is understood; all else is
-refused, because a place that one shell sees inside of quotes and another outside of them is safe in neither.
+Owns the lexical rules. A placeholder is one `SLOT` character in the text, which is unambiguous because a
+command cannot contain NUL. Accepts only syntax that dash, bash and similar shells read alike: a position that
+one shell reads as quoted and another as unquoted is safe in neither. Does not know commands or programs.
 """
 
 import re
@@ -12,41 +13,27 @@ from typing import NoReturn
 
 from easel.errors import BadInput
 
-HOLE = "\0"
+SLOT = "\0"
 MAX_NESTING = 20
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 BLANKS = " \t"
 ENDS_WORD = " \t\n;&|<>()"
+# Characters without a special meaning in any shell, at any position of a word.
 SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:@+-")
-"""Characters that mean nothing to any shell, wherever they stand in a word."""
 
+# Longest first, so that the first match is the right one.
 OPERATORS = (
-    "<<<",
-    "<<-",
-    "&>>",
-    ";;&",
-    "<<",
-    "<&",
-    "<>",
-    ">>",
-    ">&",
-    ">|",
-    "&>",
-    "&&",
-    "||",
-    "|&",
-    ";;",
-    ";&",
+    *("<<<", "<<-", "&>>", ";;&", "<<", "<&", "<>", ">>", ">&", ">|", "&>", "&&", "||", "|&", ";;", ";&"),
     *"<>&|;()",
-)  # longest first
+)
 _NAME = re.compile(NAME)
 _PARAMETER = re.compile(
     rf"#?(?P<name>{NAME}|[0-9]+|[@*#?$!-])(?P<rest>(?::?[-=+?]|##?|%%?)[^'\"\\$`{{}}\n\0<>()&|;]*)?"
 )
 _ARITHMETIC = re.compile(r"[A-Za-z0-9_$+\-*/%<>=!&|^~?:,() \t]")
 _SPECIAL = "@*#?$!-0123456789"
-_STAYS_AFTER_DOLLAR = " \t\n/.,;:%)|&"  # a `$` before these is a `$`
-_NEIGHBOURS = SAFE | set("=,'\"") | {HOLE}
+_LITERAL_AFTER_DOLLAR = " \t\n/.,;:%)|&"  # a `$` before one of these is a literal `$`
+_NEIGHBOURS = SAFE | set("=,'\"") | {SLOT}
 
 
 class Quote(StrEnum):
@@ -56,18 +43,18 @@ class Quote(StrEnum):
 
 
 @dataclass(slots=True, eq=False)
-class Hole:
-    """A place for a value. `is_glued`: something beside it would join with a value that is not quoted."""
+class Slot:
+    """A position for a value. `needs_quoting`: an unquoted value would combine with the text beside it."""
 
     number: int
     position: int
     quote: Quote
-    is_glued: bool
+    needs_quoting: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """A variable that is read. Plain is `"$name"`: its text and nothing else, never split, never evaluated."""
+class VariableUse:
+    """A variable that is read. Plain is `"$name"`: expanded to its text, without splitting or evaluation."""
 
     name: str
     position: int
@@ -76,25 +63,27 @@ class Use:
 
 @dataclass(slots=True, eq=False)
 class Word:
-    """`pieces` is its text without quotes; a number is a hole, none an expansion. `value_from`: where the value of `NAME=…` begins."""
+    """A word of a command.
+
+    `pieces` is its text without quotes; a number is a slot, None an expansion. `value_from` is the index of
+    the piece where the value of `NAME=…` begins.
+    """
 
     position: int
     pieces: list[str | int | None] = field(default_factory=list[str | int | None])
-    holes: list[Hole] = field(default_factory=list[Hole])
-    uses: list[Use] = field(default_factory=list[Use])
+    slots: list[Slot] = field(default_factory=list[Slot])
+    uses: list[VariableUse] = field(default_factory=list[VariableUse])
     is_quoted: bool = False
     assigns: str | None = None
     value_from: int = 0
-    signs: set[str] = field(
-        default_factory=set[str]
-    )  # the unquoted ones of `{`, `}`, `[`, `=`, and `~` before a `/`
-    name_ends_at: int = (
-        -1
-    )  # where the last `$name` without braces ends: a value right there would lengthen the name
+    # The unquoted ones of `{`, `}`, `[`, `=`, and `~` before a `/`.
+    signs: set[str] = field(default_factory=set[str])
+    # Where the last `$name` without braces ends: an unquoted value there would become part of the name.
+    name_ends_at: int = -1
 
     @property
     def literal(self) -> str | None:
-        """The whole text, where the shell would add nothing to it."""
+        """The complete text of a word without slots and expansions, else None."""
         return (
             "".join(map(str, self.pieces)) if all(isinstance(piece, str) for piece in self.pieces) else None
         )
@@ -105,7 +94,7 @@ class Word:
 
     @property
     def tail(self) -> str:
-        """The text after the last thing that is not text."""
+        """The literal text after the last slot or expansion."""
         for index in range(len(self.pieces) - 1, -1, -1):
             if not isinstance(self.pieces[index], str):
                 return "".join(map(str, self.pieces[index + 1 :]))
@@ -119,39 +108,39 @@ class HereDocument:
     strips_tabs: bool
 
 
-class Words:
-    """Reads a command word by word. What stands inside of `$(…)` is the grammar's to read: `_substitution`."""
+class Lexer:
+    """Reads a command word by word. The parser reads what is inside `$(…)`, in `_parse_substitution`."""
 
     def __init__(self, text: str, names: list[str]) -> None:
         self._text = text
-        self._names = names  # of the placeholders, in order
+        self._names = names  # of the placeholders, in order of their slots
         self._pos = 0
-        self._hole_count = 0
-        self._pushed: Word | str | None = None
-        self._awaited: list[HereDocument] = []
-        self.depth = 0  # of substitutions around this place
-        self.uses: list[Use] = []
+        self._slot_count = 0
+        self._pushed_back: Word | str | None = None
+        self._pending_documents: list[HereDocument] = []
+        self.depth = 0  # of substitutions around the current position
+        self.uses: list[VariableUse] = []
 
     def refuse(self, problem: str) -> NoReturn:
         raise BadInput(problem=problem)
 
-    def refuse_hole(self, where: str, number: int | None = None) -> NoReturn:
-        name = self._names[self._hole_count if number is None else number]
-        self.refuse(f"{name} stands {where}.")
+    def refuse_slot(self, where: str, number: int | None = None) -> NoReturn:
+        name = self._names[self._slot_count if number is None else number]
+        self.refuse(f"{name} must not be {where}.")
 
-    def _substitution(self) -> None:
+    def _parse_substitution(self) -> None:
         raise NotImplementedError
 
-    # --- tokens -----------------------------------------------------------------------------------------------------
+    # --- tokens ---------------------------------------------------------------------------------------------
 
-    def token(self) -> Word | str:
-        """The next word, operator or line end; the empty text at the end."""
-        if (pushed := self._pushed) is not None:
-            self._pushed = None
+    def next_token(self) -> Word | str:
+        """Return the next word, operator or line end; an empty string at the end."""
+        if (pushed := self._pushed_back) is not None:
+            self._pushed_back = None
             return pushed
         self._skip_blanks()
         if self._pos >= len(self._text):
-            if self._awaited:
+            if self._pending_documents:
                 self.refuse("a here-document has no end.")
             return ""
         if self._text[self._pos] == "\n":
@@ -159,15 +148,15 @@ class Words:
             self._skip_here_documents()
             return "\n"
         if self._text.startswith(("<(", ">("), self._pos):
-            self.refuse("a process substitution, <(…) or >(…), is not understood here; use a pipe or a file.")
+            self.refuse("a process substitution, <(…) or >(…), is not supported here; use a pipe or a file.")
         for operator in OPERATORS:
             if self._text.startswith(operator, self._pos):
                 self._pos += len(operator)
                 return operator
-        return self._word()
+        return self._read_word()
 
-    def push_back(self, token: Word | str) -> None:
-        self._pushed = token
+    def push_back(self, next_token: Word | str) -> None:
+        self._pushed_back = next_token
 
     def follows(self, text: str) -> bool:
         return self._text.startswith(text, self._pos)
@@ -179,7 +168,7 @@ class Words:
                 self._pos += 1
             elif char == "\\" and self._text.startswith("\\\n", self._pos):
                 if self._pos and self._text[self._pos - 1] not in " \t\n":
-                    self.refuse("a line is continued inside of a word; put a blank before the backslash.")
+                    self.refuse("a line is continued inside a word; put a blank before the backslash.")
                 self._pos += 2
             elif char == "#":
                 self._skip_comment()
@@ -188,31 +177,31 @@ class Words:
 
     def _skip_comment(self) -> None:
         if self.depth:
-            self.refuse("a comment inside of $(…) is not understood here; leave it out.")
+            self.refuse("a comment inside $(…) is not supported here; leave it out.")
         end = self._text.find("\n", self._pos)
         end = len(self._text) if end < 0 else end
-        if HOLE in self._text[self._pos : end]:
-            self.refuse_hole("in a comment, which a value with a line end would leave")
+        if SLOT in self._text[self._pos : end]:
+            self.refuse_slot("in a comment, because a value with a line end would end the comment")
         self._pos = end
 
-    # --- here-documents ---------------------------------------------------------------------------------------------
+    # --- here-documents -------------------------------------------------------------------------------------
 
-    def await_here_document(self, *, strips_tabs: bool) -> None:
-        end = self.token()
+    def expect_here_document(self, *, strips_tabs: bool) -> None:
+        end = self.next_token()
         if self.depth:
-            self.refuse("a here-document inside of $(…) is not understood here.")
+            self.refuse("a here-document inside $(…) is not supported here.")
         if (
             not isinstance(end, Word)
             or end.literal is None
             or not re.fullmatch(r"[A-Za-z0-9_.-]+", end.literal)
         ):
-            self.refuse("the end of a here-document is a plain word, such as EOF.")
-        self._awaited.append(HereDocument(end.literal, end.is_quoted, strips_tabs))
+            self.refuse("the end of a here-document must be a plain word, such as EOF.")
+        self._pending_documents.append(HereDocument(end.literal, end.is_quoted, strips_tabs))
 
     def _skip_here_documents(self) -> None:
-        for document in self._awaited:
+        for document in self._pending_documents:
             self._skip_here_document(document)
-        self._awaited.clear()
+        self._pending_documents.clear()
 
     def _skip_here_document(self, document: HereDocument) -> None:
         while self._pos < len(self._text):
@@ -221,54 +210,56 @@ class Words:
             self._pos += len(line) + 1
             if (line.lstrip("\t") if document.strips_tabs else line) == document.end:
                 return
-            if HOLE in line:
-                self.refuse_hole("in a here-document, whose text the shell would evaluate again")
+            if SLOT in line:
+                self.refuse_slot("in a here-document, whose text the shell evaluates again")
             if not document.is_literal and ("\\" in line or "`" in line or "$(" in line):
                 self.refuse(
-                    "a here-document with backslashes or substitutions is not understood here; quote its end: <<'EOF'."
+                    "a here-document with backslashes or substitutions is not supported here; "
+                    "quote its end: <<'EOF'."
                 )
             self.uses += [
-                Use(found[1], start, is_plain=False) for found in re.finditer(rf"\$\{{?({NAME})", line)
+                VariableUse(found[1], start, is_plain=False)
+                for found in re.finditer(rf"\$\{{?({NAME})", line)
             ]
         self.refuse(f"a here-document has no end: there is no line {document.end}.")
 
-    # --- words ------------------------------------------------------------------------------------------------------
+    # --- words ----------------------------------------------------------------------------------------------
 
-    def _word(self) -> Word | str:
+    def _read_word(self) -> Word | str:
         word = Word(self._pos)
         while self._pos < len(self._text) and (char := self._text[self._pos]) not in ENDS_WORD:
             match char:
                 case "'":
-                    self._single(word)
+                    self._read_single_quotes(word)
                 case '"':
-                    self._double(word)
+                    self._read_double_quotes(word)
                 case "\\":
-                    self._escaped(word)
+                    self._read_escape(word)
                 case "$":
-                    self._dollar(word, Quote.NONE)
+                    self._read_dollar(word, Quote.NONE)
                 case "`":
-                    self._backticks(word)
-                case _ if char == HOLE:
-                    self._hole(word, Quote.NONE)
+                    self._read_backticks(word)
+                case _ if char == SLOT:
+                    self._read_slot(word, Quote.NONE)
                 case _:
-                    self._plain(word, char)
-        return self._ended(word)
+                    self._read_plain(word, char)
+        return self._finish_word(word)
 
-    def _ended(self, word: Word) -> Word | str:
-        if word.holes and (signs := word.signs & set("{}[")):
-            self.refuse_hole(
-                f"in a word with an unquoted {min(signs)}, where the shell makes words out of it; quote it",
-                word.holes[0].number,
+    def _finish_word(self, word: Word) -> Word | str:
+        if word.slots and (signs := word.signs & set("{}[")):
+            self.refuse_slot(
+                f"in a word with an unquoted {min(signs)}, which the shell expands; quote the {min(signs)}",
+                word.slots[0].number,
             )
         if self._text[self._pos : self._pos + 1] in {"<", ">"}:
             if (word.keyword or "").isdecimal():
-                return self.token()  # a number right before `>` is part of it
-            for hole in word.holes:
-                hole.is_glued = True
+                return self.next_token()  # a file descriptor, part of the redirection
+            for slot in word.slots:
+                slot.needs_quoting = True
         self.uses += word.uses
         return word
 
-    def _plain(self, word: Word, char: str) -> None:
+    def _read_plain(self, word: Word, char: str) -> None:
         if (
             char == "="
             and "=" not in word.signs
@@ -283,40 +274,40 @@ class Words:
         word.pieces.append(char)
         self._pos += 1
 
-    def _hole(self, word: Word, quote: Quote) -> None:
+    def _read_slot(self, word: Word, quote: Quote) -> None:
         if self.depth:
-            self.refuse_hole("in $(…), which the shell evaluates once more")
-        if self._awaited:
-            self.refuse_hole("behind << on the same line; put it before the <<")
+            self.refuse_slot("in $(…), which the shell evaluates again")
+        if self._pending_documents:
+            self.refuse_slot("after << on the same line; put it before the <<")
         if quote is Quote.NONE and "~" in word.signs:
-            self.refuse_hole("right after ~, where the shell puts a home folder")
-        before = self._text[self._pos - 1] if self._pos > word.position else HOLE
+            self.refuse_slot("right after ~, which the shell expands to a home folder")
+        before = self._text[self._pos - 1] if self._pos > word.position else SLOT
         after = self._text[self._pos + 1 : self._pos + 2]
-        is_glued = word.name_ends_at == self._pos
+        needs_quoting = word.name_ends_at == self._pos
         if quote is Quote.NONE:
-            is_glued |= before not in _NEIGHBOURS or not (
+            needs_quoting |= before not in _NEIGHBOURS or not (
                 after in _NEIGHBOURS or not after or after in ENDS_WORD
             )
-        word.holes.append(Hole(self._hole_count, self._pos, quote, is_glued))
-        word.pieces.append(self._hole_count)
-        self._hole_count += 1
+        word.slots.append(Slot(self._slot_count, self._pos, quote, needs_quoting))
+        word.pieces.append(self._slot_count)
+        self._slot_count += 1
         self._pos += 1
 
-    def _single(self, word: Word) -> None:
+    def _read_single_quotes(self, word: Word) -> None:
         end = self._text.find("'", self._pos + 1)
         if end < 0:
             self.refuse("a ' is not closed.")
         word.is_quoted = True
         self._pos += 1
         while self._pos < end:
-            if self._text[self._pos] == HOLE:
-                self._hole(word, Quote.SINGLE)
+            if self._text[self._pos] == SLOT:
+                self._read_slot(word, Quote.SINGLE)
             else:
                 word.pieces.append(self._text[self._pos])
                 self._pos += 1
         self._pos = end + 1
 
-    def _double(self, word: Word) -> None:
+    def _read_double_quotes(self, word: Word) -> None:
         word.is_quoted = True
         self._pos += 1
         while self._pos < len(self._text):
@@ -325,72 +316,72 @@ class Words:
                     self._pos += 1
                     return
                 case "\\":
-                    self._escaped(word, is_in_double=True)
+                    self._read_escape(word, is_in_double=True)
                 case "$":
-                    self._dollar(word, Quote.DOUBLE)
+                    self._read_dollar(word, Quote.DOUBLE)
                 case "`":
-                    self._backticks(word)
-                case _ if char == HOLE:
-                    self._hole(word, Quote.DOUBLE)
+                    self._read_backticks(word)
+                case _ if char == SLOT:
+                    self._read_slot(word, Quote.DOUBLE)
                 case _:
                     word.pieces.append(char)
                     self._pos += 1
         self.refuse('a " is not closed.')
 
-    def _escaped(self, word: Word, *, is_in_double: bool = False) -> None:
+    def _read_escape(self, word: Word, *, is_in_double: bool = False) -> None:
         after = self._text[self._pos + 1 : self._pos + 2]
-        if after == HOLE:
-            self.refuse_hole("right after a backslash")
+        if after == SLOT:
+            self.refuse_slot("right after a backslash")
         if after in {"\n", ""}:
-            self.refuse("a line is continued inside of a word; put a blank before the backslash.")
+            self.refuse("a line is continued inside a word; put a blank before the backslash.")
         if is_in_double and after not in '$`"\\':
             word.pieces.append("\\")
         word.is_quoted = True
         word.pieces.append(after)
         self._pos += 2
 
-    # --- expansions -------------------------------------------------------------------------------------------------
+    # --- expansions -----------------------------------------------------------------------------------------
 
-    def _dollar(self, word: Word, quote: Quote) -> None:
+    def _read_dollar(self, word: Word, quote: Quote) -> None:
         after = self._text[self._pos + 1 : self._pos + 2]
-        if after == HOLE:
-            self.refuse_hole("right after a $")
+        if after == SLOT:
+            self.refuse_slot("right after a $")
         if self.follows("$(("):
-            self._arithmetic(word)
+            self._read_arithmetic(word)
         elif after == "(":
             self._pos += 2
             word.pieces.append(None)
-            self._substitution()
+            self._parse_substitution()
         elif after == "{":
-            self._parameter(word, quote)
+            self._read_parameter(word, quote)
         elif name := _NAME.match(self._text, self._pos + 1):
             self._pos = name.end()
-            self._used(word, name[0], is_plain=quote is Quote.DOUBLE)
+            self._add_use(word, name[0], is_plain=quote is Quote.DOUBLE)
         elif after and after in _SPECIAL:
             self._pos += 2
-            self._used(word, after, is_plain=quote is Quote.DOUBLE)
-        elif not after or after in _STAYS_AFTER_DOLLAR or (after == '"' and quote is Quote.DOUBLE):
+            self._add_use(word, after, is_plain=quote is Quote.DOUBLE)
+        elif not after or after in _LITERAL_AFTER_DOLLAR or (after == '"' and quote is Quote.DOUBLE):
             word.pieces.append("$")
             self._pos += 1
         else:
-            self.refuse(f"${after} is not understood here; write \\$ for a dollar sign.")
+            self.refuse(f"${after} is not supported here; write \\$ for a dollar sign.")
 
-    def _used(self, word: Word, name: str, *, is_plain: bool) -> None:
+    def _add_use(self, word: Word, name: str, *, is_plain: bool) -> None:
         word.name_ends_at = self._pos
-        word.uses.append(Use(name, self._pos, is_plain=is_plain and not self.depth))
+        word.uses.append(VariableUse(name, self._pos, is_plain=is_plain and not self.depth))
         word.pieces.append(None)
 
-    def _parameter(self, word: Word, quote: Quote) -> None:
+    def _read_parameter(self, word: Word, quote: Quote) -> None:
         end = self._text.find("}", self._pos)
         body = self._text[self._pos + 2 : end if end >= 0 else len(self._text)]
-        if HOLE in body:
-            self.refuse_hole("in ${…}, which the shell evaluates once more")
+        if SLOT in body:
+            self.refuse_slot("in ${…}, which the shell evaluates again")
         read = _PARAMETER.fullmatch(body) if end >= 0 else None
         if read is None:
-            self.refuse(f"${{{body}}} is not understood here; set a variable first, or use a script.")
+            self.refuse(f"${{{body}}} is not supported here; set a variable first, or use a script.")
         self._pos = end + 1
         word.uses.append(
-            Use(
+            VariableUse(
                 read["name"],
                 end,
                 is_plain=quote is Quote.DOUBLE and not read["rest"] and body[0] != "#" and not self.depth,
@@ -398,34 +389,33 @@ class Words:
         )
         word.pieces.append(None)
 
-    def _arithmetic(self, word: Word) -> None:
+    def _read_arithmetic(self, word: Word) -> None:
         start, open_brackets = self._pos, 0
         self._pos += 3
         while not (open_brackets == 0 and self.follows("))")):
             char = self._text[self._pos : self._pos + 1]
-            if char == HOLE:
-                self.refuse_hole("in arithmetic, which the shell evaluates once more")
+            if char == SLOT:
+                self.refuse_slot("in arithmetic, which the shell evaluates again")
             if not char or not _ARITHMETIC.fullmatch(char) or (char == ")" and not open_brackets):
-                self.refuse("$((…)) with anything but names, numbers and signs is not understood here.")
+                self.refuse("$((…)) may contain only names, numbers and operators here.")
             open_brackets += (char == "(") - (char == ")")
             self._pos += 1
         word.uses += [
-            Use(name[0], start, is_plain=False) for name in _NAME.finditer(self._text, start, self._pos)
+            VariableUse(name[0], start, is_plain=False)
+            for name in _NAME.finditer(self._text, start, self._pos)
         ]
         word.pieces.append(None)
         self._pos += 2
 
-    def _backticks(self, word: Word) -> None:
+    def _read_backticks(self, word: Word) -> None:
         end = self._text.find("`", self._pos + 1)
         body = self._text[self._pos + 1 : end if end >= 0 else len(self._text)]
-        if HOLE in body:
-            self.refuse_hole("in backticks, which the shell evaluates once more")
+        if SLOT in body:
+            self.refuse_slot("in backticks, which the shell evaluates again")
         if end < 0 or any(sign in body for sign in ("\\", "'", '"', "#", "$(", "<<")):
-            self.refuse(
-                "backticks with quotes, comments or substitutions in them are not understood here; use $(…)."
-            )
+            self.refuse("backticks with quotes, comments or substitutions are not supported here; use $(…).")
         word.uses += [
-            Use(name[1], self._pos, is_plain=False) for name in re.finditer(rf"\$\{{?({NAME})", body)
+            VariableUse(name[1], self._pos, is_plain=False) for name in re.finditer(rf"\$\{{?({NAME})", body)
         ]
         word.pieces.append(None)
         self._pos = end + 1

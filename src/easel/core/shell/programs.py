@@ -1,8 +1,9 @@
-"""What programs do with their arguments, as far as it matters for values in them: tables, and how to find a command's program.
+"""Tables of programs that evaluate their arguments, and the detection of a command's program.
 
-The lists name what hands text to a shell or runs it as a program of its own, now or later, here or on another machine. They
-cannot be complete: a program that evaluates its arguments and is not named here is its author's responsibility, as it is when
-it is called with an argument list.
+Owns the lists of shells, interpreters, wrappers and unsafe variables. They name programs that pass text to a
+shell or run it as a program, now or later, here or on another machine, and cannot be complete: a program that
+evaluates its arguments and is not listed is the responsibility of the author of the spec, as it is when it is
+called with an argument list.
 """
 
 import re
@@ -19,38 +20,42 @@ def _names(*lists: str) -> frozenset[str]:
 SHELLS = _names(
     "sh bash dash ash zsh ksh ksh93 mksh pdksh yash fish csh tcsh rbash busybox pwsh powershell cmd nu"
 )
-# With a script as their first argument, they hand on what follows it as data.
+# Pass the arguments after a script on as data.
 INTERPRETERS = SHELLS | _names(
     "python perl ruby node nodejs deno bun php lua luajit tclsh wish expect osascript Rscript ghci jshell"
 )
 STANDARD_INPUT = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
-# No value may stand among the arguments of these.
+# No argument of these may contain a value.
 EVALUATORS = _names(
-    # A shell's own: text becomes commands or arithmetic, or the name of a variable.
-    "eval . source trap alias unalias let exit return shift break continue read readarray mapfile getopts unset declare typeset local",
-    "integer float set shopt enable bind complete compgen fc history hash",
-    # These ask a shell, here or elsewhere.
+    # Shell builtins: text becomes commands, arithmetic or the name of a variable.
+    "eval . source trap alias unalias let exit return shift break continue read readarray mapfile getopts",
+    "unset declare typeset local integer float set shopt enable bind complete compgen fc history hash",
+    # Programs that start a shell, here or on another machine.
     "ssh slogin rsh mosh scp sftp rsync su runuser script watch xargs parallel at batch crontab tmux screen",
-    # These read programs of their own, from which commands can be run.
+    # Programs with a language of their own that can run commands.
     "awk gawk mawk nawk sed gsed make gmake ninja vi vim nvim ex ed emacs gdb lldb m4 dc",
 )
-# What changes how the rest of the command is read has no place in a template.
-REREADERS = frozenset({"alias", "unalias", "shopt", "enable"})
-# The numbers that `test` compares are arithmetic to some shells, and so is the name after -v.
+# Change how the rest of the command is parsed, so a template must not use them.
+SYNTAX_CHANGING_BUILTINS = frozenset({"alias", "unalias", "shopt", "enable"})
+# Some shells evaluate the numbers that `test` compares, and the name after -v, as arithmetic.
 TEST_ARITHMETIC = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
 FIND_PROGRAMS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 
-# Variables that choose what is run, now or by a program that is started: no value may be assigned to them.
+# Variables that choose which program is run, here or in a child process: no value may be assigned to them.
 _CHOOSE_PROGRAMS = (
-    "PATH CDPATH FPATH ENV SHELL SHELLOPTS BASHOPTS IFS PS[0-4] EDITOR VISUAL PAGER MANPAGER BROWSER LESSOPEN LESSCLOSE _ "
-    "LD_.* DYLD_.* BASH.* PYTHON.* PERL.* RUBY.* NODE_OPTIONS NODE_PATH .*JAVA.*_OPTIONS MAKEFLAGS MAKEFILES .*_COMMAND .*_WRAPPER "
+    "PATH CDPATH FPATH ENV SHELL SHELLOPTS BASHOPTS IFS PS[0-4] EDITOR VISUAL PAGER MANPAGER BROWSER "
+    "LESSOPEN LESSCLOSE _ LD_.* DYLD_.* BASH.* PYTHON.* PERL.* RUBY.* NODE_OPTIONS NODE_PATH "
+    ".*JAVA.*_OPTIONS MAKEFLAGS MAKEFILES .*_COMMAND .*_WRAPPER "
     "GIT_(?:SSH|EDITOR|SEQUENCE_EDITOR|PAGER|ASKPASS|EXTERNAL_DIFF|EXEC_PATH|TEMPLATE_DIR|CONFIG.*)"
 )
-# Numbers to the shell itself: what is assigned to them is evaluated as arithmetic, and arithmetic runs commands.
-_ARE_ARITHMETIC = "RANDOM SRANDOM SECONDS OPTIND LINENO HIST.* EPOCH.* PPID UID EUID GID EGID GROUPS COLUMNS LINES TMOUT FUNCNEST"
+# Assignments to these are evaluated as arithmetic, and arithmetic can run commands.
+_ARE_ARITHMETIC = (
+    "RANDOM SRANDOM SECONDS OPTIND LINENO HIST.* EPOCH.* PPID UID EUID GID EGID GROUPS COLUMNS LINES TMOUT "
+    "FUNCNEST"
+)
 UNSAFE_VARIABLES = re.compile("|".join(_names(_CHOOSE_PROGRAMS, _ARE_ARITHMETIC)))
-# These hold words of other commands: whatever is in them may have come from a value.
+# These contain words of other commands, which may come from a value.
 ALWAYS_TAINTED = frozenset(
     {"_", "REPLY", "BASH_COMMAND", "BASH_EXECUTION_STRING", "MAPFILE", "OPTARG", "BASH_REMATCH"}
 )
@@ -58,11 +63,11 @@ ALWAYS_TAINTED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """A program that runs the program which its arguments name."""
+    """A program that runs the program named in its arguments."""
 
     flags: frozenset[str] = frozenset()
     with_value: frozenset[str] = frozenset()
-    operands: int = 0  # that come before the program
+    operands: int = 0  # before the program
     takes_variables: bool = False
 
 
@@ -92,7 +97,10 @@ WRAPPERS: Mapping[str, Wrapper] = {
 
 
 def program_name(word: Word) -> str | None:
-    """`bash` for /usr/bin/bash, for "$HOME"/bin/bash and for ba'sh'; none where it cannot be told."""
+    """Return the program's name:
+
+    `bash` for /usr/bin/bash, "$HOME"/bin/bash and ba'sh'. None if only the shell knows it.
+    """
     if word.literal is None and "/" not in word.tail:
         return None
     name = word.tail.rpartition("/")[2]
@@ -104,7 +112,7 @@ def program_name(word: Word) -> str | None:
 
 
 def after_wrapper(wrapper: Wrapper, words: tuple[Word, ...]) -> tuple[Word, ...] | None:
-    """The words from the program on that a wrapper runs; none where an option is one that we do not know."""
+    """Return the words of the wrapped command, or None if an option of the wrapper is unknown."""
     index = 1
     while index < len(words) and (option := words[index].literal) is not None and option.startswith("-"):
         index += 1

@@ -1,22 +1,26 @@
-"""Values in shell commands: a value is data, whatever is in it. RS-16, RS-57
+"""Shell commands with placeholders: every value stays data. RS-16, RS-57
 
-A tool marks an argument that a shell will read with `"x-shell": true` in its schema. Such a template is understood once, when
-the spec is stored (`understood`): every placeholder's place is found by reading the command as a shell would, and a place where
-the shell would evaluate the value again, or take it for a program's name, makes the spec invalid. What remains are three
-kinds of places, and in each of them there is one exact way to write any text (`_written`):
+Owns the compilation of a template and the quoting of values. A tool marks an argument that a shell reads with
+`"x-shell": true` in its schema. Such a template is compiled when the spec is stored (`compile_template`): the
+command is parsed as a shell would parse it, and the spec is invalid if the shell would evaluate a value again
+or take it for a program's name. The other slots are of three kinds, each with one exact way to write any text
+(`_quote`):
 
     not quoted      ./deploy {{x}}       ./deploy 'my service'      plain names stay bare: ./deploy api
     single quotes   ./deploy '{{x}}'     ./deploy 'it'\\''s'
-    double quotes   ./deploy "v {{x}}"   ./deploy "v "'$HOME'""     closed and opened again around what is not plain there
+    double quotes   ./deploy "v {{x}}"   ./deploy "v "'$HOME'""     closed, then reopened after the value
 
-Inside of single quotes no shell, in no locale, gives any character but `'` a meaning, so no value can become syntax.
+Inside single quotes no shell, in any locale, gives a meaning to any character but `'`, so no value can become
+syntax.
 
-Why not through the environment: the tool would need an argument for that, the person who confirms would see a command with
-holes instead of the one that runs, every program that is started would inherit the values, and the reading above would be needed
-all the same, since a variable is split, globbed or evaluated in just the places that are refused here.
+Values are not passed through the environment because the tool would need an argument for it, a confirmation
+would show a command with placeholders instead of the command that runs, every child process would inherit the
+values, and the same parsing would be needed: a variable is split, globbed or evaluated in exactly the
+positions that are refused here.
 
-What a program does with its arguments is not ours to know, beyond the lists in `shell_programs.py`; but a value that begins with
-`-`, or with `@`, could be taken for an option or a file of arguments, and is refused unless the action says `allowOptions`.
+Does not know what a program does with its arguments, beyond the lists in `programs.py`. A value that begins
+with `-` or `@` could be taken for an option or an argument file and is refused unless the action sets
+`allowOptions`.
 """
 
 import re
@@ -26,7 +30,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from easel.core.shell.checker import TemplateChecker
-from easel.core.shell.lexer import HOLE, SAFE, Hole, Quote, Word
+from easel.core.shell.lexer import SAFE, SLOT, Quote, Slot, Word
 from easel.core.shell.parser import Script
 from easel.core.tool.definition import X_SHELL
 from easel.core.values.template import Placeholder, Template
@@ -39,60 +43,64 @@ _HALF_PAIRS = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """Where a value goes, and what of its word comes before it: text, or the number of another placeholder."""
+class CompiledSlot:
+    """The quoting of a slot, and the pieces of its word before it: text, or the number of another slot."""
 
     quote: Quote
-    is_glued: bool
+    needs_quoting: bool
     before: tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ShellTemplate:
-    """A command that was understood; only `understood` makes one."""
+    """A compiled command. Only `compile_template` constructs one."""
 
     template: Template
-    places: tuple[Slot, ...]
+    slots: tuple[CompiledSlot, ...]
     allows_options: bool
 
-    def filled(self, texts: Sequence[str | None], at: str, *, missing_is_empty: bool) -> str:
-        """The command with its values; none is a value that is missing. RS-57"""
+    def fill(self, texts: Sequence[str | None], at: str, *, missing_is_empty: bool) -> str:
+        """Return the command with its values; None is a missing value. RS-57"""
         names = self.template.placeholders
         values: list[str] = []
         for name, text in zip(names, texts, strict=True):
             if text is None and not missing_is_empty:
                 raise BadInput(
-                    problem=f'{at}: {name} has no value; set it, or let the action say "missing": "empty".'
+                    problem=f'{at}: {name} has no value; set it, or set "missing": "empty" in the action.'
                 )
             values.append(text or "")
-        for name, place, value in zip(names, self.places, values, strict=True):
-            self._check(name, place, value, values, at)
-        written = iter([_written(place, value) for place, value in zip(self.places, values, strict=True)])
-        return "".join(part if isinstance(part, str) else next(written) for part in self.template.parts)
+        for name, slot, value in zip(names, self.slots, values, strict=True):
+            self._check(name, slot, value, values, at)
+        quoted = iter([_quote(slot, value) for slot, value in zip(self.slots, values, strict=True)])
+        return "".join(part if isinstance(part, str) else next(quoted) for part in self.template.parts)
 
-    def _check(self, name: Placeholder, place: Slot, value: str, values: Sequence[str], at: str) -> None:
+    def _check(
+        self, name: Placeholder, slot: CompiledSlot, value: str, values: Sequence[str], at: str
+    ) -> None:
         if "\0" in value or _HALF_PAIRS.search(value):
-            raise BadInput(problem=f"{at}: the value of {name} has a character that no command can hold.")
-        before = "".join(piece if isinstance(piece, str) else values[piece] for piece in place.before)
+            raise BadInput(
+                problem=f"{at}: the value of {name} contains a character that a command cannot contain."
+            )
+        before = "".join(piece if isinstance(piece, str) else values[piece] for piece in slot.before)
         is_option = not before and value.startswith("-")
         is_file = value.startswith("@") and (not before or before.endswith("="))
         if (is_option or is_file) and not self.allows_options:
             what = "an option" if is_option else "a file of arguments"
             raise BadInput(
                 problem=f"{at}: the value of {name} begins with {value[0]} and could be taken for {what}; "
-                'if that is meant, let the action say "allowOptions": true.'
+                'if that is intended, set "allowOptions": true in the action.'
             )
 
 
-def _written(place: Slot, value: str) -> str:
-    match place.quote:
+def _quote(slot: CompiledSlot, value: str) -> str:
+    match slot.quote:
         case Quote.SINGLE:
             return value.replace("'", "'\\''")
         case Quote.DOUBLE:
-            is_plain = not place.is_glued and _ACTIVE_IN_DOUBLE.isdisjoint(value)
+            is_plain = not slot.needs_quoting and _ACTIVE_IN_DOUBLE.isdisjoint(value)
             return value if is_plain else f'"{_single_quoted(value)}"'
         case Quote.NONE:
-            is_plain = value and not place.is_glued and SAFE.issuperset(value)
+            is_plain = value and not slot.needs_quoting and SAFE.issuperset(value)
             return value if is_plain else _single_quoted(value)
 
 
@@ -100,74 +108,80 @@ def _single_quoted(value: str) -> str:
     return "'" + value.replace("'", "'\\''") + "'"
 
 
-# --- understanding ------------------------------------------------------------------------------------------------------
+# --- compilation --------------------------------------------------------------------------------------------
 
 
 def compile_template(template: Template, at: str, *, allows_options: bool = False) -> ShellTemplate:
-    """Refuses a template in which a value could become more than data, and says where. RS-16"""
+    """Compile a shell template.
+
+    Raises `BadInput` if the shell could take a value for anything but data. RS-16
+    """
     try:
-        return _understood(template, allows_options)
+        return _compile(template, allows_options)
     except BadInput as problem:
         raise BadInput(problem=f"{at}: {problem.details['problem']}") from None
 
 
 @lru_cache(maxsize=256)
-def _understood(template: Template, allows_options: bool) -> ShellTemplate:
+def _compile(template: Template, allows_options: bool) -> ShellTemplate:
     literal = "".join(part for part in template.parts if isinstance(part, str))
     if len(literal) > MAX_COMMAND_LENGTH:
         raise BadInput(
-            problem=f"a command with placeholders has at most {MAX_COMMAND_LENGTH} characters; put it into a script."
+            problem=f"a command with placeholders must have at most {MAX_COMMAND_LENGTH} characters."
         )
     if control := _CONTROLS.search(literal):
         raise BadInput(
-            problem=f"a command with placeholders has no control characters such as {control[0]!r}."
+            problem=f"a command with placeholders must not contain control characters such as {control[0]!r}."
         )
     names = [str(name) for name in template.placeholders]
-    script = Script("".join(part if isinstance(part, str) else HOLE for part in template.parts), names)
-    law = TemplateChecker(script)
-    law.check()
-    places = {
-        hole.number: _place(word, hole, is_assignment=law.is_assignment(word))
-        for word, hole in _holes(script)
+    script = Script("".join(part if isinstance(part, str) else SLOT for part in template.parts), names)
+    checker = TemplateChecker(script)
+    checker.check()
+    slots = {
+        slot.number: _to_compiled_slot(word, slot, is_assignment=checker.is_assignment(word))
+        for word, slot in _slots(script)
     }
-    if lost := [name for number, name in enumerate(names) if number not in places]:
-        raise BadInput(problem=f"{lost[0]} stands where no value is understood.")
-    for number, place in places.items():
-        if "".join(map(str, place.before)) in {"-", "--"} and not allows_options:
+    if unread := [name for number, name in enumerate(names) if number not in slots]:
+        raise BadInput(problem=f"{unread[0]} is in a position that is not supported here.")
+    for number, slot in slots.items():
+        if "".join(map(str, slot.before)) in {"-", "--"} and not allows_options:
             raise BadInput(
-                problem=f'{names[number]} is an option of its own; let the action say "allowOptions": true if that is meant.'
+                problem=f"{names[number]} is the name of an option; "
+                'if that is intended, set "allowOptions": true in the action.'
             )
-    return ShellTemplate(template, tuple(places[number] for number in range(len(names))), allows_options)
+    return ShellTemplate(template, tuple(slots[number] for number in range(len(names))), allows_options)
 
 
-def _holes(script: Script) -> Iterator[tuple[Word, Hole]]:
+def _slots(script: Script) -> Iterator[tuple[Word, Slot]]:
     for command in script.commands:
-        yield from ((word, hole) for word in (*command.words, *command.redirections) for hole in word.holes)
+        yield from ((word, slot) for word in (*command.words, *command.redirections) for slot in word.slots)
     for loop in script.loops:
-        yield from ((word, hole) for word in loop.words for hole in word.holes)
-    yield from ((word, hole) for word in script.compared for hole in word.holes)
+        yield from ((word, slot) for word in loop.words for slot in word.slots)
+    yield from ((word, slot) for word in script.compared for slot in word.slots)
 
 
-def _place(word: Word, hole: Hole, *, is_assignment: bool) -> Slot:
+def _to_compiled_slot(word: Word, slot: Slot, *, is_assignment: bool) -> CompiledSlot:
     start = word.value_from if is_assignment else 0
-    before = word.pieces[start : word.pieces.index(hole.number)]
-    return Slot(hole.quote, hole.is_glued, tuple(piece for piece in before if piece is not None))
+    before = word.pieces[start : word.pieces.index(slot.number)]
+    return CompiledSlot(slot.quote, slot.needs_quoting, tuple(piece for piece in before if piece is not None))
 
 
-# --- which arguments a shell reads --------------------------------------------------------------------------------------
+# --- arguments that a shell reads ---------------------------------------------------------------------------
 
 
 def is_shell(schema: Mapping[str, Any], path: Sequence[str | int]) -> bool:
-    """Whether the argument at a path is one that a shell will read, in any way that the schema can be understood. RS-44"""
+    """Return whether a shell reads the argument at `path` under any interpretation of the schema. RS-44"""
     return any(
-        one.get(X_SHELL) is True for depth in range(len(path) + 1) for one in _schemas(schema, path[:depth])
+        subschema.get(X_SHELL) is True
+        for depth in range(len(path) + 1)
+        for subschema in _schemas(schema, path[:depth])
     )
 
 
 def _schemas(root: Mapping[str, Any], path: Sequence[str | int]) -> list[Mapping[str, Any]]:
     level = _alternatives(root, [root])
     for step in path:
-        level = _alternatives(root, [inner for one in level for inner in _inner(one, step)])
+        level = _alternatives(root, [inner for schema in level for inner in _inner(schema, step)])
     return level
 
 
@@ -177,22 +191,22 @@ _MAX_ALTERNATIVES = 1_000
 
 
 def _alternatives(root: Mapping[str, Any], schemas: list[Any]) -> list[Mapping[str, Any]]:
-    """The schemas, with all that they combine or refer to."""
+    """Return the schemas and all that they combine or refer to."""
     found: dict[int, Mapping[str, Any]] = {}
     waiting = list(schemas)
     while waiting and len(found) < _MAX_ALTERNATIVES:
-        one = waiting.pop()
-        if not isinstance(one, Mapping) or id(cast(Any, one)) in found:
+        candidate = waiting.pop()
+        if not isinstance(candidate, Mapping) or id(cast(Any, candidate)) in found:
             continue
-        schema = cast("Mapping[str, Any]", one)
+        schema = cast("Mapping[str, Any]", candidate)
         found[id(schema)] = schema
         waiting += [branch for name in _BRANCHES for branch in _list(schema.get(name))]
         waiting += [schema.get(name) for name in _CONDITIONS]
-        waiting += _referred(root, schema.get("$ref"))
+        waiting += _resolve_reference(root, schema.get("$ref"))
     return list(found.values())
 
 
-def _referred(root: Mapping[str, Any], reference: Any) -> list[Any]:
+def _resolve_reference(root: Mapping[str, Any], reference: Any) -> list[Any]:
     if not isinstance(reference, str) or not reference.startswith("#"):
         return []
     here: Any = root

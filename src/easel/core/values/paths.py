@@ -1,11 +1,11 @@
-"""Dot paths: how `saveAs`, `writable` and the placeholders of templates name a place in a canvas's state.
+"""Dot paths: the addresses in a canvas's state that `saveAs`, `writable` and placeholders use.
 
-Owns what a path may look like, how it is followed through plain objects and arrays (never through attributes of anything), and
-what `saveAs` leaves at its end. Knows no store: a state goes in, the next state comes out, and what did not change is shared
-between the two. Neither is ever altered in place.
+Owns the syntax of paths, the lookup in plain objects and arrays (never attributes), and the effect of
+`saveAs`. Does not know stores: functions take a state and return the next one, which shares its unchanged
+parts. No state is altered in place.
 
-`null` is how a state says "no value yet" (the specification's example begins with `"logsTail": null`): an object may be made
-in its place, and a template finds nothing there.
+`null` means "no value yet" (the specification's example begins with `"logsTail": null`): it may be replaced
+by an object, and a placeholder for it has no value.
 """
 
 import re
@@ -20,15 +20,15 @@ from easel.errors import BadInput
 Path = tuple[str, ...]
 
 MAX_PATH_DEPTH = 32
-MAX_SHOWN_LENGTH = 100  # characters of a name in a refusal
-MAX_PATH_LENGTH = 1_000  # characters; a longer one is not even looked at
+MAX_SHOWN_LENGTH = 100  # characters of a name in an error message
+MAX_PATH_LENGTH = 1_000  # characters
 PART = r"[\w-]{1,128}"
 _PART = re.compile(PART)
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 class Missing(Enum):
-    """What is found where nothing is; `null` is a value."""
+    """The result of a lookup that found nothing; `null` is a value."""
 
     MISSING = "missing"
 
@@ -37,7 +37,7 @@ MISSING: Final = Missing.MISSING
 
 
 class SaveMode(StrEnum):
-    """What `saveAs` does with what is there already. RS-12"""
+    """How `saveAs` combines a result with the value already stored. RS-12"""
 
     REPLACE = "replace"
     MERGE = "merge"
@@ -45,86 +45,91 @@ class SaveMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """A state after a change, and where it changed, as JSON pointers. No path: nothing was asked for, nothing changed."""
+class StateChange:
+    """A state after a change, and the changed paths as JSON pointers. Without paths nothing changed."""
 
     state: Mapping[str, Any]
     paths: tuple[str, ...]
 
 
-# --- what a path looks like ---------------------------------------------------------------------------------------------
+# --- syntax -------------------------------------------------------------------------------------------------
 
 
 def check_names(value: Any, at: str) -> None:
-    """Refuses a value that has such a name anywhere, since no patch and no template could reach it; says where. Case X7"""
-    # Where something stands is put together only once it is needed: a step holds the one before it.
-    left: list[tuple[Any, tuple[Any, ...] | None]] = [(value, None)]
-    while left:
-        one, steps = left.pop()
+    """Raise `BadInput` if any member name in `value` is unsafe, because no path could reach it. Case X7"""
+    # Each entry links to the one above it, so that a location is only formatted for an error.
+    pending: list[tuple[Any, tuple[Any, ...] | None]] = [(value, None)]
+    while pending:
+        container, steps = pending.pop()
         inner: Iterable[tuple[str | int, Any]] = ()
-        if isinstance(one, dict):
-            inner = cast("dict[str, Any]", one).items()
-        elif isinstance(one, list):
-            inner = enumerate(cast("list[Any]", one))
-        for part, there in inner:
+        if isinstance(container, dict):
+            inner = cast("dict[str, Any]", container).items()
+        elif isinstance(container, list):
+            inner = enumerate(cast("list[Any]", container))
+        for part, item in inner:
             if isinstance(part, str) and is_unsafe_name(part):
-                raise BadInput(problem=f"{at}{_place(steps)}: `{_short(part)}` may not be a name in a state.")
-            if isinstance(there, (dict, list)):
-                left.append((cast("Any", there), (part, steps)))
+                where = f"{at}{_format_location(steps)}"
+                raise BadInput(problem=f"{where}: `{_shorten(part)}` must not be a name in a state.")
+            if isinstance(item, (dict, list)):
+                pending.append((cast("Any", item), (part, steps)))
 
 
-def _place(steps: tuple[Any, ...] | None) -> str:
+def _format_location(steps: tuple[Any, ...] | None) -> str:
     parts: list[str] = []
     while steps is not None:
         part, steps = steps
-        parts.append(f"[{part}]" if isinstance(part, int) else f".{_short(part)}")
-    return _short("".join(reversed(parts)), 2 * MAX_SHOWN_LENGTH)
+        parts.append(f"[{part}]" if isinstance(part, int) else f".{_shorten(part)}")
+    return _shorten("".join(reversed(parts)), 2 * MAX_SHOWN_LENGTH)
 
 
-def _short(text: str, most: int = MAX_SHOWN_LENGTH) -> str:
-    return text if len(text) <= most else f"{text[:most]}…"
+def _shorten(text: str, limit: int = MAX_SHOWN_LENGTH) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"
 
 
-def checked_path(text: Any, at: str) -> Path:
+def parse_path(text: Any, at: str) -> Path:
     if not isinstance(text, str) or not text or len(text) > MAX_PATH_LENGTH:
         raise BadInput(
-            problem=f"{at}: is a dot path such as `deploy.last`, of at most {MAX_PATH_LENGTH} characters."
+            problem=f"{at}: must be a dot path such as `deploy.last`, at most {MAX_PATH_LENGTH} characters."
         )
     path = tuple(text.split("."))
     if len(path) > MAX_PATH_DEPTH:
-        raise BadInput(problem=f"{at}: a path has at most {MAX_PATH_DEPTH} parts, this one has {len(path)}.")
+        raise BadInput(
+            problem=f"{at}: a path must have at most {MAX_PATH_DEPTH} parts; this has {len(path)}."
+        )
     for part in path:
         if not _PART.fullmatch(part):
             raise BadInput(
-                problem=f"{at}: `{text}` is no dot path; its parts are letters, digits, `_` and `-`, with single dots between them."
+                problem=f"{at}: `{text}` is not a dot path; "
+                "parts must be letters, digits, `_` and `-`, separated by single dots."
             )
         if is_unsafe_name(part):
-            raise BadInput(problem=f"{at}: `{part}` may not be part of a path.")
+            raise BadInput(problem=f"{at}: `{part}` must not be part of a path.")
     return path
 
 
 def pointer(path: Sequence[str]) -> str:
-    """The same place as a JSON pointer, as `changedPaths` names it."""
+    """Return the path as a JSON pointer, the form of `changedPaths`."""
     return "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in path)
 
 
 def as_index(part: str, length: int) -> int | None:
-    """The index that a part of a path means in an array of this length; none if it means no element there."""
+    """Return the index that a part names in an array of this length, or None."""
     return int(part) if _INDEX.fullmatch(part) and int(part) < length else None
 
 
 def is_too_deep_at(path: Sequence[str], value: Any) -> bool:
-    """Whether a value at this path would make a state deeper than any reader has to expect."""
+    """Return whether a value at this path would exceed the maximum depth of a state."""
     for _ in path:
         value = [value]
     return is_too_deep(value)
 
 
-# --- following a path ---------------------------------------------------------------------------------------------------
+# --- reading and
+# writing--------------------------------------------------------------------------------------------------
 
 
-def found(value: Any, path: Sequence[str]) -> Any | Missing:
-    """What stands at a path of plain JSON. Text has no parts."""
+def get_at(value: Any, path: Sequence[str]) -> Any | Missing:
+    """Return the value at a path of plain JSON, or `MISSING`."""
     for part in path:
         if isinstance(value, dict):
             value = cast("dict[str, Any]", value).get(part, MISSING)
@@ -137,83 +142,84 @@ def found(value: Any, path: Sequence[str]) -> Any | Missing:
     return value
 
 
-def put(state: Mapping[str, Any], path: Path, value: Any) -> Changed:
-    """The state with a value at a path. Missing objects on the way are made; whatever else is in the way stays. CV-21"""
+def set_at(state: Mapping[str, Any], path: Path, value: Any) -> StateChange:
+    """Return the state with a value at a path.
+
+    Creates missing objects; replaces nothing else on the way. CV-21
+    """
     if is_too_deep_at(path, value):
         raise BadInput(
-            problem=f"{'.'.join(path)}: with this value the state would be nested deeper than {MAX_DEPTH} levels."
+            problem=f"{'.'.join(path)}: the state must not be nested deeper than {MAX_DEPTH} levels."
         )
-    return Changed(_put(dict(state), path, 0, value), (pointer(path),))
+    return StateChange(_set(dict(state), path, 0, value), (pointer(path),))
 
 
-def _put(there: Any, path: Path, depth: int, value: Any) -> Any:
+def _set(current: Any, path: Path, depth: int, value: Any) -> Any:
     if depth == len(path):
         return value
     part = path[depth]
-    if there is None or there is MISSING:
-        there = {}
-    if isinstance(there, dict):
-        members = cast("dict[str, Any]", there)
-        return {**members, part: _put(members.get(part, MISSING), path, depth + 1, value)}
-    if isinstance(there, list):
-        items = cast("list[Any]", there)
+    if current is None or current is MISSING:
+        current = {}
+    if isinstance(current, dict):
+        members = cast("dict[str, Any]", current)
+        return {**members, part: _set(members.get(part, MISSING), path, depth + 1, value)}
+    if isinstance(current, list):
+        items = cast("list[Any]", current)
         index = as_index(part, len(items))
         if index is None:
             raise BadInput(
-                problem=f"{'.'.join(path)}: `{'.'.join(path[:depth])}` is an array without an element `{part}`."
+                problem=f"{'.'.join(path)}: the array `{'.'.join(path[:depth])}` has no element `{part}`."
             )
-        return [*items[:index], _put(items[index], path, depth + 1, value), *items[index + 1 :]]
-    raise BadInput(
-        problem=f"{'.'.join(path)}: `{'.'.join(path[:depth])}` is neither an object nor an array, so nothing can be put into it."
-    )
+        return [*items[:index], _set(items[index], path, depth + 1, value), *items[index + 1 :]]
+    raise BadInput(problem=f"{'.'.join(path)}: `{'.'.join(path[:depth])}` is neither an object nor an array.")
 
 
-# --- what an action saves -----------------------------------------------------------------------------------------------
+# --- results of actions -------------------------------------------------------------------------------------
 
 
-def outcome(result: Any, finished_at_ms: int) -> dict[str, Any]:
-    """What `saveAs` stores of a tool's result or a session's answer. RS-43"""
+def to_outcome(result: Any, finished_at_ms: int) -> dict[str, Any]:
+    """Return the value that `saveAs` stores for a tool's result or a session's answer. RS-43"""
     return {"ok": True, "result": result, "finishedAt": finished_at_ms}
 
 
-def saved(state: Mapping[str, Any], path: Path, mode: SaveMode, done: Mapping[str, Any]) -> Changed:
-    """The state with an outcome in it. RS-12, RS-43"""
-    check_saving(state, path, mode)
+def save_outcome(
+    state: Mapping[str, Any], path: Path, mode: SaveMode, outcome: Mapping[str, Any]
+) -> StateChange:
+    """Return the state with an outcome saved at `path`. RS-12, RS-43"""
+    check_can_save(state, path, mode)
     match mode:
         case SaveMode.REPLACE:
-            return put(state, path, dict(done))
+            return set_at(state, path, dict(outcome))
         case SaveMode.APPEND:
-            there = found(state, path)
-            items = cast("list[Any]", there) if isinstance(there, list) else []
-            changed = put(state, path, [*items, dict(done)])
-            return Changed(changed.state, (pointer((*path, str(len(items)))),) if items else changed.paths)
+            current = get_at(state, path)
+            items = cast("list[Any]", current) if isinstance(current, list) else []
+            changed = set_at(state, path, [*items, dict(outcome)])
+            return StateChange(
+                changed.state, (pointer((*path, str(len(items)))),) if items else changed.paths
+            )
         case SaveMode.MERGE:
-            result = done["result"]
+            result = outcome["result"]
             if not isinstance(result, dict):
-                raise BadInput(
-                    problem=f"saveAs {'.'.join(path)}: only an object can be merged, and the result is none."
-                )
-            there = found(state, path)
-            members = cast("dict[str, Any]", there) if isinstance(there, dict) else {}
-            news = cast("dict[str, Any]", result)
-            changed = put(state, path, {**members, **news})
-            return Changed(
+                raise BadInput(problem=f"saveAs {'.'.join(path)}: the result must be an object to be merged.")
+            current = get_at(state, path)
+            members = cast("dict[str, Any]", current) if isinstance(current, dict) else {}
+            new_members = cast("dict[str, Any]", result)
+            changed = set_at(state, path, {**members, **new_members})
+            return StateChange(
                 changed.state,
-                tuple(pointer((*path, name)) for name in news) if members and news else changed.paths,
+                tuple(pointer((*path, name)) for name in new_members)
+                if members and new_members
+                else changed.paths,
             )
 
 
-def check_saving(state: Mapping[str, Any], path: Path, mode: SaveMode) -> None:
-    """Refuses before a tool has run what could not be kept after it has. What it returns is judged when it is there."""
-    put(state, path, None)
-    there = found(state, path)
-    if there is MISSING or there is None or mode is SaveMode.REPLACE:
+def check_can_save(state: Mapping[str, Any], path: Path, mode: SaveMode) -> None:
+    """Raise `BadInput` if no result could be saved at `path`; called before a tool runs. RS-12"""
+    set_at(state, path, None)
+    current = get_at(state, path)
+    if current is MISSING or current is None or mode is SaveMode.REPLACE:
         return
-    if mode is SaveMode.APPEND and not isinstance(there, list):
-        raise BadInput(
-            problem=f"saveAs {'.'.join(path)}: what is there is no array, so nothing can be appended to it."
-        )
-    if mode is SaveMode.MERGE and not isinstance(there, dict):
-        raise BadInput(
-            problem=f"saveAs {'.'.join(path)}: what is there is no object, so nothing can be merged into it."
-        )
+    if mode is SaveMode.APPEND and not isinstance(current, list):
+        raise BadInput(problem=f"saveAs {'.'.join(path)}: the current value must be an array to append to.")
+    if mode is SaveMode.MERGE and not isinstance(current, dict):
+        raise BadInput(problem=f"saveAs {'.'.join(path)}: the current value must be an object to merge into.")

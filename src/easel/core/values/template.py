@@ -1,12 +1,13 @@
-"""Placeholders: `{{state.path}}`, `{{input.path}}` and `{{runtime.now}}` inside the strings of an action. CV-26…CV-29
+"""Placeholders: `{{state.path}}`, `{{input.path}}` and `{{runtime.now}}` inside the strings of an action.
+CV-26…CV-29
 
-Owns what a placeholder is and what text it yields. A string is read once, into its parts; a value only ever becomes text in its
-place, so it can neither change the shape of the arguments nor be read as a template again. Braces with anything else inside them
-are ordinary text: nothing in here evaluates.
+Owns the syntax of placeholders and the text they are replaced with. A string is parsed once; a value only
+becomes text in its position, so it can neither change the structure of the arguments nor be parsed as a
+template again. Braces around anything else are ordinary text: nothing is evaluated.
 
-What a value becomes: text stays as it is; numbers, `true`, `false`, objects and arrays become compact JSON; `{{runtime.now}}` is
-the server's time in milliseconds since 1970, as all times of a canvas are. What is missing, or `null`, is the empty text (what a
-shell reads has its own law for that, see `shell.py`).
+Text is inserted unchanged; numbers, `true`, `false`, objects and arrays become compact JSON;
+`{{runtime.now}}` is the server's time in milliseconds since 1970, as all times of a canvas. A missing value
+or `null` becomes empty text (for arguments that a shell reads see `core/shell/template.py`).
 """
 
 import re
@@ -17,18 +18,19 @@ from typing import Any, cast
 from easel.core.stream.json_text import to_json
 from easel.core.stream.marker import REDACTED, is_marker, markers_in, moved_bytes, restored, unescaped
 from easel.core.validation import is_unsafe_name
-from easel.core.values.paths import MAX_PATH_DEPTH, MISSING, PART, Missing, Path, found
+from easel.core.values.paths import MAX_PATH_DEPTH, MISSING, PART, Missing, Path, get_at
 from easel.errors import BadInput, TooLarge
 from easel.ids import ArtifactId
 
 STATE, INPUT, RUNTIME = "state", "input", "runtime"
 NOW: Path = ("now",)
-MAX_FILLED_LENGTH = 1_000_000  # characters that all templates of one action may grow to
+MAX_FILLED_LENGTH = 1_000_000  # characters of all filled templates of one action
 MAX_PLACEHOLDERS = 200  # of one string
 
-# Possessive: a text full of braces is looked at once.
+# Possessive quantifiers: a text full of braces is scanned once.
 _PLACEHOLDER = re.compile(
-    rf"\{{\{{[ \t]*+(?:(?P<source>state|input)\.(?P<path>{PART}(?:\.{PART})*+)|(?P<now>runtime\.now))[ \t]*+\}}\}}"
+    rf"\{{\{{[ \t]*+(?:(?P<source>state|input)\.(?P<path>{PART}(?:\.{PART})*+)|(?P<now>runtime\.now))"
+    r"[ \t]*+\}\}"
 )
 _BRACES = re.compile(r"\{\{[^{}\n]{0,100}\}\}")
 
@@ -44,7 +46,7 @@ class Placeholder:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A string that has placeholders: what stands between them, and what they are."""
+    """A string with placeholders, split into literal text and placeholders."""
 
     parts: tuple[str | Placeholder, ...]
 
@@ -53,13 +55,13 @@ class Template:
         return tuple(part for part in self.parts if isinstance(part, Placeholder))
 
 
-def parsed(text: str, at: str) -> Template | str:
-    """A template, or the text itself where it has no placeholder."""
+def parse_template(text: str, at: str) -> Template | str:
+    """Parse a template. Returns the text itself if it has no placeholder."""
     parts: list[str | Placeholder] = []
     end = 0
     for count, match in enumerate(_PLACEHOLDER.finditer(text), 1):
         if count > MAX_PLACEHOLDERS:
-            raise BadInput(problem=f"{at}: has more than {MAX_PLACEHOLDERS} placeholders.")
+            raise BadInput(problem=f"{at}: must have at most {MAX_PLACEHOLDERS} placeholders.")
         if match.start() > end:
             parts.append(text[end : match.start()])
         parts.append(_placeholder(match, at))
@@ -76,16 +78,14 @@ def _placeholder(match: re.Match[str], at: str) -> Placeholder:
         return Placeholder(RUNTIME, NOW)
     path = tuple(match["path"].split("."))
     if len(path) > MAX_PATH_DEPTH:
-        raise BadInput(
-            problem=f"{at}: a path has at most {MAX_PATH_DEPTH} parts, one in this template has {len(path)}."
-        )
+        raise BadInput(problem=f"{at}: a path must have at most {MAX_PATH_DEPTH} parts; one has {len(path)}.")
     if unsafe := next(filter(is_unsafe_name, path), None):
-        raise BadInput(problem=f"{at}: `{unsafe}` may not be part of a path.")
+        raise BadInput(problem=f"{at}: `{unsafe}` must not be part of a path.")
     return Placeholder(match["source"], path)
 
 
 def leaves(tree: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """What is neither an object nor an array, and where it is."""
+    """Yield every value that is neither an object nor an array, with its path."""
     if isinstance(tree, Mapping):
         for name, item in cast("Mapping[str, Any]", tree).items():
             yield from leaves(item, (*path, name))
@@ -96,29 +96,32 @@ def leaves(tree: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[
         yield path, tree
 
 
-def parsed_tree(value: Any, at: str) -> Any:
-    """The same JSON with a `Template` for every string that is one. Names of members are never templates. CV-26"""
+def parse_templates(value: Any, at: str) -> Any:
+    """Return the JSON with every string parsed as a template. Member names are never templates. CV-26"""
     if isinstance(value, str):
-        return parsed(value, at)
+        return parse_template(value, at)
     if isinstance(value, dict):
         return {
-            name: parsed_tree(item, f"{at}.{name}") for name, item in cast("dict[str, Any]", value).items()
+            name: parse_templates(item, f"{at}.{name}")
+            for name, item in cast("dict[str, Any]", value).items()
         }
     if isinstance(value, list):
-        return [parsed_tree(item, f"{at}[{index}]") for index, item in enumerate(cast("list[Any]", value))]
+        return [
+            parse_templates(item, f"{at}[{index}]") for index, item in enumerate(cast("list[Any]", value))
+        ]
     return value
 
 
-def lookalikes(text: str) -> list[str]:
-    """What is in double braces and no placeholder: worth a word to the author, since it will be sent as it stands."""
+def find_unknown_placeholders(text: str) -> list[str]:
+    """Return the texts in double braces that are not placeholders; they are sent unchanged."""
     return _BRACES.findall(_PLACEHOLDER.sub("", text))
 
 
-# --- filling ------------------------------------------------------------------------------------------------------------
+# --- filling ------------------------------------------------------------------------------------------------
 
 
-class NeedsValues(Exception):
-    """A placeholder stands for something that was moved to these artifacts, and their bytes were not brought."""
+class MissingArtifacts(Exception):
+    """A placeholder needs the content of these artifacts, which were not fetched."""
 
     def __init__(self, artifact_ids: frozenset[ArtifactId]) -> None:
         super().__init__()
@@ -127,10 +130,10 @@ class NeedsValues(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What the placeholders of one execution stand for: the values themselves, wherever they are kept.
+    """The values of the placeholders of one execution.
 
-    A state is kept light: a marker stands where something heavy was. `fetched` has the bytes of those that were asked for by
-    `NeedsValues`. What comes as input was never light, and has no markers.
+    Large values of a state are offloaded to artifacts and replaced by markers. `fetched` has the content of
+    the artifacts that `MissingArtifacts` asked for. Input has no markers.
     """
 
     state: Any
@@ -138,83 +141,94 @@ class Values:
     now_ms: int
     fetched: Mapping[ArtifactId, bytes] = field(default_factory=dict[ArtifactId, bytes])
 
-    def of(self, placeholder: Placeholder) -> Any | Missing:
+    def resolve(self, placeholder: Placeholder) -> Any | Missing:
         if placeholder.source == RUNTIME:
             return self.now_ms
         return (
-            self._of_state(placeholder)
+            self._resolve_in_state(placeholder)
             if placeholder.source == STATE
-            else found(self.input, placeholder.path)
+            else get_at(self.input, placeholder.path)
         )
 
-    def _of_state(self, placeholder: Placeholder) -> Any | Missing:
-        """A path may lead into what was moved, and what it leads to may have moved parts."""
-        value, ahead = self.state, list(placeholder.path)
-        while ahead and not (isinstance(value, dict) and is_marker(cast("dict[str, Any]", value))):
-            part = ahead.pop(0)
-            value = found(unescaped(value) if part.endswith(REDACTED) else value, (part,))
-        return found(self._whole(value, placeholder), ahead)
+    def _resolve_in_state(self, placeholder: Placeholder) -> Any | Missing:
+        """Return the value in the state.
 
-    def _whole(self, value: Any, placeholder: Placeholder) -> Any:
+        The path may lead into an offloaded value, and the value may contain offloaded ones.
+        """
+        value, remaining = self.state, list(placeholder.path)
+        while remaining and not (isinstance(value, dict) and is_marker(cast("dict[str, Any]", value))):
+            part = remaining.pop(0)
+            value = get_at(unescaped(value) if part.endswith(REDACTED) else value, (part,))
+        return get_at(self._restore(value, placeholder), remaining)
+
+    def _restore(self, value: Any, placeholder: Placeholder) -> Any:
         if not isinstance(value, (dict, list)):
             return value
         needed = markers_in(value)
-        if lacking := needed - self.fetched.keys():
+        if missing := needed - self.fetched.keys():
             if moved_bytes(value) > MAX_FILLED_LENGTH:
-                raise TooLarge(what=f"{placeholder}: what it stands for", limit=MAX_FILLED_LENGTH)
-            raise NeedsValues(lacking)
+                raise TooLarge(what=f"The value of {placeholder}", limit=MAX_FILLED_LENGTH)
+            raise MissingArtifacts(missing)
         return restored(value, self.fetched)
 
 
 def as_text(value: Any | Missing) -> str | None:
-    """A value as text in place; none where there is no value."""
+    """Return the text of a value, or None if there is no value."""
     if value is MISSING or value is None:
         return None
     return value if isinstance(value, str) else to_json(value)
 
 
 class Filler:
-    """Fills the templates of one action, and refuses to let a large value, named often, grow without bound."""
+    """Fills the templates of one action.
+
+    Raises `TooLarge` if the filled text exceeds `limit` characters in total.
+    """
 
     def __init__(self, values: Values, *, limit: int = MAX_FILLED_LENGTH) -> None:
         self._values = values
         self._limit = limit
-        self._left = limit
+        self._remaining = limit
 
-    def texts(self, template: Template) -> list[str | None]:
-        """What each placeholder of a template yields, in order."""
-        return [self._weighed(as_text(self._values.of(placeholder))) for placeholder in template.placeholders]
+    def resolve_texts(self, template: Template) -> list[str | None]:
+        """Return the text of each placeholder of a template, in order."""
+        return [
+            self._charge(as_text(self._values.resolve(placeholder))) for placeholder in template.placeholders
+        ]
 
-    def filled(self, template: Template | str) -> str:
+    def fill(self, template: Template | str) -> str:
         if isinstance(template, str):
             return template
-        texts = iter(self.texts(template))
+        texts = iter(self.resolve_texts(template))
         return "".join(part if isinstance(part, str) else next(texts) or "" for part in template.parts)
 
-    def filled_tree(
+    def fill_tree(
         self,
         tree: Any,
         special: Callable[[Template, tuple[str | int, ...]], str | None],
         at: tuple[str | int, ...] = (),
     ) -> Any:
-        """The arguments with every template filled; `special` may fill one by a law of its own, else it is plain text."""
+        """Return the arguments with every template filled.
+
+        `special` may fill a template differently; None fills it as plain text.
+        """
         if isinstance(tree, Template):
             text = special(tree, at)
-            return self.filled(tree) if text is None else text
+            return self.fill(tree) if text is None else text
         if isinstance(tree, dict):
             return {
-                name: self.filled_tree(item, special, (*at, name))
+                name: self.fill_tree(item, special, (*at, name))
                 for name, item in cast("dict[str, Any]", tree).items()
             }
         if isinstance(tree, list):
             return [
-                self.filled_tree(item, special, (*at, index))
+                self.fill_tree(item, special, (*at, index))
                 for index, item in enumerate(cast("list[Any]", tree))
             ]
         return tree
 
-    def _weighed(self, text: str | None) -> str | None:
-        self._left -= len(text or "")
-        if self._left < 0:
-            raise TooLarge(what="What the placeholders of this action yield", limit=self._limit)
+    def _charge(self, text: str | None) -> str | None:
+        self._remaining -= len(text or "")
+        if self._remaining < 0:
+            raise TooLarge(what="The text of the placeholders of this action", limit=self._limit)
         return text
