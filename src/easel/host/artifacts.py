@@ -1,8 +1,8 @@
-"""Artifacts: bytes that are too heavy for a log, kept once per user, given back exactly or not at all.
+"""Artifacts: content that is too large for a log, stored once per user and returned exactly or not at all.
 
-Owns the order in which rows and blobs are written and removed. A row is there before its blob is and goes before it
-does, and no key is used twice: whatever dies in between leaves at most a row or a blob that nothing refers to, and a later
-sweep finds both.
+Owns the order in which rows and blobs are written and deleted. A row is written before its blob and deleted
+before it, and no key is reused: a crash leaves at most a row or a blob without references, which a later
+sweep deletes. Does not know databases.
 """
 
 import asyncio
@@ -15,19 +15,20 @@ from typing import Any
 
 import structlog
 
-from easel.core.artifact.artifact import FOLDER, START, Artifact, NewArtifact, blob_key, blob_created_at
+from easel.core.artifact.artifact import FOLDER, START, Artifact, NewArtifact, blob_created_at, blob_key
 from easel.core.artifact.media_type import BINARY, HEAD, media_type
 from easel.core.principal import Principal
 from easel.core.stream.payload_limit import OffloadedValue, markers_in, restored
 from easel.errors import BadInput, CorruptData, NotFound, TooLarge, Unavailable
 from easel.host.metrics import ARTIFACTS_SWEPT
+from easel.host.periodic import Periodic
 from easel.host.ports import ArtifactAccess, ArtifactStore, Blobs
 from easel.ids import ArtifactId, UserId, artifact_id, is_artifact_id, new_blob_name
 
+# A lower bound for the setting: an artifact that was just stored may be about to be referred to.
 MIN_GRACE_SECONDS = 3600.0
-# What was touched since is never swept, however short the setting: somebody may be about to refer to it.
-UPLOAD_SECONDS = MIN_GRACE_SECONDS / 2
-# The longest that an upload may take: its row, touched when it began, must outlast it.
+# Half of it, so that a row outlasts its upload.
+MAX_UPLOAD_SECONDS = MIN_GRACE_SECONDS / 2
 MAX_CONCURRENT_PUTS = 8
 MAX_ATTEMPTS = 5
 SWEEP_BATCH_SIZE = 500
@@ -37,6 +38,8 @@ log = structlog.get_logger("artifacts")
 
 
 class Artifacts:
+    """Stores, reads and sweeps the artifacts of all users. Limits the number of concurrent puts."""
+
     def __init__(self, store: ArtifactStore, blobs: Blobs, *, max_bytes: int, grace_seconds: float) -> None:
         self._store = store
         self._blobs = blobs
@@ -44,22 +47,24 @@ class Artifacts:
         self._grace = max(grace_seconds, MIN_GRACE_SECONDS)
         self._puts = asyncio.Semaphore(MAX_CONCURRENT_PUTS)
 
-    # -- keeping ---------------------------------------------------------------------------------------------------
+    # -- storing ---------------------------------------------------------------------------------------------
 
     async def store(self, user_id: UserId, offloaded: Sequence[OffloadedValue]) -> None:
-        """Durable when it returns: what refers to these may now be stored. The same content twice is one artifact."""
-        waiting = {one.artifact_id: one for one in offloaded}
+        """Store offloaded values; they may be referred to when this returns. Equal content is stored once."""
+        pending = {value.artifact_id: value for value in offloaded}
         for _ in range(MAX_ATTEMPTS):
-            if not waiting:
+            if not pending:
                 return
-            claimed = await self._store.claim(user_id, [_new(user_id, one) for one in waiting.values()])
-            unstored = [one for one in claimed if not one.is_stored]
-            await self._put([(one.blob_key, waiting[one.artifact_id].content) for one in unstored])
-            stored = {one.artifact_id for one in claimed if one.is_stored}
+            claimed = await self._store.claim(
+                user_id, [_to_new_artifact(user_id, value) for value in pending.values()]
+            )
+            unstored = [artifact for artifact in claimed if not artifact.is_stored]
+            await self._put([(row.blob_key, pending[row.artifact_id].content) for row in unstored])
+            stored = {artifact.artifact_id for artifact in claimed if artifact.is_stored}
             if unstored:
                 stored |= await self._store.mark_stored(user_id, unstored)
-            waiting = {name: one for name, one in waiting.items() if name not in stored}
-        if waiting:  # each time somebody slept so long that the row was swept in between
+            pending = {name: value for name, value in pending.items() if name not in stored}
+        if pending:  # a row was swept before its blob was stored, at every attempt
             raise Unavailable(what="The artifact store")
 
     async def _put(self, blobs: Sequence[tuple[str, bytes]]) -> None:
@@ -67,7 +72,7 @@ class Artifacts:
             async with self._puts:
                 await self._blobs.put(key, content)
 
-        # All of them end before this does: nobody writes on after the caller has given up.
+        # Wait for every put, so that none continues after an error was raised.
         for outcome in await asyncio.gather(
             *(put(key, content) for key, content in blobs), return_exceptions=True
         ):
@@ -77,41 +82,46 @@ class Artifacts:
     async def upload(
         self, principal: Principal, source: AsyncIterable[bytes], declared_type: str = ""
     ) -> Artifact:
-        """Bytes as they come, never all of them in memory. What is there already is answered and not kept twice."""
+        """Store a stream without holding it in memory.
+
+        Returns the existing artifact if the content is stored already.
+        """
         name = new_blob_name()
-        # Its digest is not known before its last byte; until then the row has a name of its own, which no reader can ask for.
-        begun, key = ArtifactId(f"new_{name}"), blob_key(principal.user_id, name)
+        # The digest is known only at the end; until then the row has an id that no reader can ask for.
+        upload_id, key = ArtifactId(f"new_{name}"), blob_key(principal.user_id, name)
         incoming = _UploadReader(self.max_bytes)
-        await self._store.claim(principal.user_id, [NewArtifact(begun, 0, BINARY, key)])
-        kept = None
+        await self._store.claim(principal.user_id, [NewArtifact(upload_id, 0, BINARY, key)])
+        artifact = None
         try:
-            async with asyncio.timeout(UPLOAD_SECONDS):
+            async with asyncio.timeout(MAX_UPLOAD_SECONDS):
                 await self._blobs.put(key, incoming.read(source))
             new = NewArtifact(
                 incoming.artifact_id, incoming.size, media_type(incoming.head, declared_type), key
             )
-            kept = await self._store.complete_upload(
-                principal.user_id, begun, new, await self._lost_key(principal.user_id, new.artifact_id)
+            artifact = await self._store.complete_upload(
+                principal.user_id, upload_id, new, await self._corrupt_key(principal.user_id, new.artifact_id)
             )
         except TimeoutError:
-            raise BadInput(problem=f"An upload ends within {UPLOAD_SECONDS / 60:g} minutes.") from None
+            raise BadInput(
+                problem=f"An upload must end within {MAX_UPLOAD_SECONDS / 60:g} minutes."
+            ) from None
         finally:
-            if kept is None:  # if an answer was lost, this finds nothing: the row has its true name by now
+            if artifact is None:  # after a lost reply the row has its final id, and this deletes nothing
                 with contextlib.suppress(Unavailable):
-                    await self._store.withdraw(principal.user_id, begun)
-        if kept is None:  # this process slept
+                    await self._store.withdraw(principal.user_id, upload_id)
+        if artifact is None:  # the row was swept during the upload
             raise Unavailable(what="The artifact store")
-        if kept.blob_key != key:
-            with contextlib.suppress(Unavailable):  # else a sweep will
+        if artifact.blob_key != key:
+            with contextlib.suppress(Unavailable):  # a later sweep deletes it
                 await self._blobs.delete(key)
-        return replace(kept, is_new=kept.blob_key == key)
+        return replace(artifact, is_new=artifact.blob_key == key)
 
-    async def _lost_key(self, user_id: UserId, artifact_id: ArtifactId) -> str | None:
-        """The key under which this content should be and is not. Whoever is told to store it again must not hear that it is there."""
+    async def _corrupt_key(self, user_id: UserId, artifact_id: ArtifactId) -> str | None:
+        """Return the blob key of a row whose blob is corrupt, so that an upload replaces it. Else None."""
         known = await self._store.get(user_id, artifact_id)
-        return known.blob_key if known is not None and not await self._is_whole(known) else None
+        return known.blob_key if known is not None and not await self._is_intact(known) else None
 
-    async def _is_whole(self, artifact: Artifact) -> bool:
+    async def _is_intact(self, artifact: Artifact) -> bool:
         try:
             async for _ in await self.open(artifact):
                 pass
@@ -119,87 +129,87 @@ class Artifacts:
             return False
         return True
 
-    # -- giving back -----------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------
 
     async def find(self, principal: Principal, name: str) -> Artifact:
-        return await self._found(principal.user_id, name)
+        """Return an artifact. Raises `NotFound`."""
+        return await self._find(principal.user_id, name)
 
-    async def _found(self, user_id: UserId, name: str) -> Artifact:
+    async def _find(self, user_id: UserId, name: str) -> Artifact:
         found = await self._store.get(user_id, ArtifactId(name)) if is_artifact_id(name) else None
         if found is None:
             raise NotFound(what="artifact", id=name)
         return found
 
     async def read(self, user_id: UserId, artifact_id: ArtifactId) -> bytes:
-        """All of it, and exactly what was kept: other bytes are `CorruptData`, never an answer."""
-        return b"".join([chunk async for chunk in await self.open(await self._found(user_id, artifact_id))])
+        """Return the complete content. Raises `CorruptData` if it differs from what was stored."""
+        return b"".join([chunk async for chunk in await self.open(await self._find(user_id, artifact_id))])
 
     async def open(self, artifact: Artifact, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
-        """The bytes from `start` up to `end`. A whole reading is verified: its last bytes come only if all of them are right.
+        """Return the bytes from `start` up to `end` as a stream.
 
-        A part of it cannot be: that would take reading all the rest. Whoever reads parts can compare the whole with the
-        digest in the artifact's name.
+        A complete read is verified: its last bytes are yielded only if the digest is right. A partial read
+        cannot be verified without reading the rest; a client can compare the complete content with the digest
+        in the artifact's id.
         """
-        is_whole = start == 0 and (end is None or end >= artifact.size)
+        is_complete = start == 0 and (end is None or end >= artifact.size)
         try:
-            chunks = await self._blobs.read(artifact.blob_key, start, None if is_whole else end)
+            chunks = await self._blobs.read(artifact.blob_key, start, None if is_complete else end)
         except NotFound:
-            raise _corrupt(artifact, "the blob is gone") from None
-        return _verified(artifact, chunks) if is_whole else chunks
+            raise _corrupt(artifact, "the blob does not exist") from None
+        return _verify(artifact, chunks) if is_complete else chunks
 
-    # -- sweeping --------------------------------------------------------------------------------------------------
+    # -- sweeping --------------------------------------------------------------------------------------------
 
-    async def sweep_forever(self) -> None:
-        """A duty of every worker. Several may sweep at once: what one has taken, the others do not find."""
-        while True:
-            try:
-                await self.sweep()
-            except Unavailable as problem:
-                log.warning("artifacts.not_swept", reason=problem.message)
-            await asyncio.sleep(SWEEP_SECONDS)
+    def periodic(self) -> Periodic:
+        """Return the background work of a worker. Several workers may sweep at the same time."""
+        return Periodic("artifacts.sweep", SWEEP_SECONDS, self.sweep)
 
     async def sweep(self) -> int:
-        """Remove what nothing refers to and nobody touched for the grace: rows first, then blobs. How many blobs went."""
-        swept = await self._sweep_rows() + await self._sweep_strays()
+        """Delete artifacts without references that are older than the grace period.
+
+        Returns how many blobs were deleted.
+        """
+        swept = await self._sweep_rows() + await self._sweep_unknown_blobs()
         if swept:
             ARTIFACTS_SWEPT.inc(swept)
             log.info("artifacts.swept", blobs=swept)
         return swept
 
     async def _sweep_rows(self) -> int:
-        swept, place = 0, START
-        while place is not None:
-            step = await self._store.sweep(place, self._grace, SWEEP_BATCH_SIZE)
+        swept, position = 0, START
+        while position is not None:
+            step = await self._store.sweep(position, self._grace, SWEEP_BATCH_SIZE)
             for key in step.blob_keys:
                 await self._blobs.delete(key)
             swept += len(step.blob_keys)
-            place = step.next
+            position = step.next
         return swept
 
-    async def _sweep_strays(self) -> int:
-        """Blobs that no row knows: somebody slept while their row was swept, or died before they were removed with it.
+    async def _sweep_unknown_blobs(self) -> int:
+        """Delete blobs without a row, left by a sweep that crashed or by an upload that was paused too long.
 
-        None of them can get a row any more, since the row comes first. Their age is asked all the same: whoever has put an
-        older copy of the database in place has the grace to notice.
+        They can get no row, because the row is written first. The grace period applies all the same, so that
+        an operator who restored an older copy of the database has time to notice.
         """
         swept, seen = 0, dict[str, datetime]()
         async for key in self._blobs.list(FOLDER):
-            if (made := blob_created_at(key)) is not None:
-                seen[key] = made
+            if (created := blob_created_at(key)) is not None:
+                seen[key] = created
             if len(seen) == SWEEP_BATCH_SIZE:
-                swept += await self._remove_strays(seen)
+                swept += await self._delete_unknown(seen)
                 seen = {}
-        return swept + await self._remove_strays(seen)
+        return swept + await self._delete_unknown(seen)
 
-    async def _remove_strays(self, keys: Mapping[str, datetime]) -> int:
-        strays = await self._store.find_unknown_blobs(keys, self._grace) if keys else []
-        for key in strays:
+    async def _delete_unknown(self, keys: Mapping[str, datetime]) -> int:
+        unknown = await self._store.find_unknown_blobs(keys, self._grace) if keys else []
+        for key in unknown:
             await self._blobs.delete(key)
-        return len(strays)
+        return len(unknown)
 
 
 class _UploadReader:
-    """An upload on its way: what its bytes add up to, known once they are all there."""
+    """Reads an upload; its size, head and digest are known at the end."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -226,36 +236,36 @@ class _UploadReader:
             )
 
 
-def _new(user_id: UserId, offloaded: OffloadedValue) -> NewArtifact:
+def _to_new_artifact(user_id: UserId, offloaded: OffloadedValue) -> NewArtifact:
     kind = media_type(offloaded.content[:HEAD], offloaded.media_type)
     return NewArtifact(
         offloaded.artifact_id, len(offloaded.content), kind, blob_key(user_id, new_blob_name())
     )
 
 
-async def _verified(artifact: Artifact, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
-    """The chunks, the last one held back until the digest of all of them is right."""
-    digest, size, held = hashlib.sha256(), 0, b""
+async def _verify(artifact: Artifact, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+    """Yield the chunks, the last one only after the digest of all was verified. Raises `CorruptData`."""
+    digest, size, last = hashlib.sha256(), 0, b""
     try:
         async for chunk in chunks:
             size += len(chunk)
             if size > artifact.size:
                 break
-            if held:
-                yield held
+            if last:
+                yield last
             digest.update(chunk)
-            held = chunk
+            last = chunk
     except NotFound:
-        raise _corrupt(artifact, "the blob went while it was read") from None
+        raise _corrupt(artifact, "the blob was deleted during the read") from None
     if size != artifact.size or digest.hexdigest() != artifact.sha256:
-        raise _corrupt(artifact, f"{size} bytes of the digest {digest.hexdigest()}")
-    if held:
-        yield held
+        raise _corrupt(artifact, f"{size} bytes with the digest {digest.hexdigest()}")
+    if last:
+        yield last
 
 
 def _corrupt(artifact: Artifact, found: str) -> CorruptData:
     log.error(
-        "artifact.damaged",
+        "artifact.corrupt",
         artifact_id=artifact.artifact_id,
         user_id=artifact.user_id,
         blob_key=artifact.blob_key,
@@ -265,7 +275,7 @@ def _corrupt(artifact: Artifact, found: str) -> CorruptData:
     return CorruptData(what="artifact", id=artifact.artifact_id)
 
 
-async def restore(keeper: ArtifactAccess, user_id: UserId, value: Any) -> Any:
+async def restore(artifacts: ArtifactAccess, user_id: UserId, value: Any) -> Any:
     """Return a stored value with every offloaded value put back in its place."""
-    fetched = {artifact_id: await keeper.read(user_id, artifact_id) for artifact_id in markers_in(value)}
+    fetched = {artifact_id: await artifacts.read(user_id, artifact_id) for artifact_id in markers_in(value)}
     return restored(value, fetched)

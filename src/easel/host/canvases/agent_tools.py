@@ -1,7 +1,8 @@
-"""The tools by which an agent makes canvases and reads logs. CV-49
+"""The tools with which an agent writes canvases and reads logs. CV-49
 
-Whoever calls them, and be it by a button that a person presses, they act as an agent does: what they write reaches no further than
-an agent may, and stands for nothing before a person accepts it. RS-59
+Owns their definitions and results. They always act as an agent, even when a person runs them by a canvas
+action: a spec that they write has the reach of an agent and is not accepted until a person accepts it
+(RS-59). Does not know models.
 """
 
 from collections.abc import Sequence
@@ -13,29 +14,30 @@ import msgspec
 from easel.core.canvas.assets import asset_content
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot
 from easel.core.principal import Principal, PrincipalKind
-from easel.core.session.session import session_of_key
+from easel.core.session.session import session_id_of_key
 from easel.core.stream.envelope import Visibility
 from easel.core.stream.log import LoggedEvent
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadInput, NotFound
-from easel.host.canvases.library import CanvasLibrary, Draft
+from easel.host.canvases.drafts import Draft
+from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.views import NO_CONNECTION, CanvasViews
 from easel.host.ports import CanvasStore, RunStore, Tool
 from easel.host.tools.native import Args, NativeTool
-from easel.ids import CanvasId, RunId, SessionId, is_made_here, owned
+from easel.ids import CanvasId, RunId, SessionId, is_generated_id, scoped_key
 
 MAX_LISTED = 200
 MAX_LINES = 500
-DEFAULT_LINES = 80  # as `journalctl -n 80`
-MAX_SESSION_RUNS = 10  # whose logs are read when none is named
+DEFAULT_LINES = 80
+MAX_SESSION_RUNS = 10  # the newest, whose logs are read
 MAX_LINE_LENGTH = 500
 
 _CANVAS_ID = {"type": "string", "description": "The canvas's id: letters, digits and . _ : -"}
 _REVISION = {
     "type": "integer",
     "minimum": 0,
-    "description": "Only if the canvas is at this revision; left out: however it is.",
+    "description": "Fail unless the canvas is at this revision. Default: any revision.",
 }
 _ENCODED = {
     "type": "object",
@@ -46,10 +48,12 @@ _ENCODED = {
 
 CANVAS = ToolDefinition(
     "gsv__Canvas",
-    "Makes and reads canvases: web pages with a state and with buttons that run tools. `upsert` stores a spec "
-    '({"version":1,"toolPolicy":{"allow":[tools]},"state":{…},"actions":{name:{"kind":"tool.call"|"session.send"|"state.patch",…}}}), a title, '
-    "a state and assets (assets/index.html with data-gsv-text, data-gsv-model and data-gsv-action); `get`, `list`, `open` and `close` do what "
-    "they say; `patchState` changes the state by JSON Patch (add, replace, remove). A person accepts what you wrote before it runs unasked.",
+    "Creates, changes and reads canvases: web pages with a state and with buttons that run tools. `upsert` "
+    'stores a spec ({"version":1,"toolPolicy":{"allow":[tools]},"state":{…},'
+    '"actions":{name:{"kind":"tool.call"|"session.send"|"state.patch",…}}}), a title, a state and assets '
+    "(assets/index.html with data-gsv-text, data-gsv-model and data-gsv-action); `get` and `list` read them; "
+    "`open` and `close` manage a view; `patchState` changes the state by JSON Patch (add, replace, remove). "
+    "Until a person accepts the canvas, its actions ask for confirmation.",
     {
         "type": "object",
         "properties": {
@@ -62,7 +66,7 @@ CANVAS = ToolDefinition(
             "assets": {
                 "type": "object",
                 "additionalProperties": {"anyOf": [{"type": "string"}, _ENCODED]},
-                "description": "Path, such as assets/index.html, to its text, or to {base64} for what is no text.",
+                "description": "By path, such as assets/index.html: text, or {base64} for binary content.",
             },
             "patch": {
                 "type": "array",
@@ -80,8 +84,8 @@ CANVAS = ToolDefinition(
 )
 LOGS = ToolDefinition(
     "gsv__LogsGet",
-    "Reads the newest lines of a log: of a run (`runId`), of a canvas (`canvasId`), or of the runs of a session (`sessionKey`; your own if "
-    "none is named).",
+    "Reads the newest lines of a log: of a run (`runId`), a canvas (`canvasId`), or the runs of a session "
+    "(`sessionKey`; default: your own).",
     {
         "type": "object",
         "properties": {
@@ -100,10 +104,14 @@ LOGS = ToolDefinition(
 def canvas_tools(
     library: CanvasLibrary, views: CanvasViews, runs: RunStore, canvases: CanvasStore
 ) -> list[Tool]:
-    return [NativeTool(CANVAS, _CanvasTool(library, views).use), NativeTool(LOGS, _LogsTool(runs, canvases).use)]
+    """Return the tools `gsv__Canvas` and `gsv__LogsGet`."""
+    return [
+        NativeTool(CANVAS, _CanvasTool(library, views).use),
+        NativeTool(LOGS, _LogsTool(runs, canvases).use),
+    ]
 
 
-# --- gsv__Canvas --------------------------------------------------------------------------------------------------------
+# --- gsv__Canvas --------------------------------------------------------------------------------------------
 
 
 class _CanvasTool:
@@ -176,7 +184,7 @@ class _CanvasTool:
 
 def _require(args: Args, name: str) -> Any:
     if name not in args:
-        raise BadInput(problem=f"{name}: `{args['operation']}` needs it.")
+        raise BadInput(problem=f"{name}: is required for `{args['operation']}`.")
     return args[name]
 
 
@@ -210,51 +218,51 @@ def _describe_snapshot(snapshot: CanvasSnapshot) -> dict[str, Any]:
     }
 
 
-# --- gsv__LogsGet -------------------------------------------------------------------------------------------------------
+# --- gsv__LogsGet -------------------------------------------------------------------------------------------
 
 
 class _LogsTool:
-    """What a user's own streams would show, as lines."""
+    """Returns the public events of a user's own logs as lines."""
 
     def __init__(self, runs: RunStore, canvases: CanvasStore) -> None:
         self._runs = runs
         self._canvases = canvases
 
     async def use(self, args: Args, context: ToolContext) -> Any:
-        named = [name for name in ("runId", "canvasId", "sessionKey") if name in args]
-        if len(named) > 1:
-            raise BadInput(problem=f"Name one log, and not both {named[0]} and {named[1]}.")
+        names = [name for name in ("runId", "canvasId", "sessionKey") if name in args]
+        if len(names) > 1:
+            raise BadInput(problem=f"Only one of {names[0]} and {names[1]} may be given.")
         limit = args.get("limit", DEFAULT_LINES)
         if "canvasId" in args:
-            events = await self._of_canvas(context, args["canvasId"], limit)
+            events = await self._read_canvas(context, args["canvasId"], limit)
         elif "runId" in args:
-            events = await self._of_run(context, args["runId"], limit)
+            events = await self._read_run(context, args["runId"], limit)
         else:
-            events = await self._of_session(context, args.get("sessionKey", context.session_key), limit)
+            events = await self._read_session(context, args.get("sessionKey", context.session_key), limit)
         lines = [_format_line(event) for event in events if event.visibility is Visibility.PUBLIC][-limit:]
         return {"lines": lines, "text": "\n".join(lines)}
 
-    async def _of_canvas(self, context: ToolContext, canvas_id: str, limit: int) -> Sequence[LoggedEvent]:
+    async def _read_canvas(self, context: ToolContext, canvas_id: str, limit: int) -> Sequence[LoggedEvent]:
         bounds = await self._canvases.bounds(context.user_id, canvas_id)
         if bounds is None:
             raise NotFound(what="canvas", id=canvas_id[:200])
         return await self._canvases.events_after(
-            owned(context.user_id, CanvasId(canvas_id)), max(0, bounds.newest - limit), limit
+            scoped_key(context.user_id, CanvasId(canvas_id)), max(0, bounds.newest - limit), limit
         )
 
-    async def _of_run(self, context: ToolContext, run_id: str, limit: int) -> Sequence[LoggedEvent]:
-        bounds = await self._runs.bounds(context.user_id, RunId(run_id)) if is_made_here(run_id) else None
+    async def _read_run(self, context: ToolContext, run_id: str, limit: int) -> Sequence[LoggedEvent]:
+        bounds = await self._runs.bounds(context.user_id, RunId(run_id)) if is_generated_id(run_id) else None
         if bounds is None:
             raise NotFound(what="run", id=run_id[:200])
         return await self._runs.events_after(RunId(run_id), max(0, bounds.newest - limit), limit)
 
-    async def _of_session(self, context: ToolContext, key: str, limit: int) -> Sequence[LoggedEvent]:
-        session_id = SessionId(session_of_key(key))
+    async def _read_session(self, context: ToolContext, key: str, limit: int) -> Sequence[LoggedEvent]:
+        session_id = SessionId(session_id_of_key(key))
         runs = await self._runs.list_runs(
             context.user_id, session_id=session_id, statuses=[], before=None, limit=MAX_SESSION_RUNS
         )
         found: list[LoggedEvent] = []
-        for run in runs:  # the newest first, until there is enough
+        for run in runs:  # the newest first, until there are enough lines
             found[:0] = await self._runs.events_after(run.run_id, max(0, run.last_seq - limit), limit)
             if len(found) >= limit:
                 break
@@ -262,7 +270,7 @@ class _LogsTool:
 
 
 def _format_line(event: LoggedEvent) -> str:
-    """When, what, and its data without what every event has."""
+    """Return the time, the type and the data without the members that every event has."""
     data = msgspec.json.decode(event.data)
     for name in ("visibility", "provenance"):
         data.pop(name, None)

@@ -1,47 +1,50 @@
-"""The logs of canvases, kept as long as the operator wants: what is older is dropped, from the beginning, in small pieces.
+"""Retention of canvas logs: events older than the setting are deleted from the beginning of each log.
 
-Whoever comes back with a cursor from before that is told so (410), and reads the canvas anew: the canvas itself has lost nothing.
+Owns the batches of one pass over all canvases. A reader whose cursor is older than the remaining log receives
+410 and reads the canvas again; the canvas itself is unchanged. Does not know how events are stored.
 """
-
-import asyncio
 
 import structlog
 
 from easel.core.canvas.retention import START, LogKey
+from easel.host.periodic import Periodic
 from easel.host.ports import CanvasStore
 
-INTERVAL_SECONDS = 3600.0  # days are kept: an hour more or less is nothing
+INTERVAL_SECONDS = 3600.0
 CANVAS_BATCH_SIZE = 500  # canvases in one query
-EVENT_BATCH_SIZE = 1_000  # events in one transaction, so that nobody waits long for it
+EVENT_BATCH_SIZE = 1_000  # events in one transaction, so that other writers wait only briefly
 
 log = structlog.get_logger("canvases")
 
 
 class CanvasLogRetention:
+    """Trims the logs of all canvases. 0 seconds: events are kept forever."""
+
     def __init__(self, canvases: CanvasStore, retention_seconds: float) -> None:
         self._canvases = canvases
         self._seconds = retention_seconds
 
-    async def shorten_forever(self) -> None:
-        """A duty of every worker; several may do it at once. 0 seconds: all is kept for ever."""
-        while True:
-            if self._seconds and (dropped := await self.once()):
-                log.info("canvas_logs.shortened", events=dropped)
-            await asyncio.sleep(INTERVAL_SECONDS)
+    def periodic(self) -> Periodic:
+        """Return the background work of a worker. Several workers may run it at the same time."""
+        return Periodic("canvas_logs.retention", INTERVAL_SECONDS, self.once)
 
     async def once(self) -> int:
-        """One round over all canvases; how many events went."""
-        dropped, place = 0, START
-        while place is not None:
-            old = await self._canvases.find_old_logs(self._seconds, place, CANVAS_BATCH_SIZE)
-            for user_id, canvas_id in old.found:
-                dropped += await self._shortened((user_id, canvas_id))
-            place = old.next
-        return dropped
+        """Trim the logs of all canvases. Returns how many events were deleted."""
+        if not self._seconds:
+            return 0
+        deleted, position = 0, START
+        while position is not None:
+            batch = await self._canvases.find_old_logs(self._seconds, position, CANVAS_BATCH_SIZE)
+            for key in batch.found:
+                deleted += await self._trim(key)
+            position = batch.next
+        if deleted:
+            log.info("canvas_logs.trimmed", events=deleted)
+        return deleted
 
-    async def _shortened(self, whose: LogKey) -> int:
-        dropped, step = 0, EVENT_BATCH_SIZE
-        while step == EVENT_BATCH_SIZE:
-            step = await self._canvases.trim_log(*whose, self._seconds, EVENT_BATCH_SIZE)
-            dropped += step
-        return dropped
+    async def _trim(self, key: LogKey) -> int:
+        deleted, count = 0, EVENT_BATCH_SIZE
+        while count == EVENT_BATCH_SIZE:
+            count = await self._canvases.trim_log(*key, self._seconds, EVENT_BATCH_SIZE)
+            deleted += count
+        return deleted

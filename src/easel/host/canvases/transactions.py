@@ -1,4 +1,8 @@
-"""Changing canvases: decided under the canvas's lock, told to whoever watches, and tidied up after. All stories of canvases do it so."""
+"""Changes of canvases: decided under the canvas's lock, published to subscribers, and cleaned up afterwards.
+
+Owns the order of a change, which all services of canvases share, and the rules of acceptance. Does not know
+what a change contains.
+"""
 
 import contextlib
 import time
@@ -10,16 +14,19 @@ from easel.core.principal import Principal, PrincipalKind
 from easel.core.stream.notifications import CanvasAppended
 from easel.errors import NotFound, Unavailable
 from easel.host.ports import Blobs, CanvasStore, Notifier
-from easel.ids import CanvasId, is_name, new_event_id, owned
+from easel.ids import CanvasId, is_name, new_event_id, scoped_key
 
 
 class CanvasTransactions:
+    """Reads and changes canvases of a principal."""
+
     def __init__(self, canvases: CanvasStore, blobs: Blobs, notifier: Notifier) -> None:
         self._canvases = canvases
         self._blobs = blobs
         self._notifier = notifier
 
     async def find(self, principal: Principal, canvas_id: str) -> CanvasSnapshot:
+        """Return the canvas. Raises `NotFound`."""
         snapshot = await self._canvases.get(principal.user_id, parse_canvas_id(canvas_id))
         if snapshot is None:
             raise NotFound(what="canvas", id=canvas_id)
@@ -34,21 +41,24 @@ class CanvasTransactions:
         seconds: float = 0,
         is_repeatable: bool = True,
     ) -> Outcome:
-        """Durable when it returns; what was not to be changed is answered as it is, and told to nobody.
+        """Commit the change that `decide` returns and notify subscribers.
 
-        `is_repeatable`: whoever asks for it a second time, not knowing whether it was made, does not change it twice.
+        If `decide` returns None, nothing is written. `seconds` is the time until an opened view or a claimed
+        execution expires. `is_repeatable`: whether the caller may safely retry after a lost reply.
         """
-        sent: list[Change] = []
+        sent: Change | None = None
 
-        def noted(snapshot: CanvasSnapshot) -> Change | None:
-            change = decide(snapshot)
-            sent[:] = [] if change is None else [change]
-            return change
+        def record_change(snapshot: CanvasSnapshot) -> Change | None:
+            nonlocal sent
+            sent = decide(snapshot)
+            return sent
 
         try:
-            outcome = await self._canvases.change(principal.user_id, parse_canvas_id(canvas_id), noted, seconds=seconds)
+            outcome = await self._canvases.change(
+                principal.user_id, parse_canvas_id(canvas_id), record_change, seconds=seconds
+            )
         except Unavailable as problem:
-            if sent:
+            if sent is not None:
                 raise Unavailable.after_sending(
                     problem.details["what"], is_repeatable=is_repeatable
                 ) from problem
@@ -57,47 +67,63 @@ class CanvasTransactions:
             raise NotFound(what="canvas", id=canvas_id)
         if outcome.is_changed:
             self.notify(outcome.snapshot)
-            await self.drop(outcome.orphaned_blobs)
+            await self.delete_blobs(outcome.orphaned_blobs)
         return outcome
 
     def notify(self, snapshot: CanvasSnapshot) -> None:
+        """Notify subscribers of new events in the canvas's log."""
         canvas = snapshot.canvas
-        self._notifier.notify(CanvasAppended(owned(canvas.user_id, canvas.canvas_id), canvas.last_seq))
+        self._notifier.notify(CanvasAppended(scoped_key(canvas.user_id, canvas.canvas_id), canvas.last_seq))
 
-    async def drop(self, keys: Iterable[str]) -> None:
-        """Blobs that no row speaks of. One that stays because the store is away is swept later."""
+    async def delete_blobs(self, keys: Iterable[str]) -> None:
+        """Delete blobs that no row refers to.
+
+        If the blob store is unavailable, a later sweep deletes them.
+        """
         for key in keys:
             with contextlib.suppress(Unavailable):
                 await self._blobs.delete(key)
 
 
 def now_ms() -> int:
+    """Return the time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def parse_canvas_id(canvas_id: str) -> CanvasId:
-    """What can be no canvas's name is not worth a query."""
+    """Return the id. Raises `NotFound` without a query if no canvas can have it."""
     if not is_name(canvas_id):
         raise NotFound(what="canvas", id=canvas_id[:200])
     return CanvasId(canvas_id)
 
 
 def events_for(principal: Principal, canvas_id: str) -> CanvasEvents:
+    """Return a builder for the events of one operation of this principal."""
     return CanvasEvents(CanvasId(canvas_id), agent_id=principal.user_id, event_id=new_event_id())
 
 
 def may_self_approve(principal: Principal) -> bool:
-    """What an agent writes has to be accepted by a person before it runs without asking. RS-59"""
+    """Return whether the principal's own specs and pages need no acceptance by a person. RS-59"""
     return principal.kind is not PrincipalKind.AGENT
 
 
-def acceptance_after_spec_change(principal: Principal, there: CanvasSnapshot, *, has_all_assets: bool) -> bool | None:
-    """Whoever writes a spec stands for it, if they may; but not for a page that nobody has accepted, unless they bring all of it. RS-59"""
+def acceptance_after_spec_change(
+    principal: Principal, current: CanvasSnapshot, *, has_all_assets: bool
+) -> bool | None:
+    """Return whether the canvas is accepted after a new spec; None leaves it unchanged.
+
+    A person who writes the spec accepts it, unless the canvas has assets that were never accepted and this
+    write does not replace. RS-59
+    """
     if not may_self_approve(principal):
         return False
-    return True if there.canvas.is_accepted or has_all_assets or not there.assets else None
+    return True if current.canvas.is_accepted or has_all_assets or not current.assets else None
 
 
 def acceptance_after_asset_change(principal: Principal) -> bool | None:
-    """A page presses buttons in the name of whoever looks at it: one that an agent wrote is no longer what a person accepted. RS-59"""
+    """Return False if an agent changed the page, else None for unchanged.
+
+    A page runs actions in the name of its viewer, so a page written by an agent is not the accepted one.
+    RS-59
+    """
     return None if may_self_approve(principal) else False

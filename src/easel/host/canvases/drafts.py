@@ -1,0 +1,136 @@
+"""Drafts of canvases: what an author sends, and its checks before it is stored.
+
+Owns the values and the order of the checks. Does not know how canvases are stored.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from easel.core.action.policy import check_reach, check_templates
+from easel.core.action.timeouts import time_warnings
+from easel.core.canvas.actions import Confirm, PatchState
+from easel.core.canvas.canvas import (
+    CanvasSnapshot,
+    parse_title,
+    require_agent_id,
+    require_canvas_id,
+    require_session_key,
+)
+from easel.core.canvas.spec import CanvasSpec, Refresh, SpecLimits, check_state_size, parse_spec
+from easel.core.principal import Principal
+from easel.core.stream.payload_limit import offload_large_values
+from easel.core.values.patch import check_patch_names
+from easel.core.values.paths import check_names
+from easel.errors import BadInput
+from easel.host.artifacts import Artifacts
+from easel.host.canvases.assets import CanvasAssets
+from easel.host.canvases.transactions import (
+    acceptance_after_asset_change,
+    acceptance_after_spec_change,
+    may_self_approve,
+)
+from easel.host.tools.registry import ToolRegistry
+from easel.ids import CanvasId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A canvas in a request. None: the member was not sent."""
+
+    canvas_id: str
+    agent_id: str | None = None
+    title: str | None = None
+    owner_session_key: str | None = None
+    spec: Mapping[str, Any] | None = None
+    state: Mapping[str, Any] | None = None
+    assets: Mapping[str, bytes] | None = None
+    # False: a person who does not accept the content; True: raises `BadInput` if the canvas would not be
+    # accepted.
+    is_accepted: bool | None = None
+    expected_revision: int | None = None
+
+    def acceptance(self, principal: Principal, current: CanvasSnapshot, *, is_new_spec: bool) -> bool | None:
+        """Return whether this draft makes the canvas accepted; None leaves it unchanged. RS-59"""
+        if self.is_accepted is False:
+            return False
+        if self.spec is not None and (is_new_spec or may_self_approve(principal)):
+            return acceptance_after_spec_change(principal, current, has_all_assets=self.assets is not None)
+        return None if self.assets is None else acceptance_after_asset_change(principal)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedDraft:
+    """A valid draft with large values offloaded."""
+
+    canvas_id: CanvasId
+    draft: Draft
+    spec: Mapping[str, Any] | None
+    state: Mapping[str, Any] | None
+    refreshes: list[Refresh] | None  # the enabled jobs of the spec, if there is one
+
+
+class DraftChecker:
+    """Checks drafts and specs against the limits and the tools of the moment."""
+
+    def __init__(
+        self,
+        assets: CanvasAssets,
+        artifacts: Artifacts,
+        tools: ToolRegistry,
+        limits: SpecLimits,
+        floor: Confirm,
+    ) -> None:
+        self._assets = assets
+        self._artifacts = artifacts
+        self._tools = tools
+        self._limits = limits
+        self._floor = floor
+
+    async def check(self, principal: Principal, draft: Draft) -> CheckedDraft:
+        """Check a draft and store its large values as artifacts. Raises `BadInput` or `TooLarge`."""
+        canvas_id = require_canvas_id(draft.canvas_id)
+        parse_title(draft.title, canvas_id)
+        require_session_key(draft.owner_session_key)
+        if draft.agent_id is not None:
+            require_agent_id(draft.agent_id)
+        parsed = None if draft.spec is None else await self.parse_spec(principal, draft.spec)
+        if draft.state is not None:
+            check_state_size(draft.state, self._limits.state_bytes)
+            check_names(draft.state, "state")
+        self._assets.check(draft.assets or {})
+        spec, offloaded_of_spec = offload_large_values(draft.spec)
+        state, offloaded_of_state = offload_large_values(draft.state)
+        await self._artifacts.store(principal.user_id, [*offloaded_of_spec, *offloaded_of_state])
+        return CheckedDraft(
+            canvas_id, draft, spec, state, None if parsed is None else enabled_refreshes(parsed)
+        )
+
+    async def parse_spec(self, principal: Principal, spec: Mapping[str, Any]) -> CanvasSpec:
+        """Parse a spec and check it against the tools and the reach of its author. RS-16, RS-45, RS-59"""
+        parsed = parse_spec(spec, self._limits)
+        check_names(spec.get("state"), "state")
+        for action_id, action in parsed.actions.items():
+            if isinstance(action, PatchState):
+                check_patch_names(action.patch, f"actions.{action_id}.patch")
+        definitions = await self._tools.definitions(principal.user_id)
+        check_templates(parsed, definitions, floor=self._floor)
+        if not may_self_approve(principal):
+            check_reach(parsed, definitions.__contains__)
+        _, offloaded = offload_large_values({name: value for name, value in spec.items() if name != "state"})
+        if offloaded:  # a marker instead of an argument would be another spec
+            raise BadInput(problem="spec: must not contain Base64 over 2 KB; use an asset or the state.")
+        return parsed
+
+    async def warnings(self, principal: Principal, spec: Mapping[str, Any]) -> list[str]:
+        """Return warnings about the templates and timeouts of a valid spec. RS-45"""
+        parsed, tools = parse_spec(spec, self._limits), await self._tools.definitions(principal.user_id)
+        return [
+            *check_templates(parsed, tools, floor=self._floor),
+            *time_warnings(parsed, tools, self._tools.timeout_seconds),
+        ]
+
+
+def enabled_refreshes(spec: CanvasSpec) -> list[Refresh]:
+    """Return the jobs that a spec enables."""
+    return [refresh for refresh in spec.refreshes if refresh.is_enabled]
