@@ -17,7 +17,7 @@ from easel.errors import BadSettings
 from easel.sandbox.modes import choose
 from easel.sandbox.tools import machine_tools
 from easel.sandbox.workspace import FixedRoots
-from tests.edges.gateway.acting import Board, calls, sets
+from tests.edges.gateway.action_fixtures import CanvasClient, call_tool, set_state
 from tests.edges.http.live import LiveEasel
 from tests.requirements import rule
 from tests.sandbox.conftest import SMALL
@@ -32,15 +32,15 @@ MODES = ("logical", "bwrap")
 COMMAND = {"command": "echo ran"}
 
 ACTIONS: dict[str, dict[str, Any]] = {
-    "look": calls("local__Glob", args={"pattern": "*"}, confirm="auto"),
-    "look freely": calls("local__Glob", args={"pattern": "*"}),
-    "look with care": calls("local__Glob", args={"pattern": "*"}, confirm="always"),
-    "act": calls("local__Bash", args=COMMAND, confirm="auto"),
-    "act freely": calls("local__Bash", args=COMMAND),
-    "act with care": calls("local__Bash", args=COMMAND, confirm="always"),
-    "note": sets("/n", 1),
-    "note freely": sets("/n", 1, confirm="never"),
-    "note with care": sets("/n", 1, confirm="always"),
+    "look": call_tool("local__Glob", args={"pattern": "*"}, confirm="auto"),
+    "look freely": call_tool("local__Glob", args={"pattern": "*"}),
+    "look with care": call_tool("local__Glob", args={"pattern": "*"}, confirm="always"),
+    "act": call_tool("local__Bash", args=COMMAND, confirm="auto"),
+    "act freely": call_tool("local__Bash", args=COMMAND),
+    "act with care": call_tool("local__Bash", args=COMMAND, confirm="always"),
+    "note": set_state("/n", 1),
+    "note freely": set_state("/n", 1, confirm="never"),
+    "note with care": set_state("/n", 1, confirm="always"),
 }
 WITH_CARE = {"look with care", "act with care", "note with care"}
 
@@ -65,8 +65,8 @@ async def test_each_word_asks_what_it_says_and_the_same_in_every_sandbox(
     with LiveEasel(tmp_path, settings=wanted, with_worker=False) as easel:
         async with GatewayClient.connected(easel.base_url, easel.token) as client:
             ids = {says: says.replace(" ", "_") for says in ACTIONS}
-            board = await Board.made(client, {ids[says]: action for says, action in ACTIONS.items()})
-            answers = {says: await board.press(ids[says]) for says in ACTIONS}
+            board = await CanvasClient.create(client, {ids[says]: action for says, action in ACTIONS.items()})
+            answers = {says: await board.run(ids[says]) for says in ACTIONS}
             assert {
                 says for says, answer in answers.items() if answer["status"] == "needs_confirmation"
             } == ASKS[word]

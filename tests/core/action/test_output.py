@@ -1,4 +1,4 @@
-"""What a tool says while it runs, as it becomes events: gathered, bounded, in order, without secrets and without Base64."""
+"""Live output as it becomes events: batched, limited, in order, without secrets and without Base64."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easel.core.action.output import MISSING, LiveText, Said, events_of
+from easel.core.action.output import GAP, LiveText, OutputChunk, output_events
 from easel.core.audit.redaction import Redaction
 from easel.core.canvas.execution import Execution, ExecutionStatus
 from easel.core.stream.marker import LIMIT
@@ -25,49 +25,49 @@ EXECUTION = Execution(
 )
 
 
-def heard(*texts: str, most: int = 1_000_000) -> LiveText:
-    text = LiveText(most, Redaction(["s3cret-word"]))
-    for one in texts:
-        text.hear(one)
+def live_text(*texts: str, max_bytes: int = 1_000_000) -> LiveText:
+    text = LiveText(max_bytes, Redaction(["s3cret-word"]))
+    for part in texts:
+        text.feed(part)
     return text
 
 
-def shown(said: list[Said]) -> str:
-    return "".join(one.text for one in said)
+def joined(chunks: list[OutputChunk]) -> str:
+    return "".join(chunk.text for chunk in chunks)
 
 
 @given(st.lists(st.tuples(st.text(max_size=3_000), st.booleans()), max_size=12))
-def test_all_of_it_is_told_once_and_in_order(parts: list[tuple[str, bool]]) -> None:
-    text, told = LiveText(1_000_000), list[Said]()
-    for part, is_beat in parts:
-        text.hear(part)
-        told += text.tell() if is_beat else []
-    told += text.tell(is_end=True)
-    assert shown(told) == "".join(part for part, _ in parts)
+def test_all_output_is_drained_once_and_in_order(parts: list[tuple[str, bool]]) -> None:
+    text, chunks = LiveText(1_000_000), list[OutputChunk]()
+    for part, drains in parts:
+        text.feed(part)
+        chunks += text.drain() if drains else []
+    chunks += text.drain(is_end=True)
+    assert joined(chunks) == "".join(part for part, _ in parts)
     assert not text.has_more
-    assert not text.tell(is_end=True)
+    assert not text.drain(is_end=True)
 
 
-def test_a_line_that_has_only_begun_waits_for_one_look_and_no_longer() -> None:
-    text = heard("one\ntw")
-    assert shown(text.tell()) == "one\n"
+def test_incomplete_line_waits_for_one_drain_only() -> None:
+    text = live_text("one\ntw")
+    assert joined(text.drain()) == "one\n"
     assert text.has_more
-    text.hear("o\nthr")
-    assert shown(text.tell()) == "two\n"
-    assert shown(text.tell()) == "thr", "a progress bar has no end of line"
+    text.feed("o\nthr")
+    assert joined(text.drain()) == "two\n"
+    assert joined(text.drain()) == "thr", "a progress bar has no end of line"
     assert not text.has_more
 
 
 @rule("CC-14")
-def test_a_secret_that_comes_in_two_parts_is_hidden() -> None:
-    text = heard("all is well\ntoken=s3cr")
-    first = shown(text.tell())
-    text.hear("et-word and more\n")
-    assert "s3cr" not in first + shown(text.tell(is_end=True))
+def test_secret_split_over_two_batches_is_redacted() -> None:
+    text = live_text("all is well\ntoken=s3cr")
+    first = joined(text.drain())
+    text.feed("et-word and more\n")
+    assert "s3cr" not in first + joined(text.drain(is_end=True))
 
 
 IN_PARTS = [
-    # what is said, look by look                                            what is shown of it
+    # what is said, look by look                                            what is joined of it
     (("password: ", "hunter2hunter2\n", "fine\n"), "password: [redacted]\nfine\n"),
     (("password:\n", "hunter2hunter2\n", "fine\n"), "password:\n[redacted]\nfine\n"),
     (("pass", "word=", "hunter2 and more\n"), "password=[redacted] and more\n"),
@@ -86,66 +86,66 @@ IN_PARTS = [
 
 @rule("CC-14", "RS-15")
 @pytest.mark.parametrize("parts, is_shown", IN_PARTS)
-def test_a_secret_that_is_said_piece_by_piece_stays_hidden(parts: tuple[str, ...], is_shown: str) -> None:
-    text, told = heard(), list[Said]()
+def test_secret_that_arrives_in_pieces_is_redacted(parts: tuple[str, ...], is_shown: str) -> None:
+    text, chunks = live_text(), list[OutputChunk]()
     for part in parts:
-        text.hear(part)
-        told += text.tell()
-    told += text.tell(is_end=True)
-    assert shown(told) == is_shown
+        text.feed(part)
+        chunks += text.drain()
+    chunks += text.drain(is_end=True)
+    assert joined(chunks) == is_shown
 
 
-def test_it_ends_at_its_limit_and_says_so_once() -> None:
-    text = heard("x" * 90, "y" * 20, "z" * 20, most=100)
-    *plain, last = text.tell()
-    assert shown(plain) == "x" * 90 + "y" * 10
+def test_output_is_cut_at_its_limit_and_says_so_once() -> None:
+    text = live_text("x" * 90, "y" * 20, "z" * 20, max_bytes=100)
+    *plain, last = text.drain()
+    assert joined(plain) == "x" * 90 + "y" * 10
     assert (last.is_cut, "over 100 bytes" in last.text) == (True, True)
-    text.hear("more")
+    text.feed("more")
     assert not text.has_more
-    assert text.tell(is_end=True) == []
+    assert text.drain(is_end=True) == []
 
 
-def test_the_limit_is_one_of_bytes_and_cuts_between_characters() -> None:
-    assert shown(heard("ü" * 60, most=101).tell()[:-1]) == "ü" * 50
+def test_limit_counts_bytes_and_cuts_between_characters() -> None:
+    assert joined(live_text("ü" * 60, max_bytes=101).drain()[:-1]) == "ü" * 50
 
 
-def test_exactly_as_much_as_there_may_be_is_not_cut() -> None:
-    assert [one.is_cut for one in heard("x" * 100, most=100).tell(is_end=True)] == [False]
+def test_output_of_exactly_the_limit_is_not_cut() -> None:
+    assert [chunk.is_cut for chunk in live_text("x" * 100, max_bytes=100).drain(is_end=True)] == [False]
 
 
-def test_with_no_room_at_all_nothing_is_told() -> None:
-    text = heard("x", most=0)
+def test_limit_of_zero_drops_all_output() -> None:
+    text = live_text("x", max_bytes=0)
     assert not text.has_more
-    assert text.tell(is_end=True) == []
+    assert text.drain(is_end=True) == []
 
 
-def test_what_was_lost_on_the_way_is_missing_and_that_is_said() -> None:
-    text = heard("one\n")
-    text.tell()
-    text.lost()
-    assert not text.has_more, "for that alone nobody is called"
-    text.hear("two\n")
-    assert shown(text.tell()) == MISSING + "two\n"
-    text.hear("three\n")
-    assert shown(text.tell()) == "three\n"
+def test_gap_is_marked_before_the_next_output() -> None:
+    text = live_text("one\n")
+    text.drain()
+    text.mark_gap()
+    assert not text.has_more, "a gap alone is no reason to write"
+    text.feed("two\n")
+    assert joined(text.drain()) == GAP + "two\n"
+    text.feed("three\n")
+    assert joined(text.drain()) == "three\n"
 
 
 @rule("CC-23", "RS-35")
 def test_base64_is_named_and_not_shown() -> None:
     encoded = base64.b64encode(bytes(range(256)) * 40).decode()
-    text, told = LiveText(1_000_000), list[Said]()
+    text, chunks = LiveText(1_000_000), list[OutputChunk]()
     for part in (
         "before\n",
         *(encoded[at : at + 1_000] for at in range(0, len(encoded), 1_000)),
         "\nafter\n",
     ):
-        text.hear(part)
-        told += text.tell()
-    told += text.tell(is_end=True)
-    assert shown(told).startswith("before\n")
-    assert shown(told).endswith("after\n")
-    assert f"{len(encoded)} characters of Base64" in shown(told)
-    assert encoded[:200] not in shown(told)
+        text.feed(part)
+        chunks += text.drain()
+    chunks += text.drain(is_end=True)
+    assert joined(chunks).startswith("before\n")
+    assert joined(chunks).endswith("after\n")
+    assert f"{len(encoded)} characters of Base64" in joined(chunks)
+    assert encoded[:200] not in joined(chunks)
 
 
 @rule("RS-35")
@@ -154,9 +154,9 @@ def test_base64_is_named_and_not_shown() -> None:
     | st.integers(0, 20_000).map("\x00".__mul__)
     | st.integers(0, 6_000).map("🎨".__mul__)
 )
-def test_every_event_is_light_by_itself(said: str) -> None:
+def test_every_output_event_is_within_the_size_limit(output: str) -> None:
     text = LiveText(1_000_000)
-    text.hear(said)
-    for event in events_of(EXECUTION, 1_000_000, text.tell(is_end=True)):
+    text.feed(output)
+    for event in output_events(EXECUTION, 1_000_000, text.drain(is_end=True)):
         assert not event.offloaded
-        assert len(event.json.encode()) <= LIMIT + 600, "its text and its ids; who caused it comes on top"
+        assert len(event.json.encode()) <= LIMIT + 600, "text and ids; provenance comes on top"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from easel.core.action.timeouts import time_warnings
-from easel.core.canvas.spec import checked_spec
+from easel.core.canvas.spec import parse_spec
 from easel.core.tool.definition import ToolDefinition
 from easel.sandbox.definitions import TIMEOUT_MS, definitions
 from tests.requirements import rule
@@ -22,7 +22,7 @@ TOOLS = {**BASH, **OTHERS}
 
 def warned(tool: str, **action: Any) -> list[str]:
     declared = {"kind": "tool.call", "tool": tool, **action}
-    spec = checked_spec({"version": 1, "toolPolicy": {"allow": [tool]}, "actions": {"go": declared}})
+    spec = parse_spec({"version": 1, "toolPolicy": {"allow": [tool]}, "actions": {"go": declared}})
     return time_warnings(spec, TOOLS, 600)
 
 
@@ -34,7 +34,7 @@ def warned(tool: str, **action: Any) -> list[str]:
         (
             "local__Bash",
             {"args": {"command": "x"}, "timeoutMs": TIMEOUT_MS + 1},
-            ["stops by itself after 300000 ms"],
+            ["stops after 300000 ms"],
         ),
         ("local__Bash", {"args": {"command": "x", "timeout": 500_000}, "timeoutMs": 500_000}, []),
         (
@@ -45,7 +45,7 @@ def warned(tool: str, **action: Any) -> list[str]:
         (
             "local__Bash",
             {"args": {"command": "x"}, "timeoutMs": 900_000},
-            ["EASEL_TOOL_TIMEOUT_SECONDS", "stops by itself"],
+            ["EASEL_TOOL_TIMEOUT_SECONDS", "stops after"],
         ),
         ("local__Bash", {"args": {"command": "x"}}, []),
         ("a__T", {"args": {}, "timeoutMs": 599_000}, []),

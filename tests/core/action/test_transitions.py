@@ -1,4 +1,4 @@
-"""What pressing a button does to a canvas: what is asked first, what begins, what fails where it begins. No store, no tool, no clock."""
+"""The start of an execution: the order of the checks, confirmation, and failures at the start. No store, tool or clock."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easel.core.action.transitions import (
-    Message,
-    NeedsTools,
-    approve_execution,
-    reject_execution,
-    resolved_as_shown,
-    work_of,
+from easel.core.action.confirmation import from_confirmation, may_confirm, to_confirmation
+from easel.core.action.resolution import Message, ResolvedCall
+from easel.core.action.transitions import reject_execution
+from easel.core.canvas.actions import Confirm, parse_action
+from easel.core.canvas.execution import (
+    EXECUTION_STARTS,
+    EXECUTION_TRANSITIONS,
+    TERMINAL,
+    ExecutionStatus,
+    Transition,
 )
-from easel.core.canvas.actions import Confirm, ResolvedCall, checked_action
-from easel.core.canvas.execution import ExecutionStatus, may_confirm
-from easel.core.canvas.spec import checked_spec
 from easel.core.principal import PrincipalKind
 from easel.core.tool.definition import ToolDefinition
-from easel.core.values.patch import checked_patch
+from easel.core.values.patch import parse_patch
 from easel.errors import (
     BadInput,
     ConfirmationClosed,
@@ -34,67 +34,96 @@ from easel.errors import (
     TooLarge,
     Unavailable,
 )
-from tests.core.canvas.button import (
+from tests.core.action.examples import (
     ACTS,
     ANN,
     NOW,
     READS,
     RULES,
     STATE,
-    acting,
-    actions,
+    approve,
     canvas,
-    press,
-    told,
-    types,
+    canvas_with_actions,
+    event_types,
+    events,
+    start,
 )
 from tests.requirements import case, rule
+
+UNKNOWN_TOOLS = replace(RULES, definitions=Unavailable(what="The database"))
+
+
+# --- the table of transitions -------------------------------------------------------------------------------------------
+
+
+@rule("CV-42")
+def test_every_status_is_reached_and_exactly_the_terminal_ones_are_final() -> None:
+    reached = {status for moves in EXECUTION_TRANSITIONS.values() for status in moves.values()}
+    assert reached | set(EXECUTION_STARTS.values()) == set(ExecutionStatus) == set(EXECUTION_TRANSITIONS)
+    assert [status for status in ExecutionStatus if not status.is_terminal] == [
+        ExecutionStatus.ASKED,
+        ExecutionStatus.RUNNING,
+    ]
+    assert all(not EXECUTION_TRANSITIONS[status] for status in TERMINAL)
+
+
+@rule("CV-23", "CV-42")
+@pytest.mark.parametrize("status", [*ExecutionStatus])
+@pytest.mark.parametrize("from_status", [None, *ExecutionStatus])
+def test_transition_that_is_not_in_the_table_cannot_be_built(
+    from_status: ExecutionStatus | None, status: ExecutionStatus
+) -> None:
+    moves = EXECUTION_STARTS if from_status is None else EXECUTION_TRANSITIONS[from_status]
+    execution = replace(start(canvas_with_actions(read=READS), "read").execution, status=status)
+    if status in moves.values():
+        assert Transition(execution, from_status).from_status is from_status
+    else:
+        with pytest.raises(ValueError, match="must not go"):
+            Transition(execution, from_status)
+
 
 # --- the order of the checks --------------------------------------------------------------------------------------------
 
 
 @rule("CV-45")
-def test_another_revision_is_refused_before_anything_else_is_looked_at() -> None:
+def test_wrong_revision_is_refused_before_any_other_check() -> None:
     with pytest.raises(RevisionConflict) as conflict:
-        acting(canvas(), "no such action", expected_revision=6)
+        start(canvas(), "no such action", expected_revision=6)
     assert conflict.value.details["currentRevision"] == 7
-    assert acting(canvas(), "assistantPlan", expected_revision=7).execution.status is ExecutionStatus.RUNNING
+    assert start(canvas(), "assistantPlan", expected_revision=7).execution.status is ExecutionStatus.RUNNING
 
 
 @rule("CV-36", "CV-40", "CV-41")
 @case("X5")
-def test_what_may_not_run_is_refused_before_its_template_and_before_tools_are_asked_for() -> None:
+def test_action_that_is_not_allowed_is_refused_before_its_tool_is_needed() -> None:
     snapshot = canvas(toolPolicy={"allow": []}, refresh=...)
-    unknown_tools = replace(RULES, definitions=None)
     with pytest.raises(Forbidden):
-        acting(snapshot, "deploy", unknown_tools)
+        start(snapshot, "deploy", UNKNOWN_TOOLS)
     with pytest.raises(NotFound):
-        acting(snapshot, "__proto__", unknown_tools)
+        start(snapshot, "__proto__", UNKNOWN_TOOLS)
     with pytest.raises(NotFound) as long:
-        acting(snapshot, "x" * 100_000, unknown_tools)
+        start(snapshot, "x" * 100_000, UNKNOWN_TOOLS)
     assert len(long.value.message) < 300
 
 
 @rule("CV-03", "RS-45")
-def test_only_a_tool_call_needs_to_know_the_tools() -> None:
-    without = replace(RULES, definitions=None)
-    with pytest.raises(NeedsTools):
-        acting(canvas(), "refreshLogs", without)
-    assert acting(canvas(), "assistantPlan", without).work == Message(
+def test_only_a_tool_call_needs_the_tool_definitions() -> None:
+    with pytest.raises(Unavailable, match="The database"):
+        start(canvas(), "refreshLogs", UNKNOWN_TOOLS)
+    assert start(canvas(), "assistantPlan", UNKNOWN_TOOLS).work == Message(
         "agent:ops:main", "Given current rollout state, propose next safe steps and risks."
     )
-    assert (
-        acting(canvas({"status": "x"}), "setDeploying", without).execution.status is ExecutionStatus.COMPLETED
-    )
+    patched = start(canvas({"status": "x"}), "setDeploying", UNKNOWN_TOOLS)
+    assert patched.execution.status is ExecutionStatus.COMPLETED
 
 
-# --- beginning ----------------------------------------------------------------------------------------------------------
+# --- starting -----------------------------------------------------------------------------------------------------------
 
 
 @rule("CV-38", "RS-33", "CV-48")
-def test_what_begins_is_told_with_who_what_and_when_and_changes_nothing() -> None:
-    begun = acting(actions(read=READS), "read", request_id="r1")
-    [(event_type, data)] = told(begun.change)
+def test_start_is_logged_with_actor_tool_and_time_and_changes_nothing_else() -> None:
+    started = start(canvas_with_actions(read=READS), "read", request_id="r1")
+    [(event_type, data)] = events(started.change)
     assert event_type == "canvas.action.started"
     assert {
         "canvasId": "cockpit",
@@ -112,42 +141,45 @@ def test_what_begins_is_told_with_who_what_and_when_and_changes_nothing() -> Non
     }
     assert data["tool"] == "server-a__Read"
     assert data["provenance"] == {"agent_id": "ann", "node_id": "read", "run_id": "evt_1"}
-    assert (begun.change.is_mutation, begun.change.state) == (False, None)
-    step = begun.change.transition
-    assert step is not None
-    assert (step.from_status, step.execution) == (None, begun.execution)
-    assert (begun.execution.owner_id, begun.execution.request_id, begun.execution.tool) == (
+    assert (started.change.is_mutation, started.change.state) == (False, None)
+    transition = started.change.transition
+    assert transition is not None
+    assert (transition.from_status, transition.execution) == (None, started.execution)
+    assert (started.execution.owner_id, started.execution.request_id, started.execution.tool) == (
         "ins_1",
         "r1",
         "server-a__Read",
     )
-    assert begun.work == ResolvedCall("server-a__Read", {"path": "api"}, "agent:ops:main")
+    assert started.work == ResolvedCall("server-a__Read", {"path": "api"}, "agent:ops:main")
 
 
 @rule("CV-25", "CV-39", "CV-37")
-def test_a_patch_of_the_state_is_all_in_one() -> None:
-    begun = acting(
-        actions(set={"kind": "state.patch", "patch": [{"op": "add", "path": "/list/-", "value": 2}]}), "set"
+def test_state_patch_starts_and_completes_in_one_change() -> None:
+    started = start(
+        canvas_with_actions(
+            set={"kind": "state.patch", "patch": [{"op": "add", "path": "/list/-", "value": 2}]}
+        ),
+        "set",
     )
-    assert types(begun.change) == ["action.started", "updated", "action.finished"]
-    started, updated, finished = [data for _, data in told(begun.change)]
-    assert (started["revision"], updated["revision"], finished["revision"]) == (7, 8, 8)
+    assert event_types(started.change) == ["action.started", "updated", "action.finished"]
+    first, updated, finished = [data for _, data in events(started.change)]
+    assert (first["revision"], updated["revision"], finished["revision"]) == (7, 8, 8)
     assert updated["changedPaths"] == ["/list/1"]
     assert finished["endedAt"] == NOW
-    assert begun.change.state is not None
-    assert begun.change.state["list"] == [1, 2]
-    assert begun.execution.status is ExecutionStatus.COMPLETED
+    assert started.change.state is not None
+    assert started.change.state["list"] == [1, 2]
+    assert started.execution.status is ExecutionStatus.COMPLETED
 
 
 @rule("CV-44")
-def test_an_empty_patch_is_no_mutation_and_tells_of_none() -> None:
-    begun = acting(actions(set={"kind": "state.patch", "patch": []}), "set")
-    assert types(begun.change) == ["action.started", "action.finished"]
-    assert (begun.change.is_mutation, begun.change.state) == (False, None)
+def test_empty_patch_is_no_mutation() -> None:
+    started = start(canvas_with_actions(set={"kind": "state.patch", "patch": []}), "set")
+    assert event_types(started.change) == ["action.started", "action.finished"]
+    assert (started.change.is_mutation, started.change.state) == (False, None)
 
 
-IMPOSSIBLE = [
-    # says                              action                                                                   why
+UNRESOLVABLE = [
+    # case                              action                                                                   why
     ("a tool that is not there",        {**READS, "tool": "gone__Tool"},                                         Unavailable),
     ("a shell's value that is missing", {**ACTS, "confirm": "never"},                                            BadInput),
     ("no array to append to",           {**READS, "saveAs": "text", "saveMode": "append"},                       BadInput),
@@ -160,8 +192,10 @@ IMPOSSIBLE = [
 
 
 @rule("CV-42", "CV-48", "RS-45", "RS-57", "CV-25")
-@pytest.mark.parametrize("action, why", [row[1:] for row in IMPOSSIBLE], ids=[row[0] for row in IMPOSSIBLE])
-def test_what_may_run_and_cannot_has_failed_and_that_is_told(
+@pytest.mark.parametrize(
+    "action, why", [row[1:] for row in UNRESOLVABLE], ids=[row[0] for row in UNRESOLVABLE]
+)
+def test_allowed_action_that_cannot_be_resolved_is_recorded_as_failed(
     action: dict[str, Any], why: type[HostError]
 ) -> None:
     snapshot = canvas(
@@ -170,25 +204,26 @@ def test_what_may_run_and_cannot_has_failed_and_that_is_told(
         refresh=...,
         bindings=...,
     )
-    given = {"to": "z" * 50_000} if why is TooLarge else {}
-    begun = acting(snapshot, "act", replace(RULES, told=lambda problem: f"<{problem.code}>"), input=given)
-    assert isinstance(begun.problem, why)
-    assert types(begun.change) == ["action.started", "action.failed"]
-    (_, started), (_, ended) = told(begun.change)
-    assert started["startedAt"] == ended["endedAt"] == NOW
+    values = {"to": "z" * 50_000} if why is TooLarge else {}
+    rules = replace(RULES, public_message=lambda problem: f"<{problem.code}>")
+    started = start(snapshot, "act", rules, input=values)
+    assert isinstance(started.problem, why)
+    assert event_types(started.change) == ["action.started", "action.failed"]
+    (_, first), (_, ended) = events(started.change)
+    assert first["startedAt"] == ended["endedAt"] == NOW
     assert ended["error"] == {"code": why.gateway, "name": why.code, "message": f"<{why.code}>"}
-    assert (begun.change.is_mutation, begun.change.state) == (False, None)
-    assert begun.change.transition is not None
-    assert (begun.change.transition.from_status, begun.execution.status) == (None, ExecutionStatus.FAILED)
+    assert (started.change.is_mutation, started.change.state) == (False, None)
+    assert started.change.transition is not None
+    assert (started.change.transition.from_status, started.execution.status) == (None, ExecutionStatus.FAILED)
 
 
-# --- consent ------------------------------------------------------------------------------------------------------------
+# --- confirmation ----------------------------------------------------------------------------------------------------------
 
 
 @rule("CV-22", "RS-13")
-def test_who_has_to_be_asked_is_asked_with_the_resolved_call_and_nothing_starts() -> None:
-    begun = acting(actions(act=ACTS), "act", input={"to": "it's"})
-    [(event_type, data)] = told(begun.change)
+def test_confirmation_shows_the_resolved_call_and_starts_nothing() -> None:
+    started = start(canvas_with_actions(act=ACTS), "act", input={"to": "it's"})
+    [(event_type, data)] = events(started.change)
     assert event_type == "canvas.action.asked"
     assert data["resolved"] == {
         "kind": "tool.call",
@@ -201,10 +236,10 @@ def test_who_has_to_be_asked_is_asked_with_the_resolved_call_and_nothing_starts(
         ).digest,
     }
     assert data["confirmationId"] == "evt_1"
-    assert begun.execution.status is ExecutionStatus.ASKED
-    assert begun.execution.resolved == data["resolved"]
-    assert begun.execution.owner_id is None, "nobody runs it"
-    assert not begun.change.is_mutation
+    assert started.execution.status is ExecutionStatus.ASKED
+    assert started.execution.resolved == data["resolved"]
+    assert started.execution.owner_id is None
+    assert not started.change.is_mutation
 
 
 @rule("RS-14", "RS-59", "CV-41")
@@ -212,40 +247,43 @@ def test_who_has_to_be_asked_is_asked_with_the_resolved_call_and_nothing_starts(
     "floor, accepted, asks",
     [(Confirm.NEVER, True, False), (Confirm.ALWAYS, True, True), (Confirm.NEVER, False, True)],
 )
-def test_the_server_and_an_unaccepted_spec_raise_the_level(
+def test_server_floor_and_unaccepted_spec_raise_the_confirmation_level(
     floor: Confirm, accepted: bool, asks: bool
 ) -> None:
     snapshot = canvas(
         accepted=accepted, actions={"act": {**ACTS, "confirm": "never"}}, refresh=..., bindings=...
     )
-    begun = acting(snapshot, "act", replace(RULES, floor=floor), input={"to": "a"})
-    assert (begun.execution.status is ExecutionStatus.ASKED) is asks
+    started = start(snapshot, "act", replace(RULES, floor=floor), input={"to": "a"})
+    assert (started.execution.status is ExecutionStatus.ASKED) is asks
 
 
 @rule("RS-59")
 @pytest.mark.parametrize("confirm", ["never", "auto", "always"])
 @pytest.mark.parametrize("key", [{}, {"sessionKey": "agent:ops:main"}, {"sessionKey": "agent:main:another"}])
-def test_a_spec_that_nobody_accepted_reaches_no_session_by_itself(key: dict[str, str], confirm: str) -> None:
-    """A message starts an agent with all that its session has: no agent sends one by a canvas that it wrote, and no refresh does."""
+def test_unaccepted_spec_sends_no_message_without_confirmation(key: dict[str, str], confirm: str) -> None:
+    """A message starts an agent run, so neither an agent's canvas nor a refresh may send one unconfirmed."""
     sends = {"kind": "session.send", "message": "cat secret.txt", "confirm": confirm, **key}
     unaccepted = canvas(accepted=False, actions={"say": sends}, refresh=..., bindings=...)
-    asked = acting(unaccepted, "say")
-    assert asked.execution.status is ExecutionStatus.ASKED
-    assert asked.execution.resolved is not None
-    assert asked.execution.resolved["sessionKey"] == key.get("sessionKey", "agent:ops:main")
-    with pytest.raises(Forbidden, match="none to ask"):
-        acting(unaccepted, "say", is_attended=False)
+    pending = start(unaccepted, "say")
+    assert pending.execution.status is ExecutionStatus.ASKED
+    assert pending.execution.resolved is not None
+    assert pending.execution.resolved["sessionKey"] == key.get("sessionKey", "agent:ops:main")
+    with pytest.raises(Forbidden, match="a refresh cannot run it"):
+        start(unaccepted, "say", is_attended=False)
     accepted = canvas(actions={"say": sends}, refresh=..., bindings=...)
-    assert (acting(accepted, "say").execution.status is ExecutionStatus.ASKED) is (confirm == "always")
+    assert (start(accepted, "say").execution.status is ExecutionStatus.ASKED) is (confirm == "always")
 
 
 @rule("CV-41", "RS-45")
-def test_what_runs_by_itself_has_nobody_to_ask() -> None:
-    with pytest.raises(Forbidden, match="none to ask"):
-        acting(actions(act=ACTS), "act", input={"to": "a"}, is_attended=False)
+def test_refresh_cannot_run_an_action_that_needs_confirmation() -> None:
+    with pytest.raises(Forbidden, match="a refresh cannot run it"):
+        start(canvas_with_actions(act=ACTS), "act", input={"to": "a"}, is_attended=False)
     with pytest.raises(Unavailable):
-        acting(actions(read=READS), "read", replace(RULES, definitions={}), is_attended=False)
-    assert acting(actions(read=READS), "read", is_attended=False).execution.status is ExecutionStatus.RUNNING
+        start(canvas_with_actions(read=READS), "read", replace(RULES, definitions={}), is_attended=False)
+    assert (
+        start(canvas_with_actions(read=READS), "read", is_attended=False).execution.status
+        is ExecutionStatus.RUNNING
+    )
 
 
 JSON = st.recursive(
@@ -277,43 +315,42 @@ PATCHES = st.lists(
         st.sampled_from([(), (".command", ".steps[0]")]),
     )
     | st.builds(Message, st.just("agent:ops:main"), st.text())
-    | PATCHES.map(checked_patch)
+    | PATCHES.map(parse_patch)
 )
-def test_what_is_shown_is_what_runs(work: Any) -> None:
-    saves = checked_action("act", {**ACTS, "saveAs": "out", "saveMode": "append"})
-    stored = msgspec.json.decode(msgspec.json.encode(resolved_as_shown(work, saves)))
-    assert work_of(stored) == work
+def test_confirmed_work_is_the_work_that_runs(work: Any) -> None:
+    saves = parse_action("act", {**ACTS, "saveAs": "out", "saveMode": "append"})
+    stored = msgspec.json.decode(msgspec.json.encode(to_confirmation(work, saves)))
+    assert from_confirmation(stored) == work
 
 
 @case("X6")
-def test_a_digest_names_one_call_alone() -> None:
-    one = ResolvedCall("t", {"a": 1, "b": [2]}, "agent:ops:main")
-    assert one.digest == ResolvedCall("t", {"b": [2], "a": 1}, "agent:ops:main").digest
+def test_different_calls_have_different_digests() -> None:
+    call = ResolvedCall("t", {"a": 1, "b": [2]}, "agent:ops:main")
+    assert call.digest == ResolvedCall("t", {"b": [2], "a": 1}, "agent:ops:main").digest
     others = [
-        ResolvedCall("u", one.args, one.session_key),
-        ResolvedCall("t", {"a": "1", "b": [2]}, one.session_key),
-        ResolvedCall("t", {"a": 1, "b": [2], "c": None}, one.session_key),
-        ResolvedCall("t", one.args, "agent:ops:other"),
-        ResolvedCall("t", one.args, one.session_key, (".a",)),
+        ResolvedCall("u", call.args, call.session_key),
+        ResolvedCall("t", {"a": "1", "b": [2]}, call.session_key),
+        ResolvedCall("t", {"a": 1, "b": [2], "c": None}, call.session_key),
+        ResolvedCall("t", call.args, "agent:ops:other"),
+        ResolvedCall("t", call.args, call.session_key, (".a",)),
     ]
-    assert len({one.digest, *(other.digest for other in others)}) == 6
+    assert len({call.digest, *(other.digest for other in others)}) == 6
 
 
 @rule("RS-45", "RS-16")
 @case("X6")
-def test_what_was_shown_as_text_is_not_handed_to_a_shell_that_the_tool_has_become_meanwhile() -> None:
+def test_argument_confirmed_as_text_is_not_passed_to_a_shell_after_the_definition_changed() -> None:
     echo = ToolDefinition("server-a__Bash", "", {"type": "object"})
-    snapshot = actions(act={**ACTS, "args": {"command": "{{input.to}}"}})
-    asked = acting(
+    snapshot = canvas_with_actions(act={**ACTS, "args": {"command": "{{input.to}}"}})
+    pending = start(
         snapshot, "act", replace(RULES, definitions={"server-a__Bash": echo}), input={"to": "x; rm -rf /"}
     )
-    yes = press("act", event_id="evt_2", owner_id="ins_2")
-    with pytest.raises(ConfirmationClosed, match="the tool has changed"):
-        approve_execution(snapshot, checked_spec(snapshot.canvas.spec), asked.execution, yes, RULES)
+    with pytest.raises(ConfirmationClosed, match="definition has changed"):
+        approve(snapshot, pending.execution)
 
 
-AGREED: list[tuple[str, dict[str, Any], type[HostError] | None]] = [
-    # says                                the spec meanwhile                                                       refused with
+APPROVED: list[tuple[str, dict[str, Any], type[HostError] | None]] = [
+    # says                                the spec after that                                                      refused with
     ("nothing has changed",               {},                                                                      None),
     ("other arguments",                   {"actions": {"act": {**ACTS, "args": {"command": "rm -rf"}}}},           None),
     ("another place for the result",      {"actions": {"act": {**ACTS, "saveAs": "out"}}},                         ConfirmationClosed),
@@ -326,33 +363,33 @@ AGREED: list[tuple[str, dict[str, Any], type[HostError] | None]] = [
 
 @rule("CV-22", "CV-40", "CV-41")
 @case("X6")
-@pytest.mark.parametrize("meanwhile, problem", [row[1:] for row in AGREED], ids=[row[0] for row in AGREED])
-def test_what_was_agreed_to_runs_as_it_was_shown_or_not_at_all(
-    meanwhile: dict[str, Any], problem: type[HostError] | None
+@pytest.mark.parametrize("changes, problem", [row[1:] for row in APPROVED], ids=[row[0] for row in APPROVED])
+def test_approved_call_runs_as_confirmed_or_not_at_all(
+    changes: dict[str, Any], problem: type[HostError] | None
 ) -> None:
-    asked = acting(actions(act=ACTS), "act", input={"to": "live"})
+    pending = start(canvas_with_actions(act=ACTS), "act", input={"to": "live"})
     later = canvas(
         {**STATE, "service": "other"},
-        **{"actions": {"act": ACTS}, "refresh": ..., "bindings": ...} | meanwhile,
+        **{"actions": {"act": ACTS}, "refresh": ..., "bindings": ...} | changes,
     )
-    # Whose folder it works in was shown too: that the canvas is somebody else's now changes nothing.
+    # The session was confirmed too, so a new owner of the canvas changes nothing.
     later = replace(later, canvas=replace(later.canvas, owner_session_key="agent:evil:main"))
-    yes = press("act", event_id="evt_2", owner_id="ins_2")
     if problem is not None:
         with pytest.raises(problem):
-            approve_execution(later, checked_spec(later.canvas.spec), asked.execution, yes, RULES)
+            approve(later, pending.execution)
         return
-    begun = approve_execution(later, checked_spec(later.canvas.spec), asked.execution, yes, RULES)
+    started = approve(later, pending.execution)
     assert (
-        begun.work
-        == asked.work
+        started.work
+        == pending.work
         == ResolvedCall("server-a__Bash", {"command": "./deploy api live"}, "agent:ops:main", (".command",))
     )
-    assert types(begun.change) == ["action.started"]
-    step = begun.change.transition
-    assert step is not None
-    assert step.from_status is ExecutionStatus.ASKED, "it is used once"
-    assert (step.execution.event_id, step.execution.confirmed_by, step.execution.owner_id) == (
+    assert event_types(started.change) == ["action.started"]
+    transition = started.change.transition
+    assert transition is not None
+    assert transition.from_status is ExecutionStatus.ASKED
+    execution = transition.execution
+    assert (execution.event_id, execution.confirmed_by, execution.owner_id) == (
         "evt_1",
         "Ann",
         "ins_2",
@@ -360,32 +397,19 @@ def test_what_was_agreed_to_runs_as_it_was_shown_or_not_at_all(
 
 
 @rule("RS-45")
-def test_a_tool_that_is_away_keeps_the_confirmation_for_later() -> None:
-    asked = acting(actions(act=ACTS), "act", input={"to": "live"})
-    snapshot = actions(act=ACTS)
-    with pytest.raises(Unavailable):
-        approve_execution(
-            snapshot,
-            checked_spec(snapshot.canvas.spec),
-            asked.execution,
-            press("act"),
-            replace(RULES, definitions={}),
-        )
-    with pytest.raises(NeedsTools):
-        approve_execution(
-            snapshot,
-            checked_spec(snapshot.canvas.spec),
-            asked.execution,
-            press("act"),
-            replace(RULES, definitions=None),
-        )
+def test_confirmation_stays_open_while_its_tool_is_unavailable() -> None:
+    pending = start(canvas_with_actions(act=ACTS), "act", input={"to": "live"})
+    snapshot = canvas_with_actions(act=ACTS)
+    for rules in (replace(RULES, definitions={}), UNKNOWN_TOOLS):
+        with pytest.raises(Unavailable):
+            approve(snapshot, pending.execution, rules)
 
 
 @rule("CV-22")
-def test_a_refusal_is_told_and_changes_nothing() -> None:
-    asked = acting(actions(act=ACTS), "act", input={"to": "live"})
-    change = reject_execution(canvas(), asked.execution, press("act", event_id="evt_2"))
-    [(event_type, data)] = told(change)
+def test_rejection_is_logged_and_changes_nothing_else() -> None:
+    pending = start(canvas_with_actions(act=ACTS), "act", input={"to": "live"})
+    change = reject_execution(pending.execution, ANN, owner_id="ins_2", now_ms=NOW)(canvas())
+    [(event_type, data)] = events(change)
     assert (event_type, data["eventId"], data["refusedBy"], data["revision"]) == (
         "canvas.action.refused",
         "evt_1",
@@ -402,5 +426,5 @@ def test_a_refusal_is_told_and_changes_nothing() -> None:
 
 @rule("RS-59")
 @pytest.mark.parametrize("kind", [*PrincipalKind])
-def test_only_a_person_confirms(kind: PrincipalKind) -> None:
+def test_only_a_person_may_confirm(kind: PrincipalKind) -> None:
     assert may_confirm(replace(ANN, kind=kind)) is (kind is PrincipalKind.USER)

@@ -1,4 +1,4 @@
-"""How an action ends: its result goes into the canvas as that is then, or its failure is told. No store, no tool, no clock."""
+"""The end of an execution: its result is saved in the current canvas, or its failure is logged. No store, tool or clock."""
 
 from __future__ import annotations
 
@@ -6,28 +6,37 @@ import base64
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 
-from easel.core.action.transitions import completed, failed
+from easel.core.action.transitions import complete_execution, fail_execution
 from easel.core.canvas.execution import ExecutionStatus
 from easel.core.stream.marker import is_marker
 from easel.errors import BadInput, TooLarge, ToolFailed
-from tests.core.canvas.button import ANN, NOW, READS, STATE, acting, actions, canvas, told, types
+from tests.core.action.examples import (
+    ANN,
+    NOW,
+    READS,
+    STATE,
+    canvas,
+    canvas_with_actions,
+    event_types,
+    events,
+    start,
+)
 from tests.requirements import rule
 
 if TYPE_CHECKING:
     from easel.core.canvas.canvas import CanvasSnapshot, Change
 
 
-def ending(result: Any, snapshot: CanvasSnapshot, state_bytes: int = 100_000, **saving: Any) -> Change:
-    begun = acting(actions(act={**READS, **saving}), "act")
-    decide, _ = completed(result, begun, ANN, now_ms=NOW + 5, state_bytes=state_bytes)
+def end_with(result: Any, snapshot: CanvasSnapshot, state_bytes: int = 100_000, **target: Any) -> Change:
+    started = start(canvas_with_actions(act={**READS, **target}), "act")
+    decide, _ = complete_execution(result, started, ANN, now_ms=NOW + 5, state_bytes=state_bytes)
     return decide(snapshot)
 
 
 SAVED: list[tuple[str, dict[str, Any], Any, Any]] = [
-    # says                   how                                              the state there  the state after
+    # case                   how                                              the state there  the state after
     ("replaced",             {"saveAs": "out"},                               "old",           {"ok": True, "result": {"r": 1}, "finishedAt": NOW + 5}),
     ("made",                 {"saveAs": "out"},                               ...,             {"ok": True, "result": {"r": 1}, "finishedAt": NOW + 5}),
     ("appended",             {"saveAs": "out", "saveMode": "append"},         [0],             [0, {"ok": True, "result": {"r": 1}, "finishedAt": NOW + 5}]),
@@ -39,19 +48,19 @@ SAVED: list[tuple[str, dict[str, Any], Any, Any]] = [
 
 @rule("CV-21", "RS-12", "RS-43")
 @pytest.mark.parametrize("how, there, after", [row[1:] for row in SAVED], ids=[row[0] for row in SAVED])
-def test_a_result_is_saved_as_its_mode_says(how: dict[str, Any], there: Any, after: Any) -> None:
+def test_result_is_saved_by_its_mode(how: dict[str, Any], there: Any, after: Any) -> None:
     state = STATE if there is ... else {**STATE, "out": there}
-    change = ending({"r": 1}, canvas(state), **how)
+    change = end_with({"r": 1}, canvas(state), **how)
     assert change.state == {**STATE, "out": after}
 
 
 @rule("CV-39", "CV-44", "CV-38")
-def test_a_result_goes_into_the_canvas_as_it_is_then() -> None:
-    """The press was made at revision 7; by the time the tool returns others have changed the state."""
-    change = ending("r", canvas({"theirs": True}, revision=12), saveAs="a.b")
+def test_result_is_saved_into_the_current_state() -> None:
+    """The action started at revision 7, and the state changed while the tool ran."""
+    change = end_with("r", canvas({"theirs": True}, revision=12), saveAs="a.b")
     assert change.state == {"theirs": True, "a": {"b": {"ok": True, "result": "r", "finishedAt": NOW + 5}}}
-    assert types(change) == ["updated", "action.finished"]
-    (_, updated), (_, finished) = told(change)
+    assert event_types(change) == ["updated", "action.finished"]
+    (_, updated), (_, finished) = events(change)
     assert updated["changedPaths"] == ["/a/b"]
     assert (updated["revision"], finished["revision"], finished["endedAt"], finished["saveAs"]) == (
         13,
@@ -67,86 +76,85 @@ def test_a_result_goes_into_the_canvas_as_it_is_then() -> None:
 
 
 @rule("CV-44")
-def test_without_save_as_nothing_changes_but_the_log() -> None:
-    change = ending("r", canvas())
-    assert types(change) == ["action.finished"]
+def test_result_without_save_as_only_appends_to_the_log() -> None:
+    change = end_with("r", canvas())
+    assert event_types(change) == ["action.finished"]
     assert (change.is_mutation, change.state) == (False, None)
     assert change.transition is not None
     assert change.transition.execution.answer == {}
 
 
 @rule("CV-36", "CV-48")
-@pytest.mark.parametrize("request_id, kept", [(None, {}), ("r1", {"result": "r"})])
-@pytest.mark.parametrize("saving", [{}, {"saveAs": "out"}])
-def test_a_record_holds_a_result_only_where_its_request_can_be_asked_again(
-    request_id: str | None, kept: Any, saving: dict[str, Any]
+@pytest.mark.parametrize("request_id, answer", [(None, {}), ("r1", {"result": "r"})])
+@pytest.mark.parametrize("target", [{}, {"saveAs": "out"}])
+def test_record_has_the_result_only_if_the_request_can_be_repeated(
+    request_id: str | None, answer: Any, target: dict[str, Any]
 ) -> None:
-    """A job that runs every second would keep all that it ever read, beside the state that has its latest."""
-    begun = acting(actions(act={**READS, **saving}), "act", request_id=request_id)
-    decide, _ = completed("r", begun, ANN, now_ms=NOW, state_bytes=100_000)
-    step = decide(canvas()).transition
-    assert step is not None
-    assert step.execution.answer == kept
+    """A refresh every second would otherwise store every result it ever read."""
+    started = start(canvas_with_actions(act={**READS, **target}), "act", request_id=request_id)
+    decide, _ = complete_execution("r", started, ANN, now_ms=NOW, state_bytes=100_000)
+    transition = decide(canvas()).transition
+    assert transition is not None
+    assert transition.execution.answer == answer
 
 
-def test_what_nothing_speaks_of_is_not_kept() -> None:
-    begun = acting(actions(act=READS), "act")
-    assert completed(CUT, begun, ANN, now_ms=NOW, state_bytes=100_000)[1] == ()
+def test_offloaded_values_are_not_stored_if_nothing_refers_to_them() -> None:
+    started = start(canvas_with_actions(act=READS), "act")
+    assert complete_execution(LONG, started, ANN, now_ms=NOW, state_bytes=100_000)[1] == ()
 
 
 @rule("CV-42", "RS-43")
 @pytest.mark.parametrize(
-    "saving, state, result",
+    "target, state, result",
     [
-        ({"saveAs": "out", "saveMode": "append"}, {"out": "meanwhile"}, 1),
+        ({"saveAs": "out", "saveMode": "append"}, {"out": "text"}, 1),
         ({"saveAs": "out", "saveMode": "merge"}, {"out": {}}, "no object"),
         ({"saveAs": "out.x"}, {"out": 5}, 1),
     ],
 )
-def test_what_cannot_be_saved_any_more_is_refused_when_it_is_there(
-    saving: dict[str, Any], state: dict[str, Any], result: Any
+def test_result_that_no_longer_fits_the_state_is_refused(
+    target: dict[str, Any], state: dict[str, Any], result: Any
 ) -> None:
     with pytest.raises(BadInput, match="out"):
-        ending(result, canvas(state), **saving)
+        end_with(result, canvas(state), **target)
 
 
-def test_a_state_that_a_result_would_make_too_large_is_refused() -> None:
+def test_result_that_makes_the_state_too_large_is_refused() -> None:
     with pytest.raises(TooLarge):
-        ending("x" * 2_000, canvas(), state_bytes=1_000, saveAs="out")
+        end_with("x" * 2_000, canvas(), state_bytes=1_000, saveAs="out")
 
 
-# Base64 that is cut in two, each too short to be moved by itself.
+# Base64 that is long enough to be offloaded.
 LONG = base64.b64encode(b"".join(hashlib.sha256(bytes([n])).digest() for n in range(80))).decode()
-CUT = {"a": LONG[:1_500], "b": LONG[1_500:3_000]}
 
 
 @rule("RS-35", "RS-43")
-def test_what_is_saved_always_has_its_own_shape_and_only_the_result_is_moved() -> None:
-    begun = acting(actions(act={**READS, "saveAs": "out"}), "act", request_id="r1")
-    decide, offloaded = completed(CUT, begun, ANN, now_ms=NOW, state_bytes=100_000)
+def test_saved_outcome_keeps_its_shape_when_the_result_is_offloaded() -> None:
+    started = start(canvas_with_actions(act={**READS, "saveAs": "out"}), "act", request_id="r1")
+    decide, offloaded = complete_execution(LONG, started, ANN, now_ms=NOW, state_bytes=100_000)
     change = decide(canvas())
     assert change.state is not None
     out = change.state["out"]
     assert (out["ok"], out["finishedAt"], is_marker(out["result"])) == (True, NOW, True)
     assert change.transition is not None
     assert change.transition.execution.answer == {"result": out["result"]}
-    assert [one.content for one in offloaded] == [msgspec.json.encode(CUT)]
+    assert [value.content for value in offloaded] == [LONG.encode()]
 
 
 @rule("RS-35", "RS-12")
-def test_a_result_that_is_moved_as_a_whole_is_not_merged() -> None:
-    """Else the object that is there would pass for the marker, and be lost when it is put back."""
+def test_offloaded_result_is_not_merged() -> None:
+    """The merged object would look like a marker and be replaced on reading."""
     with pytest.raises(BadInput, match="cannot be merged"):
-        ending(CUT, canvas({"out": {"k": 1}}), saveAs="out", saveMode="merge")
+        end_with(LONG, canvas({"out": {"k": 1}}), saveAs="out", saveMode="merge")
 
 
 @rule("CV-42", "RS-33")
-def test_a_failure_is_told_and_leaves_the_state_alone() -> None:
-    begun = acting(actions(act={**READS, "saveAs": "out"}), "act")
-    change = failed(ToolFailed(tool="t", reason="secret"), "t: [redacted]", begun.execution, ANN, NOW + 9)(
-        canvas(revision=8)
-    )
-    [(event_type, data)] = told(change)
+def test_failure_is_logged_and_leaves_the_state_unchanged() -> None:
+    started = start(canvas_with_actions(act={**READS, "saveAs": "out"}), "act")
+    change = fail_execution(
+        ToolFailed(tool="t", reason="secret"), "t: [redacted]", started.execution, ANN, NOW + 9
+    )(canvas(revision=8))
+    [(event_type, data)] = events(change)
     assert event_type == "canvas.action.failed"
     assert data["error"] == {"code": 500, "name": "TOOL_FAILED", "message": "t: [redacted]"}
     assert (data["endedAt"], data["revision"], data["provenance"]["run_id"]) == (NOW + 9, 8, "evt_1")

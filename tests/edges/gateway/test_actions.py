@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.edges.gateway.action_fixtures import CanvasClient, audit_records, call_tool, expect_refusal, set_state, make_spec
+from tests.edges.gateway.action_fixtures import (
+    CanvasClient,
+    audit_records,
+    call_tool,
+    expect_refusal,
+    make_spec,
+    set_state,
+)
 from tests.edges.http.live import LiveEasel, new_session, script
 from tests.requirements import case, rule
 from tests.support.waiting import wait_for
@@ -117,7 +124,9 @@ async def test_neither_a_tool_nor_a_patch_starts_a_run(
     action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
     """Models are called in runs, and nowhere else."""
-    canvas = await CanvasClient.create(action_client, {"tool": call_tool(tools.act, saveAs="a"), "patch": set_state("/n", 1)})
+    canvas = await CanvasClient.create(
+        action_client, {"tool": call_tool(tools.act, saveAs="a"), "patch": set_state("/n", 1)}
+    )
     count = "select count(*) as n from runs"
     before = action_easel.sql(count)
     for action in ("tool", "patch"):
@@ -126,12 +135,16 @@ async def test_neither_a_tool_nor_a_patch_starts_a_run(
 
 
 @rule("CV-21", "RS-12", "RS-43")
-async def test_results_are_replaced_appended_or_merged(action_client: GatewayClient, tools: ControlledTools) -> None:
+async def test_results_are_replaced_appended_or_merged(
+    action_client: GatewayClient, tools: ControlledTools
+) -> None:
     gives = {"r": call_tool(tools.read, args={"n": "{{input.n}}"}, saveAs="r")}
     gives["a"] = call_tool(tools.read, args={"n": "{{input.n}}"}, saveAs="x.list", saveMode="append")
     gives["m"] = call_tool(tools.read, args={"n": "{{input.n}}"}, saveAs="map", saveMode="merge")
     gives["no"] = call_tool(tools.read, args={"no": 1}, saveAs="text", saveMode="append")
-    canvas = await CanvasClient.create(action_client, gives, state={"map": {"k": 0, "n": 0}, "text": "no array"})
+    canvas = await CanvasClient.create(
+        action_client, gives, state={"map": {"k": 0, "n": 0}, "text": "no array"}
+    )
     for n in (1, 2):
         for action in ("r", "a", "m"):
             await canvas.run(action, n=n)
@@ -214,7 +227,9 @@ async def test_a_patch_applies_all_in_order_or_nothing(action_client: GatewayCli
         },
         "empty": {"kind": "state.patch", "patch": []},
     }
-    canvas = await CanvasClient.create(action_client, actions, state={"list": [1, 2, 3], "a/b": {}, "gone": 1})
+    canvas = await CanvasClient.create(
+        action_client, actions, state={"list": [1, 2, 3], "a/b": {}, "gone": 1}
+    )
     assert (await canvas.run("insert"))["revision"] == 2
     assert (await canvas.run("escape"))["revision"] == 3
     assert (await expect_refusal(canvas.run("half"))).code == 400
@@ -271,7 +286,9 @@ async def test_an_unknown_canvas_or_action_or_another_revision_does_nothing_at_a
     for action in ("", "Go", "go ", "__proto__", "constructor", "x" * 100_000):
         assert (await expect_refusal(canvas.run(action))).code == 404
     for name in ("none", "", "../x", "x" * 1_000):
-        assert (await expect_refusal(action_client.call("canvas.action", canvasId=name, actionId="go"))).code == 404
+        assert (
+            await expect_refusal(action_client.call("canvas.action", canvasId=name, actionId="go"))
+        ).code == 404
     assert (len(tools.act.call_tool), action_easel.sql("select count(*) as n from runs")) == (count, runs)
     assert await canvas.snapshot() == before, "no event either"
     assert len(await canvas.records()) == 1
@@ -294,7 +311,9 @@ async def test_what_is_sent_along_with_a_press_is_refused(
 ) -> None:
     canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.read)})
     count = len(tools.act.call_tool) + len(tools.read.call_tool)
-    problem = await expect_refusal(action_client.call("canvas.action", canvasId=canvas.name, actionId="go", **more))
+    problem = await expect_refusal(
+        action_client.call("canvas.action", canvasId=canvas.name, actionId="go", **more)
+    )
     assert (problem.code, next(iter(more)) in problem.error["message"]) == (400, True)
     assert len(tools.act.call_tool) + len(tools.read.call_tool) == count
 
@@ -318,7 +337,9 @@ async def test_a_tool_that_is_not_allowed_is_refused_before_its_template(
     problem = await expect_refusal(CanvasClient(action_client, name).run("go"))
     assert (problem.code, "test__Act" in problem.error["message"]) == (403, True)
     assert len(tools.act.call_tool) == count
-    assert (await CanvasClient(action_client, name).snapshot())["descriptor"]["lastSeq"] == 1, "nothing was told"
+    assert (await CanvasClient(action_client, name).snapshot())["descriptor"]["lastSeq"] == 1, (
+        "nothing was told"
+    )
 
     async def is_audited() -> bool:
         return len(audit_records(action_easel, "guardrail.refused", name)) == 1
@@ -359,7 +380,9 @@ async def test_what_fails_is_told_and_recorded_and_leaves_no_result(
 
 
 @rule("CV-36", "CV-22")
-async def test_over_http_it_is_the_same(action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel) -> None:
+async def test_over_http_it_is_the_same(
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
+) -> None:
     slow = call_tool(tools.hold, args={"name": new_session()}, timeoutMs=20)
     actions = {
         "go": call_tool(tools.read, saveAs="x"),
@@ -368,7 +391,9 @@ async def test_over_http_it_is_the_same(action_client: GatewayClient, tools: Con
         "gone": call_tool("nobody__Tool"),
     }
     canvas = await CanvasClient.create(
-        action_client, actions | {"deny": call_tool("test__Once")}, allow=[*(one["tool"] for one in actions.values())]
+        action_client,
+        actions | {"deny": call_tool("test__Once")},
+        allow=[*(one["tool"] for one in actions.values())],
     )
 
     async def rpc(method: str, **params: Any) -> tuple[int, Any]:

@@ -9,8 +9,15 @@ import pytest
 
 from easel.core.principal import THE_OWNER, PrincipalKind
 from easel.errors import Forbidden
-from easel.host.canvases.library import Draft
-from tests.edges.gateway.action_fixtures import CanvasClient, call_tool, run_inside, expect_refusal, set_state, make_spec
+from easel.host.canvases.drafts import Draft
+from tests.edges.gateway.action_fixtures import (
+    CanvasClient,
+    call_tool,
+    expect_refusal,
+    make_spec,
+    run_inside,
+    set_state,
+)
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import rule
 
@@ -41,11 +48,11 @@ async def test_an_agents_never_counts_as_auto_until_a_person_accepts_that_very_s
     assert not (await canvas.snapshot())["accepted"]
     assert await asks(canvas)
     assert not await asks(canvas, "read"), "what only reads needs nobody"
-    assert (await canvas.run("patch"))["revision"] == 2, (
-        "the state has moved on since the spec was looked at"
-    )
+    assert (await canvas.run("patch"))["revision"] == 2, "the state has moved on since the spec was looked at"
     for revision in (0, 3, 99):
-        problem = await expect_refusal(action_client.call("canvas.accept", canvasId=canvas.name, revision=revision))
+        problem = await expect_refusal(
+            action_client.call("canvas.accept", canvasId=canvas.name, revision=revision)
+        )
         assert (problem.code, problem.details["currentRevision"]) == (409, 2)
     accepted = await action_client.call("canvas.accept", canvasId=canvas.name, revision=1)
     assert (accepted["accepted"], accepted["revision"]) == (True, 3)
@@ -71,14 +78,16 @@ async def test_a_spec_that_the_agent_writes_anew_has_to_be_accepted_anew(
     }
     await run_inside(action_easel, services.canvases.patch(AGENT, canvas.name, **change))
     assert await asks(canvas)
-    assert (await expect_refusal(action_client.call("canvas.accept", canvasId=canvas.name, revision=seen))).code == 409, (
-        "that spec is no longer there"
-    )
+    assert (
+        await expect_refusal(action_client.call("canvas.accept", canvasId=canvas.name, revision=seen))
+    ).code == 409, "that spec is no longer there"
     await action_client.call("canvas.accept", canvasId=canvas.name, revision=seen + 1)
     assert not await asks(canvas)
     await run_inside(
         action_easel,
-        services.canvases.upsert(AGENT, Draft(canvas_id=canvas.name, spec=make_spec({"go": call_tool(tools.act)}))),
+        services.canvases.upsert(
+            AGENT, Draft(canvas_id=canvas.name, spec=make_spec({"go": call_tool(tools.act)}))
+        ),
     )
     assert await asks(canvas)
 
@@ -94,7 +103,9 @@ async def test_what_an_agent_does_to_the_state_alone_needs_no_new_acceptance(
         "title": "Anew",
         "expected_revision": None,
     }
-    await run_inside(action_easel, action_easel.instances[0].services.canvases.patch(AGENT, canvas.name, **change))
+    await run_inside(
+        action_easel, action_easel.instances[0].services.canvases.patch(AGENT, canvas.name, **change)
+    )
     assert not await asks(canvas)
 
 
@@ -104,7 +115,9 @@ async def test_an_agents_spec_reaches_no_further_than_the_agent(action_easel: Li
     spec = make_spec({"go": call_tool("nobody__Bash")})
     with pytest.raises(Forbidden):
         await run_inside(action_easel, services.canvases.create(AGENT, Draft(canvas_id=name, spec=spec)))
-    made = await run_inside(action_easel, services.canvases.create(THE_OWNER, Draft(canvas_id=name, spec=spec)))
+    made = await run_inside(
+        action_easel, services.canvases.create(THE_OWNER, Draft(canvas_id=name, spec=spec))
+    )
     assert made.canvas.is_accepted, "a person may name what is not there yet"
     change = {"state_patch": None, "spec": spec, "title": None, "expected_revision": None}
     with pytest.raises(Forbidden):
@@ -118,7 +131,8 @@ async def test_what_a_person_writes_over_an_agents_spec_is_their_own(
     canvas = CanvasClient(action_client, new_session())
     spec = make_spec({"go": call_tool(tools.act)})
     await run_inside(
-        action_easel, action_easel.instances[0].services.canvases.create(AGENT, Draft(canvas_id=canvas.name, spec=spec))
+        action_easel,
+        action_easel.instances[0].services.canvases.create(AGENT, Draft(canvas_id=canvas.name, spec=spec)),
     )
     assert await asks(canvas)
     await canvas.patch("/n", 1)
@@ -138,7 +152,8 @@ async def test_who_saves_a_spec_accepts_no_page_that_an_agent_put_there_meanwhil
     canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act)})
     assert not await asks(canvas)
     await run_inside(
-        action_easel, action_easel.instances[0].services.canvases.upsert(AGENT, Draft(canvas_id=canvas.name, assets=PAGE))
+        action_easel,
+        action_easel.instances[0].services.canvases.upsert(AGENT, Draft(canvas_id=canvas.name, assets=PAGE)),
     )
     assert await asks(canvas)
     spec = make_spec({"go": call_tool(tools.act, title="Go")})
@@ -147,7 +162,7 @@ async def test_who_saves_a_spec_accepts_no_page_that_an_agent_put_there_meanwhil
         f"canvas.{saved.split(maxsplit=1)[0]}", canvasId=canvas.name, spec=spec, **mine
     )
     assert answer["accepted"] is bool(mine)
-    assert ("Nobody has accepted the page" in str(answer.get("warnings"))) is not bool(mine)
+    assert ("The page of this canvas is not accepted" in str(answer.get("warnings"))) is not bool(mine)
     assert await asks(canvas) is not bool(mine)
     await action_client.call("canvas.accept", canvasId=canvas.name, revision=answer["revision"])
     answer = await action_client.call("canvas.patch", canvasId=canvas.name, spec=spec)
@@ -161,7 +176,8 @@ async def test_who_sends_an_agents_spec_as_it_is_stands_for_it_and_that_is_told(
 ) -> None:
     canvas, spec = CanvasClient(action_client, new_session()), make_spec({"go": call_tool(tools.act)})
     await run_inside(
-        action_easel, action_easel.instances[0].services.canvases.create(AGENT, Draft(canvas_id=canvas.name, spec=spec))
+        action_easel,
+        action_easel.instances[0].services.canvases.create(AGENT, Draft(canvas_id=canvas.name, spec=spec)),
     )
     answer = await action_client.call(verb, canvasId=canvas.name, spec=spec)
     assert (answer["accepted"], answer["revision"]) == (True, 2)
@@ -186,7 +202,9 @@ async def test_an_agent_that_sends_the_very_same_spec_ends_no_acceptance_unless_
     change = {"state_patch": None, "spec": same.spec, "title": None, "expected_revision": None}
     await run_inside(action_easel, library.patch(AGENT, canvas.name, **change))
     assert (await canvas.revision(), await asks(canvas)) == (before, False)
-    await run_inside(action_easel, library.upsert(AGENT, replace(same, owner_session_key="agent:main:elsewhere")))
+    await run_inside(
+        action_easel, library.upsert(AGENT, replace(same, owner_session_key="agent:main:elsewhere"))
+    )
     assert await asks(canvas), "the same command in another folder is another one"
 
 
@@ -198,7 +216,8 @@ async def test_accepted_is_refused_where_what_is_sent_does_not_make_it_so(
     same = {"canvasId": canvas.name, "accepted": True}
     assert (await action_client.call("canvas.upsert", **same))["accepted"], "it is so already"
     await run_inside(
-        action_easel, action_easel.instances[0].services.canvases.upsert(AGENT, Draft(canvas_id=canvas.name, assets=PAGE))
+        action_easel,
+        action_easel.instances[0].services.canvases.upsert(AGENT, Draft(canvas_id=canvas.name, assets=PAGE)),
     )
     before = await canvas.snapshot()
     for more in ({}, {"spec": before["spec"]}, {"assets": {"assets/index.html": "mine"}}):
@@ -206,11 +225,15 @@ async def test_accepted_is_refused_where_what_is_sent_does_not_make_it_so(
         assert (problem.code, "canvas.accept" in problem.error["message"]) == (400, True)
     assert await canvas.snapshot() == before
     assert (
-        await action_client.call("canvas.upsert", **same, spec=before["spec"], assets={"assets/index.html": "mine"})
+        await action_client.call(
+            "canvas.upsert", **same, spec=before["spec"], assets={"assets/index.html": "mine"}
+        )
     )["accepted"]
 
 
 @rule("CV-45", "RS-59")
 async def test_accept_is_for_a_canvas_that_is_there(action_client: GatewayClient) -> None:
-    assert (await expect_refusal(action_client.call("canvas.accept", canvasId="none", revision=1))).code == 404
+    assert (
+        await expect_refusal(action_client.call("canvas.accept", canvasId="none", revision=1))
+    ).code == 404
     assert (await expect_refusal(action_client.call("canvas.accept", canvasId="none"))).code == 400

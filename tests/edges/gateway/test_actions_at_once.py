@@ -12,7 +12,13 @@ import asyncpg
 import pytest
 
 from easel.errors import TooLarge, ToolFailed
-from tests.edges.gateway.action_fixtures import CanvasClient, audit_records, call_tool, expect_refusal, set_state
+from tests.edges.gateway.action_fixtures import (
+    CanvasClient,
+    audit_records,
+    call_tool,
+    expect_refusal,
+    set_state,
+)
 from tests.edges.gateway.node_peer import NodePeer
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
@@ -47,7 +53,9 @@ async def ended(canvas: CanvasClient) -> dict[str, Any]:
 
 
 @rule("CV-44", "CV-21", "RS-12")
-async def test_presses_and_patches_at_once_are_all_there(action_client: GatewayClient, tools: ControlledTools) -> None:
+async def test_presses_and_patches_at_once_are_all_there(
+    action_client: GatewayClient, tools: ControlledTools
+) -> None:
     actions = {
         "append": call_tool(tools.read, args={"n": "{{input.n}}"}, saveAs="list", saveMode="append"),
         "push": {"kind": "state.patch", "patch": [{"op": "add", "path": "/pushed/-", "value": 1}]},
@@ -136,7 +144,10 @@ async def test_a_tool_that_takes_too_long_is_stopped_and_what_it_says_later_is_n
     assert (problem.code, "0.1 s" in problem.error["message"]) == (504, True)
     assert tools.gate.ended[name] == "cancelled"
     tools.gate.release(name, "too late")
-    assert [one.event for one in await action_client.events(2)] == ["canvas.action.started", "canvas.action.failed"]
+    assert [one.event for one in await action_client.events(2)] == [
+        "canvas.action.started",
+        "canvas.action.failed",
+    ]
     assert (await canvas.state(), await canvas.revision(), action_client.unheard) == ({}, 1, 0)
     assert (await canvas.records())[0]["status"] == "failed"
 
@@ -168,7 +179,9 @@ async def test_who_stops_a_tool_that_takes_no_notice_is_answered_and_so_is_who_p
     action_client: GatewayClient, tools: ControlledTools
 ) -> None:
     name = new_session()
-    canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.stubborn, args={"name": name}, saveAs="x")})
+    canvas = await CanvasClient.create(
+        action_client, {"go": call_tool(tools.stubborn, args={"name": name}, saveAs="x")}
+    )
     press = asyncio.create_task(canvas.run("go"))
     await tools.gate.wait_until_entered(name)
     [record] = await canvas.records()
@@ -185,7 +198,9 @@ async def test_a_tool_that_is_cancelled_from_within_is_answered_all_the_same(
 ) -> None:
     name = new_session()
     tools.problems[name] = asyncio.CancelledError()
-    canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.fail, args={"name": name}, saveAs="x")})
+    canvas = await CanvasClient.create(
+        action_client, {"go": call_tool(tools.fail, args={"name": name}, saveAs="x")}
+    )
     assert (await expect_refusal(canvas.run("go"))).code == 500
     assert (await canvas.records())[0]["status"] == "failed"
 
@@ -196,7 +211,9 @@ async def test_a_node_is_told_when_its_answer_is_not_waited_for_any_more(
 ) -> None:
     name = new_session()
     async with NodePeer.connected(action_easel, name) as node:
-        canvas = await CanvasClient.create(action_client, {"go": call_tool(f"{name}__Echo", saveAs="x", timeoutMs=100)})
+        canvas = await CanvasClient.create(
+            action_client, {"go": call_tool(f"{name}__Echo", saveAs="x", timeoutMs=100)}
+        )
         press = asyncio.create_task(canvas.run("go"))
         call = await node.invoked()
         assert (await expect_refusal(press)).code == 504
@@ -240,9 +257,9 @@ async def test_a_canvas_that_is_gone_is_told_to_whoever_waits_and_audited(
     assert (await expect_refusal(press)).code == 404
 
     async def is_audited() -> bool:
-        return [one["details"]["status"] for one in audit_records(action_easel, "canvas.action", canvas.name)] == [
-            "failed"
-        ]
+        return [
+            one["details"]["status"] for one in audit_records(action_easel, "canvas.action", canvas.name)
+        ] == ["failed"]
 
     await wait_for(is_audited)
 
@@ -259,12 +276,17 @@ async def test_a_node_that_goes_away_fails_its_action_at_once(
         await node.invoked()
     problem = await expect_refusal(press)  # long before the tool's own time is over
     assert name in problem.error["message"]
-    assert [one.event for one in await action_client.events(2)] == ["canvas.action.started", "canvas.action.failed"]
+    assert [one.event for one in await action_client.events(2)] == [
+        "canvas.action.started",
+        "canvas.action.failed",
+    ]
     assert (await canvas.state(), (await canvas.records())[0]["status"]) == ({}, "failed")
 
 
 @rule("CV-39", "CV-07")
-async def test_whoever_leaves_stops_nothing(action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel) -> None:
+async def test_whoever_leaves_stops_nothing(
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
+) -> None:
     name = new_session()
     canvas = await CanvasClient.create(action_client, {"go": holding(tools, name, saveAs="x")})
     async with GatewayClient.connected(action_easel.base_url, action_easel.token, new_session()) as leaving:
@@ -320,7 +342,7 @@ async def locked(action_easel: LiveEasel) -> AsyncIterator[Any]:
         free.set()
         await asyncio.gather(*waiting)
 
-    yield hold, is_waited_for, let_go
+    yield hold, is_waited_for, release
     free.set()
 
 
@@ -329,7 +351,7 @@ async def test_whoever_leaves_while_it_begins_leaves_nothing_half_begun(
     action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel, locked: Any
 ) -> None:
     """The press is on its way into the store when its connection ends: it is carried out, and never left running."""
-    hold, is_waited_for, let_go = locked
+    hold, is_waited_for, release = locked
     canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, args={"n": 1}, saveAs="x")})
     count = len(tools.act.call_tool)
     await hold(canvas.name)
@@ -348,7 +370,7 @@ async def test_whoever_leaves_while_it_begins_leaves_nothing_half_begun(
         )
     async with GatewayClient.connected(action_easel.base_url, action_easel.token, new_session()):
         pass  # by now its end has been noticed
-    await let_go()
+    await release()
 
     async def is_begun() -> bool:
         return bool(await canvas.records())
@@ -426,7 +448,9 @@ async def test_a_request_that_failed_is_answered_with_its_failure(
 
 
 @rule("CV-36", "CV-22")
-async def test_a_request_that_waits_for_a_person_asks_once(action_client: GatewayClient, tools: ControlledTools) -> None:
+async def test_a_request_that_waits_for_a_person_asks_once(
+    action_client: GatewayClient, tools: ControlledTools
+) -> None:
     canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, confirm="always")})
     answers = await asyncio.gather(*(canvas.run("go", requestId="r") for _ in range(10)))
     assert len({answer["confirmationId"] for answer in answers}) == 1

@@ -14,7 +14,15 @@ import pytest
 from easel.core.principal import THE_OWNER, PrincipalKind
 from easel.errors import Forbidden
 from easel.host.actions.request import ActionRequest
-from tests.edges.gateway.action_fixtures import CanvasClient, audit_records, call_tool, run_inside, expect_refusal, set_state, make_spec
+from tests.edges.gateway.action_fixtures import (
+    CanvasClient,
+    audit_records,
+    call_tool,
+    expect_refusal,
+    make_spec,
+    run_inside,
+    set_state,
+)
 from tests.edges.gateway.node_peer import NodePeer, a_tool
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
@@ -74,7 +82,8 @@ async def test_the_server_asks_where_the_author_would_not(
         async with GatewayClient.connected(strict.base_url, strict.token) as client:
             message = {"kind": "session.send", "message": "hi", "confirm": "never"}
             canvas = await CanvasClient.create(
-                client, {"read": call_tool(tools.read), "patch": set_state("/n", 1, confirm="never"), "say": message}
+                client,
+                {"read": call_tool(tools.read), "patch": set_state("/n", 1, confirm="never"), "say": message},
             )
             for action in ("read", "patch", "say"):
                 assert (await canvas.run(action))["status"] == "needs_confirmation"
@@ -161,14 +170,26 @@ async def test_exactly_what_was_shown_runs_whatever_the_state_is_by_then(
 
 
 @rule("CV-22", "CV-48")
-async def test_a_refusal_leaves_everything_as_it_was(action_client: GatewayClient, tools: ControlledTools) -> None:
-    canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, confirm="always", saveAs="x")}, state={"n": 1})
+async def test_a_refusal_leaves_everything_as_it_was(
+    action_client: GatewayClient, tools: ControlledTools
+) -> None:
+    canvas = await CanvasClient.create(
+        action_client, {"go": call_tool(tools.act, confirm="always", saveAs="x")}, state={"n": 1}
+    )
     await canvas.listen()
     count = len(tools.act.call_tool)
     asked = await canvas.run("go")
     assert (await canvas.confirm(asked, approve=False))["status"] == "refused"
-    assert [one.event for one in await action_client.events(2)] == ["canvas.action.asked", "canvas.action.refused"]
-    assert (len(tools.act.call_tool), await canvas.state(), await canvas.revision(), await canvas.confirmations()) == (
+    assert [one.event for one in await action_client.events(2)] == [
+        "canvas.action.asked",
+        "canvas.action.refused",
+    ]
+    assert (
+        len(tools.act.call_tool),
+        await canvas.state(),
+        await canvas.revision(),
+        await canvas.confirmations(),
+    ) == (
         count,
         {"n": 1},
         1,
@@ -186,7 +207,11 @@ async def test_a_confirmation_is_good_for_one_time_however_many_say_yes_at_once(
 ) -> None:
     canvas = await CanvasClient.create(
         action_client,
-        {"go": call_tool(tools.act, args={"n": new_session()}, confirm="always", saveAs="x", saveMode="append")},
+        {
+            "go": call_tool(
+                tools.act, args={"n": new_session()}, confirm="always", saveAs="x", saveMode="append"
+            )
+        },
     )
     asked = await canvas.run("go")
     count = len(tools.act.call_tool)
@@ -197,7 +222,9 @@ async def test_a_confirmation_is_good_for_one_time_however_many_say_yes_at_once(
 
 
 @rule("CV-22", "CV-24", "CV-25")
-async def test_a_patch_and_a_message_wait_for_a_person_too(action_client: GatewayClient, action_easel: LiveEasel) -> None:
+async def test_a_patch_and_a_message_wait_for_a_person_too(
+    action_client: GatewayClient, action_easel: LiveEasel
+) -> None:
     session = new_session()
     say = {
         "kind": "session.send",
@@ -205,7 +232,9 @@ async def test_a_patch_and_a_message_wait_for_a_person_too(action_client: Gatewa
         "sessionKey": f"agent:main:{session}",
         "confirm": "always",
     }
-    canvas = await CanvasClient.create(action_client, {"patch": set_state("/n", 2, confirm="always"), "say": say}, state={"n": 1})
+    canvas = await CanvasClient.create(
+        action_client, {"patch": set_state("/n", 2, confirm="always"), "say": say}, state={"n": 1}
+    )
     patch, message = await canvas.run("patch"), await canvas.run("say")
     assert patch["resolved"] == {"kind": "state.patch", "patch": [{"op": "add", "path": "/n", "value": 2}]}
     assert message["resolved"] == {
@@ -236,7 +265,11 @@ MEANWHILE: list[tuple[str, dict[str, Any], dict[str, Any], int]] = [
     "action, spec, code", [row[1:] for row in MEANWHILE], ids=[row[0] for row in MEANWHILE]
 )
 async def test_a_spec_that_changed_meanwhile(
-    action_client: GatewayClient, tools: ControlledTools, action: dict[str, Any], spec: dict[str, Any], code: int
+    action_client: GatewayClient,
+    tools: ControlledTools,
+    action: dict[str, Any],
+    spec: dict[str, Any],
+    code: int,
 ) -> None:
     first = call_tool(tools.act, args={"x": "old"}, confirm="always")
     canvas = await CanvasClient.create(action_client, {"go": first}, state={"text": "x"})
@@ -260,7 +293,9 @@ async def test_a_tool_that_is_away_when_a_person_agrees_is_waited_for(
 ) -> None:
     name = new_session()
     async with NodePeer.connected(action_easel, name, tools=[a_tool("Do")]):
-        canvas = await CanvasClient.create(action_client, {"go": call_tool(f"{name}__Do", args={"n": 1}, confirm="always")})
+        canvas = await CanvasClient.create(
+            action_client, {"go": call_tool(f"{name}__Do", args={"n": 1}, confirm="always")}
+        )
         asked = await canvas.run("go")
     async with NodePeer.connected(action_easel, name, tools=[a_tool("Other")]):
         assert (await expect_refusal(canvas.confirm(asked))).code == 503
@@ -298,7 +333,9 @@ async def test_a_heavy_call_is_shown_whole_kept_beside_and_runs_whole(
         )
         <= 2_048
     )
-    [row] = action_easel.sql(f"select resolved from canvas_actions where event_id = '{asked['confirmationId']}'")
+    [row] = action_easel.sql(
+        f"select resolved from canvas_actions where event_id = '{asked['confirmationId']}'"
+    )
     assert (value in json.dumps(row["resolved"])) is (heavy == "text"), "Base64 is in no table"
     [waiting] = await canvas.confirmations()
     assert waiting["resolved"] == asked["resolved"], "whoever agrees later sees all of it, too"
@@ -346,7 +383,9 @@ async def test_what_an_agent_presses_a_person_is_asked_for(
     assert (await canvas.confirm(waiting))["status"] == "completed"
 
 
-async def test_what_is_no_confirmation_is_not_found(action_client: GatewayClient, tools: ControlledTools) -> None:
+async def test_what_is_no_confirmation_is_not_found(
+    action_client: GatewayClient, tools: ControlledTools
+) -> None:
     canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.read)})
     for wrong in ("", "x", "evt_" + "0" * 26, "../evt", "\x00", "run_" + "0" * 26, "x" * 10_000):
         assert (await expect_refusal(canvas.confirm(wrong))).code == 404

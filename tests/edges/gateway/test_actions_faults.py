@@ -107,7 +107,11 @@ async def until_over(canvas: CanvasClient, count: int = 1) -> list[dict[str, Any
 @rule("CV-39", "CV-42")
 @case("D1")
 async def test_an_end_whose_answer_was_lost_is_answered_as_it_was_stored(
-    hand: GatewayClient, tools: ControlledTools, quick: LiveEasel, forgetful: Forgetful, monkeypatch: pytest.MonkeyPatch
+    hand: GatewayClient,
+    tools: ControlledTools,
+    quick: LiveEasel,
+    forgetful: Forgetful,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     steps = quick.instances[0].services.actions._steps
     monkeypatch.setattr(
@@ -194,7 +198,11 @@ async def test_what_runs_longer_than_its_hold_is_held_on(
 
 @rule("CV-42")
 async def test_looking_after_actions_goes_on_after_something_broke(
-    hand: GatewayClient, tools: ControlledTools, quick: LiveEasel, forgetful: Forgetful, monkeypatch: pytest.MonkeyPatch
+    hand: GatewayClient,
+    tools: ControlledTools,
+    quick: LiveEasel,
+    forgetful: Forgetful,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store: Any = quick.instances[0].opened.canvas_actions
     lost, broken = store.find_orphaned, list[bool]()
@@ -220,7 +228,9 @@ async def test_a_change_whose_answer_was_lost_is_not_told_as_if_nothing_was_chan
 ) -> None:
     """What is safe to send twice may be sent again; the rest has to be looked at first."""
     append = [{"op": "add", "path": "/list/-", "value": 1}]
-    canvas = await CanvasClient.create(hand, {"add": {"kind": "state.patch", "patch": append}}, state={"list": []})
+    canvas = await CanvasClient.create(
+        hand, {"add": {"kind": "state.patch", "patch": append}}, state={"list": []}
+    )
     name = {"canvasId": canvas.name}
     for is_safe, method, params in (
         (False, "canvas.patch", {"statePatch": append}),
@@ -309,7 +319,9 @@ async def test_what_a_tool_has_done_is_not_told_as_undone_where_it_cannot_be_sto
     assert record["error"]["message"] == problem.error["message"], (
         "its instance has not stopped, and that is not said"
     )
-    assert (await expect_refusal(canvas.run("go", requestId="r"))).error["message"] == problem.error["message"]
+    assert (await expect_refusal(canvas.run("go", requestId="r"))).error["message"] == problem.error[
+        "message"
+    ]
 
     async def is_audited() -> bool:
         return len(audit_records(quick, "canvas.action", canvas.name)) == 1
@@ -334,7 +346,9 @@ async def test_what_ends_while_the_database_is_away_is_stored_when_it_is_back(
         tmp_path_factory.mktemp("easel"), url, settings=settings, tools=tools.tools, with_worker=False
     ) as live:
         async with GatewayClient.connected(live.base_url, live.token) as client:
-            canvas = await CanvasClient.create(client, {"go": call_tool(tools.hold, args={"name": name}, saveAs="x")})
+            canvas = await CanvasClient.create(
+                client, {"go": call_tool(tools.hold, args={"name": name}, saveAs="x")}
+            )
             press = asyncio.create_task(canvas.run("go"))
             await tools.gate.wait_until_entered(name)
             await asyncio.to_thread(own_postgres.stop, "immediate")
@@ -358,7 +372,9 @@ async def test_an_instance_that_stops_without_its_database_does_not_hang_and_ano
             LiveEasel(folder, url, settings=settings, tools=tools.tools, with_worker=False)
         )
         async with GatewayClient.connected(live.base_url, live.token) as client:
-            canvas = await CanvasClient.create(client, {"go": call_tool(tools.hold, args={"name": name}, saveAs="x")})
+            canvas = await CanvasClient.create(
+                client, {"go": call_tool(tools.hold, args={"name": name}, saveAs="x")}
+            )
             press = asyncio.create_task(canvas.run("go"))
             await tools.gate.wait_until_entered(name)
             await asyncio.to_thread(own_postgres.stop, "immediate")

@@ -11,8 +11,8 @@ import httpx2
 import psutil
 import pytest
 import pytest_asyncio
-
 from easel.host.actions.deadlines import GRACE_SECONDS
+
 from tests.edges.gateway.action_fixtures import CanvasClient, audit_records, call_tool, expect_refusal
 from tests.edges.gateway.node_peer import NodePeer
 from tests.edges.http.live import WAIT_SECONDS, LiveEasel, in_time, new_session
@@ -224,7 +224,9 @@ async def test_a_stop_by_request(hand: GatewayClient, bashing: LiveEasel) -> Non
     assert answer["status"] == "refused"
     for wrong in ({"canvasId": canvas.name}, {"canvasId": canvas.name, "eventId": 7}):
         assert (await expect_refusal(hand.call("canvas.cancel", **wrong))).code == 400
-    assert (await expect_refusal(hand.call("canvas.cancel", canvasId=canvas.name, eventId="evt_nothing"))).code == 404
+    assert (
+        await expect_refusal(hand.call("canvas.cancel", canvasId=canvas.name, eventId="evt_nothing"))
+    ).code == 404
 
 
 @rule("RS-59", "CV-23")
@@ -235,7 +237,9 @@ async def test_a_stop_of_only_what_runs_answers_no_question(hand: GatewayClient)
     )
     press, event_id = await running(canvas, "go")
     asked = (await canvas.run("ask"))["confirmationId"]
-    problem = await expect_refusal(hand.call("canvas.cancel", canvasId=canvas.name, eventId=asked, onlyRunning=True))
+    problem = await expect_refusal(
+        hand.call("canvas.cancel", canvasId=canvas.name, eventId=asked, onlyRunning=True)
+    )
     assert (problem.code, problem.error["name"]) == (409, "NOT_RUNNING")
     assert "its status is asked" in problem.error["message"]
     assert [one["eventId"] for one in await canvas.records(status="running")] == [event_id]
@@ -245,7 +249,9 @@ async def test_a_stop_of_only_what_runs_answers_no_question(hand: GatewayClient)
     await expect_refusal(press)
     assert await canvas.records(status="running") == []
     assert (await canvas.confirm(asked))["status"] == "completed", "it waited on"
-    assert (await expect_refusal(hand.call("canvas.records", canvasId=canvas.name, status="lost"))).code == 400
+    assert (
+        await expect_refusal(hand.call("canvas.records", canvasId=canvas.name, status="lost"))
+    ).code == 400
 
 
 @rule("CV-23")
@@ -281,7 +287,9 @@ async def test_it_is_seen_and_stopped_from_the_other_instance(apart: LiveEasel) 
         heard = await until(watcher, "output")
         assert text(heard) == "begun\n"
         asked_at = time.monotonic()
-        answer = await watcher.call("canvas.cancel", canvasId=canvas.name, eventId=heard[0].payload["eventId"])
+        answer = await watcher.call(
+            "canvas.cancel", canvasId=canvas.name, eventId=heard[0].payload["eventId"]
+        )
         assert answer["status"] == "cancelled"
         assert (await expect_refusal(press)).error["name"] == "CANCELLED"
         await is_gone(mark, asked_at)

@@ -26,7 +26,9 @@ def is_marker(value: Any) -> bool:
 
 
 @rule("CV-26", "CV-27", "CC-26")
-async def test_a_placeholder_yields_the_value_that_was_moved(action_client: GatewayClient, tools: ControlledTools) -> None:
+async def test_a_placeholder_yields_the_value_that_was_moved(
+    action_client: GatewayClient, tools: ControlledTools
+) -> None:
     args = {
         "picture": "{{state.picture}}",
         "uri": "data:image/png;base64,{{ state.album.cover.bytes }} of {{state.album.cover.title}}",
@@ -75,10 +77,14 @@ async def test_what_one_action_saved_the_next_one_is_given_whole(
     assert tools.act.args[-1] == {"bytes": PIXELS}, "and exactly that runs"
 
 
-async def test_a_member_that_is_called_redacted_is_no_marker(action_client: GatewayClient, tools: ControlledTools) -> None:
+async def test_a_member_that_is_called_redacted_is_no_marker(
+    action_client: GatewayClient, tools: ControlledTools
+) -> None:
     """Set by a patch, member by member, it is as it was written."""
     canvas = await CanvasClient.create(
-        action_client, {"show": call_tool(tools.act, args={"doc": "{{state.doc}}"})}, state={"doc": {"title": "T"}}
+        action_client,
+        {"show": call_tool(tools.act, args={"doc": "{{state.doc}}"})},
+        state={"doc": {"title": "T"}},
     )
     await canvas.patch("/doc/redacted", value=True)
     await canvas.patch("/doc/sha256", value=5)

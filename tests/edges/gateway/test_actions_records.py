@@ -13,7 +13,13 @@ from easel.core.principal import THE_OWNER
 from easel.errors import NotFound
 from easel.host.actions.request import ActionRequest
 from easel.ids import UserId
-from tests.edges.gateway.action_fixtures import CanvasClient, audit_records, call_tool, expect_refusal, set_state
+from tests.edges.gateway.action_fixtures import (
+    CanvasClient,
+    audit_records,
+    call_tool,
+    expect_refusal,
+    set_state,
+)
 from tests.requirements import rule
 from tests.support.waiting import wait_for
 
@@ -93,7 +99,9 @@ async def test_every_outcome_has_its_record_and_its_link_in_the_audit(
 async def test_another_users_canvas_is_not_found_and_neither_is_what_waits_there(
     action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
-    canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, confirm="always"), "patch": set_state("/n", 1)})
+    canvas = await CanvasClient.create(
+        action_client, {"go": call_tool(tools.act, confirm="always"), "patch": set_state("/n", 1)}
+    )
     asked = await canvas.run("go", requestId="r")
     stranger = replace(THE_OWNER, user_id=UserId("stranger"), name="stranger")
     services = action_easel.instances[0].services

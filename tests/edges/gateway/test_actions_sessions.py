@@ -51,7 +51,9 @@ async def test_a_message_is_sent_and_not_waited_for_unless_its_answer_is_to_be_k
     action_client: GatewayClient, action_easel: LiveEasel
 ) -> None:
     session = new_session()
-    canvas = await CanvasClient.create(action_client, {"go": says(WAITING)}, ownerSessionKey=f"agent:main:{session}")
+    canvas = await CanvasClient.create(
+        action_client, {"go": says(WAITING)}, ownerSessionKey=f"agent:main:{session}"
+    )
     await canvas.listen()
     answer = await canvas.run("go")
     assert answer["result"] == {
@@ -67,7 +69,9 @@ async def test_a_message_is_sent_and_not_waited_for_unless_its_answer_is_to_be_k
         "queued",
         "running",
     )
-    assert [one["role"] for one in await messages(action_easel, session)] == ["user"], "in the session's own thread"
+    assert [one["role"] for one in await messages(action_easel, session)] == ["user"], (
+        "in the session's own thread"
+    )
     await asyncio.to_thread(action_easel.cancel, answer["result"]["runId"])
 
 
@@ -120,7 +124,9 @@ async def test_a_message_goes_to_its_session_or_to_the_canvass_own(
 
 
 @rule("CV-26", "CV-27", "CV-28")
-async def test_a_message_has_its_placeholders_filled_once(action_client: GatewayClient, action_easel: LiveEasel) -> None:
+async def test_a_message_has_its_placeholders_filled_once(
+    action_client: GatewayClient, action_easel: LiveEasel
+) -> None:
     session = new_session()
     action = says(
         "About {{state.what}}, {{input.how}}{{state.none}}: {{nothing}}",
@@ -156,12 +162,17 @@ async def test_a_run_that_fails_fails_its_action_with_the_reason(action_client: 
     await canvas.listen()
     problem = await expect_refusal(canvas.run("go"))
     assert (problem.code, "the model is on strike" in problem.error["message"]) == (500, True)
-    assert [one.event for one in await action_client.events(2)] == ["canvas.action.started", "canvas.action.failed"]
+    assert [one.event for one in await action_client.events(2)] == [
+        "canvas.action.started",
+        "canvas.action.failed",
+    ]
     assert (await canvas.state(), (await canvas.records())[0]["status"]) == ({}, "failed")
 
 
 @rule("CV-42", "CV-43")
-async def test_a_run_that_is_cancelled_fails_its_action(action_client: GatewayClient, action_easel: LiveEasel) -> None:
+async def test_a_run_that_is_cancelled_fails_its_action(
+    action_client: GatewayClient, action_easel: LiveEasel
+) -> None:
     session = new_session()
     canvas = await CanvasClient.create(
         action_client, {"go": says(WAITING, saveAs="x")}, ownerSessionKey=f"agent:main:{session}"
@@ -186,23 +197,27 @@ async def test_a_run_that_takes_too_long_is_not_waited_for_and_its_late_answer_i
     session = new_session()
     message = script({"call": tools.hold.name, "args": {"name": session}}, {"say": "at last"})
     canvas = await CanvasClient.create(
-        action_client, {"go": says(message, saveAs="x", timeoutMs=50)}, ownerSessionKey=f"agent:main:{session}"
+        action_client,
+        {"go": says(message, saveAs="x", timeoutMs=50)},
+        ownerSessionKey=f"agent:main:{session}",
     )
     problem = await expect_refusal(canvas.run("go"))
     assert (problem.code, "0.05 s" in problem.error["message"]) == (504, True)
     tools.gate.release(session)
 
     async def has_answered() -> bool:
-        return [one["text"] for one in await messages(action_easel, session) if one["role"] == "assistant"] == [
-            "at last"
-        ]
+        return [
+            one["text"] for one in await messages(action_easel, session) if one["role"] == "assistant"
+        ] == ["at last"]
 
     await wait_for(has_answered)
     assert (await canvas.state(), await canvas.revision()) == ({}, 1)
 
 
 @rule("CV-42")
-async def test_a_message_that_is_too_large_or_empty_fails(action_client: GatewayClient, action_easel: LiveEasel) -> None:
+async def test_a_message_that_is_too_large_or_empty_fails(
+    action_client: GatewayClient, action_easel: LiveEasel
+) -> None:
     session = new_session()
     canvas = await CanvasClient.create(
         action_client, {"go": says("{{input.x}}", saveAs="x")}, ownerSessionKey=f"agent:main:{session}"
@@ -224,7 +239,9 @@ async def test_a_heavy_answer_is_whole_in_the_answer_and_light_in_the_tables(
         else "a long story, that goes on. " * 300
     )
     canvas = await CanvasClient.create(
-        action_client, {"go": says("{{input.script}}", saveAs="x")}, ownerSessionKey=f"agent:main:{new_session()}"
+        action_client,
+        {"go": says("{{input.script}}", saveAs="x")},
+        ownerSessionKey=f"agent:main:{new_session()}",
     )
     assert (await canvas.run("go", script=script({"say": text})))["result"] == text
     saved = (await canvas.state())["x"]["result"]

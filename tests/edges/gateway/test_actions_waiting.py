@@ -9,7 +9,13 @@ from easel.core.principal import THE_OWNER
 from easel.errors import TooMany
 from easel.host.actions.request import ActionRequest
 from easel.settings import Settings
-from tests.edges.gateway.action_fixtures import CanvasClient, audit_records, call_tool, run_inside, expect_refusal
+from tests.edges.gateway.action_fixtures import (
+    CanvasClient,
+    audit_records,
+    call_tool,
+    expect_refusal,
+    run_inside,
+)
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import rule
 from tests.support.gateway import GatewayClient
@@ -34,7 +40,10 @@ async def test_twenty_wait_and_the_next_is_told_to_come_back(
     action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
     actions = {"asks": call_tool(tools.act, confirm="always"), "goes": call_tool(tools.act)}
-    canvas, other = await CanvasClient.create(action_client, actions), await CanvasClient.create(action_client, actions)
+    canvas, other = (
+        await CanvasClient.create(action_client, actions),
+        await CanvasClient.create(action_client, actions),
+    )
     asked = [await canvas.run("asks", requestId=f"r{n}") for n in range(MOST)]
     head = (await canvas.snapshot())["descriptor"]["lastSeq"]
     problem = await expect_refusal(canvas.run("asks"))

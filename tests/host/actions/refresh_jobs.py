@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pytest
 
     from easel.stores.sqlite import SqliteDatabase
-    from tests.host.stage import Stage
+    from tests.host.services import HostServices
 
 ECHO = {
     "kind": "tool.call",
@@ -43,11 +43,11 @@ def take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(canvas_refresh, "time", HandClock())
 
 
-async def fired(*stages: Stage) -> int:
+async def fired(*instances: HostServices) -> int:
     """One look of each instance for what is due; how many jobs were started. They have ended when it returns."""
-    count = sum([await stage.refresh.once() for stage in stages])
-    for stage in stages:
-        await asyncio.gather(*stage.refresh.at_work.values())
+    count = sum([await services.refresh.claim_and_start() for services in instances])
+    for services in instances:
+        await asyncio.gather(*services.refresh.running.values())
     return count
 
 
@@ -84,5 +84,5 @@ def count_statements(database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) 
     return asked
 
 
-async def has_seen(stage: Stage, count: int) -> bool:
-    return len((await stage.state()).get("seen", [])) >= count
+async def has_seen(services: HostServices, count: int) -> bool:
+    return len((await services.state()).get("seen", [])) >= count

@@ -1,4 +1,4 @@
-"""What an action does in the world, and for how long somebody waits for it."""
+"""The work of actions: how many transactions it takes, and its time limits."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import pytest
 from easel.core.principal import THE_OWNER
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import ActionFailed, Cancelled, TimedOut, ToolFailed, TooMany, Unavailable
-from easel.host.actions import service as canvas_actions
-from easel.host.actions.deadlines import Deadlines
+from easel.host.actions import service
 from easel.host.actions.outcomes import RecordRetention
 from easel.host.metrics import ACTIONS_ABANDONED
-from tests.host.stage import Stage
+from tests.host.services import HostServices
 from tests.requirements import case, rule
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 
@@ -25,38 +24,67 @@ if TYPE_CHECKING:
     from easel.core.tool.context import ToolContext
     from tests.host.conftest import Bench
 
-
-@rule("CV-23")
-@case("X8")
-async def test_what_does_not_let_itself_be_stopped_is_not_heard_when_it_ends_after_all() -> None:
-    async def stubborn() -> str:
-        try:
-            await asyncio.sleep(30)
-        except asyncio.CancelledError:
-            return "too late"
-        return "in time"
-
-    deadlines = Deadlines()
-    with pytest.raises(TimedOut):
-        await deadlines.within(10, "Stubborn", stubborn())
-    assert await deadlines.within(10_000, "Quick", asyncio.sleep(0, "in time")) == "in time"
-    assert deadlines.overdue == 0
+SET = {"kind": "state.patch", "patch": [{"op": "add", "path": "/n", "value": 1}]}
+ECHO = {"kind": "tool.call", "tool": "gsv__Echo", "args": {"text": "hi"}, "confirm": "never"}
 
 
-class Stubborn:
-    """A tool that takes no notice of being told to stop."""
+@rule("CV-03", "CV-39")
+async def test_tool_call_makes_one_change_for_its_start_and_one_for_its_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = HostServices(bench)
+    await services.create({"toolPolicy": {"allow": ["gsv__Echo"]}, "actions": {"echo": ECHO, "set": SET}})
+    change, count = bench.database.canvases.change, 0
+
+    async def count_changes(*args: Any, **options: Any) -> Any:
+        nonlocal count
+        count += 1
+        return await change(*args, **options)
+
+    monkeypatch.setattr(bench.database.canvases, "change", count_changes)
+    await services.run("echo")
+    assert count == 2
+    await services.run("set")
+    assert count == 3
+    await services.close()
+
+
+@rule("CV-25")
+@case("D1")
+async def test_state_patch_runs_while_tool_definitions_are_unavailable(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = HostServices(bench)
+    await services.create({"toolPolicy": {"allow": ["gsv__Echo"]}, "actions": {"echo": ECHO, "set": SET}})
+
+    async def fail(user_id: str) -> Any:
+        raise Unavailable(what="The database")
+
+    monkeypatch.setattr(services.tools, "definitions", fail)
+    await services.run("set")
+    assert await services.state() == {"n": 1}
+    with pytest.raises(Unavailable):
+        await services.run("echo")
+    assert len(await services.actions.list_records(THE_OWNER, "c", before=None, limit=10)) == 1, (
+        "a tool call that did not start has no record"
+    )
+    await services.close()
+
+
+class StubbornTool:
+    """A tool that ignores its cancellation until `release` is set."""
 
     definition = ToolDefinition("test__Stubborn", "For a test.", {"type": "object"}, read_only=True)
 
     def __init__(self) -> None:
-        self.begun = asyncio.Event()
-        self.let_go = asyncio.Event()
+        self.started = asyncio.Event()
+        self.release = asyncio.Event()
 
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
-        self.begun.set()
-        while not self.let_go.is_set():
+        self.started.set()
+        while not self.release.is_set():
             with contextlib.suppress(asyncio.CancelledError):
-                await self.let_go.wait()
+                await self.release.wait()
         if context.on_output is not None:
             context.on_output("too late\n")
         if args.get("fails"):
@@ -65,26 +93,24 @@ class Stubborn:
 
 
 ENDS = {
-    "stop": Cancelled,
-    "time": TimedOut,
-    "the toolbox's time": TimedOut,
-    "the instance's end": ActionFailed,
+    "cancel": Cancelled,
+    "timeout of the action": TimedOut,
+    "timeout of the registry": TimedOut,
+    "stop of the instance": ActionFailed,
 }
 
 
 @rule("CV-23")
 @case("X8")
-@pytest.mark.parametrize("fails", [False, True])
-@pytest.mark.parametrize("by", ENDS)
-async def test_a_tool_that_takes_no_notice_keeps_nobody_waiting_and_is_counted_until_it_ends(
-    bench: Bench, by: str, fails: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("end, fails", [*((end, False) for end in ENDS), ("cancel", True)])
+async def test_tool_that_ignores_its_cancellation_is_abandoned_and_counted_until_it_ends(
+    bench: Bench, end: str, fails: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        canvas_actions, "STOP_SECONDS", TIMEOUT_SECONDS
-    )  # what waits for a slow disk is not what takes no notice
-    tool = Stubborn()
-    stage = Stage(bench, tool)
-    stage.work.deadlines.grace_seconds = 0.05
+    # A slow disk must not look like a tool that ignores its cancellation.
+    monkeypatch.setattr(service, "STOP_SECONDS", TIMEOUT_SECONDS)
+    tool = StubbornTool()
+    services = HostServices(bench, tool)
+    services.executor.grace_seconds = 0.05
     call = {
         "kind": "tool.call",
         "tool": "test__Stubborn",
@@ -92,105 +118,95 @@ async def test_a_tool_that_takes_no_notice_keeps_nobody_waiting_and_is_counted_u
         "saveAs": "x",
         "confirm": "never",
     }
-    if by == "time":
+    if end == "timeout of the action":
         call["timeoutMs"] = 50
-    if by == "the toolbox's time":
-        stage.tools.timeout_seconds = 0.05
-    await stage.create({"toolPolicy": {"allow": ["test__Stubborn"]}, "actions": {"go": call}})
-    press = asyncio.create_task(stage.press("go"))
-    await within_timeout(tool.begun.wait())
-    if by == "stop":
-        [(_, started)] = await stage.log("canvas.action.started")
-        await asyncio.wait_for(
-            stage.actions.cancel(THE_OWNER, "c", started["eventId"], "test"), TIMEOUT_SECONDS
-        )
-        assert press.done(), "who stopped it is answered when who pressed is, too"
-    if by == "the instance's end":
-        await asyncio.wait_for(stage.actions.stop(), TIMEOUT_SECONDS)
-    with pytest.raises(ENDS[by]):
-        await asyncio.wait_for(press, TIMEOUT_SECONDS)
-    assert stage.work.deadlines.overdue == ACTIONS_ABANDONED._value.get() == 1
-    tool.let_go.set()
-
-    async def has_ended() -> bool:
-        return stage.work.deadlines.overdue == 0
-
-    await wait_for(has_ended)
+    if end == "timeout of the registry":
+        services.tools.timeout_seconds = 0.05
+    await services.create({"toolPolicy": {"allow": ["test__Stubborn"]}, "actions": {"go": call}})
+    request = asyncio.create_task(services.run("go"))
+    await within_timeout(tool.started.wait())
+    if end == "cancel":
+        [(_, started)] = await services.log("canvas.action.started")
+        await within_timeout(services.actions.cancel(THE_OWNER, "c", started["eventId"]))
+        assert request.done(), "the request is answered before the cancel is"
+    if end == "stop of the instance":
+        await within_timeout(services.actions.stop())
+    with pytest.raises(ENDS[end]):
+        await within_timeout(request)
+    assert services.executor.abandoned_count() == ACTIONS_ABANDONED._value.get() == 1
+    tool.release.set()
+    await wait_for(lambda: services.executor.abandoned_count() == 0, what="the tool has ended")
     assert ACTIONS_ABANDONED._value.get() == 0
-    assert [name for name, _ in await stage.log() if name.startswith("canvas.action.")] == [
+    assert [name for name, _ in await services.log() if name.startswith("canvas.action.")] == [
         "canvas.action.started",
         "canvas.action.failed",
     ]
-    assert await stage.state() == {}
-    await stage.close()
+    assert await services.state() == {}
+    await services.close()
 
 
 @rule("CV-23")
-async def test_what_nobody_waits_for_still_takes_its_room(bench: Bench) -> None:
-    tool = Stubborn()
-    stage = Stage(bench, tool, at_once=2)
-    stage.work.deadlines.grace_seconds = 0.01
+async def test_abandoned_tool_counts_against_the_limit_of_running_actions(bench: Bench) -> None:
+    tool = StubbornTool()
+    services = HostServices(bench, tool, max_running=2)
+    services.executor.grace_seconds = 0.01
     call = {"kind": "tool.call", "tool": "test__Stubborn", "confirm": "never", "timeoutMs": 10}
-    await stage.create({"toolPolicy": {"allow": ["test__Stubborn"]}, "actions": {"go": call}})
+    await services.create({"toolPolicy": {"allow": ["test__Stubborn"]}, "actions": {"go": call}})
     for _ in range(2):
         with pytest.raises(TimedOut):
-            await stage.press("go")
+            await services.run("go")
     with pytest.raises(TooMany):
-        await stage.press("go")
-    tool.let_go.set()
-
-    async def has_ended() -> bool:
-        return stage.work.deadlines.overdue == 0
-
-    await wait_for(has_ended)
-    assert (await stage.press("go")).result == "too late", "in time, now"
-    await stage.close()
+        await services.run("go")
+    tool.release.set()
+    await wait_for(lambda: services.executor.abandoned_count() == 0, what="both tools have ended")
+    assert (await services.run("go")).result == "too late"
+    await services.close()
 
 
 @rule("CV-42")
 @case("D1")
-async def test_a_message_that_may_have_been_sent_is_not_told_as_if_it_were_not(
+async def test_message_whose_enqueue_reply_was_lost_is_reported_as_maybe_stored(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run is there, and only the answer to its start was lost: whoever presses again would send it twice."""
-    stage = Stage(bench)
-    await stage.create(
+    """The run exists, and only the reply was lost: a blind retry would send the message twice."""
+    services = HostServices(bench)
+    await services.create(
         {"actions": {"send": {"kind": "session.send", "message": "hello", "confirm": "never"}}}
     )
     enqueue = bench.database.runs.enqueue
 
-    async def forgets(new: Any) -> Any:
+    async def lose_reply(new: Any) -> Any:
         await enqueue(new)
         raise Unavailable(what="The database")
 
-    monkeypatch.setattr(bench.database.runs, "enqueue", forgets)
-    with pytest.raises(Unavailable, match="may be stored") as told:
-        await stage.press("send")
-    assert (told.value.details["mayBeStored"], told.value.retry_after) == (True, None)
-    [(_, failed)] = await stage.log("canvas.action.failed")
+    monkeypatch.setattr(bench.database.runs, "enqueue", lose_reply)
+    with pytest.raises(Unavailable, match="may be stored") as problem:
+        await services.run("send")
+    assert (problem.value.details["mayBeStored"], problem.value.retry_after) == (True, None)
+    [(_, failed)] = await services.log("canvas.action.failed")
     assert "may be stored" in failed["error"]["message"]
     assert len(await bench.queue.list_runs(THE_OWNER, None, [], None, 10)) == 1
-    await stage.close()
+    await services.close()
 
 
 @rule("CV-48")
-async def test_records_that_are_old_go_all_of_them_in_one_round(bench: Bench) -> None:
-    stage = Stage(bench)
-    await stage.create(
-        {"actions": {"set": {"kind": "state.patch", "patch": [{"op": "add", "path": "/n", "value": 1}]}}}
-    )
-    for _ in range(26):
-        await asyncio.gather(*(stage.press("set") for _ in range(20)))  # more than one statement takes
-    pruning = asyncio.create_task(RecordRetention(bench.database.canvas_actions, 1e-6).prune_forever())
-    try:
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            while await stage.actions.records(THE_OWNER, "c", before=None, limit=1):  # noqa: ASYNC110 - the store tells nobody
-                await asyncio.sleep(0.01)
-    finally:
-        pruning.cancel()
-    for_ever = RecordRetention(bench.database.canvas_actions, 0)
-    await stage.press("set")
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(for_ever.prune_forever(), 0.05)
-    assert await stage.actions.records(THE_OWNER, "c", before=None, limit=1)
-    await stage.close()
+async def test_expired_records_are_deleted_batch_by_batch_until_none_is_left(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = HostServices(bench)
+    await services.create({"actions": {"set": SET}})
+    await services.run("set")
+    batches = [500, 20, 0]
+
+    async def prune(older_than_seconds: float) -> int:
+        return batches.pop(0)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.database.canvas_actions, "prune", prune)
+        await RecordRetention(bench.database.canvas_actions, 1e-6).prune()
+    assert batches == []
+    await RecordRetention(bench.database.canvas_actions, 0).prune()
+    assert await services.actions.list_records(THE_OWNER, "c", before=None, limit=1)
+    await RecordRetention(bench.database.canvas_actions, 1e-6).prune()
+    assert await services.actions.list_records(THE_OWNER, "c", before=None, limit=1) == []
+    await services.close()

@@ -1,23 +1,24 @@
-"""What of a spec may run: the allowlist, the consent of a person, and what the tools' own definitions say. CV-40, CV-41, RS-13, RS-45, RS-59
+"""The policy of actions: the allowlist, confirmation by a person, and the hints of tool definitions. CV-40, CV-41, RS-13, RS-45, RS-59
 
-Owns the decisions; the definitions in force, the server's own floor and whether a person has accepted the spec are arguments.
-Everything here is asked at every execution, whoever triggers it, and again whenever a spec is stored.
+Owns the decisions. The tool definitions, the server's confirmation floor and whether a person accepted the spec are arguments.
+Checked at every execution, whatever triggered it, and when a spec is stored.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, SendMessage, place_of_argument
+from easel.core.action.resolution import format_argument_path
+from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, SendMessage
 from easel.core.canvas.spec import CanvasSpec
 from easel.core.shell.template import compile_template, is_shell
 from easel.core.tool.definition import ToolDefinition
 from easel.core.values.patch import Op
-from easel.core.values.paths import MISSING, found, pointer
-from easel.core.values.template import Template, leaves, lookalikes
+from easel.core.values.paths import MISSING, get_at, pointer
+from easel.core.values.template import Template, find_unknown_placeholders, leaves
 from easel.errors import BadInput, Forbidden, NotFound, Unavailable
 
 _ORDER = (Confirm.NEVER, Confirm.AUTO, Confirm.ALWAYS)
-# How far actions are let without asking, by the words of EASEL_APPROVAL_MODE, and the least that each asks for. SB-01
+# The lowest confirmation level of each EASEL_APPROVAL_MODE. SB-01
 APPROVAL_MODES: Mapping[str, Confirm] = {
     "minimal": Confirm.ALWAYS,
     "trusted": Confirm.AUTO,
@@ -30,19 +31,19 @@ Definitions = Mapping[str, ToolDefinition]
 
 
 def admit(spec: CanvasSpec, action_id: str) -> Action:
-    """The declared action of exactly this name, if its tool is allowed. Asked before any template is looked at. CV-36, CV-40, X4, X5"""
+    """Return the action declared under this exact name. Raises if its tool is not allowed. CV-36, CV-40, X4, X5"""
     action = spec.actions.get(action_id)
     if action is None:
         raise NotFound(what="action", id=action_id[:200])
     if isinstance(action, CallTool) and action.tool not in spec.tools:
         raise Forbidden(
-            problem=f"actions.{action_id}: the canvas's toolPolicy.allow does not name {action.tool}."
+            problem=f"actions.{action_id}: toolPolicy.allow of the canvas does not list {action.tool}."
         )
     return action
 
 
 def definition_of(action: CallTool, definitions: Definitions) -> ToolDefinition:
-    """A tool without a definition cannot be called: nothing is known of its arguments. RS-45"""
+    """Return the definition of the action's tool. Raises Unavailable if there is none: its arguments cannot be checked. RS-45"""
     definition = definitions.get(action.tool)
     if definition is None:
         raise Unavailable(what=f"Tool {action.tool}")
@@ -50,7 +51,7 @@ def definition_of(action: CallTool, definitions: Definitions) -> ToolDefinition:
 
 
 def confirmation(action: Action, *, floor: Confirm = Confirm.NEVER, is_accepted: bool = True) -> Confirm:
-    """The level in force. The server's floor can only raise it, and `never` is an agent's to say only after a person accepted. RS-14, RS-59"""
+    """Return the effective level: at least the server's floor, and `never` only on an accepted spec. RS-14, RS-59"""
     declared = Confirm.AUTO if action.confirm is Confirm.NEVER and not is_accepted else action.confirm
     return max(declared, floor, key=_ORDER.index)
 
@@ -62,14 +63,14 @@ def needs_consent(
     floor: Confirm = Confirm.NEVER,
     is_accepted: bool = True,
 ) -> bool:
-    """Whether a person has to agree to this one invocation. What is unknown is not read-only. RS-13, RS-45"""
+    """Whether a person must confirm this execution. A tool without a definition counts as not read-only. RS-13, RS-45"""
     match confirmation(action, floor=floor, is_accepted=is_accepted):
         case Confirm.ALWAYS:
             return True
         case Confirm.NEVER:
             return False
         case Confirm.AUTO:
-            # A message starts an agent in a session: an agent's canvas reaches no session on its own.
+            # A message starts an agent run, so a canvas that no person accepted must not send one unconfirmed.
             return (
                 not is_harmless(definition)
                 if isinstance(action, CallTool)
@@ -77,10 +78,10 @@ def needs_consent(
             )
 
 
-def may_run_by_itself(
+def may_run_unattended(
     action: Action, definition: ToolDefinition | None, *, floor: Confirm, is_accepted: bool
 ) -> bool:
-    """Nobody is there to be asked; and an agent's canvas that nobody has accepted does not change itself behind everybody's back. RS-59"""
+    """Whether a refresh may run the action: no confirmation needed, and on a spec that no person accepted only tool calls. RS-59"""
     return not needs_consent(action, definition, floor=floor, is_accepted=is_accepted) and (
         is_accepted or isinstance(action, CallTool)
     )
@@ -94,18 +95,18 @@ def is_harmless(definition: ToolDefinition | None) -> bool:
 
 
 def check_reach(spec: CanvasSpec, may_call: Callable[[str], bool]) -> None:
-    """An agent's canvas reaches no further than the agent. RS-59"""
+    """Raise Forbidden if the spec allows a tool that its author may not call. RS-59"""
     for tool in sorted(spec.tools):
         if not may_call(tool):
             raise Forbidden(
-                problem=f"toolPolicy.allow: you may not call {tool} yourself, so your canvas may not either."
+                problem=f"toolPolicy.allow: you may not call {tool}, so your canvas must not allow it."
             )
 
 
 def check_templates(
     spec: CanvasSpec, definitions: Definitions, *, floor: Confirm = Confirm.NEVER
 ) -> list[str]:
-    """Refuses what the tools' definitions forbid, and answers with what an author will want to know. RS-16, RS-45"""
+    """Raise BadInput for what the tool definitions forbid; return warnings for the author. RS-16, RS-45"""
     for action in spec.actions.values():
         if isinstance(action, CallTool) and (definition := definitions.get(action.tool)):
             _check_commands(action, definition)
@@ -116,7 +117,8 @@ def check_templates(
         if is_known and needs_consent(action, known, floor=floor):
             where = "" if needs_consent(action, known) else " on this server (EASEL_APPROVAL_MODE)"
             raise BadInput(
-                problem=f"refresh[{number}].action: `{refresh.action_id}` needs a person's consent{where}, and a refresh has none to ask."
+                problem=f"refresh[{number}].action: `{refresh.action_id}` needs confirmation by a person{where},"
+                " so a refresh cannot run it."
             )
     return list(_warnings(spec, definitions))
 
@@ -125,14 +127,14 @@ def _check_commands(action: CallTool, definition: ToolDefinition) -> None:
     for path, leaf in leaves(action.template):
         if isinstance(leaf, Template) and is_shell(definition.schema, path):
             compile_template(
-                leaf, place_of_argument(action.action_id, path), allows_options=action.allows_options
+                leaf, format_argument_path(action.action_id, path), allows_options=action.allows_options
             )
 
 
 def _warnings(spec: CanvasSpec, definitions: Definitions) -> Iterator[str]:
     for tool in sorted(spec.tools):
         if tool not in definitions:
-            yield f"toolPolicy.allow: there is no tool {tool} now; an action that needs it fails until there is."
+            yield f"toolPolicy.allow: {tool} does not exist now; actions that call it fail until it does."
     for action in spec.actions.values():
         at = f"actions.{action.action_id}"
         match action:
@@ -140,16 +142,12 @@ def _warnings(spec: CanvasSpec, definitions: Definitions) -> Iterator[str]:
                 if action.tool not in spec.tools:
                     yield f"{at}.tool: {action.tool} is not in toolPolicy.allow, so this action will be refused."
                 for text in _texts(action.template):
-                    yield from (
-                        f"{at}.args: {one} is no placeholder, and is sent as it stands."
-                        for one in lookalikes(text)
-                    )
+                    for name in find_unknown_placeholders(text):
+                        yield f"{at}.args: {name} is not a placeholder and is sent unchanged."
             case SendMessage():
                 for text in _texts(action.message):
-                    yield from (
-                        f"{at}.message: {one} is no placeholder, and is sent as it stands."
-                        for one in lookalikes(text)
-                    )
+                    for name in find_unknown_placeholders(text):
+                        yield f"{at}.message: {name} is not a placeholder and is sent unchanged."
             case PatchState():
                 yield from _missing_targets(action, spec, at)
 
@@ -162,7 +160,7 @@ def _texts(tree: Any) -> Iterator[str]:
 
 
 def _missing_targets(action: PatchState, spec: CanvasSpec, at: str) -> Iterator[str]:
-    """`replace` and `remove` need their target; an author who meant "set" wants `add`."""
+    """Yield a warning for each `replace` or `remove` whose target is not in the spec's state."""
     added: set[tuple[str, ...]] = set()
     for number, operation in enumerate(action.patch):
         if operation.op is Op.ADD:
@@ -170,6 +168,9 @@ def _missing_targets(action: PatchState, spec: CanvasSpec, at: str) -> Iterator[
         elif (
             operation.path
             and operation.path[:1] not in added
-            and found(spec.state, operation.path) is MISSING
+            and get_at(spec.state, operation.path) is MISSING
         ):
-            yield f"{at}.patch[{number}]: the spec's state has no {pointer(operation.path)}, which {operation.op} needs; `add` makes it."
+            yield (
+                f"{at}.patch[{number}]: the spec's state has no {pointer(operation.path)}, which {operation.op}"
+                " requires; use `add` to create it."
+            )

@@ -1,4 +1,7 @@
-"""How long an action may take, and what ends its tool before that: told to the author of a spec when it is stored."""
+"""Timeouts of actions: warnings for the author of a spec about limits that end a tool earlier.
+
+Owns the comparison. Does not know how a timeout is enforced.
+"""
 
 from typing import Any, cast
 
@@ -9,7 +12,7 @@ from easel.core.tool.definition import ToolDefinition
 
 
 def time_warnings(spec: CanvasSpec, definitions: Definitions, tool_seconds: float) -> list[str]:
-    """Where `timeoutMs` promises more than the tool is given: by this server, or by itself where no argument says otherwise."""
+    """Return a warning for each `timeoutMs` above the server's limit, or above the tool's own default timeout."""
     found: list[str] = []
     for action_id, action in spec.actions.items():
         if not isinstance(action, CallTool) or action.timeout_ms is None:
@@ -17,19 +20,19 @@ def time_warnings(spec: CanvasSpec, definitions: Definitions, tool_seconds: floa
         own = None if "timeout" in action.args else _own_limit(definitions.get(action.tool))
         if action.timeout_ms > tool_seconds * 1000:
             found.append(
-                f"actions.{action_id}.timeoutMs: {action.timeout_ms} is more than any call of a tool may take here: "
+                f"actions.{action_id}.timeoutMs: {action.timeout_ms} is above this server's limit for a tool call, "
                 f"{tool_seconds * 1000:g} ms (EASEL_TOOL_TIMEOUT_SECONDS)."
             )
         if own is not None and action.timeout_ms > own:
             found.append(
-                f"actions.{action_id}.timeoutMs: {action.tool} stops by itself after {own} ms, and then the action completes with what "
-                "there is; give it its argument `timeout`."
+                f"actions.{action_id}.timeoutMs: {action.tool} stops after {own} ms by default, and the action then "
+                "completes with partial output; pass its argument `timeout`."
             )
     return found
 
 
 def _own_limit(definition: ToolDefinition | None) -> int | None:
-    """In milliseconds, where a tool says so: the default of its argument `timeout`."""
+    """Return the default of the tool's argument `timeout`, in milliseconds."""
     declared: Any = definition.schema if definition else {}
     for name in ("properties", "timeout"):
         declared = cast("dict[str, Any]", declared).get(name) if isinstance(declared, dict) else None

@@ -106,7 +106,7 @@ _KNOWN = {
 }
 
 
-def checked_action(action_id: str, raw: Any) -> Action:
+def parse_action(action_id: str, raw: Any) -> Action:
     """Return the action that `raw` declares. Raises BadInput with the place of a wrong member."""
     at = f"actions.{require_id(action_id, 'actions')}"
     declared = require_object(raw, at)
@@ -129,7 +129,7 @@ def checked_action(action_id: str, raw: Any) -> Action:
             args = require_object(declared.get("args", {}), f"{at}.args")
             return CallTool(
                 action_id=action_id,
-                tool=checked_tool(declared["tool"], f"{at}.tool"),
+                tool=parse_tool_name(declared["tool"], f"{at}.tool"),
                 args=args,
                 template=parse_templates(args, f"{at}.args"),
                 save_target=_save_target(declared, at),
@@ -146,7 +146,7 @@ def checked_action(action_id: str, raw: Any) -> Action:
             return SendMessage(
                 action_id=action_id,
                 message=parse_template(message, f"{at}.message"),
-                session_key=checked_session_key(declared["sessionKey"], f"{at}.sessionKey")
+                session_key=_parse_session_key(declared["sessionKey"], f"{at}.sessionKey")
                 if "sessionKey" in declared
                 else None,
                 save_target=_save_target(declared, at),
@@ -165,7 +165,7 @@ def checked_action(action_id: str, raw: Any) -> Action:
             )
 
 
-def checked_tool(value: Any, at: str) -> str:
+def parse_tool_name(value: Any, at: str) -> str:
     """Return the exact name of a tool, such as `gsv__LogsGet` or `server-a__Bash`. Patterns are refused. CV-40, X4"""
     if not isinstance(value, str) or not _TOOL.fullmatch(value):
         refuse(
@@ -176,7 +176,7 @@ def checked_tool(value: Any, at: str) -> str:
     return value
 
 
-def checked_session_key(value: Any, at: str) -> str:
+def _parse_session_key(value: Any, at: str) -> str:
     """Return a session key, `agent:{agentId}:{name}`, which must not contain placeholders. CV-26"""
     if not isinstance(value, str) or not is_session_key(value):
         refuse(at, f"{quote_value(value)} is not a session key; it must be agent:{{agentId}}:{{name}}.")

@@ -1,53 +1,40 @@
-"""What an action does in the world: it calls a tool, or sends a message to a session and waits for the answer. CV-03, CV-43"""
+"""The work of an action: a tool call, or a message to a session and its reply. CV-03, CV-43
+
+Owns the time limit of the work. Work that ignores its cancellation is abandoned: its result is discarded, and it counts against the
+limit of running actions until it ends. Does not know how results are stored. CV-23
+"""
 
 import asyncio
 import contextlib
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Coroutine
 from typing import Any
 
 import msgspec
+import structlog
 
-from easel.core.action.transitions import Message, PendingReply, StartedExecution
-from easel.core.canvas.actions import CallTool, ResolvedCall, SendMessage
+from easel.core.action.resolution import Message, ResolvedCall
+from easel.core.action.transitions import PendingReply, StartedExecution
+from easel.core.canvas.actions import CallTool, SendMessage
 from easel.core.canvas.execution import Execution, StartedRun
 from easel.core.principal import Principal
-from easel.core.session.session import session_of_key
+from easel.core.session.session import session_id_of_key
 from easel.core.stream.filter import WHOLE_RUN
 from easel.core.stream.json_text import to_json
 from easel.core.tool.context import ToolContext, Watched
-from easel.errors import HostError, ToolFailed, Unavailable
-from easel.host.actions.deadlines import Deadlines
-from easel.host.actions.live_output import LiveOutput
+from easel.errors import HostError, TimedOut, ToolFailed, Unavailable
+from easel.host.actions.running import ExecutionContext
 from easel.host.artifacts import Artifacts, restore
+from easel.host.metrics import ACTIONS_ABANDONED
 from easel.host.runs.queue import RunQueue
 from easel.host.streams import Tails
 from easel.host.tools.registry import ToolRegistry
 
+# A cancelled command ends within this time, with all the processes that it started.
+GRACE_SECONDS = 2.0
+# An adopted execution gets at least this long, so that a reply that exists already can be read.
+MIN_SECONDS = 1.0
 
-@dataclass(slots=True)
-class ExecutionContext:
-    """What is known of work while it is done: who hears what its tool says, and which run it waits for."""
-
-    hear: Callable[[str], None] | None = None
-    run_id: str | None = None
-
-
-@dataclass(slots=True)
-class RunningExecution:
-    """An execution that runs here."""
-
-    task: asyncio.Task[Any]
-    under_way: ExecutionContext = field(default_factory=ExecutionContext)
-    output: LiveOutput = field(init=False)
-    is_ending: bool = False  # its end is being stored: whether that is its end is decided there
-    is_over: bool = False  # somebody else has ended it
-
-    def give_up(self) -> None:
-        """Somebody else has ended it: its tool works for nobody any more."""
-        if not self.is_over and not self.is_ending:
-            self.task.cancel()
-        self.is_over = True
+log = structlog.get_logger("actions")
 
 
 class ActionExecutor:
@@ -59,57 +46,68 @@ class ActionExecutor:
         artifacts: Artifacts,
         *,
         answer_seconds: float,
+        grace_seconds: float = GRACE_SECONDS,
     ) -> None:
-        self.tools = tools
+        self._tools = tools
         self._queue = queue
         self._runs = runs
         self._artifacts = artifacts
-        self._seconds = answer_seconds
-        self.deadlines = Deadlines()
+        self._answer_seconds = answer_seconds
+        self.grace_seconds = grace_seconds
+        self._abandoned: set[asyncio.Task[Any]] = set()
 
-    async def done(self, principal: Principal, begun: StartedExecution, under_way: ExecutionContext) -> Any:
-        """What came of it. Raises an error of ours where nothing did; who is cancelled leaves no tool running."""
-        match begun.action, begun.work:
-            case CallTool(), ResolvedCall(tool, args, session_key):
-                called = self.tools.call(
-                    tool, args, _context(principal, session_key, begun.execution, under_way)
-                )
-                # The toolbox ends it before, unless it takes no notice of that.
-                limit_ms = (
-                    begun.action.timeout_ms
-                    or (self.tools.timeout_seconds + self.deadlines.grace_seconds) * 1000
-                )
-                # As plain JSON that every database and every client can carry: what is answered is what is kept.
-                return msgspec.json.decode(to_json(await self.deadlines.within(limit_ms, tool, called)))
+    def abandoned_count(self) -> int:
+        """Return how many cancelled tool calls still run."""
+        return len(self._abandoned)
+
+    async def run(self, principal: Principal, started: StartedExecution, context: ExecutionContext) -> Any:
+        """Return the result. Raises a HostError if the work fails; if cancelled, cancels the tool."""
+        match started.action, started.work:
+            case CallTool(), ResolvedCall():
+                return await self._call_tool(principal, started.action, started.work, started, context)
             case SendMessage(), Message():
-                return await self._sent(
-                    principal, begun.action, begun.work, begun.execution.event_id, under_way
-                )
-            case SendMessage(), PendingReply(session_key, awaited):
-                return await self._answered(principal, begun.action, session_key, awaited, under_way)
+                return await self._send(principal, started.action, started.work, started, context)
+            case SendMessage(), PendingReply(session_key, run):
+                return await self._wait_for_reply(principal, started.action, session_key, run, context)
             case _:
-                raise AssertionError("a patch of the state is done where it begins")
+                raise AssertionError("a patch of the state completes when it starts")
 
-    async def stop(self, principal: Principal, under_way: ExecutionContext) -> None:
-        """Nobody waits any more for the run that was started for it, and whoever stopped the one meant the other."""
-        if under_way.run_id is not None:
-            with contextlib.suppress(
-                HostError
-            ):  # it has just ended; or there is no store, and it goes on as any other
-                await self._queue.cancel(principal, under_way.run_id)
+    # -- tool calls ------------------------------------------------------------------------------------------------
 
-    async def _sent(
+    async def _call_tool(
+        self,
+        principal: Principal,
+        action: CallTool,
+        call: ResolvedCall,
+        started: StartedExecution,
+        context: ExecutionContext,
+    ) -> Any:
+        tool_context = _tool_context(principal, call.session_key, started.execution, context)
+        # The registry enforces its own, shorter limit; this one is for a tool that ignores it.
+        default_ms = (self._tools.timeout_seconds + self.grace_seconds) * 1000
+        result = await self._run_with_deadline(
+            (action.timeout_ms or default_ms) / 1000,
+            call.tool,
+            self._tools.call(call.tool, call.args, tool_context),
+        )
+        # Plain JSON, so that the returned result equals the stored one.
+        return msgspec.json.decode(to_json(result))
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    async def _send(
         self,
         principal: Principal,
         action: SendMessage,
         message: Message,
-        event_id: str,
-        under_way: ExecutionContext,
+        started: StartedExecution,
+        context: ExecutionContext,
     ) -> Any:
-        """Through the ordinary queue of the session. It is waited for only where its answer is to be kept. CV-24"""
-        # A task of its own: what is half started cannot be cancelled, and whoever stops it has to know which run it is.
+        """Enqueue a run in the session. Waits for its reply only if the action saves it. CV-24"""
+        event_id = started.execution.event_id
+        # A task of its own: if this one is cancelled, the id of the run that was enqueued must still be known.
         starting = asyncio.create_task(
-            self._queue.start(principal, session_of_key(message.session_key), message.text, event_id)
+            self._queue.start(principal, session_id_of_key(message.session_key), message.text, event_id)
         )
         try:
             run = await asyncio.shield(starting)
@@ -117,63 +115,100 @@ class ActionExecutor:
             raise Unavailable.after_sending(problem.details["what"], is_repeatable=False) from problem
         except asyncio.CancelledError:
             with contextlib.suppress(HostError):
-                under_way.run_id = (await starting).run_id
+                context.run_id = (await starting).run_id
             raise
-        return await self._answered(
-            principal, action, message.session_key, StartedRun(run.run_id, 0), under_way
+        return await self._wait_for_reply(
+            principal, action, message.session_key, StartedRun(run.run_id, 0), context
         )
 
-    async def _answered(
+    async def _wait_for_reply(
         self,
         principal: Principal,
         action: SendMessage,
         session_key: str,
-        awaited: StartedRun,
-        under_way: ExecutionContext,
+        run: StartedRun,
+        context: ExecutionContext,
     ) -> Any:
-        run_id = awaited.run_id
-        if action.saving is None:
-            return {"runId": run_id, "sessionKey": session_key}
-        under_way.run_id = run_id
-        limit_ms = action.timeout_ms or self._seconds * 1000
-        return await self.deadlines.within(
-            limit_ms, f"Run {run_id}", self._answer_of(principal, run_id), already_ms=awaited.seconds * 1000
-        )
+        if action.save_target is None:
+            return {"runId": run.run_id, "sessionKey": session_key}
+        context.run_id = run.run_id
+        seconds = action.timeout_ms / 1000 if action.timeout_ms else self._answer_seconds
+        remaining = max(seconds - run.seconds, MIN_SECONDS) if run.seconds else seconds
+        reply = self._read_reply(principal, run.run_id)
+        return await self._run_with_deadline(remaining, f"Run {run.run_id}", reply, limit_seconds=seconds)
 
-    async def _answer_of(self, principal: Principal, run_id: str) -> str:
-        """What the session's agent says when its run has ended: the log says it, wherever the run is worked on."""
+    async def _read_reply(self, principal: Principal, run_id: str) -> str:
+        """Return the agent's last message from the log of its run. Raises ToolFailed if the run did not complete."""
         viewer = await self._runs.open(principal, run_id, None, WHOLE_RUN)
-        said: dict[str, Any] = {}
+        message: dict[str, Any] = {}
         if viewer is not None:
             try:
                 while (events := await viewer.next()) is not None:
-                    said = next(
-                        (
-                            msgspec.json.decode(one.data)
-                            for one in reversed(events)
-                            if one.type == "message.completed"
-                        ),
-                        said,
-                    )
+                    completed = [event for event in events if event.type == "message.completed"]
+                    message = msgspec.json.decode(completed[-1].data) if completed else message
             finally:
                 viewer.close()
-        if not said:
+        if not message:
             raise ToolFailed(
                 tool="session.send",
-                reason=f"the log of its run {run_id} cannot be read; the run itself goes on.",
+                reason=f"the log of run {run_id} cannot be read; the run itself continues.",
             )
-        if said["status"] != "completed":
+        if message["status"] != "completed":
             raise ToolFailed(
                 tool="session.send",
-                reason=f"its run {run_id} has {said['status']}: {said.get('error', 'it was stopped')}",
+                reason=f"run {run_id} has {message['status']}: {message.get('error', 'it was cancelled')}",
             )
-        return (await restore(self._artifacts, principal.user_id, said))["text"]
+        return (await restore(self._artifacts, principal.user_id, message))["text"]
+
+    async def cancel_run(self, principal: Principal, context: ExecutionContext) -> None:
+        """Cancel the run that the execution started, if there is one."""
+        if context.run_id is not None:
+            # The run may have ended, or the store may be unavailable: then the run goes on like any other.
+            with contextlib.suppress(HostError):
+                await self._queue.cancel(principal, context.run_id)
+
+    # -- deadlines -------------------------------------------------------------------------------------------------
+
+    async def _run_with_deadline(
+        self, seconds: float, what: str, work: Coroutine[Any, Any, Any], *, limit_seconds: float | None = None
+    ) -> Any:
+        """Return the result of `work`. On timeout or cancellation, cancel it and discard whatever it returns later."""
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._on_done)
+        try:
+            await asyncio.wait([task], timeout=seconds)
+        except asyncio.CancelledError:
+            await self._cancel(task, what)
+            raise
+        if task.done():
+            return task.result()
+        await self._cancel(task, what)
+        raise TimedOut(what=what, seconds=f"{limit_seconds or seconds:g}")
+
+    async def _cancel(self, task: asyncio.Task[Any], what: str) -> None:
+        """Cancel the task; if it does not end within the grace period, abandon it."""
+        task.cancel()
+        try:
+            await asyncio.wait([task], timeout=self.grace_seconds)
+        finally:
+            if not task.done():
+                log.warning("actions.abandoned", what=what, seconds=self.grace_seconds)
+                self._abandoned.add(task)
+                ACTIONS_ABANDONED.set(len(self._abandoned))
+
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled():
+            task.exception()  # marks it as retrieved: an abandoned result is discarded
+        if task in self._abandoned:
+            self._abandoned.discard(task)
+            ACTIONS_ABANDONED.set(len(self._abandoned))
+            log.info("actions.abandoned_ended")
 
 
-def _context(
-    principal: Principal, session_key: str, execution: Execution, under_way: ExecutionContext
+def _tool_context(
+    principal: Principal, session_key: str, execution: Execution, context: ExecutionContext
 ) -> ToolContext:
-    if under_way.hear is None:
+    if context.on_output is None:
         return ToolContext(principal, session_key)
     watched = Watched(execution.canvas_id, execution.event_id, execution.action_id, execution.owner_id or "")
-    return ToolContext(principal, session_key, on_output=under_way.hear, watched=watched)
+    return ToolContext(principal, session_key, on_output=context.on_output, watched=watched)

@@ -1,13 +1,16 @@
-"""What a caller asks for when a canvas's button is pressed, checked before anything is looked up. CV-36, CV-45"""
+"""The request to run an action, as callers send it. CV-36, CV-45
+
+Owns the checks that need no store. Does not know whether the action exists or may run.
+"""
 
 from dataclasses import dataclass
 from typing import Any
 
-from easel.core.action.transitions import Press
-from easel.core.canvas.actions import fingerprint
+from easel.core.action.transitions import ActionStart
 from easel.core.canvas.execution import actor_of
 from easel.core.principal import Principal
 from easel.core.validation import MAX_DEPTH, is_too_deep
+from easel.core.values.fingerprint import fingerprint
 from easel.errors import BadInput
 from easel.host.canvases.transactions import now_ms
 from easel.ids import new_event_id
@@ -18,7 +21,7 @@ CLIENT = "client"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionRequest:
-    """What a caller sends. `trigger` says what pressed the button: a client, or a refresh."""
+    """A request to run an action. `trigger` is what caused it: a client, or a refresh job."""
 
     canvas_id: str
     action_id: str
@@ -28,25 +31,27 @@ class ActionRequest:
     request_id: str | None = None
     trigger: str = CLIENT
 
-    def check(self) -> None:
+    def validate(self) -> None:
+        """Raise BadInput for a malformed request id or a too deeply nested input."""
         name = self.request_id
         if name is not None and (not 0 < len(name) <= MAX_REQUEST_ID_LENGTH or not name.isprintable()):
-            raise BadInput(problem=f"requestId is 1 to {MAX_REQUEST_ID_LENGTH} printable characters.")
+            raise BadInput(problem=f"requestId must be 1 to {MAX_REQUEST_ID_LENGTH} printable characters.")
         if is_too_deep(self.input):
-            raise BadInput(problem=f"input: is nested deeper than {MAX_DEPTH} levels.")
+            raise BadInput(problem=f"input must not be nested deeper than {MAX_DEPTH} levels.")
 
     @property
     def digest(self) -> str:
-        """Of all that makes the same request the same."""
+        """Identifies the content of the request: equal digests mean a repeated request."""
         return fingerprint([self.action_id, self.input, self.expected_revision])
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether it can be sent again by who does not know that it has arrived."""
+        """Whether the caller may safely send the request again after a lost reply."""
         return self.request_id is not None or self.expected_revision is not None
 
-    def press(self, principal: Principal, owner_id: str) -> Press:
-        return Press(
+    def to_start(self, principal: Principal, owner_id: str) -> ActionStart:
+        """Return the start of a new execution that `owner_id` will run."""
+        return ActionStart(
             principal=principal,
             actor=actor_of(principal, self.client_id, self.trigger),
             action_id=self.action_id,

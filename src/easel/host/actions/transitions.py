@@ -1,6 +1,7 @@
-"""How an execution of an action goes on: each step is decided under its canvas's lock, and what it speaks of is kept before.
+"""Commits the transitions of executions: each is decided under the lock of its canvas. CV-39
 
-Owns fetching what a decision lacks, and trying again while the store is away. What is decided is `core.canvas.pressing`'s.
+Owns loading what a decision needs, storing offloaded values before it, and retrying the end of an execution while the store is
+unavailable. What is decided is in `core.action.transitions`.
 """
 
 import asyncio
@@ -8,41 +9,51 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from easel.core.action.transitions import NeedsTools, PendingReply, Rules, StartedExecution, may_be_awaited
+from easel.core.action.confirmation import can_resume_waiting
+from easel.core.action.policy import Definitions
+from easel.core.action.transitions import (
+    Decision,
+    PendingReply,
+    Rules,
+    StartedExecution,
+    approve_execution,
+    start_execution,
+)
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change
 from easel.core.canvas.execution import Execution, ExecutionStatus, PendingLimit, StaleTransition
-from easel.core.canvas.spec import CanvasSpec, SpecLimits, checked_spec
+from easel.core.canvas.spec import CanvasSpec, SpecLimits, parse_spec
 from easel.core.principal import Principal
+from easel.core.run.deltas import shorten
 from easel.core.stream.payload_limit import OffloadedValue
 from easel.core.values.template import MissingArtifacts
 from easel.errors import ActionFailed, HostError, Unavailable
+from easel.host.actions.request import ActionRequest
 from easel.host.artifacts import Artifacts
-from easel.host.canvases.transactions import CanvasTransactions
+from easel.host.audit import Audit
+from easel.host.canvases.transactions import CanvasTransactions, now_ms
 from easel.host.ports import CanvasActionStore
 from easel.host.tools.registry import ToolRegistry
-from easel.ids import ArtifactId, CanvasId
+from easel.ids import ArtifactId, CanvasId, UserId
 
-if TYPE_CHECKING:
-    from easel.core.action.policy import Definitions
+MAX_CACHED_SPECS = 256
+# A stored spec was checked against the limits of its time.
+UNLIMITED = SpecLimits(**{limit.name: sys.maxsize for limit in fields(SpecLimits)})
 
-MAX_SPECS = 256  # read specs that are remembered
-ANY_SIZE = SpecLimits(
-    **{limit.name: sys.maxsize for limit in fields(SpecLimits)}
-)  # what is stored was held to the limits of then
+Rule = Callable[[CanvasSnapshot, CanvasSpec, Rules], StartedExecution]
 
 
 @dataclass(frozen=True, slots=True)
 class ActionLimits:
-    at_once: int  # executions of one instance
+    max_running: int  # executions of one instance
     state_bytes: int
-    lease_seconds: float  # how long an instance is believed to be alive
+    claim_seconds: float  # an instance that does not renew within this time counts as stopped
     poll_seconds: float
-    confirm_seconds: float  # how long a person has to agree
+    confirm_seconds: float  # how long a confirmation can be answered
     floor: Confirm
-    confirmations: int = 20  # of one canvas, that may wait for a person at once
+    max_confirmations: int = 20  # pending confirmations of one canvas
 
 
 class ExecutionTransitions:
@@ -52,176 +63,223 @@ class ExecutionTransitions:
         changes: CanvasTransactions,
         artifacts: Artifacts,
         tools: ToolRegistry,
-        limits: ActionLimits,
         *,
-        told: Callable[[HostError], str],
+        audit: Audit,
+        limits: ActionLimits,
+        instance_id: str,
     ) -> None:
         self._actions = actions
         self._changes = changes
         self._artifacts = artifacts
         self._tools = tools
+        self._audit = audit
         self._limits = limits
-        self._told = told
+        self._instance_id = instance_id
         self._specs: OrderedDict[tuple[str, str, Any, int], CanvasSpec] = OrderedDict()
 
-    async def begin(
-        self,
-        principal: Principal,
-        canvas_id: CanvasId,
-        rule: Callable[[CanvasSnapshot, CanvasSpec, Rules], StartedExecution],
-        *,
-        is_repeatable: bool = True,
-    ) -> tuple[StartedExecution, Canvas]:
-        """What the decision lacks is fetched, and it is made anew: most need nothing."""
-        definitions: Definitions | None = None
+    # -- starting --------------------------------------------------------------------------------------------------
+
+    async def start(
+        self, principal: Principal, canvas_id: CanvasId, request: ActionRequest
+    ) -> StartedExecution:
+        """Start an execution. Raises DuplicateRequest if one with this request id exists, and if the action may not run."""
+        start = request.to_start(principal, self._instance_id)
+        return await self._start(
+            principal,
+            canvas_id,
+            lambda snapshot, spec, rules: start_execution(snapshot, spec, start, rules),
+            is_repeatable=request.is_repeatable,
+        )
+
+    async def approve(self, principal: Principal, pending: Execution) -> StartedExecution:
+        """Start a pending execution as it was confirmed. Raises StaleTransition if it was answered before."""
+
+        def approve(snapshot: CanvasSnapshot, spec: CanvasSpec, rules: Rules) -> StartedExecution:
+            return approve_execution(
+                snapshot, spec, pending, principal, rules, owner_id=self._instance_id, now_ms=now_ms()
+            )
+
+        return await self._start(principal, pending.canvas_id, approve)
+
+    async def _start(
+        self, principal: Principal, canvas_id: CanvasId, rule: Rule, *, is_repeatable: bool = True
+    ) -> StartedExecution:
+        """Load the tools, then load, decide and save in one transaction; again only if a template reads an artifact."""
+        definitions = await self._load_definitions(principal.user_id)
         fetched: dict[ArtifactId, bytes] = {}
-        begun: list[StartedExecution] = []
+        started: list[StartedExecution] = []
 
         def decide(snapshot: CanvasSnapshot) -> tuple[Change, Iterable[OffloadedValue]]:
-            limits = self._limits
-            rules = Rules(
-                definitions=definitions,
-                floor=limits.floor,
-                state_bytes=limits.state_bytes,
-                told=self._told,
-                waiting=PendingLimit(limits.confirmations, limits.confirm_seconds),
-                fetched=fetched,
-            )
-            begun[:] = [rule(snapshot, self._spec(snapshot.canvas), rules)]
-            return begun[0].change, begun[0].offloaded
+            rules = self._rules(definitions, fetched)
+            started[:] = [rule(snapshot, self._spec(snapshot.canvas), rules)]
+            return started[0].change, started[0].offloaded
 
         while True:
             try:
-                canvas = await self._make(
+                await self._commit(
                     principal,
                     canvas_id,
                     decide,
-                    seconds=self._limits.lease_seconds,
+                    claim_seconds=self._limits.claim_seconds,
                     is_repeatable=is_repeatable,
                 )
-            except NeedsTools:
-                definitions = await self._tools.definitions(principal.user_id)
-            except MissingArtifacts as lacking:
-                fetched |= {
-                    name: await self._artifacts.read(principal.user_id, name) for name in lacking.artifact_ids
-                }
+            except MissingArtifacts as missing:
+                for artifact_id in missing.artifact_ids:
+                    fetched[artifact_id] = await self._artifacts.read(principal.user_id, artifact_id)
             else:
-                return begun[0], canvas
+                return started[0]
+
+    async def _load_definitions(self, user_id: UserId) -> Definitions | Unavailable:
+        """Return the tools of this user, or why they cannot be read: only an action that calls a tool needs them."""
+        try:
+            return await self._tools.definitions(user_id)
+        except Unavailable as problem:
+            return problem
+
+    def _rules(self, definitions: Definitions | Unavailable, fetched: dict[ArtifactId, bytes]) -> Rules:
+        limits = self._limits
+        return Rules(
+            definitions=definitions,
+            floor=limits.floor,
+            state_bytes=limits.state_bytes,
+            public_message=lambda problem: public_message(self._audit, problem),
+            pending_limit=PendingLimit(limits.max_confirmations, limits.confirm_seconds),
+            fetched=fetched,
+        )
 
     async def adopt(
-        self, principal: Principal, lost: Execution, owner_ids: Sequence[str], owner_id: str
-    ) -> tuple[StartedExecution, Canvas] | None:
-        """What another instance has left, and what a run was started for: it is this one's now. None: there is nothing to wait for."""
-        execution = await self._actions.get(lost.user_id, lost.event_id)
+        self, principal: Principal, orphan: Execution, owner_ids: Sequence[str]
+    ) -> StartedExecution | None:
+        """Become the owner of an execution whose instance stopped while it waited for a run. None if there is no such run."""
+        execution = await self._actions.get(orphan.user_id, orphan.event_id)
         if execution is None:
-            return None  # it went with its canvas
-        canvas = (await self._changes.find(principal, lost.canvas_id)).canvas
-        action = self._spec(canvas).actions.get(lost.action_id)
-        if not may_be_awaited(action, execution):
+            return None  # deleted with its canvas
+        canvas = (await self._changes.find(principal, orphan.canvas_id)).canvas
+        action = self._spec(canvas).actions.get(orphan.action_id)
+        if not can_resume_waiting(action, execution):
             return None
-        awaited = await self._actions.adopt(lost, owner_ids, owner_id, self._limits.lease_seconds)
-        if awaited is None:
+        run = await self._actions.adopt(orphan, owner_ids, self._instance_id, self._limits.claim_seconds)
+        if run is None:
             return None
-        sent = PendingReply(action.session_key or canvas.session_key, awaited)
         return StartedExecution(
-            Change(events=[], is_mutation=False), replace(execution, owner_id=owner_id), action, sent
-        ), canvas
+            change=Change(events=[], is_mutation=False),
+            execution=replace(execution, owner_id=self._instance_id),
+            action=action,
+            work=PendingReply(action.session_key or canvas.session_key, run),
+            revision=canvas.revision,
+        )
 
-    async def end(
+    # -- ending ----------------------------------------------------------------------------------------------------
+
+    async def finish(
         self,
         principal: Principal,
         execution: Execution,
-        decide: Callable[[CanvasSnapshot], Change],
+        decide: Decision,
         offloaded: Iterable[OffloadedValue] = (),
         *,
-        is_patient: bool = True,
+        is_retried: bool = True,
     ) -> int:
-        """The revision with it. `Overtaken` by who has taken it up. What was given up on meanwhile is not stored late; how it went is worth waiting for the store. CV-23"""
+        """Commit the end of an execution and return the revision. Retries while the store is unavailable. CV-23
+
+        Raises StaleTransition if another instance adopted the execution, and ActionFailed if it has ended already.
+        """
         clock = asyncio.get_running_loop().time
-        until = clock() + (self._limits.lease_seconds if is_patient else 0)
-        sent: Unavailable | None = None
+        deadline = clock() + (self._limits.claim_seconds if is_retried else 0)
+        uncertain: Unavailable | None = None  # an attempt whose reply was lost
         is_repeated = False
         while True:
             try:
-                return await self._end_once(principal, execution, decide, offloaded, is_repeated=is_repeated)
+                return await self._finish_once(
+                    principal, execution, decide, offloaded, is_repeated=is_repeated
+                )
             except Unavailable as problem:
-                sent = problem if "mayBeStored" in problem.details else sent
-                if clock() >= until:
-                    raise sent or problem from problem
+                uncertain = problem if "mayBeStored" in problem.details else uncertain
+                if clock() >= deadline:
+                    raise uncertain or problem from problem
                 is_repeated = True
                 await asyncio.sleep(self._limits.poll_seconds)
 
-    async def _end_once(
+    async def _finish_once(
         self,
         principal: Principal,
         execution: Execution,
-        decide: Callable[[CanvasSnapshot], Change],
+        decide: Decision,
         offloaded: Iterable[OffloadedValue],
         *,
         is_repeated: bool,
     ) -> int:
         try:
-            return (
-                await self._make(
-                    principal, execution.canvas_id, lambda snapshot: (decide(snapshot), offloaded)
-                )
-            ).revision
+            canvas = await self._commit(
+                principal, execution.canvas_id, lambda snapshot: (decide(snapshot), offloaded)
+            )
         except StaleTransition:
             stored = await self._actions.get(execution.user_id, execution.event_id)
-            if (
-                is_repeated
-                and stored is not None
-                and stored.status is ExecutionStatus.COMPLETED
-                and stored.revision is not None
-            ):
-                return stored.revision  # it was stored the first time, and only the answer was lost
-            if stored is not None and stored.status in (ExecutionStatus.RUNNING, ExecutionStatus.COMPLETED):
-                raise  # somebody else goes on with it, or has
+            status = None if stored is None else stored.status
+            if is_repeated and status is ExecutionStatus.COMPLETED and stored and stored.revision is not None:
+                return stored.revision  # stored by an earlier attempt whose reply was lost
+            if status in (ExecutionStatus.RUNNING, ExecutionStatus.COMPLETED):
+                raise  # another instance adopted it
             raise ActionFailed(
-                problem="It was given up on before it ended: its result is not stored."
+                problem="The execution had ended before its tool did; the result is not stored."
             ) from None
+        return canvas.revision
 
-    async def _make(
+    # -- transactions ----------------------------------------------------------------------------------------------
+
+    async def _commit(
         self,
         principal: Principal,
         canvas_id: CanvasId,
         decide: Callable[[CanvasSnapshot], tuple[Change, Iterable[OffloadedValue]]],
         *,
-        seconds: float = 0,
+        claim_seconds: float = 0,
         is_repeatable: bool = True,
     ) -> Canvas:
-        kept: set[ArtifactId] = set()
+        """Apply the change, after storing the values that it refers to."""
+        stored: set[ArtifactId] = set()
 
-        def checked(snapshot: CanvasSnapshot) -> Change:
+        def decide_when_stored(snapshot: CanvasSnapshot) -> Change:
             change, offloaded = decide(snapshot)
-            heavy = [*offloaded, *(one for event in change.events for one in event.offloaded)]
-            if lacking := [one for one in heavy if one.artifact_id not in kept]:
-                raise _NeedsKeeping(lacking)
+            needed = [*offloaded, *(value for event in change.events for value in event.offloaded)]
+            if missing := [value for value in needed if value.artifact_id not in stored]:
+                raise ArtifactsNotStored(missing)
             return change
 
         while True:
             try:
-                made = await self._changes.apply(
-                    principal, canvas_id, checked, seconds=seconds, is_repeatable=is_repeatable
+                outcome = await self._changes.apply(
+                    principal,
+                    canvas_id,
+                    decide_when_stored,
+                    seconds=claim_seconds,
+                    is_repeatable=is_repeatable,
                 )
-            except _NeedsKeeping as lacking:
-                await self._artifacts.store(principal.user_id, lacking.offloaded)
-                kept |= {offloaded.artifact_id for offloaded in lacking.offloaded}
+            except ArtifactsNotStored as missing:
+                await self._artifacts.store(principal.user_id, missing.offloaded)
+                stored |= {value.artifact_id for value in missing.offloaded}
             else:
-                return made.snapshot.canvas
+                return outcome.snapshot.canvas
 
     def _spec(self, canvas: Canvas) -> CanvasSpec:
-        """Read once for each version."""
+        """Return the parsed spec, from the cache if this version was parsed before."""
         key = (canvas.user_id, canvas.canvas_id, canvas.created_at, canvas.spec_revision)
         spec = self._specs.get(key)
         if spec is None:
-            spec = self._specs[key] = checked_spec(canvas.spec, ANY_SIZE)
-            while len(self._specs) > MAX_SPECS:
+            spec = self._specs[key] = parse_spec(canvas.spec, UNLIMITED)
+            while len(self._specs) > MAX_CACHED_SPECS:
                 self._specs.popitem(last=False)
         return spec
 
 
-class _NeedsKeeping(Exception):
+class ArtifactsNotStored(Exception):
+    """A change refers to values that must be stored first."""
+
     def __init__(self, offloaded: list[OffloadedValue]) -> None:
         super().__init__()
         self.offloaded = offloaded
+
+
+def public_message(audit: Audit, problem: HostError) -> str:
+    """Return the message of a problem without secrets, shortened for an event."""
+    return shorten(audit.redacted(problem.message))

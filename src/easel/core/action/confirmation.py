@@ -1,0 +1,97 @@
+"""The confirmation of an action: what a person sees, and who may answer or cancel it.
+
+Owns the stored form of resolved work. What is stored, what a person sees and what runs after approval are the same value. CV-22, X6
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeGuard, cast
+
+from easel.core.action.resolution import Message, ResolvedCall, find_shell_args
+from easel.core.canvas.actions import Action, PatchState, SendMessage
+from easel.core.canvas.execution import Execution
+from easel.core.principal import Principal, PrincipalKind
+from easel.core.tool.definition import ToolDefinition
+from easel.core.values.patch import Patch, parse_patch, to_json_patch
+from easel.errors import ConfirmationClosed
+
+Work = ResolvedCall | Message | Patch  # what a resolved action does
+
+
+def to_confirmation(work: Work, action: Action) -> dict[str, Any]:
+    """Return what a person confirms: the resolved work, the session it runs in and where its result is saved."""
+    match work:
+        case ResolvedCall(tool, args, session_key):
+            shell = {"shell": list(work.shell_args)} if work.shell_args else {}
+            call = {
+                "kind": "tool.call",
+                "tool": tool,
+                "args": dict(args),
+                "sessionKey": session_key,
+                "digest": work.digest,
+            }
+            return {**call, **shell, **_save_target(action)}
+        case Message(session_key, text):
+            message = {"kind": "session.send", "sessionKey": session_key, "message": text}
+            return {**message, **_save_target(action)}
+        case _:
+            return {"kind": "state.patch", "patch": to_json_patch(work)}
+
+
+def from_confirmation(resolved: Mapping[str, Any]) -> Work:
+    """Return the work that `to_confirmation` stored."""
+    match resolved.get("kind"):
+        case "tool.call":
+            args = cast("Mapping[str, Any]", resolved["args"])
+            return ResolvedCall(
+                resolved["tool"], args, resolved["sessionKey"], tuple[str, ...](resolved.get("shell", ()))
+            )
+        case "session.send":
+            return Message(resolved["sessionKey"], resolved["message"])
+        case _:
+            return parse_patch(resolved.get("patch", []))
+
+
+def has_same_save_target(action: Action, resolved: Mapping[str, Any]) -> bool:
+    """Whether the action still saves its result where the confirmation says."""
+    confirmed = {name: resolved[name] for name in ("saveAs", "saveMode") if name in resolved}
+    return _save_target(action) == confirmed
+
+
+def _save_target(action: Action) -> dict[str, Any]:
+    target = None if isinstance(action, PatchState) else action.save_target
+    return {"saveAs": ".".join(target.path), "saveMode": target.mode.value} if target else {}
+
+
+def check_same_shell_args(event_id: str, work: Work, definition: ToolDefinition) -> None:
+    """Raise ConfirmationClosed if an argument that was confirmed as plain text is a command now, or the reverse. RS-45"""
+    if isinstance(work, ResolvedCall) and work.shell_args != find_shell_args(work.args, definition):
+        raise ConfirmationClosed(id=event_id, problem="the tool's definition has changed.")
+
+
+def can_resume_waiting(action: Action | None, execution: Execution) -> TypeGuard[SendMessage]:
+    """Whether the canvas still declares the action, with the save target that was confirmed. CV-43, X6"""
+    return isinstance(action, SendMessage) and (
+        execution.resolved is None or has_same_save_target(action, execution.resolved)
+    )
+
+
+# --- who may answer -----------------------------------------------------------------------------------------------------
+
+
+def may_confirm(principal: Principal) -> bool:
+    """Whether this principal may answer a confirmation: people only, never the agent that asked. RS-59"""
+    return principal.kind is PrincipalKind.USER
+
+
+def may_cancel(principal: Principal) -> bool:
+    """Whether this principal may cancel executions: users and services, as they may start them. RS-59"""
+    return principal.kind in (PrincipalKind.USER, PrincipalKind.SERVICE)
+
+
+def may_withdraw(principal: Principal, pending: Execution) -> bool:
+    """Whether this principal may withdraw a pending confirmation: a person, or the program that started the action."""
+    actor = pending.actor
+    return principal.is_person or (
+        may_cancel(principal)
+        and (actor.get("kind"), actor.get("name")) == (principal.kind.value, principal.name)
+    )

@@ -1,0 +1,83 @@
+"""Resolution of an action: from its declaration, the state and the input to the one call or message that runs.
+
+Owns filling the placeholders. A resolved call is final: a person confirms exactly this call, and exactly this call runs. X6
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from easel.core.canvas.actions import CallTool, SendMessage, WhenMissing
+from easel.core.shell.template import compile_template, is_shell
+from easel.core.tool.definition import ToolDefinition
+from easel.core.values.fingerprint import fingerprint
+from easel.core.values.template import MAX_FILLED_LENGTH, Filler, Template, Values, leaves
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedCall:
+    """A call of a tool without placeholders."""
+
+    tool: str
+    args: Mapping[str, Any]
+    session_key: str  # the session whose folder the tool works in
+    shell_args: tuple[str, ...] = ()  # the arguments that are commands; values in them were quoted
+
+    @property
+    def digest(self) -> str:
+        """Identifies this call, so that the confirmed call can be compared with the call about to run. X6"""
+        return fingerprint([self.tool, self.args, self.session_key, self.shell_args])
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message to a session."""
+
+    session_key: str
+    text: str
+
+
+def resolve_call(
+    action: CallTool,
+    definition: ToolDefinition,
+    values: Values,
+    session_key: str,
+    *,
+    limit: int = MAX_FILLED_LENGTH,
+) -> ResolvedCall:
+    """Fill the arguments by the tool's current definition. Raises if it makes a template unsafe. CV-26, CV-27, RS-16, RS-45"""
+    filler = Filler(values, limit=limit)
+
+    def for_shell(template: Template, path: tuple[str | int, ...]) -> str | None:
+        if not is_shell(definition.schema, path):
+            return None
+        at = format_argument_path(action.action_id, path)
+        command = compile_template(template, at, allows_options=action.allows_options)
+        return command.fill(
+            filler.resolve_texts(template), at, missing_is_empty=action.missing is WhenMissing.EMPTY
+        )
+
+    args = filler.fill_tree(action.template, for_shell)
+    return ResolvedCall(action.tool, args, session_key, find_shell_args(args, definition))
+
+
+def find_shell_args(args: Any, definition: ToolDefinition) -> tuple[str, ...]:
+    """Return the paths of the arguments that the tool passes to a shell, by its current definition."""
+    return tuple(
+        _format_path(path)
+        for path, leaf in leaves(args)
+        if isinstance(leaf, str) and is_shell(definition.schema, path)
+    )
+
+
+def resolve_message(action: SendMessage, values: Values, *, limit: int = MAX_FILLED_LENGTH) -> str:
+    return Filler(values, limit=limit).fill(action.message)
+
+
+def format_argument_path(action_id: str, path: tuple[str | int, ...]) -> str:
+    """Return the path of an argument as errors show it, such as `actions.deploy.args.files[0]`."""
+    return f"actions.{action_id}.args{_format_path(path)}"
+
+
+def _format_path(path: tuple[str | int, ...]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)

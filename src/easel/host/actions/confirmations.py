@@ -1,0 +1,123 @@
+"""Pending confirmations: executions that wait for a person's answer. CV-22, RS-13, RS-59
+
+Owns who may answer, for how long, and how a confirmation ends without running: rejected, withdrawn or expired.
+"""
+
+from dataclasses import replace
+
+from easel.core.action.confirmation import may_confirm, may_withdraw
+from easel.core.action.transitions import EXPIRED, expire_confirmation, reject_execution
+from easel.core.canvas.execution import Execution, ExecutionStatus, StaleTransition
+from easel.core.principal import Principal
+from easel.errors import ConfirmationClosed, Forbidden, NotFound
+from easel.host.actions.outcomes import ActionResult, ExecutionOutcomes, principal_of
+from easel.host.actions.transitions import ActionLimits
+from easel.host.artifacts import Artifacts, restore
+from easel.host.audit import Audit
+from easel.host.canvases.transactions import CanvasTransactions, now_ms, parse_canvas_id
+from easel.host.ports import CanvasActionStore
+from easel.ids import is_generated_id
+
+MAX_LISTED = 100
+ANSWERED = "it was answered already."
+TOO_OLD = "it has expired."
+
+
+class Confirmations:
+    def __init__(
+        self,
+        actions: CanvasActionStore,
+        changes: CanvasTransactions,
+        outcomes: ExecutionOutcomes,
+        artifacts: Artifacts,
+        *,
+        audit: Audit,
+        limits: ActionLimits,
+        instance_id: str,
+    ) -> None:
+        self._actions = actions
+        self._changes = changes
+        self._outcomes = outcomes
+        self._artifacts = artifacts
+        self._audit = audit
+        self._limits = limits
+        self._instance_id = instance_id
+
+    async def list_pending(self, principal: Principal, canvas_id: str) -> list[Execution]:
+        """Return the executions of a canvas that wait for a person, newest first."""
+        await self._changes.find(principal, canvas_id)
+        found = await self._actions.list_executions(
+            principal.user_id,
+            parse_canvas_id(canvas_id),
+            statuses=[ExecutionStatus.ASKED],
+            before=None,
+            limit=MAX_LISTED,
+        )
+        return [await self._restore(execution) for execution in found if not self.is_expired(execution)]
+
+    async def find(self, principal: Principal, confirmation_id: str) -> Execution:
+        """Return a confirmation that this principal may answer now. Raises Forbidden, NotFound or ConfirmationClosed. RS-59"""
+        if not may_confirm(principal):
+            raise self._forbidden(principal, confirmation_id, "Only a person can answer a confirmation.")
+        pending = (
+            await self._actions.get(principal.user_id, confirmation_id)
+            if is_generated_id(confirmation_id)
+            else None
+        )
+        if pending is None:
+            raise NotFound(what="confirmation", id=confirmation_id[:200])
+        if pending.status is not ExecutionStatus.ASKED:
+            raise ConfirmationClosed(id=confirmation_id, problem=ANSWERED)
+        if self.is_expired(pending):
+            raise ConfirmationClosed(id=confirmation_id, problem=TOO_OLD)
+        return await self._restore(pending)
+
+    async def check_withdraw(self, principal: Principal, pending: Execution) -> None:
+        """Raise Forbidden if this principal may not withdraw the confirmation, ConfirmationClosed if it has expired."""
+        if not may_withdraw(principal, pending):
+            raise self._forbidden(
+                principal,
+                pending.event_id,
+                "A confirmation can be withdrawn by a person or by the program that started the action.",
+            )
+        if self.is_expired(pending):
+            await self.expire(pending)
+            raise ConfirmationClosed(id=pending.event_id, problem=TOO_OLD)
+
+    async def reject(self, principal: Principal, pending: Execution) -> ActionResult:
+        """End a pending execution as refused. Raises ConfirmationClosed if it was answered before. CV-22"""
+        decide = reject_execution(pending, principal, owner_id=self._instance_id, now_ms=now_ms())
+        try:
+            outcome = await self._changes.apply(principal, pending.canvas_id, decide)
+        except StaleTransition:
+            raise ConfirmationClosed(id=pending.event_id, problem=ANSWERED) from None
+        self._outcomes.record(principal, pending, "refused")
+        return ActionResult(
+            status=ExecutionStatus.REFUSED,
+            event_id=pending.event_id,
+            revision=outcome.snapshot.canvas.revision,
+        )
+
+    async def expire(self, pending: Execution) -> None:
+        """End a pending execution that was not answered in time, unless it was answered or deleted since."""
+        principal = principal_of(pending)
+        try:
+            await self._changes.apply(
+                principal, pending.canvas_id, expire_confirmation(pending, principal, now_ms())
+            )
+        except (StaleTransition, NotFound):
+            return
+        self._outcomes.record(principal, pending, "refused", problem=EXPIRED)
+
+    def is_expired(self, pending: Execution) -> bool:
+        return pending.age_seconds > self._limits.confirm_seconds
+
+    async def _restore(self, pending: Execution) -> Execution:
+        """Return the execution with its complete call: a person must see all of what would run. X6"""
+        return replace(pending, resolved=await restore(self._artifacts, pending.user_id, pending.resolved))
+
+    def _forbidden(self, principal: Principal, subject: str, problem: str) -> Forbidden:
+        self._audit.record_throttled(
+            principal, "guardrail.refused", subject=subject[:200], details={"problem": problem}
+        )
+        return Forbidden(problem=problem)

@@ -1,0 +1,108 @@
+"""The executions that run in this process, each in a task that outlives the connection of its caller. CV-39
+
+Owns those tasks and their number. Does not know what an execution does or how it is stored.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from easel.errors import HostError, TooMany, Unavailable
+from easel.host.actions.live_output import LiveOutput
+from easel.host.actions.outcomes import ActionResult
+from easel.host.metrics import ACTIONS_RUNNING
+
+
+@dataclass(slots=True)
+class ExecutionContext:
+    """The callback for live output, if the caller wants it, and the id of the run that the execution started."""
+
+    on_output: Callable[[str], None] | None = None
+    run_id: str | None = None
+
+
+@dataclass(slots=True)
+class RunningExecution:
+    """An execution that runs in this process."""
+
+    task: asyncio.Task[Any]
+    context: ExecutionContext = field(default_factory=ExecutionContext)
+    output: LiveOutput = field(init=False)
+    is_ending: bool = False  # its end is being stored, and must not be interrupted
+    is_abandoned: bool = False  # its end was stored elsewhere
+
+    def abandon(self) -> None:
+        """Stop the work, because the execution was cancelled or adopted by another instance."""
+        if not self.is_abandoned and not self.is_ending:
+            self.task.cancel()
+        self.is_abandoned = True
+
+
+class RunningExecutions:
+    def __init__(self, limit: int, abandoned_count: Callable[[], int]) -> None:
+        self._limit = limit
+        self._abandoned_count = abandoned_count
+        self._tasks: set[asyncio.Task[ActionResult]] = set()
+        self._by_event_id: dict[str, RunningExecution] = {}
+        self.is_stopping = False
+
+    @property
+    def has_capacity(self) -> bool:
+        """Whether one more may start. Abandoned tool calls that still run count too."""
+        return len(self._tasks) + self._abandoned_count() < self._limit
+
+    async def detach(self, work: Coroutine[Any, Any, ActionResult]) -> ActionResult:
+        """Run `work` in a task of its own and wait for it; it goes on if the caller is cancelled. Raises TooMany at the limit."""
+        try:
+            if self.is_stopping:
+                raise Unavailable(what="This instance")
+            if not self.has_capacity:
+                raise TooMany(what="actions at once", limit=self._limit)
+        except HostError:
+            work.close()
+            raise
+        return await asyncio.shield(self.spawn(work))
+
+    def spawn(self, work: Coroutine[Any, Any, ActionResult]) -> asyncio.Task[ActionResult]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
+        return task
+
+    def _on_done(self, task: asyncio.Task[ActionResult]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # marks it as retrieved: the caller may have disconnected
+
+    def get(self, event_id: str) -> RunningExecution | None:
+        return self._by_event_id.get(event_id)
+
+    def all(self) -> dict[str, RunningExecution]:
+        return dict(self._by_event_id)
+
+    @contextmanager
+    def register(self, event_id: str) -> Generator[RunningExecution]:
+        """List the current task as the one that runs this execution."""
+        task = asyncio.current_task()
+        assert task is not None
+        running = self._by_event_id[event_id] = RunningExecution(task)
+        ACTIONS_RUNNING.set(len(self._by_event_id))
+        try:
+            yield running
+        finally:
+            del self._by_event_id[event_id]
+            ACTIONS_RUNNING.set(len(self._by_event_id))
+
+    async def stop(self, seconds: float) -> None:
+        """Cancel all tasks, and once more those that have not ended after `seconds`."""
+        self.is_stopping = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=seconds)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,95 @@
+"""Example canvases and starts of actions, for tests that need neither a store nor a tool."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from easel.core.action.transitions import (
+    ActionStart,
+    Rules,
+    StartedExecution,
+    approve_execution,
+    start_execution,
+)
+from easel.core.canvas.actions import Confirm
+from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change
+from easel.core.canvas.execution import actor_of
+from easel.core.canvas.spec import parse_spec
+from easel.core.principal import Principal
+from easel.core.stream.json_text import to_json
+from easel.ids import CanvasId, UserId
+from tests.core.canvas.specs import TOOLS, example
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from easel.core.canvas.execution import Execution
+
+ANN = Principal(UserId("ann"), "Ann")
+NOW = 1_730_000_000_000
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+RULES = Rules(definitions=TOOLS, floor=Confirm.NEVER, state_bytes=100_000)
+STATE = {"service": "api", "version": "1.2.7", "list": [1], "map": {"a": 1}, "text": "x"}
+READS = {"kind": "tool.call", "tool": "server-a__Read", "args": {"path": "{{state.service}}"}}
+ACTS = {
+    "kind": "tool.call",
+    "tool": "server-a__Bash",
+    "args": {"command": "./deploy {{state.service}} {{input.to}}"},
+}
+
+
+def canvas(
+    state: Mapping[str, Any] = STATE, *, accepted: bool = True, revision: int = 7, **spec: Any
+) -> CanvasSnapshot:
+    return CanvasSnapshot(
+        Canvas(
+            user_id=ANN.user_id,
+            canvas_id=CanvasId("cockpit"),
+            agent_id="ops",
+            title="Cockpit",
+            owner_session_key=None,
+            spec_json=to_json(example(**spec)),
+            state=state,
+            revision=revision,
+            last_seq=9,
+            spec_revision=1,
+            is_accepted=accepted,
+            created_at=AT,
+            updated_at=AT,
+        )
+    )
+
+
+def canvas_with_actions(**actions: Any) -> CanvasSnapshot:
+    return canvas(actions=actions, refresh=..., bindings=...)
+
+
+def start(snapshot: CanvasSnapshot, action_id: str, rules: Rules = RULES, **options: Any) -> StartedExecution:
+    """Start an action of the canvas as Ann, from her laptop."""
+    fields = {
+        "principal": ANN,
+        "actor": actor_of(ANN, "laptop", "client"),
+        "event_id": "evt_1",
+        "owner_id": "ins_1",
+        "now_ms": NOW,
+        **options,
+    }
+    request = ActionStart(action_id=action_id, **fields)
+    return start_execution(snapshot, parse_spec(snapshot.canvas.spec), request, rules)
+
+
+def approve(snapshot: CanvasSnapshot, pending: Execution, rules: Rules = RULES) -> StartedExecution:
+    """Approve a pending execution as Ann, on another instance."""
+    spec = parse_spec(snapshot.canvas.spec)
+    return approve_execution(snapshot, spec, pending, ANN, rules, owner_id="ins_2", now_ms=NOW)
+
+
+def events(change: Change) -> list[tuple[str, dict[str, Any]]]:
+    return [(event.type, msgspec.json.decode(event.json)) for event in change.events]
+
+
+def event_types(change: Change) -> list[str]:
+    return [event.type.removeprefix("canvas.") for event in change.events]

@@ -1,0 +1,116 @@
+"""Resolution of actions: placeholders become arguments and messages, and values in commands are quoted."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from easel.core.action.policy import admit
+from easel.core.action.resolution import resolve_call, resolve_message
+from easel.core.canvas.actions import CallTool, SendMessage
+from easel.core.canvas.spec import parse_spec
+from easel.core.tool.definition import ToolDefinition
+from easel.core.values.template import Values
+from easel.errors import BadInput, TooLarge
+from tests.core.canvas.specs import BASH, BASH_SCHEMA, example, with_action
+from tests.requirements import case, rule
+
+NOW = 1_730_000_000_000
+
+
+def call(**action: Any) -> CallTool:
+    found = parse_spec(with_action(**{"kind": "tool.call", "tool": "server-a__Bash"} | action)).actions["act"]
+    assert isinstance(found, CallTool)
+    return found
+
+
+def resolve(
+    action: CallTool, state: Any = None, values: Any = None, definition: ToolDefinition = BASH
+) -> Any:
+    return resolve_call(action, definition, Values(state or {}, values, NOW), "agent:main:main").args
+
+
+@rule("RS-16", "RS-45")
+@case("X1")
+def test_command_that_would_evaluate_a_value_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"^actions\.act\.args\.command: "):
+        resolve(call(args={"command": "echo $(ls {{state.x}})"}), {"x": "a"})
+
+
+@rule("CV-26", "RS-16")
+def test_placeholders_become_one_quoted_argument_each() -> None:
+    deploy = admit(parse_spec(example()), "deploy")
+    assert isinstance(deploy, CallTool)
+    assert resolve(deploy, {"service": "api", "version": "1.2.7"}) == {"command": "./deploy api 1.2.7"}
+    assert resolve(deploy, {"service": "my service", "version": "$(x)"}) == {
+        "command": "./deploy 'my service' '$(x)'"
+    }
+
+
+@rule("RS-44", "RS-16", "CV-27")
+def test_only_shell_arguments_are_quoted() -> None:
+    action = call(args={"command": "cat {{input.a}}", "workdir": "{{input.a}}", "n": 5})
+    assert resolve(action, values={"a": "a b; ls"}) == {
+        "command": "cat 'a b; ls'",
+        "workdir": "a b; ls",
+        "n": 5,
+    }
+    unmarked = replace(BASH, schema={"properties": {"command": {"type": "string"}}})
+    assert resolve(action, values={"a": "a b; ls"}, definition=unmarked)["command"] == "cat a b; ls"
+
+
+@rule("RS-57", "CV-28")
+def test_missing_value_is_refused_in_a_command_only() -> None:
+    action = call(args={"command": "rm -r build/{{state.name}}", "workdir": "/srv/{{state.name}}"})
+    for state in ({}, {"name": None}):
+        with pytest.raises(BadInput, match=r"^actions\.act\.args\.command: {{state\.name}} has no value"):
+            resolve(action, state)
+    assert resolve(call(args={"workdir": "/srv/{{state.name}}"})) == {"workdir": "/srv/"}
+    lenient = call(args={"command": "rm -r build/{{state.name}}"}, missing="empty")
+    assert resolve(lenient) == {"command": "rm -r build/''"}
+
+
+@rule("RS-16")
+@case("X2")
+def test_value_that_looks_like_an_option_is_refused_unless_allowed() -> None:
+    action = call(args={"command": "cat {{input.a}}"})
+    with pytest.raises(
+        BadInput, match=r"actions\.act\.args\.command: the value of {{input\.a}} begins with -"
+    ):
+        resolve(action, values={"a": "--output=/etc/x"})
+    assert resolve(call(args={"command": "cat {{input.a}}"}, allowOptions=True), values={"a": "-n"}) == {
+        "command": "cat -n"
+    }
+
+
+@rule("CV-24", "CV-26")
+def test_message_is_filled_as_plain_text() -> None:
+    action = parse_spec(
+        with_action(
+            kind="session.send",
+            message="Deploy {{state.a}} at {{runtime.now}}, {{input.who}}: {{state.gone}}.",
+        )
+    ).actions["act"]
+    assert isinstance(action, SendMessage)
+    assert (
+        resolve_message(action, Values({"a": "$(x) 'y'"}, {"who": {"n": 1}}, NOW))
+        == f"Deploy $(x) 'y' at {NOW}, {{\"n\":1}}: ."
+    )
+    with pytest.raises(TooLarge):
+        resolve_message(action, Values({"a": "x" * 100}, None, NOW), limit=50)
+
+
+def test_nested_shell_arguments_are_quoted_too() -> None:
+    tool = replace(
+        BASH,
+        schema={
+            "properties": {"steps": {"items": {"properties": {"run": BASH_SCHEMA["properties"]["command"]}}}}
+        },
+    )
+    action = call(args={"steps": [{"run": "ls {{input.a}}", "name": "{{input.a}}"}]})
+    assert resolve(action, values={"a": "a b"}, definition=tool) == {
+        "steps": [{"run": "ls 'a b'", "name": "a b"}]
+    }
+    bad = call(args={"steps": [{"run": "eval {{input.a}}"}]})
+    with pytest.raises(BadInput, match=r"^actions\.act\.args\.steps\[0\]\.run: "):
+        resolve(bad, values={"a": "a"}, definition=tool)
