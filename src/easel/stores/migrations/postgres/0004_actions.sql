@@ -1,34 +1,34 @@
--- Actions of canvases: every execution from the press to its end, whose spec a person stands for, and what runs by itself.
--- Only adds, so that code of before goes on working.
+-- Add executions of canvas actions, the acceptance of specs, and refresh jobs. Older code keeps working.
 
 alter table canvases
-  -- At which revision the spec was stored last.
+  -- The revision that last changed the spec.
   add column spec_revision bigint not null default 1,
-  -- Whether a person wrote the spec as it is, or accepted what an agent wrote.
+  -- Whether a person wrote the spec or accepted the spec of an agent.
   add column is_accepted boolean not null default true;
 
--- One execution of an action. It is the record of it, too: who, what, when and how it went. CV-48
+-- One execution of an action, which is also its record: actor, call, times and outcome. CV-48
 create table canvas_actions (
   user_id text not null,
   canvas_id text not null,
   event_id text not null,
   action_id text not null,
-  -- What the caller named it by, so that the same press twice is one execution.
+  -- Chosen by the caller: a repeated request has one execution.
   request_id text,
   status text not null constraint action_status_is_known check (status in ('asked', 'running', 'completed', 'failed', 'refused')),
-  -- Who triggered it, and who agreed to it where a person had to.
+  -- The principal that started it, and the person who confirmed it if that was required.
   actor json not null,
   confirmed_by text,
   tool text,
-  -- What exactly runs, resolved: the call that a person agrees to. Text, and not jsonb, as what comes back must be what went in.
+  -- The resolved call, which a person confirms. json, not jsonb: it must be returned exactly as it was
+  -- written.
   resolved json,
-  -- Its result or its error.
+  -- The result or the error.
   answer json,
   revision bigint,
   created_at timestamptz not null default clock_timestamp(),
   started_at timestamptz,
   ended_at timestamptz,
-  -- The instance that runs it, which is believed to be alive for so long.
+  -- The claim of the instance that runs it.
   owner_id text,
   lease_until timestamptz,
   primary key (user_id, event_id),
@@ -40,7 +40,7 @@ create index canvas_actions_listing_idx on canvas_actions(user_id, canvas_id, ev
 create unique index canvas_actions_request_idx on canvas_actions(user_id, canvas_id, request_id) where request_id is not null;
 create index canvas_actions_running_idx on canvas_actions(lease_until) where status = 'running';
 
--- What runs by itself, one row a job of a spec; claimed as runs are.
+-- Refresh jobs, one row per job of a spec; claimed like runs.
 create table canvas_refreshes (
   user_id text not null,
   canvas_id text not null,

@@ -1,10 +1,10 @@
--- A session prefers the worker that it had last. Only adds, so that code of before goes on working: what it writes prefers nobody.
+-- Let a session prefer its last worker. Older code keeps working: its runs have no preference.
 
--- Who ended the session's last run.
+-- The worker that ended the session's last run.
 alter table sessions add column last_worker_id text;
 
 alter table runs
-  -- When its session's turn came to it; null where code of before gave it.
+  -- When the run got the turn of its session; null if older code gave it.
   add column turn_at timestamptz,
-  -- Who has the first chance to claim it, for a moment from then on; null: nobody in particular.
+  -- The worker that may claim the run first, for a moment after turn_at; null means any.
   add column preferred_worker text;

@@ -1,2 +1,2 @@
--- What waits for a person is found without looking through all that a canvas has ever done. Only adds.
+-- Add an index of the executions that wait for a confirmation.
 create index canvas_actions_waiting_idx on canvas_actions(user_id, canvas_id, created_at) where status = 'asked';

@@ -1,2 +1,2 @@
--- Why a job failed the last time, as it was told, for whoever comes later. Only adds.
+-- Add the last error of a refresh job.
 alter table canvas_refreshes add column error text;

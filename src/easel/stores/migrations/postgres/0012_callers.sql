@@ -1,2 +1,3 @@
--- Until when whoever made a call is believed to wait for it. Only adds; what an older instance places is waited for until its deadline.
+-- Add the time until which the caller waits for a call. Calls of older instances are kept until their
+-- deadline.
 alter table calls add column heard_until timestamptz not null default 'infinity';

@@ -1,19 +1,19 @@
--- Threads and messages, boards, artifacts, canvases, and the audit chain. Only adds, so that code of before goes on working.
+-- Add threads and messages, boards, artifacts, canvases and the audit chain. Older code keeps working.
 -- Times are whole microseconds since 1970, UTC.
 
 alter table sessions add column title text;
--- The thread: its narrative events and user messages, oldest_thread_seq to last_thread_seq.
+-- The thread: narrative events and user messages from oldest_thread_seq to last_thread_seq.
 alter table sessions add column oldest_thread_seq integer not null default 1;
 alter table sessions add column last_thread_seq integer not null default 0;
--- Changed by a user's message only.
+-- Set by user messages only.
 alter table sessions add column last_message_at integer not null default 0;
 update sessions set last_message_at = updated_at;
 create index sessions_listing_idx on sessions(user_id, last_message_at desc, session_id desc);
 
--- What a run was asked, where that was too heavy for a table; `input_text` is then only its beginning.
+-- The input of a run that is too large for a table; `input_text` is then only its beginning.
 alter table runs add column input_artifact text;
 
--- A narrative event has its place in its session's thread too; any other has none of the three.
+-- The place of a narrative event in its session's thread; null for all other events.
 alter table run_events add column user_id text;
 alter table run_events add column session_id text;
 alter table run_events add column thread_seq integer;
@@ -26,21 +26,22 @@ create table messages (
   message_id text not null,
   run_id text not null,
   role text not null constraint role_is_known check (role in ('user', 'assistant')),
-  -- A string, whole; or the marker of one that was moved to an artifact.
+  -- A string, or the marker of a string that was offloaded to an artifact.
   content text not null constraint content_is_json check (json_valid(content)),
-  -- Of an assistant's message: how its run ended.
+  -- The final status of the run, for assistant messages.
   status text,
   error_message text,
-  -- Its event, where that is in the thread alone: a user's message, and the end of a run that never began.
+  -- The event, if it is in the thread only: a user message, or the end of a run that never started.
   payload text constraint payload_is_json check (payload is null or json_valid(payload)),
   created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
-  -- The place in the thread is the only index, and with the session goes the message: two are written with every run.
+  -- The only index: every run writes two messages. Messages are deleted with their session.
   primary key (user_id, session_id, thread_seq),
   foreign key (user_id, session_id) references sessions(user_id, session_id) on delete cascade,
   constraint user_means_event check (role <> 'user' or payload is not null)
 ) strict;
 
--- Where the threads of deleted sessions ended. A session of the same name goes on from there, so that an old cursor is never taken for a new one.
+-- The last place in the threads of deleted sessions. A new session of the same id continues after it, so that
+-- an old cursor is never valid in the new thread.
 create table ended_threads (
   user_id text not null references users(user_id) on delete cascade,
   session_id text not null,
@@ -52,11 +53,11 @@ create table boards (
   run_id text not null references runs(run_id) on delete cascade,
   user_id text not null references users(user_id) on delete cascade,
   board text not null constraint board_is_known check (board in ('whiteboard', 'blackboard')),
-  -- `global` on the whiteboard, which is one for the whole run.
+  -- `global` for the whiteboard, which belongs to the whole run.
   edge_id text not null,
   key text not null,
   value text not null constraint value_is_json check (json_valid(value)),
-  -- Of the value, in bytes: what a run's boards may hold has a limit.
+  -- Bytes of the value: the boards of a run have a size limit.
   size integer not null,
   version integer not null constraint version_from_one check (version >= 1),
   agent_id text not null,
@@ -75,7 +76,7 @@ create table canvases (
   spec text not null constraint spec_is_json check (json_valid(spec)),
   state text not null constraint state_is_json check (json_valid(state)),
   revision integer not null default 1,
-  -- The log: it holds oldest_seq to last_seq.
+  -- The log has the events from oldest_seq to last_seq.
   oldest_seq integer not null default 1,
   last_seq integer not null default 0,
   created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
@@ -95,23 +96,24 @@ create table canvas_events (
   foreign key (user_id, canvas_id) references canvases(user_id, canvas_id) on delete cascade
 ) strict, without rowid;
 
--- Bytes kept beside the logs. The id is the digest of the bytes; the key of the blob is new with every row, so that
--- what is swept away under an old row can never be what a new row relies on.
+-- Bytes stored outside the logs. The id is the digest of the bytes. Every row has a new blob key, so that
+-- sweeping the blob of a deleted row never deletes the blob of a new one.
 create table artifacts (
   user_id text not null references users(user_id) on delete cascade,
   artifact_id text not null,
   size integer not null,
   media_type text not null,
   blob_key text not null unique,
-  -- Whether the blob is known to be there, whole.
+  -- Whether the blob is completely stored.
   is_stored integer not null default 0 check (is_stored in (0, 1)),
   created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
-  -- When someone last meant to refer to it: what was touched lately is not swept.
+  -- The last time that a caller was about to refer to it; the sweep skips recent ones.
   touched_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
   primary key (user_id, artifact_id)
 ) strict;
 
--- Who refers to an artifact: exactly one of a run (its events, messages, boards) and a canvas. A reference keeps the artifact.
+-- References to an artifact, each from a run (its events, messages, boards) or a canvas. A referenced
+-- artifact is kept.
 create table artifact_refs (
   user_id text not null,
   artifact_id text not null,
@@ -126,19 +128,20 @@ create unique index artifact_refs_canvas_idx on artifact_refs(user_id, artifact_
 create index artifact_refs_of_run_idx on artifact_refs(run_id) where run_id is not null;
 create index artifact_refs_of_canvas_idx on artifact_refs(user_id, canvas_id) where canvas_id is not null;
 
--- The audit chain: each record's hash covers the one before, so that no edit, removal or reordering goes unseen.
+-- The audit chain: the hash of each record covers the record before, so that edits, removals and reordering
+-- are detected.
 create table audit (
   seq integer not null primary key,
   user_id text not null,
   at integer not null,
   storage_class text not null constraint class_is_known check (storage_class in ('ops', 'audit')),
   action text not null,
-  -- The exact text that was hashed.
+  -- The exact text that is hashed.
   record text not null,
   hash text not null
 ) strict;
 create index audit_action_idx on audit(action, seq);
 create index audit_user_idx on audit(user_id, seq);
--- The end of the chain; its lock gives the records one order.
+-- The end of the chain. Its lock orders the records.
 create table audit_head (only_row integer not null primary key default 1 check (only_row = 1), last_seq integer not null, last_hash text not null) strict;
 insert into audit_head (last_seq, last_hash) values (0, '');

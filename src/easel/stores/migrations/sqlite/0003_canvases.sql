@@ -1,10 +1,10 @@
--- The rest of a canvas: whose session it belongs to, its assets, and who looks at it. Only adds, so that code of before goes on working.
+-- Add the owner session, the assets and the views of canvases. Older code keeps working.
 -- Times are whole microseconds since 1970, UTC.
 
--- Null: the main session of its agent.
+-- Null means the main session of its agent.
 alter table canvases add column owner_session_key text;
 
--- The bytes are blobs, which are never written over: a new version of an asset has a new key.
+-- The bytes are blobs, which are never overwritten: every version of an asset has a new key.
 create table canvas_assets (
   user_id text not null,
   canvas_id text not null,
@@ -15,7 +15,8 @@ create table canvas_assets (
   foreign key (user_id, canvas_id) references canvases(user_id, canvas_id) on delete cascade
 ) strict;
 
--- Who displays a canvas now. A view goes with its connection; if the instance dies that has the connection, it runs out.
+-- The views of a canvas. A view is removed with its connection, and expires if the instance of the connection
+-- crashes.
 create table canvas_views (
   user_id text not null,
   canvas_id text not null,
@@ -30,7 +31,8 @@ create index canvas_views_connection_idx on canvas_views(connection_id);
 create index canvas_views_expiry_idx on canvas_views(expires_at);
 create index canvases_agent_idx on canvases(user_id, agent_id, canvas_id);
 
--- Where the logs of deleted canvases ended. A canvas of the same name goes on from there, so that an old cursor is never taken for a new one.
+-- The last place in the logs of deleted canvases. A new canvas of the same id continues after it, so that an
+-- old cursor is never valid in the new log.
 create table ended_canvases (
   user_id text not null references users(user_id) on delete cascade,
   canvas_id text not null,

@@ -1,13 +1,13 @@
--- Tokens of principals, tool nodes, and calls to a connection that another instance has. Only adds, so that code of before goes on working.
--- Times are whole microseconds since 1970, UTC.
+-- Add tokens of principals, tool nodes, and calls to connections of other instances. Older code keeps
+-- working. Times are whole microseconds since 1970, UTC.
 
--- What somebody shows to act for a user. The token itself is nowhere: only its digest.
+-- Tokens that authenticate a principal. Only the digest of a token is stored.
 create table tokens (
   token_id text not null primary key,
   user_id text not null references users(user_id) on delete cascade,
   kind text not null constraint token_kind_is_known check (kind in ('user', 'node', 'service')),
   name text not null,
-  -- The only node that it may be; null: any.
+  -- The only node that may use the token; null means any.
   node_id text constraint only_nodes_have_a_node check (node_id is null or kind = 'node'),
   digest text not null unique,
   created_at integer not null,
@@ -15,7 +15,7 @@ create table tokens (
 ) strict;
 create index tokens_user_idx on tokens(user_id, token_id);
 
--- Which machines are connected now, and what they offer. If the process dies that has the connection, the row runs out.
+-- Connected machines and their tools. A row expires if the process of the connection crashes.
 create table nodes (
   user_id text not null references users(user_id) on delete cascade,
   node_id text not null,
@@ -29,11 +29,11 @@ create table nodes (
   primary key (user_id, node_id)
 ) strict;
 
--- Calls to a connection, made by another instance than the one that has it: never, as long as one process has this file.
+-- Calls to a connection of another instance. Unused in SQLite, which serves one process.
 create table calls (
   call_id text not null primary key,
   user_id text not null references users(user_id) on delete cascade,
-  -- The connection, and no other of the same name: when it ends, so does the call.
+  -- The connection, not the node: when the connection ends, the call fails.
   target text not null,
   method text not null,
   params text not null,
@@ -41,7 +41,7 @@ create table calls (
   answer text,
   deadline integer not null,
   cancelled_at integer,
-  -- A call is answered once, and then there is an answer.
+  -- A call has an answer exactly if it is answered.
   constraint answered_means_answer check ((answer is not null) = (status = 'answered'))
 ) strict;
 create index calls_target_idx on calls(target) where status <> 'answered';

@@ -1,6 +1,6 @@
--- Browsers that were signed out. Only adds. Times are whole microseconds since 1970, UTC.
+-- Add revoked sign-ins of browsers. Times are whole microseconds since 1970, UTC.
 
--- A cookie is signed and stored nowhere; here is which ones were given back before their time, until they would have ended anyway.
+-- Cookies are signed and not stored. A row revokes one until it would have expired anyway.
 create table ended_sign_ins (
   sign_in_id text not null primary key,
   user_id text not null references users(user_id) on delete cascade,

@@ -1,2 +1,2 @@
--- What a request has asked for, so that the same name for another is found out. Only adds.
+-- Add the digest of a request, to detect a request id that is reused for another request.
 alter table canvas_actions add column request_digest text;

@@ -1,2 +1,2 @@
--- Until when whoever made a call is believed to wait for it. Only adds.
+-- Add the time until which the caller waits for a call.
 alter table calls add column heard_until integer not null default 9223372036854775807;
