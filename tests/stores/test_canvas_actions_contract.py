@@ -13,6 +13,8 @@ from easel.core.action.output import OutputChunk, append_output
 from easel.core.canvas.canvas import CanvasSnapshot, Change, NewCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import (
+    EXECUTION_TRANSITIONS,
+    TERMINAL,
     DuplicateRequest,
     Execution,
     ExecutionStatus,
@@ -569,13 +571,22 @@ async def test_a_row_that_must_not_be_is_refused_by_the_database(
         await store.sql(f"update canvas_actions set {change}")
 
 
-@pytest.mark.parametrize("status", [*ExecutionStatus])
-async def test_the_database_knows_the_statuses_that_there_are(
-    canvases: CanvasStore, actions: CanvasActionStore, status: ExecutionStatus
+@rule("CV-42")
+async def test_constraints_of_the_database_match_the_table_of_transitions(
+    canvases: CanvasStore, store: Store
 ) -> None:
+    """Exactly the statuses of the table exist, and exactly the terminal ones have an end."""
     await made(canvases)
-    execution = await begin(canvases, an_execution(status))
-    assert (await found(actions, execution)).status is status
+    await begin(canvases)
+    for status in EXECUTION_TRANSITIONS:
+        for ended_at in ("null", "created_at"):
+            change = f"update canvas_actions set status = '{status}', ended_at = {ended_at}"
+            if (ended_at == "null") == (status not in TERMINAL):
+                await store.sql(change)
+            else:
+                with pytest.raises(CONSTRAINT_ERRORS):
+                    await store.sql(change)
+    assert set(EXECUTION_TRANSITIONS) == set(ExecutionStatus)
 
 
 @rule("RS-35")
