@@ -1,7 +1,7 @@
-"""The layout of the code, as a test: which package may import which, how pure the core is, how long a module may be.
+"""The layout of the code: allowed imports, purity of the core, length of modules and lines.
 
-STYLE, "Imports point down": edges → host → core; stores, llm, sandbox → core; assembly → all packages. Reads the
-source without importing it. Every check is a function over source text, and is shown here to fail on bad text.
+STYLE, "Imports point down": edges → host → core; stores, llm, sandbox → core; assembly → all packages. Reads
+the source without importing it. Each check is a function over source text, and a test shows it to fail.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ SOURCE = PROJECT / "src" / "easel"
 
 EDGES = ("edges.gateway", "edges.ahp", "edges.http")
 # Standard library only, so that every package may use them.
-BASE = frozenset({"easel", "errors", "ids"})
+BASE = frozenset({"easel", "errors", "fs", "ids"})
 
 # package: the packages that it may import, itself and BASE aside.
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "easel": frozenset(),
     "errors": frozenset(),
+    "fs": frozenset(),
     "ids": frozenset(),
     "core": frozenset(),
     "host": frozenset({"core"}),
@@ -90,7 +91,7 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
 
 # Libraries that compute and nothing else.
 PURE_LIBRARIES = frozenset({"msgspec", "re2", "jsonpatch", "jsonpointer", "markdown_it"})
-# Of the standard library: what waits, looks at a clock, rolls dice, keeps a log or reaches outside the process.
+# Modules of the standard library that wait, read a clock, are random, log or reach outside the process.
 WAITING = frozenset(
     {
         "asyncio",
@@ -105,7 +106,7 @@ WAITING = frozenset(
         "threading",
     }
 )
-CLOCKS_AND_DICE = frozenset({"random", "secrets", "time", "uuid"})
+CLOCKS_AND_RANDOM = frozenset({"random", "secrets", "time", "uuid"})
 MACHINE = frozenset(
     {
         "ctypes",
@@ -144,10 +145,10 @@ NETWORK_AND_LOG = frozenset(
         "webbrowser",
     }
 )
-IMPURE = WAITING | CLOCKS_AND_DICE | MACHINE | NETWORK_AND_LOG
+IMPURE = WAITING | CLOCKS_AND_RANDOM | MACHINE | NETWORK_AND_LOG
 CLOCK_READS = frozenset({"now", "utcnow", "today"})
 OUTSIDE_CALLS = frozenset({"open", "print", "input", "exec", "eval", "__import__", "breakpoint"})
-# The outside, which host sees through Protocols only.
+# Libraries that host may only use through Protocols.
 DRIVERS = frozenset(
     {
         "asyncpg",
@@ -165,7 +166,11 @@ DRIVERS = frozenset(
     }
 )
 
-MAX_MODULE_LINES = 500
+MAX_MODULE_LINES = 450
+MAX_LINE_LENGTH = 110
+CHECKED_FOLDERS = ("src", "tests", "bench", "scripts")
+# Migrations are immutable, drawings have no lines to wrap, and releases are binary.
+UNCHECKED_LINES = re.compile(r"/migrations/|\.svg$|^tests/releases/")
 
 
 @dataclass(frozen=True)
@@ -175,7 +180,7 @@ class Import:
 
 
 def part_of(module: str) -> str:
-    """`easel.edges.http.runs` belongs to `edges.http`, `easel.core.run.status` to `core`, `easel.__version__` to the package itself."""
+    """Return the package of a module, such as `edges.http` for `easel.edges.http.runs`."""
     _, *path = module.split(".")
     for depth in (2, 1):
         if (name := ".".join(path[:depth])) in MAY_IMPORT:
@@ -184,7 +189,7 @@ def part_of(module: str) -> str:
 
 
 def imports_of(source: str, module: str, *, is_package: bool = False) -> Iterator[Import]:
-    """Every module that a source names, for types or late inside a function alike: knowing is knowing."""
+    """Yield every module that the source imports, also for types only or inside a function."""
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Import(names=names):
@@ -203,29 +208,29 @@ def imports_of(source: str, module: str, *, is_package: bool = False) -> Iterato
 
 
 def is_within(module: str, packages: frozenset[str]) -> bool:
-    """Whether a dotted name is one of these packages or lies inside one."""
+    """Return whether a dotted name is one of these packages or inside one."""
     names = module.split(".")
     return any(".".join(names[:depth]) in packages for depth in range(1, len(names) + 1))
 
 
-# --- the checks: source text in, complaints out -----------------------------------------------------------------------
+# --- the checks: source text in, complaints out -------------------------------------------------------------
 
 
 def wrong_directions(source: str, module: str, *, is_package: bool = False) -> list[str]:
     part = part_of(module)
     if part not in MAY_IMPORT:
-        return [f"{module}: `{part}` is not in the layout; give it a row in MAY_IMPORT"]
-    known = MAY_IMPORT[part] | BASE | {part} if part not in BASE else BASE & {part}
+        return [f"{module}: `{part}` needs a row in MAY_IMPORT"]
+    allowed = MAY_IMPORT[part] | BASE | {part} if part not in BASE else BASE & {part}
     complaints: list[str] = []
     for found in imports_of(source, module, is_package=is_package):
         top = found.module.split(".")[0]
         if top == "easel":
-            if (target := part_of(found.module)) not in known:
+            if (target := part_of(found.module)) not in allowed:
                 complaints.append(f"{module}:{found.line}: {part} must not import {target} ({found.module})")
         elif part in BASE and top not in sys.stdlib_module_names:
-            complaints.append(f"{module}:{found.line}: {part} uses the standard library only, not {top}")
+            complaints.append(f"{module}:{found.line}: {part} must use the standard library only, not {top}")
         elif part == "host" and top in DRIVERS:
-            complaints.append(f"{module}:{found.line}: host sees the outside through Protocols, not {top}")
+            complaints.append(f"{module}:{found.line}: host must use {top} through a Protocol")
     return complaints
 
 
@@ -279,7 +284,7 @@ def core_imports() -> dict[str, frozenset[str]]:
 
 
 def impurities(source: str, module: str) -> list[str]:
-    """What a rule must not do: wait, look at a clock, roll dice, touch a file, log."""
+    """Find what a rule must not do: wait, read a clock, use randomness, open a file, log."""
     complaints: list[str] = []
     clocks = {"datetime", "date"}
     for found in imports_of(source, module):
@@ -292,27 +297,25 @@ def impurities(source: str, module: str) -> list[str]:
         if not allowed or (
             top == "pathlib" and name not in {"pathlib", "PurePath", "PurePosixPath", "PureWindowsPath"}
         ):
-            complaints.append(f"{module}:{found.line}: core does not use {found.module}")
+            complaints.append(f"{module}:{found.line}: core must not use {found.module}")
         if found.module.startswith("easel.ids.new_"):
-            complaints.append(
-                f"{module}:{found.line}: an id arrives as an argument, core does not make it ({name})"
-            )
+            complaints.append(f"{module}:{found.line}: ids must be arguments, not made in core ({name})")
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.ImportFrom(module="datetime", names=names):
                 clocks |= {alias.asname or alias.name for alias in names}
             case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith():
-                complaints.append(f"{module}:{node.lineno}: core does not wait (async)")
+                complaints.append(f"{module}:{node.lineno}: core must not wait (async)")
             case ast.Call(
                 func=ast.Attribute(attr=attribute, value=ast.Name(id=owner) | ast.Attribute(attr=owner))
             ) if attribute in CLOCK_READS and owner in clocks:
                 complaints.append(
-                    f"{module}:{node.lineno}: the time is an argument, core does not call {owner}.{attribute}()"
+                    f"{module}:{node.lineno}: time must be an argument, not {owner}.{attribute}()"
                 )
             case ast.Call(func=ast.Name(id=called)) if called in OUTSIDE_CALLS:
-                complaints.append(f"{module}:{node.lineno}: core does not call {called}()")
+                complaints.append(f"{module}:{node.lineno}: core must not call {called}()")
             case ast.Attribute(value=ast.Name(id="pathlib"), attr="Path" | "PosixPath"):
-                complaints.append(f"{module}:{node.lineno}: core does not use pathlib.Path")
+                complaints.append(f"{module}:{node.lineno}: core must not use pathlib.Path")
             case _:
                 pass
     return complaints
@@ -320,24 +323,27 @@ def impurities(source: str, module: str) -> list[str]:
 
 def too_long(source: str, module: str) -> list[str]:
     lines = source.count("\n")
-    return (
-        [f"{module}: {lines} lines; a file that needs a table of contents is two files, so split it"]
-        if lines > MAX_MODULE_LINES
-        else []
-    )
+    return [f"{module}: {lines} lines; split it by noun"] if lines > MAX_MODULE_LINES else []
+
+
+def long_lines(text: str, name: str) -> list[str]:
+    return [
+        f"{name}:{number}: {len(line)} columns"
+        for number, line in enumerate(text.split("\n"), 1)
+        if len(line) > MAX_LINE_LENGTH
+    ]
 
 
 HOME = r"/(?:root|home/[\w.-]+|Users/[\w.-]+)(?=/)"
 
 
 def machine_paths(text: str, name: str, clone: Path = PROJECT) -> list[str]:
-    """Someone's home, or the place of this clone and of what lies beside it. A clone directly under `/` says nothing: `/app` is anyone's."""
-    places = [
-        re.escape(str(place)) + r"\b" for place in (clone, clone.parent / "shared") if len(place.parts) > 2
-    ]
-    pattern = re.compile(rf"(?<![\w.~:/-])(?:{'|'.join([HOME, *places])})")
+    """Find home folders and the path of this clone, unless it is directly under `/` as `/app`."""
+    folders = (clone, clone.parent / "shared")
+    paths = [re.escape(str(folder)) + r"\b" for folder in folders if len(folder.parts) > 2]
+    pattern = re.compile(rf"(?<![\w.~:/-])(?:{'|'.join([HOME, *paths])})")
     return [
-        f"{name}:{number}: names a path of one machine: {found.group()}"
+        f"{name}:{number}: must not name a path of one machine: {found.group()}"
         for number, line in enumerate(text.splitlines(), 1)
         if (found := pattern.search(line))
     ]
@@ -347,15 +353,15 @@ REGISTRY = re.compile(r"https?://|file:|--(?:extra-)?index-url|--find-links|\s@\
 
 
 def named_hosts(lock: str, name: str) -> list[str]:
-    """A lock holds for every mirror: names, versions and hashes, no place to get them from."""
+    """Find addresses in a lock file, which must work with every mirror."""
     return [
-        f"{name}:{number}: names a place: {line}"
+        f"{name}:{number}: must not name an address: {line}"
         for number, line in enumerate(lock.splitlines(), 1)
         if REGISTRY.search(line)
     ]
 
 
-# --- the source is as it should be ------------------------------------------------------------------------------------
+# --- the source passes the checks ---------------------------------------------------------------------------
 
 
 def modules() -> Iterator[tuple[str, Path, str]]:
@@ -369,7 +375,7 @@ def modules() -> Iterator[tuple[str, Path, str]]:
 
 
 def project_texts() -> Iterator[tuple[str, str]]:
-    """Every text file that is the project's own."""
+    """Yield the name and text of every text file of the project."""
     folders = [
         PROJECT / name
         for name in ("src", "tests", "bench", "scripts", "docs", "requirements", "web/src", ".ci")
@@ -390,18 +396,18 @@ def project_texts() -> Iterator[tuple[str, str]]:
 
 def test_imports_point_down() -> None:
     complaints = [
-        one
+        complaint
         for module, path, source in modules()
-        for one in wrong_directions(source, module, is_package=path.name == "__init__.py")
+        for complaint in wrong_directions(source, module, is_package=path.name == "__init__.py")
     ]
     assert complaints == []
 
 
 def test_imports_inside_host_follow_its_table() -> None:
     complaints = [
-        one
+        complaint
         for module, path, source in modules()
-        for one in wrong_host_directions(source, module, is_package=path.name == "__init__.py")
+        for complaint in wrong_host_directions(source, module, is_package=path.name == "__init__.py")
     ]
     assert complaints == []
 
@@ -412,247 +418,157 @@ def test_no_cycle_between_packages() -> None:
     assert find_cycle(core_imports()) == []
 
 
-def test_a_cycle_between_packages_is_found() -> None:
-    assert find_cycle({"a": frozenset({"b"}), "b": frozenset({"c"}), "c": frozenset({"b"})}) == ["b", "c"]
-
-
-def test_a_wrong_direction_inside_host_is_found() -> None:
-    assert wrong_host_directions("from easel.host.runs import queue", "easel.host.tools.registry") != []
-    assert wrong_host_directions("from easel.host.ports import Tool", "easel.host.tools.registry") == []
-    assert "needs a row" in wrong_host_directions("", "easel.host.wisdom")[0]
-
-
-def test_the_core_is_pure() -> None:
+def test_core_is_pure() -> None:
     complaints = [
-        one
+        complaint
         for module, _, source in modules()
         if part_of(module) == "core"
-        for one in impurities(source, module)
+        for complaint in impurities(source, module)
     ]
     assert complaints == []
 
 
 def test_no_module_is_too_long() -> None:
-    assert [one for module, _, source in modules() for one in too_long(source, module)] == []
+    assert [complaint for module, _, source in modules() for complaint in too_long(source, module)] == []
 
 
-def test_every_edge_is_known_to_this_test() -> None:
-    """An edge that EDGES does not list would count as the edges' common ground."""
+def test_no_line_is_too_long() -> None:
+    complaints = [
+        complaint
+        for name, text in project_texts()
+        if name.startswith(CHECKED_FOLDERS) and not UNCHECKED_LINES.search(name)
+        for complaint in long_lines(text, name)
+    ]
+    assert complaints == []
+
+
+def test_every_edge_is_listed() -> None:
+    """An edge that EDGES does not list would count as a shared module of all edges."""
     folders = {
-        f"edges.{path.name}"
-        for path in (SOURCE / "edges").iterdir()
-        if path.is_dir() and path.name != "__pycache__"
+        f"edges.{path.name}" for path in (SOURCE / "edges").iterdir() if (path / "__init__.py").exists()
     }
     assert folders <= set(EDGES)
 
 
 def test_no_file_names_a_path_of_one_machine() -> None:
-    assert [one for name, text in project_texts() for one in machine_paths(text, name)] == []
+    assert [complaint for name, text in project_texts() for complaint in machine_paths(text, name)] == []
 
 
 def test_no_lock_names_a_host() -> None:
     locks = sorted((PROJECT / "requirements").glob("*.txt"))
     assert {lock.stem for lock in locks} >= {"runtime", "test", "bench", "build"}
-    assert [one for lock in locks for one in named_hosts(lock.read_text(encoding="utf-8"), lock.name)] == []
+    complaints = [
+        complaint for lock in locks for complaint in named_hosts(lock.read_text(encoding="utf-8"), lock.name)
+    ]
+    assert complaints == []
 
 
-# --- and the checks can fail ------------------------------------------------------------------------------------------
-
-WRONG_DIRECTIONS = [
-    # module                      source                                        complaint
-    ("easel.core.run.status", "from easel.host import ports", "core must not import host"),
-    ("easel.core.run.status", "import easel.stores.blobs.store", "core must not import stores"),
-    ("easel.core.run.status", "from easel import settings", "core must not import settings"),
-    ("easel.core.run.status", "from ...host.ports import RunStore", "core must not import host"),
-    (
-        "easel.host.runs.queue",
-        "from easel.stores.postgres.runs import PostgresRuns",
-        "host must not import stores",
-    ),
-    ("easel.host.runs.queue", "from easel.edges.http import app", "host must not import edges.http"),
-    ("easel.host.runs.queue", "from easel.settings import Settings", "host must not import settings"),
-    ("easel.host.runs.queue", "import asyncpg", "host sees the outside through Protocols, not asyncpg"),
-    (
-        "easel.host.runs.queue",
-        "def late():\n    from starlette.requests import Request",
-        "through Protocols, not starlette",
-    ),
-    ("easel.stores.sqlite.runs", "from easel.host.ports import RunStore", "stores must not import host"),
-    ("easel.stores.blobs.store", "from easel.llm import scripted", "stores must not import llm"),
-    ("easel.llm.scripted", "from easel.sandbox import run", "llm must not import sandbox"),
-    ("easel.sandbox.run", "from easel.stores import blobs", "sandbox must not import stores"),
-    (
-        "easel.edges.http.app",
-        "from easel.edges.gateway.methods import METHODS",
-        "edges.http must not import edges.gateway",
-    ),
-    ("easel.edges.http.app", "from easel.edges import ahp", "edges.http must not import edges.ahp"),
-    ("easel.edges.http.app", "from ..ahp import channels", "edges.http must not import edges.ahp"),
-    ("easel.edges.http.app", "from easel.stores import blobs", "edges.http must not import stores"),
-    (
-        "easel.edges.http.app",
-        "from easel.assembly.services import assemble",
-        "edges.http must not import assembly",
-    ),
-    ("easel.edges.errors", "from easel.edges.http import app", "edges must not import edges.http"),
-    ("easel.errors", "from easel import ids", "errors must not import ids"),
-    ("easel.errors", "import msgspec", "errors uses the standard library only"),
-    ("easel.ids", "from easel.errors import BadInput", "ids must not import errors"),
-    ("easel", "from easel.assembly.services import assemble", "easel must not import assembly"),
-    ("easel.settings", "from easel.core.run import life", "settings must not import core"),
-    ("easel.cli.app", "from easel.stores import blobs", "cli must not import stores"),
-    (
-        "easel.host.tools.registry",
-        "import importlib\nimportlib.import_module('easel.stores.blobs.store')",
-        "host must not import stores",
-    ),
-    (
-        "easel.host.x",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from easel.stores.blobs.store import Disk",
-        "host must not import stores",
-    ),
-]
+# --- each check can fail ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module, source, complaint", WRONG_DIRECTIONS)
-def test_a_wrong_direction_is_seen(module: str, source: str, complaint: str) -> None:
-    found = wrong_directions(source, module)
-    assert len(found) == 1
-    assert complaint in found[0]
+@pytest.mark.parametrize(
+    "module, source, complaint",
+    [
+        ("easel.core.run.status", "from ...host.ports import RunStore", "core must not import host"),
+        ("easel.core.run.status", "from easel import settings", "core must not import settings"),
+        ("easel.host.runs.queue", "import easel.stores.blobs.store", "host must not import stores"),
+        ("easel.host.runs.queue", "import asyncpg", "host must use asyncpg through a Protocol"),
+        ("easel.host.x", "def late():\n    import starlette", "host must use starlette through a Protocol"),
+        ("easel.host.x", "import_module('easel.stores.runs')", "host must not import stores"),
+        ("easel.edges.http.app", "from ..ahp import channels", "edges.http must not import edges.ahp"),
+        ("easel.edges.errors", "from easel.edges.http import app", "edges must not import edges.http"),
+        ("easel.errors", "import msgspec", "errors must use the standard library only"),
+        ("easel.cli.app", "from easel.stores import blobs", "cli must not import stores"),
+        ("easel.unknown.module", "", "`unknown` needs a row in MAY_IMPORT"),
+    ],
+)
+def test_wrong_import_is_found(module: str, source: str, complaint: str) -> None:
+    [found] = wrong_directions(source, module)
+    assert complaint in found
 
 
-def test_a_relative_import_in_a_package_starts_at_the_package() -> None:
+@pytest.mark.parametrize(
+    "module, source",
+    [
+        (
+            "easel.edges.http.app",
+            "from easel.host.ports import RunStore\nfrom easel import ids\nimport starlette",
+        ),
+        ("easel.stores.postgres.runs", "from easel.core.run.run import Run\nimport asyncpg"),
+        ("easel.core.run.status", "from easel.errors import BadInput\nfrom .events import Event"),
+    ],
+)
+def test_allowed_import_passes(module: str, source: str) -> None:
+    assert wrong_directions(source, module) == []
+
+
+def test_relative_import_in_a_package_starts_at_the_package() -> None:
     assert wrong_directions("from .gateway import methods", "easel.edges.http", is_package=True) == []
     assert len(wrong_directions("from ..gateway import methods", "easel.edges.http", is_package=True)) == 1
 
 
-def test_a_part_without_a_place_is_refused() -> None:
-    assert "`wisdom` is not in the layout" in wrong_directions("", "easel.wisdom")[0]
-    assert "`wisdom` is not in the layout" in wrong_directions("", "easel.wisdom.deep")[0]
-    assert (
-        "host must not import wisdom" in wrong_directions("from easel.wisdom import deep", "easel.host.x")[0]
-    )
+def test_wrong_import_inside_host_is_found() -> None:
+    assert wrong_host_directions("from easel.host.runs import queue", "easel.host.tools.registry") != []
+    assert wrong_host_directions("from easel.host.ports import Tool", "easel.host.tools.registry") == []
+    assert "needs a row" in wrong_host_directions("", "easel.host.unknown")[0]
 
 
-RIGHT_DIRECTIONS = [
-    (
-        "easel.edges.http.app",
-        "from easel.host.ports import RunStore\nfrom easel.core.run import life\nfrom easel import errors, ids\nimport starlette",
-    ),
-    (
-        "easel.edges.http.app",
-        "from easel.edges.errors import reply\nfrom . import streams\nfrom easel import __version__",
-    ),
-    (
-        "easel.stores.postgres.runs",
-        "from easel.core.run.run import Run\nfrom easel.ids import RunId\nimport asyncpg",
-    ),
-    (
-        "easel.assembly.services",
-        "from easel.stores import blobs\nfrom easel.edges.http import app\nfrom easel import settings, host, llm",
-    ),
-    ("easel.cli.app", "from easel import assembly, settings\nimport typer"),
-    ("easel.__main__", "from easel.cli.app import main"),
-    ("easel.core.run.status", "from easel.errors import BadInput\nfrom .events import Event"),
-]
+def test_cycle_between_packages_is_found() -> None:
+    assert find_cycle({"a": frozenset({"b"}), "b": frozenset({"c"}), "c": frozenset({"b"})}) == ["b", "c"]
 
 
-@pytest.mark.parametrize("module, source", RIGHT_DIRECTIONS)
-def test_a_right_direction_passes(module: str, source: str) -> None:
-    assert wrong_directions(source, module) == []
-
-
-IMPURE_SOURCES = [
-    *(
-        f"import {name}"
-        for name in (
-            "asyncio",
-            "time",
-            "os",
-            "socket",
-            "random",
-            "sqlite3",
-            "asyncpg",
-            "starlette",
-            "uvicorn",
-        )
-    ),
-    *(
-        f"import {name}"
-        for name in (
-            "httpx",
-            "structlog",
-            "logging",
-            "threading",
-            "subprocess",
-            "secrets",
-            "uuid",
-            "os.path",
-            "urllib.request",
-        )
-    ),
-    "from time import monotonic",
-    "from os import environ",
-    "from urllib import request",
-    "from pathlib import Path",
-    "import pathlib\nhere = pathlib.Path('.')",
-    "async def rule(): ...",
-    "def f():\n    import asyncio",
-    "from datetime import datetime\nwhen = datetime.now()",
-    "from datetime import datetime, UTC\nwhen = datetime.now(UTC)",
-    "import datetime\nwhen = datetime.datetime.utcnow()",
-    "from datetime import date as day\nwhen = day.today()",
-    "import datetime as dt\nwhen = dt.datetime.now()",
-    "text = open('x').read()",
-    "print('hello')",
-    "from easel.ids import new_run_id",
-]
-
-
-@pytest.mark.parametrize("source", IMPURE_SOURCES)
-def test_an_impure_core_is_seen(source: str) -> None:
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import asyncio",
+        "import structlog",
+        "from urllib import request",
+        "from pathlib import Path",
+        "async def rule(): ...",
+        "def f():\n    import random",
+        "from datetime import datetime, UTC\nwhen = datetime.now(UTC)",
+        "import datetime as dt\nwhen = dt.datetime.now()",
+        "text = open('x').read()",
+        "from easel.ids import new_run_id",
+    ],
+)
+def test_impure_core_is_found(source: str) -> None:
     assert len(impurities(source, "easel.core.run.status")) == 1
 
 
-PURE_SOURCES = [
-    "from __future__ import annotations\nimport re, json, hashlib, enum\nfrom dataclasses import dataclass",
-    "from datetime import datetime, timedelta\ndef over(at: datetime, now: datetime) -> bool: return at <= now",
-    "from pathlib import PurePosixPath\nfrom urllib.parse import urlsplit\nimport re2",
-    "def due(clock): return clock.now",
-    "from easel.ids import RunId\nfrom easel.core.run.status import Status",
-]
-
-
-@pytest.mark.parametrize("source", PURE_SOURCES)
-def test_a_pure_core_passes(source: str) -> None:
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import re, json\nfrom datetime import datetime\nfrom pathlib import PurePosixPath\nimport re2",
+        "def due(clock): return clock.now",
+        "from easel.ids import RunId\nfrom easel.core.run.status import Status",
+    ],
+)
+def test_pure_core_passes(source: str) -> None:
     assert impurities(source, "easel.core.run.status") == []
 
 
-def test_a_long_module_is_seen() -> None:
+def test_long_module_and_long_line_are_found() -> None:
     assert too_long("x = 1\n" * MAX_MODULE_LINES, "m") == []
-    assert "split it" in too_long("x = 1\n" * (MAX_MODULE_LINES + 1), "m")[0]
+    assert len(too_long("x = 1\n" * (MAX_MODULE_LINES + 1), "m")) == 1
+    assert long_lines("ü" * MAX_LINE_LENGTH, "m") == []
+    assert long_lines("a\n" + "ü" * (MAX_LINE_LENGTH + 1), "m") == ["m:2: 111 columns"]
 
 
-# Put together here, so that this file itself names none.
+# Joined here, so that this file itself names none.
 HOMES = ["/".join(["", *names, "x.py"]) for names in (["root"], ["home", "ann"], ["Users", "ann"])]
 
 
 @pytest.mark.parametrize("path", [*HOMES, "/builds/easel/src", "/builds/shared/specs"])
-def test_a_machine_path_is_seen(path: str) -> None:
+def test_machine_path_is_found(path: str) -> None:
     assert machine_paths(f"first line\nsee '{path}'", "f.py", Path("/builds/easel"))[0].startswith("f.py:2: ")
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["GET /api/home/page", "https://example.org/root/x", "the /healthz path", "~/root/", "users/root/agents"],
-)
-def test_an_innocent_path_passes(text: str) -> None:
+@pytest.mark.parametrize("text", ["GET /api/home/page", "https://example.org/root/x", "~/root/"])
+def test_other_path_passes(text: str) -> None:
     assert machine_paths(text, "f.py") == []
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["--index-url x", "--extra-index-url x", "a @ file:///x", "b==1 --find-links x", "c @ https://x/c.whl"],
-)
-def test_a_lock_that_names_a_host_is_seen(line: str) -> None:
+@pytest.mark.parametrize("line", ["--index-url x", "a @ file:///x", "b==1 --find-links x"])
+def test_lock_that_names_a_host_is_found(line: str) -> None:
     assert len(named_hosts(f"good==1 \\\n    --hash=sha256:00\n{line}", "l.txt")) == 1

@@ -1,8 +1,9 @@
-"""The wording of the project, as a ratchet: prose that hides its nouns, names that are no verbs, long lines of docs.
+"""The wording of the project, as a ratchet: prose that hides its nouns, names that are no verbs, long lines
+of docs.
 
-STYLE, "Plain engineering English". Counts markers such as "whoever" or "What was lost is told" in docstrings, comments,
-messages, SQL, JavaScript and Markdown, per 1,000 words. The limits only go down. A count cannot judge a sentence: the
-reviewer does.
+STYLE, "Plain engineering English". Counts markers such as "whoever" or "What was lost is told" in docstrings,
+comments, messages, SQL, JavaScript and Markdown, per 1,000 words. The limits only go down. A count cannot
+judge a sentence: the reviewer does.
 """
 
 from __future__ import annotations
@@ -101,9 +102,7 @@ def odd_names(source: str) -> list[str]:
     odd: list[str] = []
     for node in ast.walk(ast.parse(source)):
         match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if (
-                name.strip("_") in PARTICIPLES
-            ):
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if PARTICIPLES.fullmatch(name):
                 odd.append(name)
             case ast.Name(id=name, ctx=ast.Store()) if SUPERLATIVE.match(name):
                 odd.append(name)

@@ -11,7 +11,7 @@ from easel.cli.options import DataOption
 from easel.cli.terminal import load_settings, run
 
 if TYPE_CHECKING:
-    from easel.host.audit import Reached
+    from easel.assembly.storage import Reached
 
 PROGRESS_SECONDS = 2.0  # between two lines of progress
 
