@@ -1,4 +1,4 @@
-"""What bytes are is told by their beginning, never by who sends them; and only what is passive is shown."""
+"""Media types are detected from the content, and only passive types are displayed."""
 
 from __future__ import annotations
 
@@ -10,34 +10,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easel.core.artifact.artifact import blob_key, made_at
-from easel.core.artifact.media_type import BINARY, HEAD, media_type, shown
+from easel.core.artifact.artifact import blob_created_at, blob_key
+from easel.core.artifact.media_type import BINARY, HEAD, media_type, presentation_of
 from easel.ids import OWNER, new_blob_name
 from tests.requirements import case
 
-BILLION_LAUGHS = b'<?xml version="1.0"?><!DOCTYPE lolz [<!ENTITY lol "lol"><!ENTITY lol2 "&lol;&lol;&lol;">]><lolz>&lol2;</lolz>'
-BYTES = [
-    # says, the bytes, what they are
+BILLION_LAUGHS = (
+    b'<?xml version="1.0"?><!DOCTYPE lolz [<!ENTITY lol "lol"><!ENTITY lol2 "&lol;&lol;&lol;">]>'
+    b"<lolz>&lol2;</lolz>"
+)
+CONTENTS = [
+    # case, content, media type
     ("png", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "image/png"),
     ("jpeg", b"\xff\xd8\xff\xe0\x00\x10JFIF\x00", "image/jpeg"),
     ("gif", b"GIF89a\x01\x00\x01\x00", "image/gif"),
     ("an older gif", b"GIF87a\x01\x00\x01\x00", "image/gif"),
     ("webp", b"RIFF\x24\x00\x00\x00WEBPVP8 ", "image/webp"),
     ("wav", b"RIFF\x24\x00\x00\x00WAVEfmt ", "audio/wav"),
-    ("riff of something", b"RIFF\x24\x00\x00\x00XXXX", BINARY),
+    ("unknown riff", b"RIFF\x24\x00\x00\x00XXXX", BINARY),
     ("avif", b"\x00\x00\x00\x1cftypavif\x00\x00\x00\x00", "image/avif"),
     ("mp4", b"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00", "video/mp4"),
     ("webm", b"\x1a\x45\xdf\xa3\x9fB\x86\x81\x01B\x82\x84webm", "video/webm"),
     ("bmp", b"BM\x36\x00\x00\x00\x00\x00\x00\x00\x36", "image/bmp"),
-    ("a name that begins like a bmp", b"BMW is a car.", "text/plain"),
+    ("text that begins like a bmp", b"BMW is a car.", "text/plain"),
     ("pdf", b"%PDF-1.7\n", "application/pdf"),
     ("zip", b"PK\x03\x04\x14\x00", "application/zip"),
     ("gzip", gzip.compress(b"x" * 100), "application/gzip"),
     ("html", b"<!DOCTYPE html><html>", "text/html"),
-    ("html in capitals, after space and a mark", codecs.BOM_UTF8 + b" \n\t<HTML lang=de>", "text/html"),
+    ("html in capitals, after a mark and space", codecs.BOM_UTF8 + b" \n\t<HTML lang=de>", "text/html"),
     ("a script", b"<script>alert(1)</script>", "text/html"),
     ("a comment", b"<!-- hello --><b>", "text/html"),
-    ("no tag but a word", b"<apple>", "text/plain"),
+    ("an unknown tag", b"<apple>", "text/plain"),
     ("svg", b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'>", "image/svg+xml"),
     ("svg after a prologue", b"<?xml version='1.0'?>\n<!DOCTYPE svg>\n<svg>", "image/svg+xml"),
     ("svg after a comment", b"<!-- drawn by hand --><svg>", "image/svg+xml"),
@@ -46,23 +49,23 @@ BYTES = [
     ("text", "Grüße, 世界\n".encode(), "text/plain"),
     ("json", b'{"a": [1, 2]}', "text/plain"),
     ("javascript", b"alert(document.cookie)", "text/plain"),
-    ("text cut inside a letter", b"x" + ("ü" * HEAD).encode(), "text/plain"),
-    ("a short text cut inside a letter", b"abc\xc3", BINARY),
-    ("a broken letter", b"abc\xc3( and more" + b"x" * HEAD, BINARY),
+    ("text cut inside a character", b"x" + ("ü" * HEAD).encode(), "text/plain"),
+    ("a short text cut inside a character", b"abc\xc3", BINARY),
+    ("an invalid character", b"abc\xc3( and more" + b"x" * HEAD, BINARY),
     ("utf-16", "hello".encode("utf-16"), BINARY),
     ("a NUL", b"abc\x00def", BINARY),
     ("colours of a terminal", b"\x1b[31mred", "text/plain"),
-    ("nothing", b"", "text/plain"),
+    ("empty", b"", "text/plain"),
 ]
 
 
-@pytest.mark.parametrize("says, content, expected", BYTES, ids=[row[0] for row in BYTES])
+@pytest.mark.parametrize("name, content, expected", CONTENTS, ids=[row[0] for row in CONTENTS])
 @case("R2")
-def test_the_bytes_say_what_they_are(says: str, content: bytes, expected: str) -> None:
+def test_media_type_is_detected_from_the_content(name: str, content: bytes, expected: str) -> None:
     assert media_type(content[:HEAD]) == expected
 
 
-LIES = [
+DECLARED = [
     "image/png",
     "text/html",
     "image/svg+xml",
@@ -76,13 +79,13 @@ LIES = [
 ]
 
 
-@pytest.mark.parametrize("declared", LIES)
-def test_what_the_sender_says_changes_nothing(declared: str) -> None:
-    for _, content, expected in BYTES:
+@pytest.mark.parametrize("declared", DECLARED)
+def test_declared_type_does_not_override_detection(declared: str) -> None:
+    for _, content, expected in CONTENTS:
         assert media_type(content[:HEAD], declared) == expected
 
 
-CLOSER = [
+SPECIFIC = [
     (b'{"a": 1}', "application/json", "application/json"),
     (b'{"a": 1}', "Application/JSON; charset=utf-8", "application/json"),
     (b"a,b\n", "text/csv", "text/csv"),
@@ -97,8 +100,8 @@ CLOSER = [
 ]
 
 
-@pytest.mark.parametrize("content, declared, expected", CLOSER)
-def test_the_sender_may_name_it_more_closely(content: bytes, declared: str, expected: str) -> None:
+@pytest.mark.parametrize("content, declared, expected", SPECIFIC)
+def test_declared_type_may_be_more_specific(content: bytes, declared: str, expected: str) -> None:
     assert media_type(content, declared) == expected
 
 
@@ -116,14 +119,12 @@ PASSIVE |= {"audio/mpeg", "audio/wav", "audio/ogg", "video/ogg", "video/mp4", "v
 
 @case("R2")
 @given(
-    st.binary(max_size=64) | st.sampled_from([content for _, content, _ in BYTES]),
-    st.text(max_size=30) | st.sampled_from(LIES),
+    st.binary(max_size=64) | st.sampled_from([content for _, content, _ in CONTENTS]),
+    st.text(max_size=30) | st.sampled_from(DECLARED),
 )
-def test_whatever_it_is_and_is_called_it_is_shown_as_something_passive_or_not_at_all(
-    content: bytes, declared: str
-) -> None:
-    how = shown(media_type(content, declared))
-    assert (how.content_type in PASSIVE) if how.is_inline else (how.content_type == BINARY)
+def test_only_passive_types_are_displayed(content: bytes, declared: str) -> None:
+    served = presentation_of(media_type(content, declared))
+    assert (served.content_type in PASSIVE) if served.is_inline else (served.content_type == BINARY)
 
 
 @pytest.mark.parametrize(
@@ -139,13 +140,13 @@ def test_whatever_it_is_and_is_called_it_is_shown_as_something_passive_or_not_at
         "",
     ],
 )
-def test_what_could_execute_is_a_download(active: str) -> None:
-    assert (shown(active).content_type, shown(active).is_inline) == (BINARY, False)
+def test_active_type_is_a_download(active: str) -> None:
+    assert (presentation_of(active).content_type, presentation_of(active).is_inline) == (BINARY, False)
 
 
-# --- the names of blobs -----------------------------------------------------------------------------------------------
+# --- keys of blobs ------------------------------------------------------------------------------------------
 
-NO_KEYS = [
+OTHER_KEYS = [
     "users/owner/artifacts/x",
     "users/owner/artifacts/01m7f7dea5qy4gjds115sry356/more",
     "users/owner/agents/main/canvases/c/01m7f7dea5qy4gjds115sry356",
@@ -156,13 +157,13 @@ NO_KEYS = [
 ]
 
 
-def test_a_key_tells_when_it_was_made() -> None:
+def test_key_contains_its_creation_time() -> None:
     before = datetime.now(UTC) - timedelta(milliseconds=1)
-    at = made_at(blob_key(OWNER, new_blob_name()))
+    at = blob_created_at(blob_key(OWNER, new_blob_name()))
     assert at is not None
     assert before < at <= datetime.now(UTC)
 
 
-@pytest.mark.parametrize("key", NO_KEYS)
-def test_any_other_key_tells_nothing(key: str) -> None:
-    assert made_at(key) is None
+@pytest.mark.parametrize("key", OTHER_KEYS)
+def test_other_key_has_no_creation_time(key: str) -> None:
+    assert blob_created_at(key) is None

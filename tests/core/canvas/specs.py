@@ -1,4 +1,4 @@
-"""Specs and tools for tests: the specification's own example, and definitions for the tools that it names."""
+"""Specs and tools for tests: the example of the specification, and definitions of its tools."""
 
 import copy
 from typing import Any
@@ -56,13 +56,13 @@ TOOLS = {tool.name: tool for tool in (BASH, READ, LOGS)}
 
 
 def example(**changes: Any) -> dict[str, Any]:
-    """The example with some of its members changed; `...` takes one out."""
+    """Return the example with some members changed; `...` removes a member."""
     spec = copy.deepcopy(EXAMPLE) | changes
     return {name: part for name, part in spec.items() if part is not ...}
 
 
 def with_action(**action: Any) -> dict[str, Any]:
-    """A spec of one action, called `act`."""
+    """Return a spec with one action, `act`."""
     return {
         "version": 1,
         "toolPolicy": {"allow": ["server-a__Bash", "server-a__Read"]},

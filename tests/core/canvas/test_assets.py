@@ -1,4 +1,4 @@
-"""Asset paths: one place each to every reader, and nothing that leads elsewhere. CV-47"""
+"""Asset paths, blob keys and the changed paths of events. CV-47"""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ from urllib.parse import quote
 
 import pytest
 
-from easel.core.canvas.assets import Asset, asset_key, asset_created_at, check_path_conflicts, require_asset_path
-from easel.core.canvas.events import MAX_PATH_BYTES, CanvasEvents, limit_paths, changed_members
+from easel.core.canvas.assets import (
+    Asset,
+    asset_created_at,
+    asset_key,
+    check_path_conflicts,
+    require_asset_path,
+)
+from easel.core.canvas.events import MAX_PATH_BYTES, CanvasEvents, changed_members, limit_paths
 from easel.core.stream.json_text import to_json
 from easel.errors import BadInput
 from easel.ids import OWNER, CanvasId, new_blob_name
@@ -27,39 +33,42 @@ GOOD = [
 
 
 def variants() -> list[str]:
-    """Ways to say `up a folder`, in every place of a path, and then some."""
+    """Return spellings of a parent folder in all positions of a path, and other invalid paths."""
     ups = [
-        "..", ".", "...", "%2e%2e", "%2E%2E", "%252e%252e", "..%00", "..;", "‥", "․․", "．．", "..\\", "..\u2215", "\u2024.", "..\u00a0",
-        " ..", ".. ", "..\t", "..\x00", "%c0%ae%c0%ae", "..%5c", "\\..\\", "~", "~root", "..:x", ". .", "-rf",
+        "..", ".", "...", "%2e%2e", "%2E%2E", "%252e%252e", "..%00", "..;", "‥", "․․", "．．", "..\\",
+        "..\u2215", "\u2024.", "..\u00a0", " ..", ".. ", "..\t", "..\x00", "%c0%ae%c0%ae", "..%5c", "\\..\\",
+        "~", "~root", "..:x", ". .", "-rf",
     ]  # fmt: skip
     slashes = ["/", "\\", "%2f", "%5c", "//", "/./", "\u2215", "\uff0f", "\u29f8", "/%2e/"]
     shapes = ["assets{s}{u}{s}x", "assets/a{s}{u}{s}{u}{s}x", "{u}{s}assets/x", "assets{s}{u}"]
-    made = {shape.format(s=slash, u=up) for shape, slash, up in itertools.product(shapes, slashes, ups)}
+    generated = {shape.format(s=slash, u=up) for shape, slash, up in itertools.product(shapes, slashes, ups)}
     fixed = [
-        "", "/", "assets", "assets/", "/assets/x", "//assets/x", "Assets/x", "ASSETS/x", "aſſets/x", "./assets/x", "C:\\x", "file:///etc/passwd",
-        "/etc/passwd", "assets//x", "assets/x/", "assets/\x00", "assets/x\n", "assets/.env", "assets/.git/config", "assets/x.", "assets/x ",
-        "assets/\u202egnp.js", "assets/con\u0000.js", "assets/x\u200b", "assets/ﬁle", "assets/" + "x" * 201, "assets/" + "a/" * 20 + "x",
-        "assets/" + "é" * 101, "assets/a?b", "assets/a#b", "assets/a:b", "assets/\ud800", quote("assets/x", safe=""),
+        "", "/", "assets", "assets/", "/assets/x", "//assets/x", "Assets/x", "ASSETS/x", "aſſets/x",
+        "./assets/x", "C:\\x", "file:///etc/passwd", "/etc/passwd", "assets//x", "assets/x/", "assets/\x00",
+        "assets/x\n", "assets/.env", "assets/.git/config", "assets/x.", "assets/x ", "assets/\u202egnp.js",
+        "assets/con\u0000.js", "assets/x\u200b", "assets/ﬁle", "assets/" + "x" * 201,
+        "assets/" + "a/" * 20 + "x", "assets/" + "é" * 101, "assets/a?b", "assets/a#b", "assets/a:b",
+        "assets/\ud800", quote("assets/x", safe=""),
     ]  # fmt: skip
-    return sorted({*made, *fixed})
+    return sorted({*generated, *fixed})
 
 
 @pytest.mark.parametrize("path", GOOD)
-def test_an_ordinary_path_is_itself(path: str) -> None:
+def test_valid_path_is_accepted(path: str) -> None:
     assert require_asset_path(path) == path
 
 
 @rule("CV-47")
 @case("U4")
-def test_no_variant_of_a_path_that_leads_elsewhere_is_taken() -> None:
+def test_ambiguous_paths_are_refused() -> None:
     assert len(variants()) >= 300
-    taken: list[str] = []
+    accepted: list[str] = []
     for path in variants():
         try:
-            taken.append(require_asset_path(path))
+            accepted.append(require_asset_path(path))
         except BadInput:
             continue
-    assert taken == []
+    assert accepted == []
 
 
 @case("U4")
@@ -72,7 +81,7 @@ def test_no_variant_of_a_path_that_leads_elsewhere_is_taken() -> None:
         ["assets/A/b", "assets/a"],
     ],
 )
-def test_paths_that_cannot_lie_in_one_folder_of_any_file_system_are_not_taken_together(
+def test_conflicting_paths_are_refused(
     paths: list[str],
 ) -> None:
     with pytest.raises(BadInput):
@@ -81,13 +90,13 @@ def test_paths_that_cannot_lie_in_one_folder_of_any_file_system_are_not_taken_to
 
 
 @rule("RS-10")
-def test_the_key_of_an_asset_lies_in_its_canvas_s_folder_and_says_when_it_was_made() -> None:
+def test_key_of_an_asset_has_its_canvas_and_creation_time() -> None:
     name = new_blob_name()
     key = asset_key(OWNER, "main", CanvasId("cockpit"), name, "assets/img/a.png")
     assert key == f"users/owner/agents/main/canvases/cockpit/assets/{name}/img/a.png"
-    made = asset_created_at(key)
-    assert made is not None
-    assert abs((datetime.now(UTC) - made).total_seconds()) < 60
+    created = asset_created_at(key)
+    assert created is not None
+    assert abs((datetime.now(UTC) - created).total_seconds()) < 60
     for other in (
         "users/owner/artifacts/" + name,
         "users/owner/agents/main/canvases/c/assets/x/y",
@@ -96,7 +105,7 @@ def test_the_key_of_an_asset_lies_in_its_canvas_s_folder_and_says_when_it_was_ma
         assert asset_created_at(other) is None
 
 
-def test_an_asset_s_type_comes_from_its_name_alone() -> None:
+def test_media_type_depends_only_on_the_name() -> None:
     kinds = {
         "a.HTML": "text/html",
         "a.mjs": "text/javascript",
@@ -108,11 +117,11 @@ def test_an_asset_s_type_comes_from_its_name_alone() -> None:
         assert Asset(f"assets/{name}", "key", 1).media_type == kind
 
 
-# --- what an event says of a change -----------------------------------------------------------------------------------
+# --- changed paths of events --------------------------------------------------------------------------------
 
 
 @rule("CV-38")
-def test_changed_paths_are_exact_where_they_are_few_and_never_say_less_than_what_changed() -> None:
+def test_changed_paths_are_shortened_without_omitting_a_change() -> None:
     assert limit_paths(["/a/b", "$spec"]) == ["/a/b", "$spec"]
     deep = [f"/{top}/{n}/{'x' * 20}" for top in "ab" for n in range(100)]
     assert list(limit_paths([*deep, "$title"])) == ["/a", "/b", "$title"]
@@ -123,17 +132,17 @@ def test_changed_paths_are_exact_where_they_are_few_and_never_say_less_than_what
 
 
 @rule("CC-08")
-def test_an_event_of_a_canvas_is_light_by_itself_whatever_changed() -> None:
-    make = CanvasEvents(CanvasId("c" * 128), agent_id="o" * 128, event_id="e" * 60)
+def test_event_of_a_canvas_is_never_offloaded() -> None:
+    events = CanvasEvents(CanvasId("c" * 128), agent_id="o" * 128, event_id="e" * 60)
     worst = ["/" + "\x01" * 2_000, *(f"/{n}{'é' * 60}" for n in range(500))]
     for event in (
-        make.updated(2**62, worst),
-        make.created(1, "é" * 200),
-        make.view_opened(2**62, "v" * 40, "c" * 128, 10**9),
+        events.updated(2**62, worst),
+        events.created(1, "é" * 200),
+        events.view_opened(2**62, "v" * 40, "c" * 128, 10**9),
     ):
         assert event.offloaded == ()
         assert len(event.json.encode()) <= 2_400
 
 
-def test_a_whole_new_state_is_told_by_its_members() -> None:
+def test_new_state_is_reported_by_its_changed_members() -> None:
     assert changed_members({"a": 1, "b": 2, "c": 3}, {"b": 2, "c": 4, "d/e": 5}) == ["/a", "/c", "/d~1e"]

@@ -1,4 +1,4 @@
-"""A canvas as the files of a folder, and back: the same bytes, and a message with the file's name for everything else. CV-12, RS-11"""
+"""A canvas as files of a folder and back, and the problems reported for invalid files. CV-12, RS-11"""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from easel.core.canvas.folder import (
     SPEC,
     STATE,
     FolderCanvas,
-    to_files,
-    from_view,
+    escape_unprintable,
     find_offloaded,
+    format_json,
+    from_view,
     identify_canvas,
     is_identical_json,
     parse_json_object,
-    escape_unprintable,
-    format_json,
     read_files,
     record_path,
+    to_files,
 )
 from easel.core.stream.payload_limit import offload_large_values, restored
 from easel.errors import BadInput
@@ -37,7 +37,7 @@ EVENT = "evt_01m7fww9tm26mjv7zba8sndxg6"
 
 
 def view(**changed: Any) -> dict[str, Any]:
-    """As `canvas.get` answers."""
+    """Return a result of `canvas.get`."""
     descriptor = {
         "canvasId": "cockpit",
         "agentId": "main",
@@ -50,33 +50,33 @@ def view(**changed: Any) -> dict[str, Any]:
         "revision": 4,
         "lastSeq": 9,
     }
-    given_parts = {"spec": EXAMPLE, "state": {"service": "api", "n": 1}, **changed}
-    return {"descriptor": descriptor | given_parts.pop("descriptor", {}), **given_parts}
+    parts = {"spec": EXAMPLE, "state": {"service": "api", "n": 1}, **changed}
+    return {"descriptor": descriptor | parts.pop("descriptor", {}), **parts}
 
 
 ASSETS = {"assets/index.html": b"<p>\r\n", "assets/index.js": b"", "assets/img/logo.png": b"\x89PNG\x00\xff"}
 RECORD = {"eventId": EVENT, "actionId": "deploy", "status": "completed", "askedAt": 1794756192091}
 
 
-def snapshot(**changed: Any) -> FolderCanvas:
+def canvas_of_view(**changed: Any) -> FolderCanvas:
     return from_view(view(**changed), ASSETS, {})
 
 
-# --- the layout -----------------------------------------------------------------------------------------------------------
+# --- the layout ---------------------------------------------------------------------------------------------
 
 
 @rule("CV-12", "RS-11", "CV-14")
-def test_a_canvas_has_exactly_the_files_of_the_layout() -> None:
-    canvas = snapshot()
+def test_canvas_has_exactly_the_files_of_the_layout() -> None:
+    canvas = canvas_of_view()
     files = to_files(canvas, view()["descriptor"], [RECORD])
-    assert canvas.place == "agents/main/canvases/cockpit"
+    assert canvas.directory == "agents/main/canvases/cockpit"
     assert set(files) == {DESCRIPTOR, SPEC, STATE, *ASSETS, f"events/1794756192091-{EVENT}.json"}
     assert {path: files[path] for path in ASSETS} == ASSETS, "byte for byte"
     assert json.loads(files[SPEC]) == EXAMPLE
     assert json.loads(files[STATE]) == {"service": "api", "n": 1}
     assert json.loads(files[f"events/1794756192091-{EVENT}.json"]) == RECORD
-    described = json.loads(files[DESCRIPTOR])
-    assert set(described) == {
+    descriptor = json.loads(files[DESCRIPTOR])
+    assert set(descriptor) == {
         "canvasId",
         "agentId",
         "title",
@@ -90,11 +90,11 @@ def test_a_canvas_has_exactly_the_files_of_the_layout() -> None:
 
 
 @rule("RS-11")
-def test_what_was_written_reads_back_as_the_same_canvas() -> None:
-    canvas = snapshot()
-    reading = read_files(to_files(canvas, view()["descriptor"], [RECORD]), "main", ID)
-    assert reading.problems == []
-    assert reading.canvas == canvas
+def test_written_files_read_back_as_the_same_canvas() -> None:
+    canvas = canvas_of_view()
+    result = read_files(to_files(canvas, view()["descriptor"], [RECORD]), "main", ID)
+    assert result.problems == []
+    assert result.canvas == canvas
 
 
 values = st.recursive(
@@ -110,7 +110,7 @@ values = st.recursive(
 
 @rule("RS-11")
 @given(st.dictionaries(st.text(max_size=8), values, max_size=5), st.binary(max_size=40))
-def test_any_state_and_any_bytes_come_back_as_the_same_files(state: dict[str, Any], content: bytes) -> None:
+def test_any_state_and_content_round_trips(state: dict[str, Any], content: bytes) -> None:
     canvas = from_view(view(state=state), {"assets/x": content}, {})
     files = to_files(canvas, view()["descriptor"], [])
     again = read_files(files, "main", ID)
@@ -119,81 +119,80 @@ def test_any_state_and_any_bytes_come_back_as_the_same_files(state: dict[str, An
 
 
 @rule("RS-11")
-def test_a_folder_holds_the_values_that_the_server_keeps_as_artifacts() -> None:
-    """Imported as a marker it would be somebody's own text, and on another server it would lead nowhere."""
-    heavy = base64.b64encode(bytes(range(256)) * 20).decode()
-    state = {"picture": heavy, "redacted": True}
-    light, offloaded = offload_large_values(state)
-    shown = view(state=light)
-    assert heavy not in json.dumps(shown)
-    assert find_offloaded(shown) == {one.artifact_id for one in offloaded}
-    canvas = from_view(shown, {}, {one.artifact_id: one.content for one in offloaded})
+def test_folder_contains_offloaded_values() -> None:
+    large = base64.b64encode(bytes(range(256)) * 20).decode()
+    state = {"picture": large, "redacted": True}
+    stored, offloaded = offload_large_values(state)
+    result = view(state=stored)
+    assert large not in json.dumps(result)
+    assert find_offloaded(result) == {value.artifact_id for value in offloaded}
+    canvas = from_view(result, {}, {value.artifact_id: value.content for value in offloaded})
     assert canvas.state == state
 
 
-def test_a_folder_of_a_page_alone_speaks_of_nothing_else() -> None:
+def test_folder_with_only_a_page_has_no_other_parts() -> None:
     canvas = read_files({"assets/index.html": b"x"}, "main", ID).canvas
     assert (canvas.title, canvas.owner_session_key, canvas.spec, canvas.state) == (None, None, None, None)
 
 
 @rule("CV-48")
-def test_records_of_actions_are_not_read() -> None:
-    reading = read_files(
+def test_records_of_actions_are_not_imported() -> None:
+    result = read_files(
         {SPEC: b"{}", f"events/1-{EVENT}.json": b"forged", "README.md": b"x", "src/a.ts": b"y"}, "main", ID
     )
-    assert reading.problems == []
-    assert reading.canvas.assets == {}
+    assert result.problems == []
+    assert result.canvas.assets == {}
 
 
-# --- what is not so -------------------------------------------------------------------------------------------------------
+# --- invalid files ------------------------------------------------------------------------------------------
 
 DEEP = b'{"a":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
 NOT_JSON = [
-    # says                     content                            the message has
-    ("nothing", b"", "it is empty"),
+    # case, content, message
+    ("nothing", b"", "the file is empty"),
     ("half of it", b'{"version": 1,\n  "actions": {', "line 2"),
-    ("no UTF-8", b'{"a": "\xff"}', "not UTF-8"),
+    ("no UTF-8", b'{"a": "\xff"}', "JSON in UTF-8"),
     ("a key twice", b'{"state": {"a": 1, "a": 2}}', "`a` twice"),
     ("a list", b"[]", "must be an object"),
-    ("not a number", b'{"a": NaN}', "not JSON that can be stored"),
-    ("half a character", b'{"a": "\\ud800"}', "not JSON that can be stored"),
-    ("very deep", b'{"a":' + b"[" * 100_000, "nested too deeply"),
+    ("not a number", b'{"a": NaN}', "must be JSON that can be stored"),
+    ("half a character", b'{"a": "\\ud800"}', "must be JSON that can be stored"),
+    ("very deep", b'{"a":' + b"[" * 100_000, "must not be nested so deeply"),
 ]
 
 
 @pytest.mark.parametrize("path", [SPEC, STATE, DESCRIPTOR])
-@pytest.mark.parametrize("says, content, part", NOT_JSON, ids=[row[0] for row in NOT_JSON])
-def test_what_is_not_json_is_told_with_its_file(path: str, says: str, content: bytes, part: str) -> None:
-    reading = read_files({path: content, "assets/index.html": b"x"}, "main", ID)
-    [problem] = reading.problems
+@pytest.mark.parametrize("name, content, part", NOT_JSON, ids=[row[0] for row in NOT_JSON])
+def test_invalid_json_is_reported_with_its_file(path: str, name: str, content: bytes, part: str) -> None:
+    result = read_files({path: content, "assets/index.html": b"x"}, "main", ID)
+    [problem] = result.problems
     assert problem.path == path
     assert part in str(problem)
     assert str(problem).count(path) == 1, str(problem)
-    assert reading.canvas.assets == {"assets/index.html": b"x"}, "the rest can be read"
-    assert (reading.canvas.spec, reading.canvas.state, reading.canvas.title) == (None, None, None)
+    assert result.canvas.assets == {"assets/index.html": b"x"}, "the other files are read"
+    assert (result.canvas.spec, result.canvas.state, result.canvas.title) == (None, None, None)
 
 
-def test_a_byte_order_mark_is_no_fault() -> None:
+def test_byte_order_mark_is_accepted() -> None:
     assert read_files({SPEC: b'\xef\xbb\xbf{"version": 1}'}, "main", ID).canvas.spec == {"version": 1}
 
 
-WRONG = [
+INVALID = [
     (SPEC, b'{"version": 2}', "version"),
     (SPEC, b'{"toolpolicy": {}}', "toolpolicy: is unknown"),
     (STATE, DEEP, "nested"),
-    (DESCRIPTOR, b'{"canvasId": "other"}', "canvasId is `other`, but this is `cockpit`"),
+    (DESCRIPTOR, b'{"canvasId": "other"}', "canvasId is `other`, but must be `cockpit`"),
     (DESCRIPTOR, b'{"agentId": "ops"}', "agentId is `ops`"),
-    (DESCRIPTOR, b'{"title": 5}', "title is text"),
+    (DESCRIPTOR, b'{"title": 5}', "title must be text"),
     (DESCRIPTOR, b'{"title": "a\\u0007b"}', "title"),
     (DESCRIPTOR, b'{"ownerSessionKey": "mine"}', "ownerSessionKey"),
 ]
 
 
-@pytest.mark.parametrize("path, content, part", WRONG, ids=[f"{row[0]} {row[2]}"[:30] for row in WRONG])
-def test_what_no_server_takes_is_told_before_it_is_asked(path: str, content: bytes, part: str) -> None:
+@pytest.mark.parametrize("path, content, part", INVALID, ids=[f"{row[0]} {row[2]}"[:30] for row in INVALID])
+def test_invalid_content_is_reported_with_its_file(path: str, content: bytes, part: str) -> None:
     [problem] = read_files({path: content}, "main", ID).problems
     assert problem.path == path
-    assert part in problem.says
+    assert part in problem.message
 
 
 @rule("CV-47")
@@ -210,38 +209,48 @@ def test_what_no_server_takes_is_told_before_it_is_asked(path: str, content: byt
         "assets/x ",
     ],
 )
-def test_a_file_that_can_be_no_asset_is_named(path: str) -> None:
-    reading = read_files({path: b"x", "assets/good.txt": b"y"}, "main", ID)
-    assert [problem.path for problem in reading.problems] == [path]
-    assert str(reading.problems[0]).isprintable(), "a terminal shows it and obeys none of it"
-    assert list(reading.canvas.assets) == ["assets/good.txt"]
+def test_invalid_asset_path_is_reported(path: str) -> None:
+    result = read_files({path: b"x", "assets/good.txt": b"y"}, "main", ID)
+    assert [problem.path for problem in result.problems] == [path]
+    assert str(result.problems[0]).isprintable(), "no control characters for a terminal"
+    assert list(result.canvas.assets) == ["assets/good.txt"]
 
 
-def test_names_that_differ_by_case_only_are_told() -> None:
-    assert "upper and lower case" in read_files({"assets/A": b"", "assets/a": b""}, "main", ID).problems[0].says
+def test_paths_that_differ_only_by_case_are_reported() -> None:
+    assert (
+        "upper and lower case"
+        in read_files({"assets/A": b"", "assets/a": b""}, "main", ID).problems[0].message
+    )
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
-    reading = read_files({SPEC: b"{", STATE: b"[", DESCRIPTOR: b"?", "assets/-": b""}, "main", ID)
-    assert {problem.path for problem in reading.problems} == {SPEC, STATE, DESCRIPTOR, "assets/-"}
+def test_all_problems_are_reported_together() -> None:
+    result = read_files({SPEC: b"{", STATE: b"[", DESCRIPTOR: b"?", "assets/-": b""}, "main", ID)
+    assert {problem.path for problem in result.problems} == {SPEC, STATE, DESCRIPTOR, "assets/-"}
 
 
-# --- which canvas it is ---------------------------------------------------------------------------------------------------
+# --- identity -----------------------------------------------------------------------------------------------
 
 
-def said(**members: Any) -> bytes:
+def descriptor_json(**members: Any) -> bytes:
     return json.dumps(members).encode()
 
 
-WHO = [
-    # says                               descriptor                                       folder   place             --agent  is
+IDENTITIES = [
+    # case, descriptor, folder, location, --agent, agent id and canvas id
     ("the folder's name alone", None, "cockpit", None, None, ("main", "cockpit")),
     ("the option", None, "cockpit", None, "ops", ("ops", "cockpit")),
-    ("its place", None, "x", ("ops", "cockpit"), None, ("ops", "cockpit")),
-    ("its descriptor", said(canvasId="cockpit", agentId="ops"), "checkout", None, None, ("ops", "cockpit")),
+    ("the location", None, "x", ("ops", "cockpit"), None, ("ops", "cockpit")),
     (
-        "both, agreed",
-        said(canvasId="cockpit", agentId="ops"),
+        "the descriptor",
+        descriptor_json(canvasId="cockpit", agentId="ops"),
+        "checkout",
+        None,
+        None,
+        ("ops", "cockpit"),
+    ),
+    (
+        "both, the same",
+        descriptor_json(canvasId="cockpit", agentId="ops"),
         "x",
         ("ops", "cockpit"),
         "ops",
@@ -251,26 +260,28 @@ WHO = [
 
 
 @pytest.mark.parametrize(
-    "descriptor, folder, place, agent, expected", [row[1:] for row in WHO], ids=[row[0] for row in WHO]
+    "descriptor, folder, location, agent, expected",
+    [row[1:] for row in IDENTITIES],
+    ids=[row[0] for row in IDENTITIES],
 )
-def test_a_folder_says_whose_canvas_it_is(
+def test_folder_identifies_its_canvas(
     descriptor: bytes | None,
     folder: str,
-    place: tuple[str, str] | None,
+    location: tuple[str, str] | None,
     agent: str | None,
     expected: tuple[str, str],
 ) -> None:
-    assert identify_canvas(descriptor, folder=folder, place=place, agent_id=agent) == expected
+    assert identify_canvas(descriptor, folder=folder, location=location, agent_id=agent) == expected
 
 
 CONTRADICTIONS = [
-    (said(canvasId="other"), "x", ("main", "cockpit"), None),
-    (said(agentId="ops"), "x", ("main", "cockpit"), None),
-    (said(agentId="ops"), "cockpit", None, "main"),
-    (said(canvasId=5), "cockpit", None, None),
-    (said(agentId=["main"]), "cockpit", None, None),
-    (said(canvasId="../../etc"), "cockpit", None, None),
-    (said(canvasId=""), "cockpit", None, None),
+    (descriptor_json(canvasId="other"), "x", ("main", "cockpit"), None),
+    (descriptor_json(agentId="ops"), "x", ("main", "cockpit"), None),
+    (descriptor_json(agentId="ops"), "cockpit", None, "main"),
+    (descriptor_json(canvasId=5), "cockpit", None, None),
+    (descriptor_json(agentId=["main"]), "cockpit", None, None),
+    (descriptor_json(canvasId="../../etc"), "cockpit", None, None),
+    (descriptor_json(canvasId=""), "cockpit", None, None),
     (None, "my canvas", None, None),
     (None, "a__b", None, None),
     (None, "cockpit", ("..", "cockpit"), None),
@@ -278,19 +289,20 @@ CONTRADICTIONS = [
 ]
 
 
-@pytest.mark.parametrize("descriptor, folder, place, agent", CONTRADICTIONS)
-def test_a_folder_that_contradicts_itself_is_refused(
-    descriptor: bytes | None, folder: str, place: tuple[str, str] | None, agent: str | None
+@pytest.mark.parametrize("descriptor, folder, location, agent", CONTRADICTIONS)
+def test_contradicting_or_invalid_ids_are_refused(
+    descriptor: bytes | None, folder: str, location: tuple[str, str] | None, agent: str | None
 ) -> None:
     with pytest.raises(BadInput):
-        identify_canvas(descriptor, folder=folder, place=place, agent_id=agent)
+        identify_canvas(descriptor, folder=folder, location=location, agent_id=agent)
 
 
-# --- a server that lies ---------------------------------------------------------------------------------------------------
+# --- an untrusted
+# server--------------------------------------------------------------------------------------------------
 
 
 @rule("CV-47")
-def test_no_name_from_a_server_leads_out_of_the_folder() -> None:
+def test_path_from_a_server_stays_inside_the_folder() -> None:
     for path in ("assets/../../.bashrc", "/etc/passwd", ".bashrc", "spec.json", "assets/a\\..\\b"):
         with pytest.raises(BadInput):
             from_view(view(), {path: b""}, {})
@@ -307,27 +319,28 @@ def test_no_name_from_a_server_leads_out_of_the_folder() -> None:
             record_path(record)
 
 
-# --- small things ---------------------------------------------------------------------------------------------------------
+# --- helpers ------------------------------------------------------------------------------------------------
 
 
-def test_sameness_is_that_of_json() -> None:
+def test_json_comparison_distinguishes_types() -> None:
     assert is_identical_json({"a": 1, "b": [2]}, {"b": [2], "a": 1})
     assert not is_identical_json({"a": 1}, {"a": True})
     assert not is_identical_json({"a": 1}, {"a": 1.0})
     assert not is_identical_json({"a": 0}, {"a": None})
 
 
-def test_json_is_written_as_people_edit_it() -> None:
-    assert format_json({"b": [1, "é"], "a": {}}) == '{\n  "b": [\n    1,\n    "é"\n  ],\n  "a": {}\n}\n'.encode()
+def test_json_is_indented() -> None:
+    assert (
+        format_json({"b": [1, "é"], "a": {}}) == '{\n  "b": [\n    1,\n    "é"\n  ],\n  "a": {}\n}\n'.encode()
+    )
     assert parse_json_object(format_json({"b": [1, "é"], "a": {}}), SPEC) == {"b": [1, "é"], "a": {}}
 
 
-def test_a_name_on_a_terminal_is_no_command() -> None:
+def test_unprintable_characters_are_escaped() -> None:
     assert escape_unprintable("a\x1b[2Jb\x07é") == "a\\x1b[2Jb\\x07é"
 
 
-def test_a_member_called_redacted_is_no_marker_of_something_that_was_moved() -> None:
-    """A patch may have put it there, member by member."""
+def test_member_named_redacted_is_not_a_marker() -> None:
     state = {
         "doc": {"redacted": True},
         "almost": {"redacted": True, "sha256": "x", "original_size": 1, "uri": "/api/artifacts/x"},

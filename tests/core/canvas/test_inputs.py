@@ -1,4 +1,4 @@
-"""What a field of a page may write, and when it is told that somebody else was there first."""
+"""Inputs of a page: allowed paths and conflicts. RS-41"""
 
 from __future__ import annotations
 
@@ -21,12 +21,16 @@ SPEC: dict[str, Any] = {"state": {"service": "", "deploy": {}, "result": None}}
 
 
 @rule("RS-41")
-def test_an_entry_goes_below_what_the_spec_declares() -> None:
-    assert apply_input(SPEC, STATE, ("service",), "web", UNSET).state["service"] == "web"  # type: ignore[union-attr]
-    changed = apply_input(SPEC, STATE, ("deploy", "hosts", "1"), "c", "b")
-    assert changed is not None
-    assert (changed.state["deploy"]["hosts"], changed.paths) == (["a", "c"], ("/deploy/hosts/1",))
-    assert apply_input(SPEC, STATE, ("result", "note"), "x", None).state["result"] == {"note": "x"}  # type: ignore[union-attr]
+def test_input_is_written_below_declared_members() -> None:
+    service = apply_input(SPEC, STATE, ("service",), "web", UNSET)
+    host = apply_input(SPEC, STATE, ("deploy", "hosts", "1"), "c", "b")
+    note = apply_input(SPEC, STATE, ("result", "note"), "x", None)
+    assert service is not None
+    assert host is not None
+    assert note is not None
+    assert service.state["service"] == "web"
+    assert (host.state["deploy"]["hosts"], host.paths) == (["a", "c"], ("/deploy/hosts/1",))
+    assert note.state["result"] == {"note": "x"}
     assert STATE["service"] == "api"
 
 
@@ -45,25 +49,27 @@ def test_an_entry_goes_below_what_the_spec_declares() -> None:
         ({**SPEC, "writable": ["deploy.to"]}, ("deploy", "tomorrow")),
     ],
 )
-def test_and_nowhere_else(spec: dict[str, Any], path: tuple[str, ...]) -> None:
+def test_input_outside_declared_paths_is_forbidden(spec: dict[str, Any], path: tuple[str, ...]) -> None:
     with pytest.raises(Forbidden):
         apply_input(spec, STATE, path, "x", UNSET)
 
 
 @rule("RS-41")
-def test_where_writable_is_given_it_alone_counts() -> None:
+def test_writable_replaces_the_declared_members() -> None:
     assert apply_input({"writable": ["deploy.to"]}, STATE, ("deploy", "to"), "us", "eu") is not None
 
 
-def test_who_did_not_see_what_is_there_writes_nothing() -> None:
+def test_input_based_on_an_old_value_is_a_conflict() -> None:
     with pytest.raises(InputConflict, match="/service was changed"):
         apply_input(SPEC, STATE, ("service",), "web", "what it showed before")
     assert apply_input(SPEC, STATE, ("service",), "web", "api") is not None
-    assert apply_input(SPEC, STATE, ("service",), "api", "anything") is None, "it is there already"
-    assert apply_input(SPEC, STATE, ("result", "note"), "x", None) is not None, "where nothing is, nothing was"
+    assert apply_input(SPEC, STATE, ("service",), "api", "anything") is None, "the value is unchanged"
+    assert apply_input(SPEC, STATE, ("result", "note"), "x", None) is not None, (
+        "a missing value counts as null"
+    )
 
 
-def test_what_cannot_be_put_there_is_refused() -> None:
+def test_input_at_an_impossible_path_is_refused() -> None:
     with pytest.raises(BadInput):
         apply_input(SPEC, STATE, ("service", "deeper"), "x", UNSET)
     with pytest.raises(BadInput):
@@ -71,9 +77,20 @@ def test_what_cannot_be_put_there_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "one, other, same",
-    [(1, 1.0, True), (1, True, False), (0, False, False), (None, False, False), ("1", 1, False), ([1, {"a": 2.0}], [1.0, {"a": 2}], True),
-     ([1], [1, 2], False), ({"a": 1}, {"b": 1}, False), ({"a": 1}, {"a": True}, False), ({}, [], False), ("", None, False)],
+    "left, right, expected",
+    [
+        (1,               1.0,             True),
+        (1,               True,            False),
+        (0,               False,           False),
+        (None,            False,           False),
+        ("1",             1,               False),
+        ([1, {"a": 2.0}], [1.0, {"a": 2}], True),
+        ([1],             [1, 2],          False),
+        ({"a": 1},        {"b": 1},        False),
+        ({"a": 1},        {"a": True},     False),
+        ({},              [],              False),
+        ("",              None,            False),
+    ],
 )  # fmt: skip
-def test_the_same_json_is_the_same(one: Any, other: Any, same: bool) -> None:
-    assert is_equal_json(one, other) is same
+def test_json_equality(left: Any, right: Any, expected: bool) -> None:
+    assert is_equal_json(left, right) is expected

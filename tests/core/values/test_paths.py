@@ -186,8 +186,7 @@ def test_outcome_has_the_result_and_the_time() -> None:
 
 
 SAVED = [
-    # mode                state                            next
-    # changed
+    # mode, state, next state, changed paths
     (SaveMode.REPLACE, {},                             {"a": {"b": DONE}},             ("/a/b",)),
     (SaveMode.REPLACE, {"a": {"b": [1], "c": 2}},      {"a": {"b": DONE, "c": 2}},     ("/a/b",)),
     (SaveMode.APPEND,  {},                             {"a": {"b": [DONE]}},           ("/a/b",)),
