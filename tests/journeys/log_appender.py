@@ -43,7 +43,7 @@ class LogAppender:
             (claim,) = await database.runs.claim_queued(new_worker_id(), 1, LONG_CLAIM_SECONDS, 0)
             assert claim.run_id == run_id, "another worker or another run is about"
             appender = cls(database, claim)
-            await appender._append([appender._events.started(claim.attempt)])
+            await appender._append([appender._events.start(claim.attempt)])
             yield appender
         finally:
             await database.close()
@@ -54,7 +54,8 @@ class LogAppender:
 
     async def end(self, text: str = "") -> None:
         await self._append(
-            self._events.ending(answer_id(self._claim.run_id), text, Status.COMPLETED, None), Status.COMPLETED
+            self._events.end_with_message(answer_id(self._claim.run_id), text, Status.COMPLETED, None),
+            Status.COMPLETED,
         )
 
     async def _append(self, events: Sequence[Envelope], ends_as: Status | None = None) -> None:

@@ -120,7 +120,7 @@ async def test_action_of_a_killed_instance_is_failed_by_the_other_within_a_claim
     launcher: Launcher,
 ) -> None:
     first, second = launcher.ready(launcher.api(), launcher.api())
-    name = await made(first, {"go": sleeps(LONG_MS)})
+    name = await create(first, {"go": sleeps(LONG_MS)})
     async with board_on(second, name) as there:
         await there.listen()
         async with board_on(first, name) as here:
@@ -149,7 +149,7 @@ async def test_action_of_a_killed_instance_is_failed_by_the_other_within_a_claim
 @case("J2")
 async def test_result_of_an_instance_that_was_frozen_too_long_is_not_stored(launcher: Launcher) -> None:
     first, second = launcher.ready(launcher.api(), launcher.api())
-    name = await made(first, {"go": sleeps(SHORT_MS)})
+    name = await create(first, {"go": sleeps(SHORT_MS)})
     async with board_on(first, name) as here, board_on(second, name) as there:
         press = await start_action(here, "go")
         over_at = time.monotonic() + SHORT_MS / 1000
@@ -171,7 +171,7 @@ async def test_stopping_instance_records_its_own_actions_as_interrupted(
 ) -> None:
     launcher.settings |= FOREVER
     first, second = launcher.ready(launcher.api(), launcher.api())
-    name = await made(first, {"go": sleeps(LONG_MS)})
+    name = await create(first, {"go": sleeps(LONG_MS)})
     async with board_on(second, name) as there:
         async with board_on(first, name) as here:
             press = await start_action(here, "go")
@@ -189,7 +189,7 @@ async def test_confirmation_outlives_its_instance_and_is_answered_once_on_any_in
     launcher: Launcher,
 ) -> None:
     first, second = launcher.ready(launcher.api(), launcher.api())
-    name = await made(first, {"go": echoes(confirm="always")})
+    name = await create(first, {"go": echoes(confirm="always")})
     async with board_on(first, name) as here:
         asked = await here.run("go", requestId="r")
         await here.patch("/n", 8)
@@ -217,7 +217,7 @@ async def test_one_request_is_one_execution_on_all_instances_and_after_a_kill(
     launcher: Launcher,
 ) -> None:
     first, second = launcher.ready(launcher.api(), launcher.api())
-    name = await made(first, {"go": echoes(), "slow": sleeps(300), "long": sleeps(LONG_MS)})
+    name = await create(first, {"go": echoes(), "slow": sleeps(300), "long": sleeps(LONG_MS)})
     async with board_on(first, name) as here, board_on(second, name) as there:
         answers = await asyncio.gather(*((here, there)[n % 2].run("go", requestId="r1") for n in range(20)))
         assert all(answer == answers[0] for answer in answers)
@@ -243,7 +243,7 @@ async def test_one_request_is_one_execution_on_all_instances_and_after_a_kill(
 @case("C11")
 async def test_actions_on_two_instances_lose_nothing(launcher: Launcher) -> None:
     first, second = launcher.ready(launcher.api(), launcher.api())
-    name = await made(first, {"go": echoes()})
+    name = await create(first, {"go": echoes()})
     async with board_on(first, name) as here, board_on(second, name) as there:
         for _ in range(4):
             await asyncio.gather(*((here, there)[n % 2].run("go") for n in range(32)))
@@ -274,7 +274,7 @@ async def test_sent_message_outlives_its_worker_and_the_instance_that_waits_for_
         "saveMode": "append",
     }
     slow = script(wait_ms(5_000), say("at last"))
-    name = await made(first, {"go": {**send, "message": slow}})
+    name = await create(first, {"go": {**send, "message": slow}})
     async with board_on(second, name) as there:
         async with board_on(first, name) as here:
             press = await start_action(here, "go")
@@ -311,7 +311,7 @@ async def has_runs(process: EaselProcess, session: str, many: int) -> bool:
 async def test_on_sqlite_an_action_interrupted_by_a_kill_is_failed_at_the_next_start(alone: Launcher) -> None:
     alone.settings |= FOREVER
     (process,) = alone.ready(alone.up())
-    name = await made(process, {"go": sleeps(LONG_MS), "ask": echoes(confirm="always"), "done": echoes()})
+    name = await create(process, {"go": sleeps(LONG_MS), "ask": echoes(confirm="always"), "done": echoes()})
     async with board_on(process, name) as board:
         answer = await board.run("done", requestId="r1")
         asked = await board.run("ask")
@@ -349,7 +349,7 @@ async def test_on_sqlite_the_answer_of_a_run_reaches_its_action_over_a_restart(
         "sessionKey": f"agent:main:{session}",
         "message": script(wait_ms(5_000), say("at last")),
     }
-    name = await made(process, {"go": {**send, "saveAs": "answer", "saveMode": "append"}})
+    name = await create(process, {"go": {**send, "saveAs": "answer", "saveMode": "append"}})
     async with board_on(process, name) as board:
         press = await start_action(board, "go", requestId="r")
         await wait_for(lambda: has_runs(process, session, 1))
@@ -371,7 +371,7 @@ async def test_on_sqlite_the_answer_of_a_run_reaches_its_action_over_a_restart(
 async def test_on_sqlite_a_stop_records_interrupted_actions(alone: Launcher) -> None:
     alone.settings |= FOREVER
     (process,) = alone.ready(alone.up())
-    name = await made(process, {"go": sleeps(LONG_MS)})
+    name = await create(process, {"go": sleeps(LONG_MS)})
     async with board_on(process, name) as board:
         press = await start_action(board, "go")
         await asyncio.to_thread(process.terminate, STOPPED_WITHIN_SECONDS)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from tests.edges.gateway.action_fixtures import CanvasClient, expect_refusal
-from tests.journeys.test_actions import REASON, action_events, board_on, made, start_action
+from tests.journeys.test_actions import REASON, action_events, board_on, create, start_action
 from tests.journeys.test_nodes import start_node
 from tests.requirements import case, rule
 from tests.support.standstill import Stopwatch
@@ -78,7 +78,7 @@ async def test_output_of_a_command_is_seen_and_cancelled_from_the_other_instance
     launcher.settings |= FOREVER
     first, second = launcher.ready(launcher.api(), launcher.api())
     mark = f"1414.{first.pid}"
-    name = await made(first, {"go": runs("local__Bash", f"echo begun; sleep {mark} & sleep {mark}")})
+    name = await create(first, {"go": runs("local__Bash", f"echo begun; sleep {mark} & sleep {mark}")})
     async with board_on(first, name) as here, board_on(second, name) as there:
         await there.listen()
         await stopped_from(there, await start_action(here, "go"), mark)
@@ -94,7 +94,7 @@ async def test_output_of_a_node_on_the_other_instance_is_seen_and_cancelled(
     folder.mkdir()
     start_node(launcher, f"ws{second.base_url.removeprefix('http')}/ws", folder)
     mark = f"1732.{first.pid}"
-    name = await made(first, {"go": runs("laptop__Bash", f"echo begun; sleep {mark}")})
+    name = await create(first, {"go": runs("laptop__Bash", f"echo begun; sleep {mark}")})
     async with board_on(first, name) as here:
 
         async def is_there() -> bool:
@@ -117,7 +117,7 @@ async def test_a_stop_and_the_death_of_its_instance_are_one_end(launcher: Launch
     launcher.settings |= {"CLAIM_SECONDS": str(CLAIM_SECONDS), "SANDBOX_MODE": "logical"}
     first, second = launcher.ready(launcher.api(), launcher.api())
     sleeps = {"kind": "tool.call", "tool": "gsv__Sleep", "args": {"ms": 60_000}}
-    name, witness = await made(first, {"go": sleeps}), await made(first, {"go": sleeps})
+    name, witness = await create(first, {"go": sleeps}), await made(first, {"go": sleeps})
     async with board_on(second, name) as there, board_on(second, witness) as beside:
         async with board_on(first, name) as here, board_on(first, witness) as lost:
             presses = [await start_action(here, "go"), await start_action(lost, "go")]

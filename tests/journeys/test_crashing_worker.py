@@ -11,6 +11,7 @@ import pytest
 from tests.journeys.client import Client, call, new_session, say, script, spread, ticked, ticks, wait_ms
 from tests.journeys.conftest import CLAIM_SECONDS
 from tests.journeys.kill_storm import KillStorm
+from tests.journeys.soak import short_or_full
 from tests.journeys.stored_runs import after_last_start, answer_in, check_delivery, said_in, starts_in
 from tests.requirements import case, rule
 from tests.support.processes import wait_for_text
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 TAKE_OVER_SECONDS = CLAIM_SECONDS + 2.0
 # "take-over within the claim window + 2 s"
 MANY_ATTEMPTS = "50"
+STORM_RUNS = short_or_full(120, 300)
+RANDOM_KILL_RUNS = short_or_full(250, 1000)
 # In a kill storm a run may lose many attempts; these tests count losses, not attempts.
 
 CRASH_POINTS = ["after_claim", "after_first_append", "before_finish", "after_finish"]
@@ -171,17 +174,18 @@ async def test_an_append_that_breaks_leaves_no_hole_in_the_story(
 
 
 @case("J4")
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 @rule("RX-23", "RX-37", "RX-49")
-async def test_three_hundred_runs_survive_a_storm_of_kills(
-    launcher: Launcher, stored_runs: StoredRuns
-) -> None:
+async def test_runs_survive_a_storm_of_kills(launcher: Launcher, stored_runs: StoredRuns) -> None:
     launcher.settings["MAX_ATTEMPTS"] = MANY_ATTEMPTS
     (api,) = launcher.ready(launcher.api())
     workers = [launcher.worker(WORKER_RUNS="16") for _ in range(3)]
     watch = Stopwatch()
     async with Client(api) as client:
-        run_ids = await spread([functools.partial(client.start, script(ticks(20, 50)))] * 300, at_once=30)
+        run_ids = await spread(
+            [functools.partial(client.start, script(ticks(20, 50)))] * STORM_RUNS, at_once=30
+        )
         async with KillStorm(launcher, workers, lets_all_come_back=True).every(1.2):
             await stored_runs.wait_until_all_ended(run_ids, within=180)
     await stored_runs.check(run_ids, says=ticked(20))
@@ -200,9 +204,10 @@ async def test_three_hundred_runs_survive_a_storm_of_kills(
     assert take_overs[-1] < 2 * TAKE_OVER_SECONDS + watch.stood_still
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(400)
 @rule("RX-01", "RX-23", "RX-28", "RX-34", "RX-48", "RX-49")
-async def test_a_thousand_runs_with_random_kills_lose_nothing(
+async def test_random_kills_of_workers_and_apis_lose_nothing(
     launcher: Launcher, stored_runs: StoredRuns
 ) -> None:
     """Workers and APIs are killed at random while clients start runs and read some of them live."""
@@ -213,7 +218,7 @@ async def test_a_thousand_runs_with_random_kills_lose_nothing(
         script(say("a"), call("gsv__Echo", value=1), ticks(3, 20), wait_ms(250), say("b")),
         "a\n\n" + ticked(3) + "b",
     )
-    sessions = [new_session() for _ in range(250)]
+    sessions = [new_session() for _ in range(RANDOM_KILL_RUNS // 4)]
     read: dict[str, Follower] = {}
     async with (
         Client(*apis) as client,
@@ -230,13 +235,19 @@ async def test_a_thousand_runs_with_random_kills_lose_nothing(
                 await read[run_id].read_to_end(within=120)
             return run_id
 
-        run_ids = await spread([functools.partial(one, number) for number in range(1000)], at_once=40)
+        run_ids = await spread(
+            [functools.partial(one, number) for number in range(RANDOM_KILL_RUNS)], at_once=40
+        )
         await stored_runs.wait_until_all_ended(run_ids, within=120)
-    assert len(set(run_ids)) == 1000
-    assert await stored_runs.value("select count(*) from runs") == 1000, "an idempotency key made two runs"
+    assert len(set(run_ids)) == RANDOM_KILL_RUNS
+    assert await stored_runs.value("select count(*) from runs") == RANDOM_KILL_RUNS, (
+        "an idempotency key made two runs"
+    )
     await stored_runs.check(run_ids, says=text)
     logs = await stored_runs.logs(run_ids)
-    assert sum(len(starts_in(log)) > 1 for log in logs.values()) >= 10, "hardly any run was hit"
+    assert sum(len(starts_in(log)) > 1 for log in logs.values()) >= RANDOM_KILL_RUNS // 100, (
+        "hardly any run was hit"
+    )
     assert any(follower.connected > 1 for follower in read.values()), "no reader was cut"
     for run_id, follower in read.items():
         check_delivery(follower.events, logs[run_id])

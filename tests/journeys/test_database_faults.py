@@ -16,6 +16,7 @@ import pytest
 from tests.journeys import soak
 from tests.journeys.client import Client, call, check_each, new_session, say, script, ticked, ticks
 from tests.journeys.conftest import CLAIM_SECONDS
+from tests.journeys.soak import short_or_full
 from tests.journeys.stored_runs import StoredRuns, check_delivery
 from tests.requirements import case, rule
 from tests.support.postgres import Postgres
@@ -36,10 +37,10 @@ NOTICED_SECONDS = 3.0
 # The readiness that a load balancer reads may be this old.
 DETECTION_SECONDS = 15.0
 # D4: a connection that is silently dead is detected and replaced within this time.
-CRASHES = 20
-CHAOS_SECONDS = soak.either(60, soak.SECONDS)
-MIN_RESTARTS = 4
-CHAOS_PAUSE_SECONDS = soak.either(9, 40)  # the longest pause between two restarts
+CRASHES = short_or_full(5, 20)
+CHAOS_SECONDS = short_or_full(20.0, soak.SECONDS)
+MIN_RESTARTS = short_or_full(2, 4)
+CHAOS_PAUSE_SECONDS = short_or_full(6, 40)  # the longest pause between two restarts
 TIMEOUT_SECONDS = 120.0
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.journeys.client import Client
 from tests.journeys.log_appender import LogAppender
+from tests.journeys.soak import short_or_full
 from tests.journeys.stored_runs import check_delivery
 from tests.requirements import case, rule
 from tests.support.sse import Event, Stream
@@ -29,7 +30,7 @@ SLOW_READERS = 4
 BYTES_PER_SECOND = 1024
 MAX_GROWTH_BYTES = 5 * 1024 * 1024  # for each slow reader
 SAMPLE_SECONDS = 0.05
-ROUNDS = 3
+ROUNDS = short_or_full(2, 3)
 MAX_DELAY = 1.5
 # Of the best round of each kind: a busy machine makes a round slower, never faster.
 
@@ -95,6 +96,7 @@ async def produce(client: Client, stored_runs: StoredRuns, slow: list[SlowReader
 
 
 @case("E8")
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 @rule("RX-34", "RX-48")
 async def test_slow_readers_cost_little_memory_and_no_time_of_others(

@@ -27,7 +27,7 @@ from tests.journeys.mixed_expectations import (
 )
 from tests.journeys.mixed_load import EVERYTHING, Load
 from tests.journeys.mixed_watchers import INTERNAL, NARRATIVE, STATE, TRANSPORTS, VISUALS, Network, Watcher
-from tests.journeys.soak import IS_SOAK, SECONDS
+from tests.journeys.soak import SECONDS, short_or_full
 from tests.requirements import case, rule
 from tests.support.chat import Chat, ChatFollower, ChatRefused, Complaint
 from tests.support.sse import Event, Stream
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tests.journeys.client import Client
     from tests.journeys.conftest import Cluster
 
-LOAD_SECONDS = SECONDS if IS_SOAK else 15.0
+LOAD_SECONDS = short_or_full(8.0, SECONDS)
 SETTLE_SECONDS = 60.0
 SEED = int(os.environ.get("JOURNEY_SEED") or (2026 if "CI" in os.environ else random.randrange(10**6)))
 
@@ -178,6 +178,7 @@ async def check_system(cluster: Cluster, truth: Truth) -> None:
     "CC-25",
     "CC-26",
 )
+@pytest.mark.soak
 @pytest.mark.timeout(400 + LOAD_SECONDS)
 async def test_each_event_reaches_exactly_the_transports_of_its_stream(cluster: Cluster) -> None:
     print(f"JOURNEY_SEED={SEED}")
