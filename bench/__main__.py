@@ -29,7 +29,8 @@ def main(arguments: Sequence[str]) -> int:
     with prepared(quick=asked.quick) as setting:
         figures = uvloop.run(_take(setting, asked.names or list(MEASUREMENTS)))
     print(
-        f"\n{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        f"\n{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python "
+        f"{platform.python_version()}",
         end="",
     )
     print(f"{', quick sizes' if asked.quick else ''}; {time.monotonic() - began:.0f} s\n")
@@ -50,7 +51,7 @@ async def _take(setting: Setting, names: Sequence[str]) -> list[Figure]:
         print(f"{name}: {MEASUREMENTS[name].__doc__}", file=sys.stderr, flush=True)
         try:
             figures += await MEASUREMENTS[name](setting)
-        except Exception as problem:  # noqa: BLE001  one measurement that breaks must not hide the others; its row says so
+        except Exception as problem:  # noqa: BLE001 - reported in its row
             print(f"  {type(problem).__name__}: {problem}", file=sys.stderr, flush=True)
             figures.append(unmeasured(name, f"{type(problem).__name__}: {problem}".splitlines()[0][:100]))
     return figures

@@ -1,4 +1,5 @@
-"""Easel's own store, opened as a worker opens it, for measurements below the processes: appends and claims."""
+"""Easel's own store, opened as a worker opens it, for measurements below the processes: appends and claims.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 CLAIM_SECONDS = 600.0
 # Longer than any measurement: renewing is not what is measured.
-OPENING = RunEvents.opening(agent_id="main", node_id="bench")
+OPENING = RunEvents.unclaimed_start(agent_id="main", node_id="bench")
 _sessions = count(1)
 
 
@@ -68,7 +69,7 @@ async def finish(database: PostgresDatabase, claims: Sequence[Claim]) -> None:
 
     async def one(claim: Claim) -> None:
         events = RunEvents(claim.run_id, agent_id="main", node_id="bench")
-        log = events.ending(answer_id(claim.run_id), "", Status.COMPLETED, None)
+        log = events.end_with_message(answer_id(claim.run_id), "", Status.COMPLETED, None)
         if await database.runs.append(Batch(claim, 1, log, Status.COMPLETED)) is None:
             raise RuntimeError(f"{claim.run_id} could not be ended")
 

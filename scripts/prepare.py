@@ -1,8 +1,9 @@
 """Prepare this clone: `python3 scripts/prepare.py runtime|test|test-python|bench|lock`.
 
-Owns the virtual environments, the hash-locked installs and, for tests, the system packages (Chromium, nginx, bubblewrap).
-Runs on a bare python3 with pip, so it uses the standard library only. A ready environment is recognised by its stamp, a
-digest of everything that went into it: a changed lock or a moved clone is prepared again.
+Owns the virtual environments, the hash-locked installs and, for tests, the system packages (Chromium, nginx,
+bubblewrap). Runs on a bare python3 with pip, so it uses the standard library only. A ready environment is
+recognised by its stamp, a digest of everything that went into it: a changed lock or a moved clone is prepared
+again.
 """
 
 from __future__ import annotations
@@ -52,11 +53,13 @@ def run(*command: str, env: dict[str, str] | None = None) -> None:
         stop(f"this command failed with code {done.returncode}: {' '.join(command)}")
 
 
-# --- virtual environments ---------------------------------------------------------------------------------------------
+# --- virtual environments -----------------------------------------------------------------------------------
 
 
 def digest_of(name: str) -> str:
-    """Return a digest of everything that decides the environment: interpreter, folder, locks, package metadata."""
+    """Return a digest of everything that decides the environment: interpreter, folder, locks, package
+    metadata.
+    """
     folder, locks = ENVIRONMENTS[name]
     files = [LOCKS / "build.txt", LOCKS / "runtime.in", Path(__file__), *(LOCKS / lock for lock in locks)]
     # The rest of pyproject.toml configures linters and pytest, not the package.
@@ -146,7 +149,7 @@ def fill_environment(name: str) -> None:
     say(f"{folder.name} is ready ({time.monotonic() - began:.0f} s)")
 
 
-# --- system packages for the tests ---------------------------------------------------------------------------------
+# --- system packages for the tests --------------------------------------------------------------------------
 
 
 def find_program(*names: str) -> str | None:
@@ -182,7 +185,8 @@ def missing_parts() -> list[str]:
 
 
 def prepare_system() -> None:
-    """Install missing packages if we are root on Debian. Otherwise their tests are left out, or fail in CI."""
+    """Install missing packages if we are root on Debian. Otherwise their tests are left out, or fail in CI.
+    """
     missing = missing_parts()
     if not missing or os.geteuid() != 0 or not shutil.which("apt-get"):
         return

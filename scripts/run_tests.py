@@ -1,9 +1,10 @@
-"""Run linters and tests in parts and print one total: `python scripts/run_tests.py check|all|lint|soak [-- pytest args]`.
+"""Run linters and tests in parts and print one total: `python scripts/run_tests.py check|all|lint|soak [--
+pytest args]`.
 
-Owns the split. `check` is lint, types and the tests of core, host, stores and edges. `all` adds the tests that start
-programs and browsers, then the journeys: these start clusters of processes and measure times, so they run one at a time.
-Without Chromium, nginx or bubblewrap their tests are left out with a message on a developer's machine; with CI=true the
-run fails.
+Owns the split. `check` is lint, types and the tests of core, host, stores and edges. `all` adds the tests
+that start programs and browsers, then the journeys: these start clusters of processes and measure times, so
+they run one at a time. Without Chromium, nginx or bubblewrap their tests are left out with a message on a
+developer's machine; with CI=true the run fails.
 """
 
 from __future__ import annotations
@@ -79,8 +80,15 @@ def start_linters() -> list[Linter]:
     ]
 
 
+def finish(linters: list[Linter]) -> bool:
+    """Wait for every linter and print its result. Returns whether all are clean."""
+    results = [linter.finish() for linter in linters]
+    return all(results)
+
+
 def exclude_missing_parts() -> list[str]:
-    """Return the marker expression that leaves out tests this machine cannot run; in CI nothing is left out."""
+    """Return the marker expression that leaves out tests this machine cannot run; in CI nothing is left out.
+    """
     missing = missing_parts()
     markers = [SYSTEM_PARTS[package][0] for package in missing]
     if missing and IN_CI:
@@ -88,7 +96,8 @@ def exclude_missing_parts() -> list[str]:
         return []
     for package, marker in zip(missing, markers, strict=True):
         say(
-            f"LEFT OUT: tests marked `{marker}`. {package} is not installed; installing it needs root on Debian."
+            f"LEFT OUT: tests marked `{marker}`. {package} is not installed; installing it needs root on "
+            f"Debian."
         )
     return ["-m", " and ".join(f"not {marker}" for marker in markers)] if markers else []
 
@@ -96,7 +105,7 @@ def exclude_missing_parts() -> list[str]:
 def read_counts(report: Path) -> Counter[str]:
     """Return the counts of a JUnit report. An error in set-up or tear-down counts as a failure."""
     counts: Counter[str] = Counter()
-    for suite in ElementTree.parse(report).getroot().iter("testsuite"):  # noqa: S314 - written by our own pytest
+    for suite in ElementTree.parse(report).getroot().iter("testsuite"):  # noqa: S314 - our own file
         total, failures, errors, skipped = (
             int(suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped")
         )
@@ -124,7 +133,7 @@ def main(arguments: list[str]) -> int:
     started = time.monotonic()
     linters = start_linters() if command != "soak" else []
     if command == "lint":
-        return 0 if all([linter.finish() for linter in linters]) else 1
+        return 0 if finish(linters) else 1
 
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir()
@@ -134,7 +143,7 @@ def main(arguments: list[str]) -> int:
     for part, part_arguments in PARTS[command].items():
         total += run_pytest(part, part_arguments + excluded, extra)
         # Finished before the next part, which measures times.
-        is_clean = all([linter.finish() for linter in linters]) and is_clean
+        is_clean = finish(linters) and is_clean
         linters = []
 
     failed = total["failed"] + (total["skipped"] if IN_CI else 0)

@@ -14,7 +14,10 @@ import uvloop
 
 from bench.floors.runs_worker import CLAIM
 
-FINISH = "update runs set status = 'completed', finished_at = clock_timestamp() where run_id = $1 and owner_id = 'floor'"
+FINISH = (
+    "update runs set status = 'completed', finished_at = clock_timestamp() where run_id = $1 and owner_id = "
+    "'floor'"
+)
 
 
 async def lane(connection: asyncpg.Connection) -> None:

@@ -40,7 +40,8 @@ def main(database_url: str, page: int) -> None:
             read = await connection.prepare(READ)
             while rows := await read.fetch(run_id, cursor, page):
                 yield "".join(
-                    f'id: {seq}\nevent: {event_type}\ndata: {{"seq":{seq},"type":"{event_type}","ts":"{ts}","data":{payload}}}\n\n'
+                    f"id: {seq}\nevent: {event_type}\ndata: "
+                    f'{{"seq":{seq},"type":"{event_type}","ts":"{ts}","data":{payload}}}\n\n'
                     for seq, event_type, payload, ts in rows
                 )
                 cursor = rows[-1][0]

@@ -27,8 +27,14 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 1.0
 
-ENQUEUE = "with queued as (insert into runs (input) values ($1) returning run_id) select run_id, pg_notify('queued', '') from queued"
-READ = "select seq, event_type, payload::text from run_events where run_id = $1 and seq > $2 order by seq limit 100"
+ENQUEUE = (
+    "with queued as (insert into runs (input) values ($1) returning run_id) select run_id, "
+    "pg_notify('queued', '') from queued"
+)
+READ = (
+    "select seq, event_type, payload::text from run_events where run_id = $1 and seq > $2 order by seq "
+    "limit 100"
+)
 
 
 def main(database_url: str) -> None:

@@ -16,11 +16,13 @@ POLL_SECONDS = 1.0
 
 CLAIM = """
 update runs set status = 'running', owner_id = 'floor', attempt = attempt + 1, started_at = clock_timestamp()
- where run_id = (select run_id from runs where status = 'queued' order by run_id for update skip locked limit 1)
+ where run_id = (
+   select run_id from runs where status = 'queued' order by run_id for update skip locked limit 1)
 returning run_id
 """
 APPEND = """
-with appended as (insert into run_events (run_id, seq, event_type, payload) values ($1, 1, 'done', '{"status": "completed"}'))
+with appended as (insert into run_events (run_id, seq, event_type, payload)
+                  values ($1, 1, 'done', '{"status": "completed"}'))
 select pg_notify('appended', $1::bigint::text)
 """
 

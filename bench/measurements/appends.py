@@ -28,7 +28,10 @@ WRITERS = 32
 BATCH_EVENTS = 50
 ROUNDS = 3
 SEALED = 20_000
-ORDINARY = "A piece of an answer as a model says it: some twenty words or so, with a comma, and a full stop at the end. "
+ORDINARY = (
+    "A piece of an answer as a model says it: some twenty words or so, with a comma, and a full stop at the "
+    "end. "
+)
 
 
 async def appends(setting: Setting) -> list[Figure]:
@@ -46,7 +49,8 @@ async def appends(setting: Setting) -> list[Figure]:
             single.append(await _ours(database, claims, numbers, 1, seconds))
             batched.append(await _ours(database, claims, numbers, BATCH_EVENTS, seconds))
             setting.say(
-                f"round {turn + 1}: SQL {sql[-1]:,.0f}/s, ours {single[-1]:,.0f}/s, in batches of {BATCH_EVENTS} {batched[-1]:,.0f} events/s"
+                f"round {turn + 1}: SQL {sql[-1]:,.0f}/s, ours {single[-1]:,.0f}/s, in batches of "
+                f"{BATCH_EVENTS} {batched[-1]:,.0f} events/s"
             )
     against = "pgbench"
     seal_seconds = _sealing(claims[0].run_id)
@@ -123,7 +127,8 @@ async def _ours(
 async def _prepare_floor(url: str) -> None:
     async with connected(url) as connection:
         await connection.execute(
-            "insert into runs (input, status, owner_id, attempt) select 'noop', 'running', 'floor', 1 from generate_series(1, $1::int)",
+            "insert into runs (input, status, owner_id, attempt) select 'noop', 'running', 'floor', 1 from "
+            "generate_series(1, $1::int)",
             WRITERS,
         )
 

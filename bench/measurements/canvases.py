@@ -37,7 +37,8 @@ IN_FLIGHT = 8
 
 
 async def actions(setting: Setting) -> list[Figure]:
-    """state.patch actions over one /ws connection, durable on SQLite, against a bare echo plus a bare commit."""
+    """state.patch actions over one /ws connection, durable on SQLite, against a bare echo plus a bare commit.
+    """
     count = setting.size(600, 100)
     ours: list[float] = []
     together: list[float] = []
@@ -59,7 +60,8 @@ async def actions(setting: Setting) -> list[Figure]:
                 together.append(count / await _pressing_together_seconds(client, count))
                 floor.append(1 / (commit + round_trip))
                 setting.say(
-                    f"round {turn + 1}: ours {ours[-1]:,.0f}/s; echo {round_trip * 1e6:.0f} µs + commit {commit * 1e6:.0f} µs"
+                    f"round {turn + 1}: ours {ours[-1]:,.0f}/s; echo {round_trip * 1e6:.0f} µs + commit "
+                    f"{commit * 1e6:.0f} µs"
                 )
     return [
         at_least(
@@ -130,7 +132,8 @@ async def busy_canvases(setting: Setting) -> list[Figure]:
             while heard[0] < wanted:  # noqa: ASYNC110 - counted by other tasks
                 await asyncio.sleep(0.05)
         setting.say(
-            f"{len(took)} actions, {heard[0]:,} events to {canvases * viewers:,} viewers; p50 {percentile(took, 0.5) * 1000:.1f} ms"
+            f"{len(took)} actions, {heard[0]:,} events to {canvases * viewers:,} viewers; p50 "
+            f"{percentile(took, 0.5) * 1000:.1f} ms"
         )
     name = f"{canvases} canvases × {viewers} viewers, {RATE} actions/s, p99"
     return [

@@ -29,7 +29,10 @@ PAUSE_SECONDS = 0.03
 
 # The start of the work: both sides store their first event then, by the clock of this machine, which is also
 # the database's.
-STARTED_AT = "select run_id::text, extract(epoch from created_at)::float as at from run_events where seq = 1 and run_id::text = any($1)"
+STARTED_AT = (
+    "select run_id::text, extract(epoch from created_at)::float as at from run_events where seq = 1 and "
+    "run_id::text = any($1)"
+)
 
 
 @dataclass(frozen=True, slots=True)

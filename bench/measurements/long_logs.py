@@ -38,7 +38,8 @@ select $1, n, 'message.delta', 'public',
 """
 FLOOR_LOG = """
 insert into run_events (run_id, seq, event_type, payload)
-select 1, n, 'message.delta', jsonb_build_object('message_id', 'message-1', 'text', 'tick ' || n || E'\\n', 'visibility', 'public')
+select 1, n, 'message.delta',
+       jsonb_build_object('message_id', 'message-1', 'text', 'tick ' || n || E'\\n', 'visibility', 'public')
   from generate_series(1, $1::bigint) as n
 """
 

@@ -31,7 +31,8 @@ DEADLINE_SECONDS = 120.0
 POSTERS = 16
 
 RATE = """
-select count(*) / extract(epoch from max(finished_at) - min(started_at))::float from runs where status = 'completed'
+select count(*) / extract(epoch from max(finished_at) - min(started_at))::float
+  from runs where status = 'completed'
 """
 
 
@@ -46,7 +47,8 @@ async def runs(setting: Setting) -> list[Figure]:
         ours.append(await _easel(setting, count))
         harder.append(await _floor(setting, count, LANES))
         setting.say(
-            f"round {turn + 1}: ours {ours[-1]:,.0f}/s, floor {floor[-1]:,.0f}/s with 4 lanes, {harder[-1]:,.0f}/s with 8"
+            f"round {turn + 1}: ours {ours[-1]:,.0f}/s, floor {floor[-1]:,.0f}/s with 4 lanes, "
+            f"{harder[-1]:,.0f}/s with 8"
         )
     rate = median(ours)
     figures = [

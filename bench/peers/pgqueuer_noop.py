@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 RATE = """
 select count(*) filter (where status = 'successful') as finished,
-       extract(epoch from max(created) filter (where status = 'successful') - min(created) filter (where status = 'picked'))::float as seconds
+       extract(epoch from max(created) filter (where status = 'successful')
+                     - min(created) filter (where status = 'picked'))::float as seconds
   from pgqueuer_log
 """
 

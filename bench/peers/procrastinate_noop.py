@@ -10,7 +10,8 @@ import procrastinate
 
 RATE = """
 select count(*) filter (where type = 'succeeded') as finished,
-       extract(epoch from max(at) filter (where type = 'succeeded') - min(at) filter (where type = 'started'))::float as seconds
+       extract(epoch from max(at) filter (where type = 'succeeded')
+                     - min(at) filter (where type = 'started'))::float as seconds
   from procrastinate_events
 """
 

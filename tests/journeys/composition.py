@@ -109,6 +109,6 @@ class Composition:
             rf"listen {inside_port}\b", f"listen {self.places[f'{service}:{inside_port}']}", text
         )
         assert replaced == 1, f"{source} does not listen on {inside_port}"
-        place = self.folder / os.path.basename(source)  # noqa: PTH119  a name in a YAML file, not a path of ours
+        place = self.folder / os.path.basename(source)  # noqa: PTH119 - a name in a YAML file
         place.write_text(text)
         return place

@@ -52,7 +52,7 @@ class Truth:
     logs: dict[tuple[str, str], list[Row]] = field(default_factory=lambda: defaultdict(list))
     """By (kind, name), kind being that of a transport."""
     authors: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
-    """Of each thread in its order: the author ("user", "run", or "none" for a run cancelled before it started) and in which run."""
+    """By thread, in order: the author ("user", "run", or "none" for a run cancelled before its start) and the run."""
 
     @classmethod
     async def read(cls, stored_runs: StoredRuns, sessions: Sequence[str], canvases: Sequence[str]) -> Truth:
@@ -64,7 +64,8 @@ class Truth:
         for run_id, log in (await stored_runs.logs(list(truth.runs))).items():
             truth.logs["run", run_id] = log
         threads = """
-            select session_id, thread_seq, event_type, payload, visibility, created_at, run_id, 'run' as author
+            select session_id, thread_seq, event_type, payload, visibility, created_at, run_id,
+                   'run' as author
               from run_events where session_id = any($1) and thread_seq is not null
             union all
             select session_id, thread_seq, 'message.completed', payload, 'public', created_at, run_id,
@@ -213,7 +214,8 @@ async def everything_stored(stored_runs: StoredRuns) -> list[tuple[str, str]]:
     """Yield (where, text) of every value of every text or JSON column of every table."""
     columns = await stored_runs.fetch(
         "select table_name, column_name from information_schema.columns where table_schema = 'public'"
-        " and data_type in ('text', 'character varying', 'json', 'jsonb', 'ARRAY', 'USER-DEFINED', 'bytea', 'xml')"
+        " and data_type in ('text', 'character varying', 'json', 'jsonb', 'ARRAY', 'USER-DEFINED', 'bytea', "
+        "'xml')"
     )
     found: list[tuple[str, str]] = []
     for table, column in columns:

@@ -117,7 +117,10 @@ class Watcher:
         return self.events[-1].seq if self.events else 0
 
     def __str__(self) -> str:
-        return f"{self.transport.name} of {self.name} at {self.cursor}, connected {dict(self.connected)}, served {dict(self.served_by)}"
+        return (
+            f"{self.transport.name} of {self.name} at {self.cursor}, connected {dict(self.connected)}, "
+            f"served {dict(self.served_by)}"
+        )
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._watch(), name=str(self))

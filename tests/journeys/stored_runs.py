@@ -115,7 +115,8 @@ class StoredRuns:
             await wait_for(have_ended, within=within, what="all runs have ended")
         except AssertionError as late:
             stuck = await self.fetch(
-                "select run_id, session_id, status, attempt, owner_id, lease_until, now() as now, last_seq from runs where run_id = any($1)"
+                "select run_id, session_id, status, attempt, owner_id, lease_until, now() as now, last_seq "
+                "from runs where run_id = any($1)"
                 " order by run_id limit 5",
                 list(unfinished),
             )
@@ -167,7 +168,10 @@ def said_in(rows: Sequence[Row]) -> str:
 
 def check_law(run: asyncpg.Record, log: Sequence[Row]) -> None:
     """Check the invariants of every run that has ended. RX-25, RX-28, RX-34, RX-35, RX-49"""
-    story = f"{run['run_id']}: {[(row.seq, row.type) for row in log][:3]} … {[(row.seq, row.type, row.data) for row in log][-6:]}"
+    story = (
+        f"{run['run_id']}: {[(row.seq, row.type) for row in log][:3]} … "
+        f"{[(row.seq, row.type, row.data) for row in log][-6:]}"
+    )
     assert run["status"] in TERMINAL, story
     assert run["finished_at"] is not None, story
     assert [row.seq for row in log] == list(range(1, len(log) + 1)), f"a gap or a repeated number in {story}"

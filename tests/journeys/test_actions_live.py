@@ -117,7 +117,7 @@ async def test_a_stop_and_the_death_of_its_instance_are_one_end(launcher: Launch
     launcher.settings |= {"CLAIM_SECONDS": str(CLAIM_SECONDS), "SANDBOX_MODE": "logical"}
     first, second = launcher.ready(launcher.api(), launcher.api())
     sleeps = {"kind": "tool.call", "tool": "gsv__Sleep", "args": {"ms": 60_000}}
-    name, witness = await create(first, {"go": sleeps}), await made(first, {"go": sleeps})
+    name, witness = await create(first, {"go": sleeps}), await create(first, {"go": sleeps})
     async with board_on(second, name) as there, board_on(second, witness) as beside:
         async with board_on(first, name) as here, board_on(first, witness) as lost:
             presses = [await start_action(here, "go"), await start_action(lost, "go")]

@@ -197,7 +197,8 @@ async def test_runs_survive_a_storm_of_kills(launcher: Launcher, stored_runs: St
     assert take_overs, "the storm hit nothing"
     nearly_all = take_overs[len(take_overs) * 9 // 10]
     print(
-        f"{len(take_overs)} take-overs, nearly all after {nearly_all:.2f} s, the last after {take_overs[-1]:.2f} s"
+        f"{len(take_overs)} take-overs, nearly all after {nearly_all:.2f} s, the last after "
+        f"{take_overs[-1]:.2f} s"
     )
     # The restarts take CPU time from the workers on the same two cores and delay a few runs.
     assert nearly_all < TAKE_OVER_SECONDS + watch.stood_still

@@ -208,7 +208,8 @@ def check_beats(beats: list[float], claim_end: float, reserve: float) -> None:
 async def claims_are_over(stored_runs: StoredRuns) -> bool:
     """Wait until the claims have been expired for long enough that a late write would be visible."""
     return await stored_runs.value(
-        "select bool_and(clock_timestamp() > lease_until + interval '0.5 seconds') from runs where status = 'running'"
+        "select bool_and(clock_timestamp() > lease_until + interval '0.5 seconds') from runs where status = "
+        "'running'"
     )
 
 

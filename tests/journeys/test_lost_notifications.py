@@ -30,7 +30,8 @@ SHORT_RUNS = 3
 # On connections opened from now on, notifying does nothing.
 SILENCED = (
     "create function public.pg_notify(text, text) returns void language sql as ''",
-    "do $$ begin execute format('alter database %I set search_path = public, pg_catalog', current_database()); end $$",
+    "do $$ begin execute format('alter database %I set search_path = public, pg_catalog', "
+    "current_database()); end $$",
 )
 
 
@@ -81,7 +82,8 @@ async def test_polling_delivers_events_while_every_listener_is_killed_each_secon
     await cluster.stored_runs.check(run_ids, says=ticked(count))
     assert killed >= STORM_SECONDS, "the listeners were not found, so nothing was proven"
     print(
-        f"events were {max(late):.2f} s late at most, short runs took {waits}, the machine stood still for {machine.stood_still:.2f} s"
+        f"events were {max(late):.2f} s late at most, short runs took {waits}, the machine stood still for "
+        f"{machine.stood_still:.2f} s"
     )
     assert max(late) < POLL_SECONDS + SLACK_SECONDS + machine.stood_still
     check_each(waits, 2 * (POLL_SECONDS + SLACK_SECONDS), "claimed and notified")

@@ -24,7 +24,10 @@ ID = re.compile(rb"^id: (\d+)$", re.MULTILINE)
 async def ids_seen(base_url: str, token: str, run_id: str) -> list[int]:
     """Read with as little work as possible and return the ids until the connection was closed."""
     place = urlsplit(base_url)
-    head = f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: {place.netloc}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+    head = (
+        f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: {place.netloc}\r\nAuthorization: Bearer "
+        f"{token}\r\nConnection: close\r\n\r\n"
+    )
     async with asyncio.timeout(90):
         reader, writer = await asyncio.open_connection(place.hostname, place.port)
         try:

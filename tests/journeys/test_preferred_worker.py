@@ -43,7 +43,8 @@ async def sent(
     await stored_runs.wait_until_all_ended(run_ids, within=60)
     await stored_runs.check(run_ids)
     found = await stored_runs.fetch(
-        f"select run_id, session_id, owner_id, started_at, finished_at, queue_no, {WAITED} from runs where run_id = any($1)",
+        f"select run_id, session_id, owner_id, started_at, finished_at, queue_no, {WAITED} from runs where "
+        f"run_id = any($1)",
         run_ids,
     )
     return sorted(found, key=lambda row: (sessions.index(row["session_id"]), row["queue_no"]))

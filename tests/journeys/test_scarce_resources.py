@@ -68,7 +68,8 @@ async def every_connection_taken(database_url: str) -> AsyncIterator[None]:
 
     async def easels_are_gone() -> bool:
         return not await taken[0].fetchval(
-            "select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name like 'easel%'"
+            "select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name like "
+            "'easel%'"
         )
 
     try:
@@ -130,7 +131,8 @@ async def test_two_hundred_viewers_hold_no_connection_and_exhaustion_is_a_503(
             ]
             await wait_for(lambda: watches(client, VIEWERS), within=60, what="all viewers are connected")
             used = await stored_runs.value(
-                "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+                "select count(*) from pg_stat_activity where datname = current_database() and pid <> "
+                "pg_backend_pid()"
             )
             assert used <= 2 * (POOL + 1), "viewers hold connections"
 

@@ -398,12 +398,12 @@ async def test_a_frame_that_is_too_large_ends_the_chat_and_breaks_nothing(cluste
 STRANGERS = [
     # says                                   token      with
     # status
-    ("no token",                             None,      {},                                                   401),
-    ("a wrong token",                        "wrong",   {},                                                   401),
-    ("a wrong cookie",                       None,      {"Cookie": "easel=9999999999.00"},                    401),
-    ("another site, and the right token",    "right",   {"origin": "https://evil.example"},                   403),
-    ("no site at all, and the right token",  "right",   {"origin": "null"},                                   403),
-    ("another site, and no token",           None,      {"origin": "https://evil.example"},                   403),
+    ("no token",                             None,      {},                                        401),
+    ("a wrong token",                        "wrong",   {},                                        401),
+    ("a wrong cookie",                       None,      {"Cookie": "easel=9999999999.00"},         401),
+    ("another site, and the right token",    "right",   {"origin": "https://evil.example"},        403),
+    ("no site at all, and the right token",  "right",   {"origin": "null"},                        403),
+    ("another site, and no token",           None,      {"origin": "https://evil.example"},        403),
 ]  # fmt: skip
 
 

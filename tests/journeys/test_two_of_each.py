@@ -307,7 +307,10 @@ async def gate(
     connection = await asyncpg.connect(stored_runs.database_url)
 
     async def trying(count: int) -> bool:
-        waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        waiting = (
+            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = "
+            "'Lock'"
+        )
         return await stored_runs.value(waiting) >= count
 
     try:
@@ -326,7 +329,8 @@ async def gate(
 @rule("RX-27", "RX-28")
 @pytest.mark.parametrize("first", ["the end", "the cancel"])
 async def test_cancel_that_races_the_end_gives_one_outcome(cluster: Cluster, first: str) -> None:
-    """Both wait for the same lock, in a known order; whichever wins, the log, the row and the answer agree."""
+    """Both wait for the same lock, in a known order; whichever wins, the log, the row and the answer agree.
+    """
     outcomes: dict[str, str] = {}
     answers: Counter[int] = Counter()
     rounds, pause = 0, 0.3

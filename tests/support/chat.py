@@ -148,7 +148,8 @@ class Chat:
             raise EOFError(str(end)) from None
 
     async def leave(self) -> None:
-        """Close with a handshake, as a page does. Leaving the `async with` drops the connection without one."""
+        """Close with a handshake, as a page does. Leaving the `async with` drops the connection without one.
+        """
         await self._connection.close(CloseCode.GOING_AWAY)
 
     async def hear(self) -> Heard | None:
@@ -211,7 +212,8 @@ class ChatFollower:
         self.events.append(event)
 
     async def read_until(self, is_reached: Callable[[Event], bool], *, within: float) -> Event:
-        """Read to the first event that satisfies the predicate. The connection stays open for the next call."""
+        """Read to the first event that satisfies the predicate. The connection stays open for the next call.
+        """
         try:
             async with asyncio.timeout(within):
                 if self._items is None:
@@ -221,7 +223,10 @@ class ChatFollower:
                         return event
         except TimeoutError:
             last = [(event.seq, event.type) for event in self.events[-3:]]
-            story = f"{self.thread_id} at {self.cursor}, {self.connected} connections, {self.refused} refused, last {last}"
+            story = (
+                f"{self.thread_id} at {self.cursor}, {self.connected} connections, {self.refused} refused, "
+                f"last {last}"
+            )
             raise AssertionError(f"the awaited event did not come within {within} s: {story}") from None
         raise AssertionError("a thread never ends")
 

