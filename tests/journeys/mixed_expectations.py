@@ -52,7 +52,7 @@ class Truth:
     logs: dict[tuple[str, str], list[Row]] = field(default_factory=lambda: defaultdict(list))
     """By (kind, name), kind being that of a transport."""
     authors: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
-    """By thread, in order: the author ("user", "run", or "none" for a run cancelled before its start) and the run."""
+    """By thread, in order: the author ("user", "run", or "none" for a run never started) and the run."""
 
     @classmethod
     async def read(cls, stored_runs: StoredRuns, sessions: Sequence[str], canvases: Sequence[str]) -> Truth:
